@@ -1,7 +1,7 @@
 /* The heap of indices, against a look at all: made of any order, pushed into and popped from, a root whose key grows. Few
  * distinct keys, so that ties are common. */
 #include "runtime/base/heap.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 enum { MOST = 200 };
 
@@ -13,7 +13,7 @@ static int32_t first_of(const double *key, const bool *inside, int32_t n) {
   return first;
 }
 
-START_TEST(root_is_first) {
+HEC_TEST_LOOP(root_is_first, 200) {
   uint64_t seed = 31 + (uint64_t)_i;
   int32_t n = 1 + (int32_t)hec_test_below(&seed, MOST), heap[MOST], n_heap = 0;
   double key[MOST];
@@ -48,14 +48,3 @@ START_TEST(root_is_first) {
     }
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("base.heap");
-  TCase *cases = tcase_create("heap");
-  tcase_add_loop_test(cases, root_is_first, 0, 200);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

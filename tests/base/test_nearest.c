@@ -1,10 +1,10 @@
 /* Names that were mistyped: the nearest known one, and none where nothing is near. */
 #include "runtime/base/nearest.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-START_TEST(slips_of_the_keyboard) {
+HEC_TEST(slips_of_the_keyboard) {
   static const char *const known[] = {"step", "layer", "routed_experts", "mtp_idx", "model_name"};
   static const struct {
     const char *word, *nearest;
@@ -26,14 +26,3 @@ START_TEST(slips_of_the_keyboard) {
   }
   ck_assert_ptr_null(hec_nearest("step", NULL, 0));
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("base.nearest");
-  TCase *cases = tcase_create("nearest");
-  tcase_add_test(cases, slips_of_the_keyboard);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,6 +1,6 @@
 /* The pool: every item once, a worker on one at a time, all workers at once; job after job. */
 #include "runtime/base/pool.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +28,7 @@ static void count(void *context, int32_t worker, int64_t item) {
   ck_assert_int_eq(atomic_fetch_sub(&j->busy[worker], 1), 1);
 }
 
-START_TEST(every_item_once) {
+HEC_TEST_LOOP(every_item_once, WORKERS_MAX) {
   static job j;
   hec_pool *pool = hec_pool_new(1 + _i);
   int32_t n = hec_pool_workers(pool);
@@ -52,7 +52,6 @@ START_TEST(every_item_once) {
   }
   hec_pool_free(pool);
 }
-END_TEST
 
 static void nap(void) {
   (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
@@ -68,13 +67,12 @@ static void meet(void *context, int32_t worker, int64_t item) {
     nap();
 }
 
-START_TEST(workers_work_at_once) {
+HEC_TEST(workers_work_at_once) {
   _Atomic int32_t there = 0;
   hec_pool *pool = hec_pool_new(4);
   hec_pool_run(pool, &(hec_pool_job){.n = 4, .work = meet, .context = (void *)&there});
   hec_pool_free(pool);
 }
-END_TEST
 
 typedef struct {
   pthread_t caller;
@@ -97,7 +95,7 @@ static void watch(void *context) {
 }
 
 /* The caller watches; where there is no thread, it works, and watches between items. */
-START_TEST(caller_watches) {
+HEC_TEST_LOOP(caller_watches, 2) {
   onlooker o = {.caller = pthread_self()};
   hec_pool *pool = hec_pool_new(_i ? 3 : 1);
   hec_pool_run(pool, &(hec_pool_job){.n = 3, .work = slow, .watch = watch, .context = &o});
@@ -105,17 +103,3 @@ START_TEST(caller_watches) {
   ck_assert_int_eq(o.here, _i ? 0 : 3);
   hec_pool_free(pool);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("base.pool");
-  TCase *cases = tcase_create("pool");
-  tcase_set_timeout(cases, 60);
-  tcase_add_loop_test(cases, every_item_once, 0, WORKERS_MAX);
-  tcase_add_test(cases, workers_work_at_once);
-  tcase_add_loop_test(cases, caller_watches, 0, 2);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

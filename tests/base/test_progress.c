@@ -1,7 +1,7 @@
 /* The line of progress, by a clock that the test sets: when it comes, what it says, and that nothing of it stays. */
 #define _GNU_SOURCE /* pipe2 */
 #include "runtime/base/progress.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -20,6 +20,7 @@ static void setup(void) {
   now = 100;
   hec_progress_begin(&(hec_progress_options){.name = "tool", .file = ends[1], .by_hand = true, .now_s = test_clock});
 }
+HEC_TEST_FIXTURE(setup, NULL)
 
 /* What was written since. */
 static const char *seen(void) {
@@ -37,15 +38,14 @@ static const char *drawn_at(double seconds) {
 
 #define LINE(words) "\r" words "\033[K"
 
-START_TEST(nothing_in_the_first_second) {
+HEC_TEST(nothing_in_the_first_second) {
   ck_assert_str_eq(drawn_at(100.9), "");
   ck_assert_str_eq(drawn_at(101), LINE("tool: working, 1 s"));
   ck_assert_str_eq(drawn_at(101.1), ""); /* not more often than can be read */
   ck_assert_str_eq(drawn_at(101.3), LINE("tool: working, 1 s"));
 }
-END_TEST
 
-START_TEST(says_what_and_how_far) {
+HEC_TEST(says_what_and_how_far) {
   hec_progress_stage("simulating", "iterations");
   ck_assert_str_eq(drawn_at(102), LINE("tool: simulating, 2 s"));
   hec_progress_doing("planning", "hecate");
@@ -62,26 +62,23 @@ START_TEST(says_what_and_how_far) {
   hec_progress_at(1, 1000, 0);
   ck_assert_str_eq(drawn_at(151), LINE("tool: writing, 1 of 1000, 0 %, 10 s, about 3 h left"));
 }
-END_TEST
 
-START_TEST(says_when_it_is_over_at_the_latest) {
+HEC_TEST(says_when_it_is_over_at_the_latest) {
   hec_progress_until("measuring", 12, 90);
   ck_assert_str_eq(drawn_at(130), LINE("tool: measuring, 12, 30 s, at most 60 s left"));
   hec_progress_until("measuring", 13, 1e9);
   ck_assert_str_eq(drawn_at(140), LINE("tool: measuring, 13, 40 s"));
 }
-END_TEST
 
-START_TEST(a_line_is_no_longer_than_the_terminal) {
+HEC_TEST(a_line_is_no_longer_than_the_terminal) {
   static const char words[] = "words of which there are too many for a line of eighty columns";
   hec_progress_stage(words, NULL);
   hec_progress_doing(words, words);
   const char *line = drawn_at(105);
   ck_assert_uint_eq(strlen(line), 1 + 79 + strlen("\033[K"));
 }
-END_TEST
 
-START_TEST(is_wiped) {
+HEC_TEST(is_wiped) {
   (void)drawn_at(105);
   hec_progress_wipe();
   ck_assert_str_eq(seen(), "\r\033[K");
@@ -94,17 +91,15 @@ START_TEST(is_wiped) {
   hec_progress_at(1, 2, 0);
   hec_progress_end();
 }
-END_TEST
 
-START_TEST(a_signal_leaves_no_line) {
+HEC_TEST(a_signal_leaves_no_line) {
   (void)drawn_at(105);
   hec_progress_stop();
   ck_assert_str_eq(seen(), "\r\033[K");
   ck_assert_str_eq(drawn_at(110), "");
 }
-END_TEST
 
-START_TEST(after_a_fork_the_parent_is_silent) {
+HEC_TEST(after_a_fork_the_parent_is_silent) {
   (void)drawn_at(105);
   pid_t child = fork();
   if (child == 0) {
@@ -121,21 +116,3 @@ START_TEST(after_a_fork_the_parent_is_silent) {
   hec_progress_stage("writing", NULL);
   ck_assert_str_eq(drawn_at(122), LINE("tool: writing, 2 s"));
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("base.progress");
-  TCase *cases = tcase_create("progress");
-  tcase_add_checked_fixture(cases, setup, NULL);
-  tcase_add_test(cases, nothing_in_the_first_second);
-  tcase_add_test(cases, says_what_and_how_far);
-  tcase_add_test(cases, says_when_it_is_over_at_the_latest);
-  tcase_add_test(cases, a_line_is_no_longer_than_the_terminal);
-  tcase_add_test(cases, is_wiped);
-  tcase_add_test(cases, a_signal_leaves_no_line);
-  tcase_add_test(cases, after_a_fork_the_parent_is_silent);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,7 +1,7 @@
 /* Tables of named rows: look-up, the nearest name, and what an unknown name is answered. */
 #include "runtime/base/nearest.h"
 #include "runtime/base/table.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ static bool is_offered(const void *one) {
   return strcmp(((const row *)one)->name, "secret") != 0;
 }
 
-START_TEST(finds_by_whole_name) {
+HEC_TEST(finds_by_whole_name) {
   for (int i = 0; many[i]; i++)
     ck_assert_ptr_eq(hec_table_find(many, many[i]->name), many[i]);
   ck_assert_ptr_null(hec_table_find(many, "hecat"));
@@ -27,15 +27,13 @@ START_TEST(finds_by_whole_name) {
   ck_assert_ptr_null(hec_table_find(many, ""));
   ck_assert_ptr_null(hec_table_find(none, "serial"));
 }
-END_TEST
 
-START_TEST(names_in_order_without_what_is_not_offered) {
+HEC_TEST(names_in_order_without_what_is_not_offered) {
   hec_text names = {0};
   hec_table_names(&(hec_table){.rows = many, .offered = is_offered, .also = "auto"}, &names);
   ck_assert_str_eq(names.data, "auto, serial, hecate, hecate-rm, tutel, lina, fsmoe, prefetch");
   hec_text_free(&names);
 }
-END_TEST
 
 /* The wrong word, candidates in order, the nearest (NULL: none is alike). */
 static const char *const cases[][5] = {
@@ -48,7 +46,7 @@ static const char *const cases[][5] = {
     {"", "lina", "hecate", "ep", NULL},
 };
 
-START_TEST(nearest_name) {
+HEC_TEST_ROWS(nearest_name, cases) {
   const char *const *c = cases[_i];
   hec_nearest_search search = {.word = c[0]};
   for (int k = 1; k < 4; k++)
@@ -58,9 +56,8 @@ START_TEST(nearest_name) {
   else
     ck_assert_ptr_null(search.nearest);
 }
-END_TEST
 
-START_TEST(overlong_names_are_like_none) {
+HEC_TEST(overlong_names_are_like_none) {
   char words[2][200];
   memset(words, 'a', sizeof words);
   words[0][199] = words[1][198] = 0;
@@ -69,16 +66,14 @@ START_TEST(overlong_names_are_like_none) {
   hec_nearest_offer(&search, "a");
   ck_assert_ptr_null(search.nearest);
 }
-END_TEST
 
-START_TEST(a_short_table_is_told_whole) {
+HEC_TEST(a_short_table_is_told_whole) {
   ck_assert_int_eq(hec_table_unknown(&(hec_table){.rows = few, .list = "tool --list"}, "--schedule", "x"),
                    HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "--schedule: expected one of serial, hecate, found \"x\"");
 }
-END_TEST
 
-START_TEST(a_long_table_tells_the_nearest_and_how_to_list) {
+HEC_TEST(a_long_table_tells_the_nearest_and_how_to_list) {
   hec_table table = {.rows = many, .offered = is_offered, .also = "auto", .list = "tool --list"};
   ck_assert_int_eq(hec_table_unknown(&table, "--schedule", "hecat"), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "--schedule: expected one of the 8 names that \"tool --list\" lists (did you mean "
@@ -86,19 +81,3 @@ START_TEST(a_long_table_tells_the_nearest_and_how_to_list) {
   ck_assert_int_eq(hec_table_unknown(&table, "--schedule", "secre"), HEC_BAD_INPUT);
   ck_assert_msg(!strstr(hec_last_error(), "secret"), "%s", hec_last_error());
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("base.table");
-  TCase *tcase = tcase_create("table");
-  tcase_add_test(tcase, finds_by_whole_name);
-  tcase_add_test(tcase, names_in_order_without_what_is_not_offered);
-  tcase_add_loop_test(tcase, nearest_name, 0, (int)(sizeof cases / sizeof *cases));
-  tcase_add_test(tcase, overlong_names_are_like_none);
-  tcase_add_test(tcase, a_short_table_is_told_whole);
-  tcase_add_test(tcase, a_long_table_tells_the_nearest_and_how_to_list);
-  suite_add_tcase(suite, tcase);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

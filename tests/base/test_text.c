@@ -3,7 +3,7 @@
 #include "runtime/base/paths.h"
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-START_TEST(doubles_read_back) {
+HEC_TEST(doubles_read_back) {
   uint64_t random = 7;
   for (int i = 0; i < 10000; i++) {
     union {
@@ -35,9 +35,8 @@ START_TEST(doubles_read_back) {
   ck_assert_str_eq(text.data, "0.30000000000000004 9007199254740991 2.5");
   hec_text_free(&text);
 }
-END_TEST
 
-START_TEST(foreign_names_are_plain) {
+HEC_TEST(foreign_names_are_plain) {
   hec_text text = {0};
   hec_text_add(&text, "\n");
   hec_text_add_plain(&text, "a\x1b[31mb\n\x7f\xc3\xa9");
@@ -49,10 +48,9 @@ START_TEST(foreign_names_are_plain) {
                               "?31m \xc2\xa0 ? \xe2\x82\xac ??"); /* C1; no-break space; cut */
   hec_text_free(&text);
 }
-END_TEST
 
 /* What a message quotes does nothing to the terminal; where it is cut, no half of a character is left. */
-START_TEST(messages_are_plain) {
+HEC_TEST(messages_are_plain) {
   char euros[3 * 400 + 1] = "";
   ck_assert_int_eq(hec_fail(HEC_BAD_INPUT, "a\x1b]0;title\a%s\n%.4s: \xc3\xa9", "\x1b[2J", "ab\xe2\x82\xac"),
                    HEC_BAD_INPUT);
@@ -63,9 +61,8 @@ START_TEST(messages_are_plain) {
   ck_assert_uint_eq(strlen(hec_last_error()), 1023);
   ck_assert_str_eq(hec_last_error() + 1023 - 4, "\xe2\x82\xac?");
 }
-END_TEST
 
-START_TEST(json_forms) {
+HEC_TEST(json_forms) {
   for (int indent = 0; indent <= 1; indent++) {
     hec_text text = {0};
     hec_json_out json = hec_json_begin(&text, indent);
@@ -91,9 +88,8 @@ START_TEST(json_forms) {
     hec_text_free(&text);
   }
 }
-END_TEST
 
-START_TEST(arena_rewinds) {
+HEC_TEST(arena_rewinds) {
   hec_arena arena = {0};
   int *kept = HEC_NEW(&arena, int, 10);
   kept[9] = 42;
@@ -109,7 +105,6 @@ START_TEST(arena_rewinds) {
   ck_assert_int_eq(HEC_NEW(&arena, char, 16)[0], 0);
   hec_arena_free(&arena);
 }
-END_TEST
 
 static jmp_buf no_memory_exit;
 static void leave(size_t bytes, void *context) {
@@ -118,7 +113,7 @@ static void leave(size_t bytes, void *context) {
   longjmp(no_memory_exit, 1);
 }
 
-START_TEST(every_allocation_may_fail) {
+HEC_TEST(every_allocation_may_fail) {
   static int calls;
   static hec_arena arena;
   hec_set_no_memory_handler(leave, &calls);
@@ -136,14 +131,13 @@ START_TEST(every_allocation_may_fail) {
   hec_arena_free(&arena);
   ck_assert_int_gt(calls, 0);
 }
-END_TEST
 
-START_TEST(files_are_whole_or_absent) {
+HEC_TEST(files_are_whole_or_absent) {
   char folder[] = "/tmp/hecate-text-XXXXXX";
   ck_assert_ptr_nonnull(mkdtemp(folder));
   char path[64];
   (void)snprintf(path, sizeof path, "%s/out", folder);
-  ck_assert_int_eq(hec_write_file(path, "abc", 3), HEC_OK);
+  ck_ok(hec_write_file(path, "abc", 3));
   FILE *file = fopen(path, "rb");
   char back[8] = {0};
   ck_assert_uint_eq(fread(back, 1, 8, file), 3);
@@ -155,10 +149,9 @@ START_TEST(files_are_whole_or_absent) {
   ck_assert_int_eq(hec_write_file("/dev/full", "abc", 3), HEC_FAILED);
   ck_assert_int_eq(rmdir(folder), 0); /* nothing was left in it */
 }
-END_TEST
 
 /* What killed runs left of the same path goes; what is alive, held or somebody else's stays. */
-START_TEST(what_killed_runs_left_is_removed) {
+HEC_TEST(what_killed_runs_left_is_removed) {
   char folder[] = "/tmp/hecate-text-XXXXXX", path[64], name[96];
   ck_assert_ptr_nonnull(mkdtemp(folder));
   (void)snprintf(path, sizeof path, "%s/out", folder);
@@ -193,7 +186,7 @@ START_TEST(what_killed_runs_left_is_removed) {
       if (round == 1 && i == HELD)
         (void)close(held);
     }
-    ck_assert_int_eq(hec_write_file(path, "abc", 3), HEC_OK);
+    ck_ok(hec_write_file(path, "abc", 3));
     for (int i = 0; i < N; i++) {
       (void)snprintf(name, sizeof name, "%s/%s%ld%s", folder, left[i].before, left[i].pid, left[i].after);
       bool stays = left[i].stays && !(i == HELD && round == 1);
@@ -205,7 +198,6 @@ START_TEST(what_killed_runs_left_is_removed) {
   ck_assert_int_eq(remove(path), 0);
   ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
 static hec_status is_still_new(void *path) {
   char back[8] = {0};
@@ -217,19 +209,19 @@ static hec_status is_still_new(void *path) {
   return hec_fail(HEC_FAILED, "not in place");
 }
 
-START_TEST(several_files_are_written_together_or_not_at_all) {
+HEC_TEST(several_files_are_written_together_or_not_at_all) {
   char folder[] = "/tmp/hecate-text-XXXXXX";
   ck_assert_ptr_nonnull(mkdtemp(folder));
   char path[64], back[8] = {0};
   (void)snprintf(path, sizeof path, "%s/out", folder);
-  ck_assert_int_eq(hec_write_file(path, "old", 3), HEC_OK);
+  ck_ok(hec_write_file(path, "old", 3));
   const hec_file_out files[] = {{path, "new", 3}, {"/nonexistent/x", "abc", 3}};
   ck_assert_int_eq(hec_write_files(files, 2), HEC_FAILED);
   FILE *file = fopen(path, "rb");
   ck_assert_uint_eq(fread(back, 1, 8, file), 3);
   (void)fclose(file);
   ck_assert_str_eq(back, "old");
-  ck_assert_int_eq(hec_write_files(files, 1), HEC_OK);
+  ck_ok(hec_write_files(files, 1));
   /* What takes its place with them is asked when all are written and none is renamed. */
   const hec_file_out last = {path, "last", 4};
   ck_assert_int_eq(hec_write_files_with(&last, 1, is_still_new, path), HEC_FAILED);
@@ -237,10 +229,9 @@ START_TEST(several_files_are_written_together_or_not_at_all) {
   ck_assert_int_eq(remove(path), 0);
   ck_assert_int_eq(rmdir(folder), 0); /* nothing else is left */
 }
-END_TEST
 
 /* What is UTF-8 stays; every other byte becomes U+FFFD (RFC 3629 section 4 and Unicode table 3-7). */
-START_TEST(json_is_utf8_whatever_the_text) {
+HEC_TEST(json_is_utf8_whatever_the_text) {
 #define REPLACED "\xef\xbf\xbd"
   static const struct {
     const char *text, *json;
@@ -264,9 +255,8 @@ START_TEST(json_is_utf8_whatever_the_text) {
     hec_text_free(&text);
   }
 }
-END_TEST
 
-START_TEST(words_are_wrapped) {
+HEC_TEST(words_are_wrapped) {
   static const struct {
     const char *words;
     size_t column;
@@ -286,17 +276,16 @@ START_TEST(words_are_wrapped) {
     hec_text_free(&text);
   }
 }
-END_TEST
 
 /* The same file under any name is one; devices, presets and what is not there are none. */
-START_TEST(what_is_written_is_no_input) {
+HEC_TEST(what_is_written_is_no_input) {
   char folder[] = "/tmp/hec_paths_XXXXXX", path[5][64];
   static const char *const names[4] = {"in", "hard", "soft", "new"};
   ck_assert_ptr_nonnull(mkdtemp(folder));
   for (int i = 0; i < 4; i++)
     (void)snprintf(path[i], sizeof path[i], "%s/%s", folder, names[i]);
   (void)snprintf(path[4], sizeof path[4], "%s/../%s/new", folder, folder + 5);
-  ck_assert_int_eq(hec_write_file(path[0], "x", 1), HEC_OK);
+  ck_ok(hec_write_file(path[0], "x", 1));
   ck_assert_int_eq(link(path[0], path[1]), 0);
   ck_assert_int_eq(symlink(path[0], path[2]), 0);
   const struct {
@@ -327,10 +316,9 @@ START_TEST(what_is_written_is_no_input) {
     ck_assert_int_eq(unlink(path[i]), 0);
   ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
 /* A spreadsheet runs a cell that begins with one of = + - @ as a formula; numbers, with their sign, are none. */
-START_TEST(csv_cells_are_no_formulas) {
+HEC_TEST(csv_cells_are_no_formulas) {
   static const char *const cells[][2] = {{"ep", "ep"},
                                          {"", ""},
                                          {"=1+1", "'=1+1"},
@@ -356,10 +344,9 @@ START_TEST(csv_cells_are_no_formulas) {
     hec_text_free(&text);
   }
 }
-END_TEST
 
 /* As many files as there are, and no others: the ninth was forgotten once. */
-START_TEST(every_temporary_file_is_removed) {
+HEC_TEST(every_temporary_file_is_removed) {
   enum { N = 40 };
   char folder[] = "/tmp/hecate-text-XXXXXX", path[64];
   ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -379,10 +366,9 @@ START_TEST(every_temporary_file_is_removed) {
   }
   ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
 /* Lack of memory is one message and exit code 1, and the files being written go. */
-START_TEST(no_memory_is_a_failed_run) {
+HEC_TEST(no_memory_is_a_failed_run) {
   char path[] = "/tmp/hecate-text-XXXXXX", said[200] = "";
   int file = mkstemp(path), ends[2], outcome;
   ck_assert(file >= 0 && close(file) == 0 && pipe(ends) == 0);
@@ -401,9 +387,8 @@ START_TEST(no_memory_is_a_failed_run) {
   ck_assert_int_ne(access(path, F_OK), 0);
   (void)close(ends[0]);
 }
-END_TEST
 
-START_TEST(numbers_are_in_range) {
+HEC_TEST(numbers_are_in_range) {
   static const struct {
     const char *text;
     bool good;
@@ -432,29 +417,3 @@ START_TEST(numbers_are_in_range) {
       ck_assert_msg(end == rows[i].text + rows[i].length && value == rows[i].value, "%s", rows[i].text);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("base.text");
-  TCase *cases = tcase_create("text");
-  tcase_add_test(cases, doubles_read_back);
-  tcase_add_test(cases, json_forms);
-  tcase_add_test(cases, foreign_names_are_plain);
-  tcase_add_test(cases, messages_are_plain);
-  tcase_add_test(cases, csv_cells_are_no_formulas);
-  tcase_add_test(cases, words_are_wrapped);
-  tcase_add_test(cases, arena_rewinds);
-  tcase_add_test(cases, every_allocation_may_fail);
-  tcase_add_test(cases, every_temporary_file_is_removed);
-  tcase_add_test(cases, no_memory_is_a_failed_run);
-  tcase_add_test(cases, numbers_are_in_range);
-  tcase_add_test(cases, files_are_whole_or_absent);
-  tcase_add_test(cases, what_killed_runs_left_is_removed);
-  tcase_add_test(cases, several_files_are_written_together_or_not_at_all);
-  tcase_add_test(cases, what_is_written_is_no_input);
-  tcase_add_test(cases, json_is_utf8_whatever_the_text);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

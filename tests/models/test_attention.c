@@ -1,7 +1,7 @@
 /* Attention kinds: the counts against masks counted one by one, the order of the kinds, text and its errors. */
 #include "models/attention.h"
 #include "models/compute_cost.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static bool *kernel_mask(hec_s2 s2, int32_t head, int32_t length) {
   return mask;
 }
 
-START_TEST(counts_are_those_of_the_mask) {
+HEC_TEST(counts_are_those_of_the_mask) {
   uint64_t seed = 11;
   int32_t sparse = 0;
   for (int n = 0; n < 600; n++) {
@@ -58,9 +58,8 @@ START_TEST(counts_are_those_of_the_mask) {
   }
   ck_assert_int_gt(sparse, 300);
 }
-END_TEST
 
-START_TEST(counts_of_full_and_causal) {
+HEC_TEST(counts_of_full_and_causal) {
   for (int32_t length = 1; length < 40; length++) {
     int64_t pairs[2] = {0, 0};
     for (int32_t q = 0; q < length; q++)
@@ -74,11 +73,10 @@ START_TEST(counts_of_full_and_causal) {
     ck_assert(hec_attention_context(HEC_ATTENTION_CAUSAL, (hec_s2){0}, 2, length) == 0.5 * length);
   }
 }
-END_TEST
 
 /* The heads together see every key that causal attention sees, each head its shard and the window, and no head's query is
  * without its own key. */
-START_TEST(shards_cover_the_context) {
+HEC_TEST(shards_cover_the_context) {
   uint64_t seed = 12;
   for (int n = 0; n < 300; n++) {
     int32_t n_heads = 1 + below(&seed, 9), length = 1 + below(&seed, 60), wrong = 0;
@@ -93,10 +91,9 @@ START_TEST(shards_cover_the_context) {
     ck_assert_int_eq(wrong, 0);
   }
 }
-END_TEST
 
 /* At sizes of models: causal at the limits, less with more shards and with less window, between shard and window. */
-START_TEST(fewer_keys) {
+HEC_TEST(fewer_keys) {
   static const int32_t lengths[] = {1, 63, 64, 65, 2048, 131072, 1 << 28};
   for (int i = 0; i < 7; i++) {
     int32_t length = lengths[i];
@@ -117,7 +114,6 @@ START_TEST(fewer_keys) {
     }
   }
 }
-END_TEST
 
 static const struct {
   const char *text, *written; /* written NULL: an error that says what was expected */
@@ -145,7 +141,7 @@ static const struct {
     {"s2 :shards=2", NULL},
     {"causal:local=2", NULL},
 };
-START_TEST(text) {
+HEC_TEST_ROWS(text, forms) {
   hec_attention kind = HEC_ATTENTION_FULL;
   hec_s2 s2 = {.dense = 77};
   const char *expected = hec_attention_read(forms[_i].text, &kind, &s2);
@@ -164,9 +160,8 @@ START_TEST(text) {
   ck_assert(again == kind && (kind != HEC_ATTENTION_S2 || memcmp(&same, &filled, sizeof same) == 0));
   hec_text_free(&out);
 }
-END_TEST
 
-START_TEST(wrong_parameters) {
+HEC_TEST(wrong_parameters) {
   ck_assert_ptr_null(hec_s2_wrong((hec_s2){0}, 1));
   ck_assert_int_eq(hec_s2_of((hec_s2){0}, 3).shards, 3);
   ck_assert_ptr_null(hec_s2_wrong((hec_s2){.shards = 8}, 8));
@@ -174,18 +169,16 @@ START_TEST(wrong_parameters) {
   ck_assert_ptr_nonnull(strstr(hec_s2_wrong((hec_s2){.local = 96}, 8), "local"));
   ck_assert_ptr_nonnull(strstr(hec_s2_wrong((hec_s2){.local = 4, .block = 8}, 8), "local"));
   hec_moe moe;
-  ck_assert_int_eq(hec_moe_load("gpt-moe-s", &moe), HEC_OK);
+  ck_ok(hec_moe_load("gpt-moe-s", &moe));
   moe.attention = HEC_ATTENTION_S2;
   moe.s2.shards = moe.n_heads + 1;
-  ck_assert_int_eq(hec_moe_check(&moe, "x.json"), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "x.json: attention: shards: expected at most the heads"));
+  ck_refused(hec_moe_check(&moe, "x.json"), "x.json: attention: shards: expected at most the heads");
 }
-END_TEST
 
 /* Which layers stay dense, one by one, and their numbers; blocks without MoE come first. */
-START_TEST(dense_layers) {
+HEC_TEST(dense_layers) {
   hec_moe moe;
-  ck_assert_int_eq(hec_moe_load("gpt-moe-s", &moe), HEC_OK);
+  ck_ok(hec_moe_load("gpt-moe-s", &moe));
   for (int32_t n_layers = 1; n_layers < 9; n_layers++)
     for (int32_t n_moe = 1; n_moe <= n_layers; n_moe++)
       for (int32_t every = 0; every < 10; every++) {
@@ -209,20 +202,3 @@ START_TEST(dense_layers) {
         ck_assert(!hec_moe_dense_attention(&moe, n_moe - 1) && hec_moe_n_dense_attention(&moe, false) == 0);
       }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("attention");
-  TCase *tc = tcase_create("attention");
-  tcase_add_test(tc, counts_are_those_of_the_mask);
-  tcase_add_test(tc, counts_of_full_and_causal);
-  tcase_add_test(tc, shards_cover_the_context);
-  tcase_add_test(tc, fewer_keys);
-  tcase_add_loop_test(tc, text, 0, (int)(sizeof forms / sizeof *forms));
-  tcase_add_test(tc, wrong_parameters);
-  tcase_add_test(tc, dense_layers);
-  suite_add_tcase(suite, tc);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

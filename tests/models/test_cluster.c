@@ -1,7 +1,7 @@
 /* Clusters: the one-line and the JSON form, routes on every tier, overrides, limits and messages. */
 #include "models/cluster.h"
 #include "models/moe.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -11,15 +11,14 @@ static hec_arena arena;
 static hec_cluster c;
 
 static void load_line(const char *line) {
-  if (hec_cluster_load(line, &arena, &c) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_cluster_load(line, &arena, &c));
 }
 
 static void ck_error(const char *part) {
   ck_assert_msg(strstr(hec_last_error(), part) != NULL, "expected \"%s\" in \"%s\"", part, hec_last_error());
 }
 
-START_TEST(line_values) {
+HEC_TEST(line_values) {
   load_line(
       "  2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G hbm=1.5T nics=2 eff=0.5 nic_eff=0.9 nvlink_eff=0.8 tile=64 "
       "sm=0.1 a=1us c=2ms launch=3ns plan=4us@5ns slow=3:0.5 slow=7:0.25");
@@ -48,10 +47,9 @@ START_TEST(line_values) {
   load_line("1x1 nvlink=7G flops=1 mem=1");
   ck_assert_int_eq(c.route_at[1], 0);
 }
-END_TEST
 
 /* A line that is too long for a name ends with "..." after a whole word. */
-START_TEST(line_names) {
+HEC_TEST(line_names) {
   load_line("1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8");
   ck_assert_str_eq(c.name, "1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8");
   load_line("1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 a=5us c=5us launch=5us");
@@ -62,7 +60,6 @@ START_TEST(line_names) {
   ck_assert_uint_le(strlen(c.name), sizeof c.name - 1);
   ck_assert_str_eq(c.name + strlen(c.name) - 4, " ...");
 }
-END_TEST
 
 static const struct {
   const char *line, *error;
@@ -109,13 +106,11 @@ static const struct {
      "100"},
 };
 
-START_TEST(line_errors) {
+HEC_TEST_ROWS(line_errors, bad_lines) {
   c.n_nodes = 77;
-  ck_assert(hec_cluster_parse_line(bad_lines[_i].line, &arena, &c) == HEC_BAD_INPUT);
-  ck_error(bad_lines[_i].error);
+  ck_refused(hec_cluster_parse_line(bad_lines[_i].line, &arena, &c), bad_lines[_i].error);
   ck_assert_int_eq(c.n_nodes, 77);
 }
-END_TEST
 
 /* A route as text: "out0 in3 nic-out2 nic-in5 up1 down0", sides after a slash. */
 static const char *route_text(int32_t s, int32_t d) {
@@ -136,7 +131,7 @@ static const char *route_text(int32_t s, int32_t d) {
   return text;
 }
 
-START_TEST(routes) {
+HEC_TEST(routes) {
   const char *rest = " nvlink=1G nic=1G flops=1 mem=1 nics=4 leaf=2 uplink=1G";
   char line[160];
   load_line("2x4 nvlink=1G nic=1G flops=1 mem=1");
@@ -166,22 +161,20 @@ START_TEST(routes) {
   ck_assert_str_eq(route_text(0, 7), "nic-out0/1 nic-in1/2");
   ck_assert_str_eq(route_text(0, 19), "nic-out0/1 up0/3 down2/3 nic-in4/2");
 }
-END_TEST
 
 #define JSON_BASE                                                                                                      \
   "\"nodes\": 2, \"devices_per_node\": 2, \"nics\": 2,\n\"nvlink\": {\"bandwidth\": 100e9, \"latency\": 2e-6},\n"      \
   "\"nic\": {\"bandwidth\": 10e9, \"efficiency\": 0.5},\n\"device\": {\"flops\": 1e12, \"memory_bytes\": 1e9"
 
-START_TEST(json_values) {
-  ck_assert(
-      hec_cluster_parse_json(
-          "{" JSON_BASE ", \"hbm_bandwidth\": 1000e9, \"hbm_efficiency\": 0.5},\n"
-          "\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 3e9, \"latency\": 1e-6},\n\"plan\": {\"a_s\": 1e-3},\n"
-          "\"devices\": [{\"device\": 3, \"speed\": 0.5, \"memory_bytes\": 2e9}],\n"
-          "\"links\": [{\"kind\": \"nic_out\", \"node\": 1, \"nic\": 1, \"bandwidth\": 4e9},\n"
-          "{\"kind\": \"port_in\", \"device\": 2, \"efficiency\": 0.25},\n"
-          "{\"kind\": \"leaf_down\", \"leaf\": 3, \"latency\": 5e-6}]}",
-          "folder/mine.json", &arena, &c) == HEC_OK);
+HEC_TEST(json_values) {
+  ck_ok(hec_cluster_parse_json(
+      "{" JSON_BASE ", \"hbm_bandwidth\": 1000e9, \"hbm_efficiency\": 0.5},\n"
+      "\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 3e9, \"latency\": 1e-6},\n\"plan\": {\"a_s\": 1e-3},\n"
+      "\"devices\": [{\"device\": 3, \"speed\": 0.5, \"memory_bytes\": 2e9}],\n"
+      "\"links\": [{\"kind\": \"nic_out\", \"node\": 1, \"nic\": 1, \"bandwidth\": 4e9},\n"
+      "{\"kind\": \"port_in\", \"device\": 2, \"efficiency\": 0.25},\n"
+      "{\"kind\": \"leaf_down\", \"leaf\": 3, \"latency\": 5e-6}]}",
+      "folder/mine.json", &arena, &c));
   ck_assert_str_eq(c.name, "mine.json");
   ck_assert(c.devices[0].hbm_bandwidth == 500e9 && c.devices[3].hbm_bandwidth == 500e9);
   ck_assert(c.devices[3].speed == 0.5 && c.devices[3].memory_bytes == 2e9 && c.devices[2].memory_bytes == 1e9);
@@ -193,7 +186,6 @@ START_TEST(json_values) {
             leaf_down[3].kind == HEC_LINK_LEAF_DOWN);
   ck_assert(hec_cluster_node_bandwidth(&c, false) == 7e9); /* node 1: 5 + 2 */
 }
-END_TEST
 
 #define CURVE_JSON(list) "{" JSON_BASE "},\n\"measured\": " list "}"
 #define POINTS_JSON(points)                                                                                            \
@@ -203,61 +195,54 @@ static const struct {
   const char *text, *error;
 } bad_json[] = {
     {"[1]", "c.json:1: the document: expected an object"},
-    {"{\"nodes\": 0}", "nodes: expected an integer from 1 to 4096, found 0"},
-    {"{\"nodes\": 1e9}", "nodes: expected an integer from 1 to 4096, found 1e9"},
-    {"{\"nodes\": 1}", "expected a member \"devices_per_node\""},
-    {"{\"nodes\": 64, \"devices_per_node\": 65, \"device\": {\"flops\": 1, \"memory_bytes\": 1}}", "found 64 x 65"},
-    {"{\"nodes\": 1, \"devices_per_node\": 1}", "expected a member \"device\""},
-    {"{\"nodes\": 1, \"devices_per_node\": 1, \"device\": {\"flops\": 1e308}}",
-     "device.flops: expected a number from 1"},
-    {"{" JSON_BASE "},\n\"extra\": 1}", "c.json:5: extra: expected a known field"},
-    {"{" JSON_BASE ",\n\"gemm_tile\": 0}}", "c.json:5: device.gemm_tile: expected an integer from 1"},
-    {"{" JSON_BASE ",\n\"hbm_efficiency\": 0.5}}", "c.json:5: device.hbm_efficiency: expected hbm_bandwidth beside"},
-    {"{" JSON_BASE ",\n\"comm_share\": 1}}", "c.json:5: device.comm_share: expected a number from 0 to 0.99"},
-    {"{" JSON_BASE "},\n\"leaf\": {\"bandwidth\": 1}}", "c.json:5: leaf: expected a member \"nodes_per_leaf\""},
-    {"{" JSON_BASE "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": 1}}",
+    {"{`nodes`: 0}", "nodes: expected an integer from 1 to 4096, found 0"},
+    {"{`nodes`: 1e9}", "nodes: expected an integer from 1 to 4096, found 1e9"},
+    {"{`nodes`: 1}", "expected a member `devices_per_node`"},
+    {"{`nodes`: 64, `devices_per_node`: 65, `device`: {`flops`: 1, `memory_bytes`: 1}}", "found 64 x 65"},
+    {"{`nodes`: 1, `devices_per_node`: 1}", "expected a member `device`"},
+    {"{`nodes`: 1, `devices_per_node`: 1, `device`: {`flops`: 1e308}}", "device.flops: expected a number from 1"},
+    {"{" JSON_BASE "},\n`extra`: 1}", "c.json:5: extra: expected a known field"},
+    {"{" JSON_BASE ",\n`gemm_tile`: 0}}", "c.json:5: device.gemm_tile: expected an integer from 1"},
+    {"{" JSON_BASE ",\n`hbm_efficiency`: 0.5}}", "c.json:5: device.hbm_efficiency: expected hbm_bandwidth beside"},
+    {"{" JSON_BASE ",\n`comm_share`: 1}}", "c.json:5: device.comm_share: expected a number from 0 to 0.99"},
+    {"{" JSON_BASE "},\n`leaf`: {`bandwidth`: 1}}", "c.json:5: leaf: expected a member `nodes_per_leaf`"},
+    {"{" JSON_BASE "},\n`leaf`: {`nodes_per_leaf`: 1, `bandwidth`: 1, `efficiency_by_bytes`: 1}}",
      "c.json:5: leaf.efficiency_by_bytes: expected an array of 1 to 32 pairs"},
-    {"{" JSON_BASE "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[1, 0.5, 2]]}}",
+    {"{" JSON_BASE "},\n`leaf`: {`nodes_per_leaf`: 1, `bandwidth`: 1, `efficiency_by_bytes`: [[1, 0.5, 2]]}}",
      "leaf.efficiency_by_bytes[0]: expected a pair of numbers"},
-    {"{" JSON_BASE
-     "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[2, 1], [2, 1]]}}",
+    {"{" JSON_BASE "},\n`leaf`: {`nodes_per_leaf`: 1, `bandwidth`: 1, `efficiency_by_bytes`: [[2, 1], [2, 1]]}}",
      "leaf.efficiency_by_bytes[1][0]: expected bytes above 0, ascending"},
-    {"{" JSON_BASE "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[2, 1.5]]}}",
+    {"{" JSON_BASE "},\n`leaf`: {`nodes_per_leaf`: 1, `bandwidth`: 1, `efficiency_by_bytes`: [[2, 1.5]]}}",
      "leaf.efficiency_by_bytes[0][1]: expected a share from 0.001 to 1"},
-    {"{" JSON_BASE
-     "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[2, 0.1], [4, 0.3]]}}",
+    {"{" JSON_BASE "},\n`leaf`: {`nodes_per_leaf`: 1, `bandwidth`: 1, `efficiency_by_bytes`: [[2, 0.1], [4, 0.3]]}}",
      "leaf.efficiency_by_bytes[1][1]: expected bytes / share rising"},
-    {"{" JSON_BASE "},\n\"devices\": {}}", "c.json:5: devices: expected an array"},
-    {"{" JSON_BASE "},\n\"devices\": [1]}", "c.json:5: devices[0]: expected an object, found 1"},
-    {"{" JSON_BASE "},\n\"devices\": [{\"device\": 4}]}",
-     "c.json:5: devices[0].device: expected an integer from 0 to 3"},
-    {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"nic\"}]}", "c.json:5: links[0].kind: expected port_out"},
-    {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"leaf_up\", \"leaf\": 0}]}",
-     "links[0]: expected a kind of link that this"},
-    {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"nic_in\", \"node\": 2}]}",
-     "links[0].node: expected an integer from 0 to 1"},
-    {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"nic_in\", \"node\": 0,\n\"nic\": 2}]}", "c.json:6: links[0].nic:"},
-    {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"port_in\", \"device\": 0,\n\"bandwidth\": -1}]}",
+    {"{" JSON_BASE "},\n`devices`: {}}", "c.json:5: devices: expected an array"},
+    {"{" JSON_BASE "},\n`devices`: [1]}", "c.json:5: devices[0]: expected an object, found 1"},
+    {"{" JSON_BASE "},\n`devices`: [{`device`: 4}]}", "c.json:5: devices[0].device: expected an integer from 0 to 3"},
+    {"{" JSON_BASE "},\n`links`: [{`kind`: `nic`}]}", "c.json:5: links[0].kind: expected port_out"},
+    {"{" JSON_BASE "},\n`links`: [{`kind`: `leaf_up`, `leaf`: 0}]}", "links[0]: expected a kind of link that this"},
+    {"{" JSON_BASE "},\n`links`: [{`kind`: `nic_in`, `node`: 2}]}", "links[0].node: expected an integer from 0 to 1"},
+    {"{" JSON_BASE "},\n`links`: [{`kind`: `nic_in`, `node`: 0,\n`nic`: 2}]}", "c.json:6: links[0].nic:"},
+    {"{" JSON_BASE "},\n`links`: [{`kind`: `port_in`, `device`: 0,\n`bandwidth`: -1}]}",
      "c.json:6: links[0].bandwidth: expected a number from 1 to"},
     {CURVE_JSON("1"), "c.json:5: measured: expected an array of at most 4096 curves"},
     {CURVE_JSON("[1]"), "c.json:5: measured[0]: expected an object, found 1"},
-    {CURVE_JSON("[{}]"), "c.json:5: measured[0]: expected a member \"kind\""},
-    {CURVE_JSON("[{\"kind\": \"cooking\"}]"), "measured[0].kind: expected a kind of models/curve.h"},
-    {CURVE_JSON("[{\"kind\": \"expert\"}]"), "measured[0]: expected a member \"flops_per_row\""},
-    {CURVE_JSON("[{\"kind\": \"expert\", \"flops_per_row\": 0}]"),
-     "measured[0].flops_per_row: expected a number from 1"},
-    {CURVE_JSON("[{\"kind\": \"counts\"}]"), "measured[0]: expected a member \"ranks\""},
-    {CURVE_JSON("[{\"kind\": \"all-reduce\", \"ranks\": 0}]"), "measured[0].ranks: expected an integer from 1 to 4096"},
-    {CURVE_JSON("[{\"kind\": \"reduce\", \"backward\": 1}]"), "measured[0].backward: expected"},
-    {CURVE_JSON("[{\"kind\": \"reduce\", \"speed\": 1}]"), "measured[0].speed: expected a known field"},
-    {CURVE_JSON("[{\"kind\": \"reduce\"}]"), "measured[0]: expected \"points\": an array of 1 to 64 pairs"},
-    {POINTS_JSON("{}"), "measured[1].points: expected \"points\": an array of 1 to 64 pairs"},
-    {POINTS_JSON("[]"), "measured[1].points: expected \"points\": an array of 1 to 64 pairs"},
+    {CURVE_JSON("[{}]"), "c.json:5: measured[0]: expected a member `kind`"},
+    {CURVE_JSON("[{`kind`: `cooking`}]"), "measured[0].kind: expected a kind of models/curve.h"},
+    {CURVE_JSON("[{`kind`: `expert`}]"), "measured[0]: expected a member `flops_per_row`"},
+    {CURVE_JSON("[{`kind`: `expert`, `flops_per_row`: 0}]"), "measured[0].flops_per_row: expected a number from 1"},
+    {CURVE_JSON("[{`kind`: `counts`}]"), "measured[0]: expected a member `ranks`"},
+    {CURVE_JSON("[{`kind`: `all-reduce`, `ranks`: 0}]"), "measured[0].ranks: expected an integer from 1 to 4096"},
+    {CURVE_JSON("[{`kind`: `reduce`, `backward`: 1}]"), "measured[0].backward: expected"},
+    {CURVE_JSON("[{`kind`: `reduce`, `speed`: 1}]"), "measured[0].speed: expected a known field"},
+    {CURVE_JSON("[{`kind`: `reduce`}]"), "measured[0]: expected `points`: an array of 1 to 64 pairs"},
+    {POINTS_JSON("{}"), "measured[1].points: expected `points`: an array of 1 to 64 pairs"},
+    {POINTS_JSON("[]"), "measured[1].points: expected `points`: an array of 1 to 64 pairs"},
     {POINTS_JSON("[1]"), "measured[1].points[0]: expected a pair of numbers"},
     {POINTS_JSON("[[]]"), "measured[1].points[0]: expected a pair of numbers"},
     {POINTS_JSON("[[1]]"), "measured[1].points[0]: expected a pair of numbers"},
     {POINTS_JSON("[[1, 1, 1]]"), "measured[1].points[0]: expected a pair of numbers"},
-    {POINTS_JSON("[[1, \"1\"]]"), "measured[1].points[0]: expected a pair of numbers"},
+    {POINTS_JSON("[[1, `1`]]"), "measured[1].points[0]: expected a pair of numbers"},
     {POINTS_JSON("[[0, 1]]"), "measured[1].points[0][0]: expected sizes above 0, ascending"},
     {POINTS_JSON("[[-1, 1]]"), "measured[1].points[0][0]: expected sizes above 0, ascending"},
     {POINTS_JSON("[[1e19, 1]]"), "measured[1].points[0][0]: expected sizes above 0, ascending, at most 1e18"},
@@ -268,7 +253,7 @@ static const struct {
 };
 
 /* 63 bytes at most, and no half of a character; also of a file's name. */
-START_TEST(json_long_names) {
+HEC_TEST(json_long_names) {
   char euros[3 * 30 + 1] = "", text[512], origin[160];
   for (int i = 0; i < 30; i++)
     memcpy(euros + 3 * (size_t)i, "\xe2\x82\xac", 4);
@@ -277,25 +262,22 @@ START_TEST(json_long_names) {
       (void)snprintf(origin, sizeof origin, "folder/%.*s%s.json", ahead, "ab", euros);
       (void)snprintf(text, sizeof text, "{" JSON_BASE "}%s%.*s%s%s}", of_file ? "" : ",\"name\":\"",
                      of_file ? 0 : ahead, "ab", of_file ? "" : euros, of_file ? "" : "\"");
-      if (hec_cluster_parse_json(text, origin, &arena, &c) != HEC_OK)
-        ck_abort_msg("%s", hec_last_error());
+      ck_ok(hec_cluster_parse_json(text, origin, &arena, &c));
       ck_assert_uint_eq(strlen(c.name), (size_t)(ahead + (63 - ahead) / 3 * 3));
       ck_assert(strncmp(c.name + ahead, euros, strlen(c.name) - (size_t)ahead) == 0);
     }
   }
 }
-END_TEST
 
-START_TEST(json_errors) {
+HEC_TEST_ROWS(json_errors, bad_json) {
   c.n_nodes = 77;
-  ck_assert(hec_cluster_parse_json(bad_json[_i].text, "c.json", &arena, &c) == HEC_BAD_INPUT);
-  ck_error(bad_json[_i].error);
+  ck_refused(hec_cluster_parse_json(hec_test_quoted(bad_json[_i].text), "c.json", &arena, &c),
+             hec_test_quoted(bad_json[_i].error));
   ck_assert_int_eq(c.n_nodes, 77);
 }
-END_TEST
 
 /* The longest curve, one point more than it, none at all. */
-START_TEST(json_curve_length) {
+HEC_TEST(json_curve_length) {
   for (int32_t n = 64; n <= 65; n++) {
     hec_text text = {0};
     hec_text_add(&text, "{" JSON_BASE "},\n\"measured\": [{\"kind\": \"gate\", \"flops_per_row\": 1, \"points\": [");
@@ -308,18 +290,15 @@ START_TEST(json_curve_length) {
   }
   ck_error("c.json:5: measured[0].points: expected \"points\": an array of 1 to 64 pairs");
   ck_assert(c.measured.n == 1 && c.measured.curves[0].n == 64 && c.devices[3].measured->n == 1);
-  ck_assert(hec_cluster_parse_json(CURVE_JSON("[]"), "c.json", &arena, &c) == HEC_OK);
+  ck_ok(hec_cluster_parse_json(CURVE_JSON("[]"), "c.json", &arena, &c));
   ck_assert_int_eq(c.measured.n, 0);
 }
-END_TEST
 
-START_TEST(look_up) {
+HEC_TEST(look_up) {
   char path[] = "/tmp/hecate-cluster-XXXXXX";
-  ck_assert(hec_cluster_load("nowhere", &arena, &c) == HEC_BAD_INPUT);
-  ck_error("p3dn-4x8");
+  ck_refused(hec_cluster_load("nowhere", &arena, &c), "p3dn-4x8");
   ck_assert(hec_cluster_load("/tmp", &arena, &c) == HEC_BAD_INPUT);
-  ck_assert(hec_cluster_load("4x8", &arena, &c) == HEC_BAD_INPUT);
-  ck_error("no flops=");
+  ck_refused(hec_cluster_load("4x8", &arena, &c), "no flops=");
   int file = mkstemp(path);
   ck_assert(write(file, "{" JSON_BASE "}}", strlen("{" JSON_BASE "}}")) > 0);
   close(file);
@@ -341,10 +320,9 @@ START_TEST(look_up) {
                    "1555 GB/s, port 300 GB/s");
   hec_text_free(&text);
 }
-END_TEST
 
 /* A file that may not be read is there: "expected a preset" would send people looking for a typing error. */
-START_TEST(unreadable) {
+HEC_TEST(unreadable) {
   char path[] = "/tmp/hecate-cluster-XXXXXX";
   int file = mkstemp(path);
   ck_assert(file >= 0 && fchmod(file, 0) == 0);
@@ -360,10 +338,9 @@ START_TEST(unreadable) {
   (void)!seteuid(getuid());
   (void)unlink(path);
 }
-END_TEST
 
 /* Large clusters build; memory is a few dozen bytes a pair; the last device has its routes. */
-START_TEST(large) {
+HEC_TEST(large) {
   static const char *const lines[] = {
       "128x8 nvlink=1G nic=1G flops=1 mem=1",
       "128x8 nvlink=1G nic=1G flops=1 mem=1 nics=8 leaf=16 uplink=1G pxn=1 through=1",
@@ -380,25 +357,3 @@ START_TEST(large) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("cluster");
-  TCase *test = tcase_create("cluster");
-  tcase_set_timeout(test, 60);
-  tcase_add_test(test, line_values);
-  tcase_add_test(test, line_names);
-  tcase_add_loop_test(test, line_errors, 0, (int)(sizeof bad_lines / sizeof *bad_lines));
-  tcase_add_test(test, routes);
-  tcase_add_test(test, json_values);
-  tcase_add_loop_test(test, json_errors, 0, (int)(sizeof bad_json / sizeof *bad_json));
-  tcase_add_test(test, json_long_names);
-  tcase_add_test(test, json_curve_length);
-  tcase_add_test(test, look_up);
-  tcase_add_test(test, unreadable);
-  tcase_add_test(test, large);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

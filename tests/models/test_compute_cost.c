@@ -1,7 +1,7 @@
 /* Compute and memory closed forms: values by hand. */
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 static const hec_device device = {.flops = 1000,
                                   .flops_efficiency = 0.5,
@@ -12,13 +12,7 @@ static const hec_device device = {.flops = 1000,
                                   .launch_s = 0.125,
                                   .speed = 1};
 
-static void ck_near(double found, double expected) {
-  double scale = expected > 0 ? expected : 1;
-  if (!(found - expected <= 1e-12 * scale && expected - found <= 1e-12 * scale))
-    ck_abort_msg("expected %.17g, found %.17g", expected, found);
-}
-
-START_TEST(work_law) {
+HEC_TEST(work_law) {
   hec_work_shape shape = {.flops_per_row = 50, .weight_bytes = 1000, .bytes_per_row = 4, .n_gemms = 2};
   ck_near(hec_work_s(&device, &shape, 0), 0);
   /* 1 row is a tile of 8: 1 + 8*50/500 = 1.8 s; streaming 0.5 + 1000/200 = 5.5 s wins; element-wise 4/200 */
@@ -37,10 +31,9 @@ START_TEST(work_law) {
   ck_near(hec_local_s(&device, HEC_CURVE_PERMUTE, false, 100), 0.125 + 0.5);
   ck_near(hec_local_s(&device, HEC_CURVE_PERMUTE, false, 0), 0);
 }
-END_TEST
 
 /* Time never falls with rows, and the exact form is a lower bound. */
-START_TEST(work_laws) {
+HEC_TEST(work_laws) {
   uint64_t random = 9;
   for (int trial = 0; trial < 2000; trial++) {
     hec_work_shape shape = {.flops_per_row = 100 * hec_test_uniform(&random),
@@ -56,7 +49,6 @@ START_TEST(work_laws) {
     ck_near(hec_work_s(&device, &twice, rows), 2 * hec_work_s(&device, &shape, rows));
   }
 }
-END_TEST
 
 static hec_moe shape_of(void) {
   return (hec_moe){.n_layers = 5,
@@ -79,7 +71,7 @@ static hec_moe shape_of(void) {
                    .nonmoe_scale = 1};
 }
 
-START_TEST(flops) {
+HEC_TEST(flops) {
   hec_moe moe = shape_of();
   double d = 64, s = 100;
   ck_near(hec_work_attention(&moe).flops_per_row, 8 * d * d + 4 * s * d);
@@ -127,22 +119,21 @@ START_TEST(flops) {
   moe.vocabulary = 1000;
   ck_near(hec_work_head(&moe).flops_per_row, 2 * d * 1000);
 }
-END_TEST
 
 /* Overlap degree of the attention FLOPs alone: the sanity table of the FSSDP reference, 8192 and 16384 tokens a device.
  */
-START_TEST(overlap_degree) {
+HEC_TEST(overlap_degree) {
   static const struct {
     const char *model;
     double a, b;
   } rows[] = {{"gpt-moe-s", 5.95, 9.55}, {"gpt-moe-l", 4.25, 6.85}, {"bert-moe", 3.2, 5.1}};
   hec_arena arena = {0};
   hec_cluster v100, a100;
-  ck_assert(hec_cluster_load("4x8 nvlink=150G nic=12.5G flops=125T eff=0.32 mem=32G", &arena, &v100) == HEC_OK);
-  ck_assert(hec_cluster_load("4x8 nvlink=300G nic=50G flops=312T eff=0.32 mem=40G", &arena, &a100) == HEC_OK);
+  ck_ok(hec_cluster_load("4x8 nvlink=150G nic=12.5G flops=125T eff=0.32 mem=32G", &arena, &v100));
+  ck_ok(hec_cluster_load("4x8 nvlink=300G nic=50G flops=312T eff=0.32 mem=40G", &arena, &a100));
   for (int i = 0; i < 3; i++) {
     hec_moe moe;
-    ck_assert(hec_moe_load(rows[i].model, &moe) == HEC_OK);
+    ck_ok(hec_moe_load(rows[i].model, &moe));
     double flop = 8192 * hec_work_attention(&moe).flops_per_row, expert = 2 * hec_moe_expert_params(&moe);
     double rate_a = v100.devices[0].flops * v100.devices[0].flops_efficiency;
     double rate_b = a100.devices[0].flops * a100.devices[0].flops_efficiency;
@@ -151,13 +142,12 @@ START_TEST(overlap_degree) {
   }
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(slowest_device_sets_the_window) {
+HEC_TEST(slowest_device_sets_the_window) {
   hec_arena arena = {0};
   hec_cluster cluster;
   hec_moe moe = shape_of();
-  ck_assert(hec_cluster_load("1x4 nvlink=1G flops=1M mem=1G slow=2:0.25", &arena, &cluster) == HEC_OK);
+  ck_ok(hec_cluster_load("1x4 nvlink=1G flops=1M mem=1G slow=2:0.25", &arena, &cluster));
   hec_work_shape attention = hec_work_attention(&moe), gate = hec_work_gate(&moe);
   double fast = hec_work_s(&cluster.devices[0], &attention, 50) + hec_work_s(&cluster.devices[0], &gate, 50);
   double slow = hec_work_s(&cluster.devices[2], &attention, 50) + hec_work_s(&cluster.devices[2], &gate, 50);
@@ -166,9 +156,8 @@ START_TEST(slowest_device_sets_the_window) {
   ck_near(hec_nonmoe_forward_s(&moe, attention, &cluster, 3, 50), slow);
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(memory) {
+HEC_TEST(memory) {
   hec_moe moe = shape_of();
   hec_memory_cost cost = hec_memory_cost_of(&moe, 10, true);
   double expert = 2 * 64 * 96, attention = 4 * 64 * 64 + 2 * 64;
@@ -208,15 +197,14 @@ START_TEST(memory) {
   ck_near(cost.activation_layer, hec_memory_cost_of(&moe, 10, true).activation_layer); /* while the layer is computed */
   ck_near(cost.expert_param, 2 * expert);
 }
-END_TEST
 
 /* 16 bytes a parameter in all, 2 + 2 + 12, and with recomputation never more activations. */
-START_TEST(memory_of_presets) {
+HEC_TEST(memory_of_presets) {
   static const char *const models[] = {"gpt-moe-s",    "gpt-moe-l",   "bert-moe-deep",
                                        "mixtral-8x7b", "deepseek-v3", "tiny"};
   for (int i = 0; i < 6; i++) {
     hec_moe moe;
-    ck_assert(hec_moe_load(models[i], &moe) == HEC_OK);
+    ck_ok(hec_moe_load(models[i], &moe));
     hec_memory_cost cost = hec_memory_cost_of(&moe, moe.tokens_per_rank, true);
     ck_near(cost.expert_param + cost.expert_grad + cost.expert_optimizer, 16 * hec_moe_expert_params(&moe));
     ck_near(cost.dense_param + cost.dense_grad + cost.dense_optimizer, 16 / (double)moe.dtype_bytes * cost.dense_param);
@@ -226,20 +214,3 @@ START_TEST(memory_of_presets) {
     ck_assert(lower.expert_row < cost.expert_row && lower.dense_param == cost.dense_param);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("compute_cost");
-  TCase *test = tcase_create("compute_cost");
-  tcase_add_test(test, work_law);
-  tcase_add_test(test, work_laws);
-  tcase_add_test(test, flops);
-  tcase_add_test(test, overlap_degree);
-  tcase_add_test(test, slowest_device_sets_the_window);
-  tcase_add_test(test, memory);
-  tcase_add_test(test, memory_of_presets);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -2,13 +2,7 @@
  * with curves changes: those durations and no others. */
 #include "models/compute_cost.h"
 #include "models/link_cost.h"
-#include "tests/support/check_main.h"
-
-static void ck_near(double found, double expected) {
-  double scale = expected > 0 ? expected : 1;
-  if (!(found - expected <= 1e-12 * scale && expected - found <= 1e-12 * scale))
-    ck_abort_msg("expected %.17g, found %.17g", expected, found);
-}
+#include "tests/support/test.h"
 
 static const double sizes[] = {2, 4, 10, 20}, times[] = {3, 4, 4, 9};
 
@@ -17,7 +11,7 @@ static hec_curve curve_of(hec_curve_kind kind, int32_t n) {
 }
 
 /* On the points, between, right of the last with the last slope; left of the first by kind. */
-START_TEST(piecewise_linear) {
+HEC_TEST(piecewise_linear) {
   for (hec_curve_kind kind = 0; kind < HEC_N_CURVE_KINDS; kind++) {
     hec_curve curve = curve_of(kind, 4);
     for (int32_t i = 0; i < 4; i++)
@@ -35,10 +29,9 @@ START_TEST(piecewise_linear) {
     ck_near(hec_curve_s(&curve, 8), 12);
   }
 }
-END_TEST
 
 /* Never falls, never negative, and equals the segment found by going through all points. */
-START_TEST(random_curves) {
+HEC_TEST(random_curves) {
   uint64_t seed = 31;
   for (int32_t trial = 0; trial < 500; trial++) {
     double x[HEC_CURVE_POINTS_MAX], s[HEC_CURVE_POINTS_MAX];
@@ -63,9 +56,8 @@ START_TEST(random_curves) {
     }
   }
 }
-END_TEST
 
-START_TEST(units) {
+HEC_TEST(units) {
   ck_assert(hec_curve_has_rows(HEC_CURVE_ATTENTION) && hec_curve_has_rows(HEC_CURVE_GATE) &&
             hec_curve_has_rows(HEC_CURVE_SHARED) && hec_curve_has_rows(HEC_CURVE_EXPERT));
   ck_assert(!hec_curve_has_rows(HEC_CURVE_PERMUTE) && !hec_curve_has_rows(HEC_CURVE_UNPERMUTE) &&
@@ -76,9 +68,8 @@ START_TEST(units) {
   for (hec_curve_kind kind = 0; kind < HEC_N_CURVE_KINDS; kind++)
     ck_assert(hec_curve_has_ranks(kind) == (kind == HEC_CURVE_ALLREDUCE || kind == HEC_CURVE_COUNTS));
 }
-END_TEST
 
-START_TEST(finding) {
+HEC_TEST(finding) {
   hec_curve list[] = {curve_of(HEC_CURVE_EXPERT, 4),    curve_of(HEC_CURVE_EXPERT, 4), curve_of(HEC_CURVE_EXPERT, 4),
                       curve_of(HEC_CURVE_ALLREDUCE, 4), curve_of(HEC_CURVE_COUNTS, 4), curve_of(HEC_CURVE_REDUCE, 4)};
   list[0].flops_per_row = 1000;
@@ -103,7 +94,6 @@ START_TEST(finding) {
   ck_assert_ptr_null(hec_curves_find(NULL, HEC_CURVE_EXPERT, false, 1000, 0));
   ck_assert_ptr_null(hec_curves_find(&(hec_curves){0}, HEC_CURVE_EXPERT, false, 1000, 0));
 }
-END_TEST
 
 /* ---- In a cluster ---- */
 
@@ -130,6 +120,7 @@ static void setup(void) {
 static void teardown(void) {
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 static const hec_work_shape expert = {
     .kind = HEC_CURVE_EXPERT, .flops_per_row = 4000, .weight_bytes = 1e6, .bytes_per_row = 100, .n_gemms = 2};
@@ -140,7 +131,7 @@ static void ck_keeps_law(const hec_work_shape *shape) {
       ck_near(hec_work_s(&measured.devices[d], shape, rows), hec_work_s(&law.devices[d], shape, rows));
 }
 
-START_TEST(work) {
+HEC_TEST(work) {
   hec_work_shape backward = hec_work_backward(expert), other = expert;
   ck_near(hec_work_s(&measured.devices[0], &expert, 6), 7);
   ck_near(hec_work_s(&measured.devices[0], &expert, 0.5), 2);
@@ -161,9 +152,8 @@ START_TEST(work) {
   other.flops_per_row = 4000;
   ck_keeps_law(&other);
 }
-END_TEST
 
-START_TEST(local) {
+HEC_TEST(local) {
   ck_near(hec_local_s(&measured.devices[0], HEC_CURVE_PERMUTE, false, 50), 0.5);
   ck_near(hec_local_s(&measured.devices[3], HEC_CURVE_PERMUTE, false, 200), 4);
   ck_near(hec_local_s(&measured.devices[1], HEC_CURVE_UNPERMUTE, true, 100), 3);
@@ -177,9 +167,8 @@ START_TEST(local) {
     ck_near(hec_local_s(&measured.devices[3], by_law[i].kind, by_law[i].backward, by_law[i].bytes),
             hec_local_s(&law.devices[3], by_law[i].kind, by_law[i].backward, by_law[i].bytes));
 }
-END_TEST
 
-START_TEST(collectives) {
+HEC_TEST(collectives) {
   ck_near(hec_link_cost_allreduce(&measured, 4, 1500), 7.5);
   ck_near(hec_link_cost_allreduce(&measured, 4, 500), 3.5);
   ck_near(hec_link_cost_allgather(&measured, 3, 128), 18);
@@ -191,13 +180,11 @@ START_TEST(collectives) {
     ck_assert(hec_link_cost_allreduce(&measured, ranks, 0) <= 0 && hec_link_cost_allgather(&measured, ranks, 0) <= 0);
   }
 }
-END_TEST
 
 /* The model's own shapes ask for the curves that they are named after; what is never measured asks for none. */
-START_TEST(shapes_of_models) {
+HEC_TEST(shapes_of_models) {
   hec_moe moe;
-  if (hec_moe_load("gpt-moe-s", &moe) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_moe_load("gpt-moe-s", &moe));
   ck_assert(hec_work_expert(&moe).kind == HEC_CURVE_EXPERT && hec_work_shared(&moe).kind == HEC_CURVE_SHARED);
   ck_assert(hec_work_attention(&moe).kind == HEC_CURVE_ATTENTION && hec_work_gate(&moe).kind == HEC_CURVE_GATE);
   ck_assert(hec_work_head(&moe).kind == HEC_CURVE_NONE && hec_work_embedding(&moe).kind == HEC_CURVE_NONE);
@@ -205,24 +192,3 @@ START_TEST(shapes_of_models) {
   hec_work_shape forward = hec_work_gate(&moe), backward = hec_work_backward(forward);
   ck_assert(!forward.backward && backward.backward && backward.kind == HEC_CURVE_GATE);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("curve");
-  TCase *test = tcase_create("curve");
-  tcase_add_test(test, piecewise_linear);
-  tcase_add_test(test, random_curves);
-  tcase_add_test(test, units);
-  tcase_add_test(test, finding);
-  suite_add_tcase(suite, test);
-  TCase *cluster = tcase_create("cluster");
-  tcase_add_checked_fixture(cluster, setup, teardown);
-  tcase_add_test(cluster, work);
-  tcase_add_test(cluster, local);
-  tcase_add_test(cluster, collectives);
-  tcase_add_test(cluster, shapes_of_models);
-  suite_add_tcase(suite, cluster);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

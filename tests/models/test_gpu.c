@@ -2,7 +2,7 @@
  * were not fitted are taken from a twin or from between; bad files are refused by name. */
 #include "models/gpu.h"
 #include "models/preset_data.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,8 +11,7 @@ static hec_arena arena;
 
 static hec_gpu load(const char *name) {
   hec_gpu gpu;
-  if (hec_gpu_load(name, &arena, &gpu) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_gpu_load(name, &arena, &gpu));
   return gpu;
 }
 
@@ -20,7 +19,7 @@ static void near(double found, double expected) {
   ck_assert_msg(fabs(found - expected) <= 1e-9 * expected, "expected %.12g, found %.12g", expected, found);
 }
 
-START_TEST(all_presets_load) {
+HEC_TEST(all_presets_load) {
   int n = 0, measured = 0;
   for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
     if (strncmp(preset->name, "device-", 7) != 0)
@@ -46,10 +45,9 @@ START_TEST(all_presets_load) {
   ck_assert_int_ge(measured, 4);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* H200 is an H100 with faster memory: the same where math counts, faster where bytes do. */
-START_TEST(a_sister_is_scaled) {
+HEC_TEST(a_sister_is_scaled) {
   hec_gpu h100 = load("h100"), h200 = load("h200");
   const hec_law_fit *a = hec_gpu_default_fit(&h100, "gemm", "bf16"), *b = hec_gpu_default_fit(&h200, "gemm", "bf16");
   ck_assert(a && b && !a->scaled && b->scaled);
@@ -61,7 +59,6 @@ START_TEST(a_sister_is_scaled) {
   ck_assert_msg(same > 0.97 && same <= 1 && faster < 0.8 && faster > 0.65, "same %g faster %g", same, faster);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* A device with fits for all-gather on 4 and all-to-all on 2 and 8, latency alone: 4, 2 and 8 us. */
 static const char made_up[] =
@@ -80,12 +77,11 @@ static const char made_up[] =
 
 static hec_gpu parse(const char *text) {
   hec_gpu gpu;
-  if (hec_gpu_parse(text, strlen(text), "made-up", &arena, &gpu) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_gpu_parse(text, strlen(text), "made-up", &arena, &gpu));
   return gpu;
 }
 
-START_TEST(collectives_that_were_not_fitted) {
+HEC_TEST(collectives_that_were_not_fitted) {
   hec_gpu gpu = parse(made_up);
   hec_collective_how how;
   near(hec_gpu_collective_s(&gpu, HEC_ALL_GATHER, 4, 4e6, &how), 4e-6 + 3e6 / 1e11);
@@ -98,9 +94,8 @@ START_TEST(collectives_that_were_not_fitted) {
   ck_assert_int_eq(how, HEC_COLLECTIVE_NONE);
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(bad_files) {
+HEC_TEST(bad_files) {
   static const struct {
     const char *from, *to, *words;
   } damage[] = {{"\"law\": \"collective\"", "\"law\": \"collectiv\"", "fits[0].law"},
@@ -123,28 +118,12 @@ START_TEST(bad_files) {
   }
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(the_list_says_what_is_measured) {
+HEC_TEST(the_list_says_what_is_measured) {
   hec_text text = {0};
-  ck_assert(hec_gpu_list(&text) == HEC_OK);
+  ck_ok(hec_gpu_list(&text));
   ck_assert_ptr_nonnull(strstr(text.data, "h100     NVIDIA H100 SXM5 80 GB, measured"));
   ck_assert_ptr_nonnull(strstr(text.data, "h200     NVIDIA H200 SXM 141 GB, scaled from h100"));
   ck_assert_ptr_nonnull(strstr(text.data, "assumed: data sheet only"));
   hec_text_free(&text);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("gpu");
-  TCase *c = tcase_create("gpu");
-  tcase_add_test(c, all_presets_load);
-  tcase_add_test(c, a_sister_is_scaled);
-  tcase_add_test(c, collectives_that_were_not_fitted);
-  tcase_add_test(c, bad_files);
-  tcase_add_test(c, the_list_says_what_is_measured);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,7 +1,7 @@
 /* Cost laws: values worked out by hand on a round data sheet, and what must hold for any constants: more work never takes
  * less time, every law is in range, and the two ends of an overlap are a maximum and a sum. */
 #include "models/gpu.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,15 +19,14 @@ static void near(double found, double expected) {
   ck_assert_msg(fabs(found - expected) <= 1e-9 * expected, "expected %.12g, found %.12g", expected, found);
 }
 
-START_TEST(overlap_is_between_maximum_and_sum) {
+HEC_TEST(overlap_is_between_maximum_and_sum) {
   near(hec_overlap(3, 2, 0), 3);
   near(hec_overlap(3, 2, 1), 5);
   near(hec_overlap(2, 2, 0.25), 3); /* (t - 2)^2 = 1 */
 }
-END_TEST
 
 /* 256 x 128 x 256: with 64x64 tiles 8 blocks, one wave of 2 64 64 256 / 1e13 = 0.2097 us; x, W and y are 262144 bytes. */
-START_TEST(gemm_by_hand) {
+HEC_TEST(gemm_by_hand) {
   double c[12] = {1e-6, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 4};
   hec_gemm_work work = {.m = 256, .n = 128, .k = 256, .groups = 1};
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 1e-6 + 2.62144e-7);
@@ -39,19 +38,17 @@ START_TEST(gemm_by_hand) {
   work.quantise = false; /* x is fp8 already: nothing to quantise, and a launch less */
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 8e-7 + 1.6384e-7 + 1.048576e-7);
 }
-END_TEST
 
 /* A long k on a small grid is split: 64 x 64 x 65536 is one block of 53.7 us on one SM, 13.4 us on each of 4, which is less
  * than the 16.8 us of x and W; more splits only add partial sums. */
-START_TEST(gemm_splits_k) {
+HEC_TEST(gemm_splits_k) {
   const double c[12] = {0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0};
   const hec_gemm_work work = {.m = 64, .n = 64, .k = 65536, .groups = 1};
   double bytes_s = (2.0 * 65536 * 128 + 2 * 64 * 64) / 1e12, partial_s = 4 * 8.0 * 64 * 64 / 1e12;
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), bytes_s + partial_s + 1e-6);
 }
-END_TEST
 
-START_TEST(grouped_by_hand) {
+HEC_TEST(grouped_by_hand) {
   const int64_t rows[] = {64, 0, 32};
   hec_grouped_load load = hec_grouped_load_of(rows, 3);
   const double tiles[] = {6, 3, 2, 2, 2};
@@ -67,9 +64,8 @@ START_TEST(grouped_by_hand) {
   work.load = hec_grouped_load_of(rows + 1, 1);
   near(hec_cost_law_grouped.seconds(&sheet, c, &work), 1e-5); /* nothing to do but the launches */
 }
-END_TEST
 
-START_TEST(attention_by_hand) {
+HEC_TEST(attention_by_hand) {
   const double c[8] = {1e-6, 0, 1, 0, 0, 1, 0, 3};
   hec_attention_work work = {
       .batch = 1, .seq = 256, .heads = 1, .kv_heads = 1, .head_dim = 64, .head_dim_v = 64, .causal = true};
@@ -81,9 +77,8 @@ START_TEST(attention_by_hand) {
   near(hec_cost_law_attention.seconds(&sheet, c, &work),
        1e-6 + 131.072e-7); /* 200 blocks of 1.5 tiles: memory is slower */
 }
-END_TEST
 
-START_TEST(memory_and_collective_by_hand) {
+HEC_TEST(memory_and_collective_by_hand) {
   const double m[2] = {1e-6, 0.5};
   const hec_memory_work bytes = {1e6};
   near(hec_cost_law_memory.seconds(&sheet, m, &bytes), 3e-6);
@@ -97,9 +92,8 @@ START_TEST(memory_and_collective_by_hand) {
       1.01e6}; /* the last range would begin lower: never less than where the middle one ended */
   near(hec_cost_law_collective.seconds(&sheet, c, &above), 2e-5 + 1e6 / 1e10);
 }
-END_TEST
 
-START_TEST(dispatch_by_hand) {
+HEC_TEST(dispatch_by_hand) {
   near(hec_distinct_groups(4, 2, 2), 2 * (1 - 2.0 / 4 * 1 / 3));
   near(hec_distinct_groups(256, 8, 256), 8);
   double c[10] = {1e-5, 3e-5, 0, 1e-12, 0, 1, 0.5, 0, 1e-9, 0};
@@ -111,7 +105,6 @@ START_TEST(dispatch_by_hand) {
   c[3] = 1e-9; /* SMs: 4 us per token over 10 SMs, as slow as the NIC */
   near(hec_cost_law_dispatch.seconds(&sheet, c, &work), 1e-5 + 6e-5 + 1e-6 + 4e-4);
 }
-END_TEST
 
 /* ---- Properties, on all devices with constants ---- */
 
@@ -120,8 +113,7 @@ static const char *const devices[] = {"a100", "h100", "h200", "b200", "gb300", "
 
 static hec_gpu load(int i) {
   hec_gpu gpu;
-  if (hec_gpu_load(devices[i], &arena, &gpu) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_gpu_load(devices[i], &arena, &gpu));
   return gpu;
 }
 
@@ -137,7 +129,7 @@ static void never_less(const hec_gpu *gpu, const char *law, const void *less, co
   }
 }
 
-START_TEST(more_work_never_takes_less_time) {
+HEC_TEST_ROWS(more_work_never_takes_less_time, devices) {
   hec_gpu gpu = load(_i);
   uint64_t seed = 7;
   for (int k = 0; k < 200; k++) {
@@ -176,10 +168,9 @@ START_TEST(more_work_never_takes_less_time) {
   }
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Uneven loads take longer than equal ones of as many rows. */
-START_TEST(uneven_loads_cost) {
+HEC_TEST_ROWS(uneven_loads_cost, devices) {
   hec_gpu gpu = load(_i);
   const int64_t equal[8] = {512, 512, 512, 512, 512, 512, 512, 512}, uneven[8] = {2003, 601, 509, 401, 301, 201, 79, 1};
   const hec_grouped_work a = {hec_grouped_load_of(equal, 8), 4096, 1536, 4096, 2, true, HEC_LAW_BF16};
@@ -188,9 +179,8 @@ START_TEST(uneven_loads_cost) {
   never_less(&gpu, "grouped", &a, &b);
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(rows_of_the_table) {
+HEC_TEST(rows_of_the_table) {
   for (const hec_cost_law *const *row = hec_cost_laws; *row; row++) {
     const hec_cost_law *law = *row;
     ck_assert_ptr_eq(hec_cost_law_find(law->name), law);
@@ -202,23 +192,3 @@ START_TEST(rows_of_the_table) {
   }
   ck_assert_ptr_null(hec_cost_law_find("no such law"));
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("laws");
-  TCase *c = tcase_create("laws");
-  tcase_add_test(c, overlap_is_between_maximum_and_sum);
-  tcase_add_test(c, gemm_by_hand);
-  tcase_add_test(c, gemm_splits_k);
-  tcase_add_test(c, grouped_by_hand);
-  tcase_add_test(c, attention_by_hand);
-  tcase_add_test(c, memory_and_collective_by_hand);
-  tcase_add_test(c, dispatch_by_hand);
-  tcase_add_loop_test(c, more_work_never_takes_less_time, 0, sizeof devices / sizeof *devices);
-  tcase_add_loop_test(c, uneven_loads_cost, 0, sizeof devices / sizeof *devices);
-  tcase_add_test(c, rows_of_the_table);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

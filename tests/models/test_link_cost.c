@@ -1,7 +1,7 @@
 /* Exchange, all-reduce and all-gather costs: values by hand on 2 x 2 devices, laws over random problems on every route
  * form, and a slow oracle that evaluates the header's formulas transfer by transfer. */
 #include "models/link_cost.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -9,24 +9,17 @@ static hec_arena arena;
 static hec_cluster cluster;
 
 static void load_cluster(const char *line) {
-  if (hec_cluster_parse_line(line, &arena, &cluster) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
 }
 
 static hec_transfer transfer(int32_t s, int32_t d, int64_t bytes) {
   return (hec_transfer){.bytes = bytes, .source = s, .destination = d, .item = -1, .after = -1};
 }
 
-static void ck_near(double found, double expected) {
-  double scale = expected > 0 ? expected : 1;
-  if (!(found - expected <= 1e-12 * scale && expected - found <= 1e-12 * scale))
-    ck_abort_msg("expected %.17g, found %.17g", expected, found);
-}
-
 /* Port 100 B/s, NIC of the node 10 B/s, latencies 1 s and 2 s. */
 static const char *const two_by_two = "2x2 nvlink=100@1s nic=10@2s flops=1 mem=1";
 
-START_TEST(by_hand_one_nic) {
+HEC_TEST(by_hand_one_nic) {
   load_cluster(two_by_two);
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 1, 300), transfer(0, 2, 40), transfer(1, 3, 20), transfer(3, 2, 50)};
@@ -47,11 +40,10 @@ START_TEST(by_hand_one_nic) {
   ck_near(hec_link_cost_exchange(&cost, &nothing, 1, false, 1), 2);
   hec_link_cost_free(&cost);
 }
-END_TEST
 
 /* Rank 0 receives 100 bytes and rank 2 sends them; rank 3 sends 30 bytes to rank 2 in the node: only its own ports
  * count. */
-START_TEST(by_hand_sides) {
+HEC_TEST(by_hand_sides) {
   load_cluster("2x2 nvlink=100@0s nic=10@0s flops=1 mem=1 nics=2");
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(2, 0, 100), transfer(3, 0, 50), transfer(3, 2, 300)};
@@ -63,9 +55,8 @@ START_TEST(by_hand_sides) {
   ck_near(makespan, 15);
   hec_link_cost_free(&cost);
 }
-END_TEST
 
-START_TEST(by_hand_chain) {
+HEC_TEST(by_hand_chain) {
   load_cluster(two_by_two);
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 2, 100), transfer(2, 3, 100)};
@@ -80,9 +71,8 @@ START_TEST(by_hand_chain) {
   ck_near(cost.done_s[3], 2);
   hec_link_cost_free(&cost);
 }
-END_TEST
 
-START_TEST(by_hand_collectives) {
+HEC_TEST(by_hand_collectives) {
   load_cluster(two_by_two);
   ck_near(hec_link_cost_allreduce(&cluster, 1, 1000), 0);
   /* 2 ranks on one node: 2 * 1/2 * 100/100 + 2 hops of 1 s */
@@ -103,9 +93,8 @@ START_TEST(by_hand_collectives) {
   ck_near(hec_link_cost_allreduce(&cluster, 4, 100), 1.5 * (20 + 1 + 4 + 1 + 4));
   ck_near(hec_link_cost_allreduce(&cluster, 2, 100), 10 + 2);
 }
-END_TEST
 
-START_TEST(by_hand_equal_places) {
+HEC_TEST(by_hand_equal_places) {
   load_cluster(two_by_two);
   /* pairs 0-2 and 1-3 over one NIC: 2 * 1/2 * (200/10 + 2 hops of 2 s); a pair in a node is a group of its own */
   ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 2, 100), 20 + 4);
@@ -124,16 +113,14 @@ START_TEST(by_hand_equal_places) {
   load_cluster("4x2 nvlink=100@1s nic=10@1s leaf=2 uplink=5@3s flops=1 mem=1");
   ck_near(hec_link_cost_allreduce_strided(&cluster, 8, 2, 100), 1.5 * (40 + 1 + 4 + 1 + 4));
 }
-END_TEST
 
 /* Ports of 100 B/s of which messages of 10 bytes reach half, of 30 bytes all; NICs without such shares. */
-START_TEST(by_hand_shares) {
+HEC_TEST(by_hand_shares) {
   const char *text =
       "{\"nodes\": 2, \"devices_per_node\": 2, \"nics\": 1, \"device\": {\"flops\": 1, \"memory_bytes\": 1},"
       "\"nvlink\": {\"bandwidth\": 100, \"latency\": 1, \"efficiency_by_bytes\": [[10, 0.5], [30, 1]]},"
       "\"nic\": {\"bandwidth\": 10, \"latency\": 2}}";
-  if (hec_cluster_parse_json(text, "c.json", &arena, &cluster) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_cluster_parse_json(text, "c.json", &arena, &cluster));
   ck_near(hec_cluster_share_of(&cluster, 0, 1, 0), 0.5);
   ck_near(hec_cluster_share_of(&cluster, 0, 1, 10), 0.5);
   ck_near(hec_cluster_share_of(&cluster, 0, 1, 15), 0.625);
@@ -157,7 +144,6 @@ START_TEST(by_hand_shares) {
   ck_near(hec_link_cost_allgather(&cluster, 2, 15), 0.24 + 1);
   hec_link_cost_free(&cost);
 }
-END_TEST
 
 static const char *const forms[] = {
     "3x4 nvlink=123.5G@2us nic=7.25G@5us flops=1T mem=1G",
@@ -211,7 +197,7 @@ static double oracle_done(const hec_transfer *list, int32_t n, int32_t rank) {
   return done;
 }
 
-START_TEST(against_oracle) {
+HEC_TEST_LOOP(against_oracle, N_FORMS) {
   load_cluster(forms[_i]);
   uint64_t random = 11 + (uint64_t)_i;
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
@@ -230,11 +216,10 @@ START_TEST(against_oracle) {
   }
   hec_link_cost_free(&cost);
 }
-END_TEST
 
 /* Reverse is the swapped input; time is linear in bytes beyond latency; no link is faster than its load; more
  * bandwidth, less or equal time; order of transfers does not matter. */
-START_TEST(laws) {
+HEC_TEST_LOOP(laws, N_FORMS) {
   load_cluster(forms[_i]);
   uint64_t random = 100 + (uint64_t)_i;
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
@@ -259,10 +244,9 @@ START_TEST(laws) {
   }
   hec_link_cost_free(&cost);
 }
-END_TEST
 
 /* Without latency, time is exactly proportional to bytes and the makespan is the busiest link's time. */
-START_TEST(homogeneous) {
+HEC_TEST(homogeneous) {
   load_cluster("3x4 nvlink=64G nic=4G flops=1T mem=1G");
   uint64_t random = 5;
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
@@ -285,10 +269,9 @@ START_TEST(homogeneous) {
   }
   hec_link_cost_free(&cost);
 }
-END_TEST
 
 /* A line of hops: more chunks never cost more, one chunk adds nothing, and reversing the chain keeps its length. */
-START_TEST(chains) {
+HEC_TEST(chains) {
   load_cluster("4x2 nvlink=100G@2us nic=10G@5us flops=1T mem=1G");
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 2, 1 << 24), transfer(2, 4, 1 << 24), transfer(4, 6, 1 << 24)};
@@ -304,10 +287,9 @@ START_TEST(chains) {
   }
   hec_link_cost_free(&cost);
 }
-END_TEST
 
 /* One object for many exchanges: what an earlier one left behind changes nothing. */
-START_TEST(reused) {
+HEC_TEST(reused) {
   load_cluster("4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G");
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[32 * 31];
@@ -329,25 +311,3 @@ START_TEST(reused) {
   ck_assert_double_gt(most, 2 * least); /* the exchanges really differ */
   hec_link_cost_free(&cost);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("link_cost");
-  TCase *test = tcase_create("link_cost");
-  tcase_set_timeout(test, 60);
-  tcase_add_test(test, by_hand_one_nic);
-  tcase_add_test(test, by_hand_sides);
-  tcase_add_test(test, by_hand_chain);
-  tcase_add_test(test, by_hand_collectives);
-  tcase_add_test(test, by_hand_equal_places);
-  tcase_add_test(test, by_hand_shares);
-  tcase_add_loop_test(test, against_oracle, 0, N_FORMS);
-  tcase_add_loop_test(test, laws, 0, N_FORMS);
-  tcase_add_test(test, homogeneous);
-  tcase_add_test(test, chains);
-  tcase_add_test(test, reused);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,6 +1,6 @@
 /* Spread and scale of loads: exact totals, the documented places, and a sorting oracle for the largest remainders. */
 #include "models/load.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -17,54 +17,49 @@ static void ck_counts(const hec_load *load, const uint32_t *expected) {
     ck_assert_msg(load->counts[i] == expected[i], "cell %d: expected %u, found %u", i, expected[i], load->counts[i]);
 }
 
-START_TEST(new_is_zero) {
+HEC_TEST(new_is_zero) {
   hec_load load = hec_load_new(&arena, 2, 3, 4);
   ck_counts(&load, (uint32_t[24]){0});
   ck_assert_ptr_eq(hec_load_row(&load, 1, 2), load.counts + 20);
 }
-END_TEST
 
-START_TEST(spread_gathers) {
+HEC_TEST(spread_gathers) {
   /* 5 sources on 2 ranks: floor(s*2/5) = 0 0 0 1 1 */
   hec_load from = filled(1, 5, 2, (uint32_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), to = hec_load_new(&arena, 1, 2, 2);
   to.counts[0] = 99; /* what was there before must not matter */
-  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_ok(hec_load_spread(&from, &to));
   ck_counts(&to, (uint32_t[]){9, 12, 16, 18});
 }
-END_TEST
 
-START_TEST(spread_divides_one_source) {
+HEC_TEST(spread_divides_one_source) {
   /* 1 source on 4 ranks; expert e's remainders start at rank e mod 4 */
   hec_load from = filled(1, 1, 6, (uint32_t[]){8, 5, 6, 7, 1, 0}), to = hec_load_new(&arena, 1, 4, 6);
-  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_ok(hec_load_spread(&from, &to));
   ck_counts(&to, (uint32_t[]){2, 1, 1, 2, 1, 0, /* rank 0 */
                               2, 2, 1, 2, 0, 0, /* rank 1: the odd one of expert 1 */
                               2, 1, 2, 1, 0, 0, /* rank 2: expert 2 begins here */
                               2, 1, 2, 2, 0, 0});
 }
-END_TEST
 
-START_TEST(spread_divides_unevenly) {
+HEC_TEST(spread_divides_unevenly) {
   /* 2 sources on 5 ranks: floor(r*2/5) = 0 0 0 1 1, groups of 3 and 2 */
   hec_load from = filled(1, 2, 3, (uint32_t[]){4, 4, 4, 3, 3, 3}), to = hec_load_new(&arena, 1, 5, 3);
-  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_ok(hec_load_spread(&from, &to));
   ck_counts(&to, (uint32_t[]){2, 1, 1, 1, 2, 1, 1, 1, 2, /* group of source 0 */
                               2, 1, 2, 1, 2, 1});
 }
-END_TEST
 
-START_TEST(spread_overflows) {
+HEC_TEST(spread_overflows) {
   hec_load from = filled(1, 2, 2, (uint32_t[]){7, UINT32_MAX, 7, 1}), to = hec_load_new(&arena, 1, 1, 2);
   ck_assert(hec_load_spread(&from, &to) == HEC_FAILED);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "4294967296"));
   from.counts[3] = 0;
-  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_ok(hec_load_spread(&from, &to));
   ck_counts(&to, (uint32_t[]){14, UINT32_MAX});
 }
-END_TEST
 
 /* Which source the definition gives rank r (fewer sources) or which rank source s (more), and exact totals. */
-START_TEST(spread_laws) {
+HEC_TEST(spread_laws) {
   uint64_t random = 3;
   for (int trial = 0; trial < 300; trial++) {
     int32_t S = 1 + (int32_t)hec_test_below(&random, 20), R = 1 + (int32_t)hec_test_below(&random, 20);
@@ -72,7 +67,7 @@ START_TEST(spread_laws) {
     hec_load from = hec_load_new(&arena, L, S, E), to = hec_load_new(&arena, L, R, E);
     for (int32_t i = 0; i < L * S * E; i++)
       from.counts[i] = (uint32_t)hec_test_below(&random, 50);
-    ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+    ck_ok(hec_load_spread(&from, &to));
     for (int32_t l = 0; l < L; l++) {
       for (int32_t e = 0; e < E; e++) {
         for (int32_t k = 0; k < (S >= R ? R : S); k++) {
@@ -94,9 +89,8 @@ START_TEST(spread_laws) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
 
-START_TEST(scale_by_hand) {
+HEC_TEST(scale_by_hand) {
   hec_load_remainder order[8];
   /* 3 4 5 to 10: quotas 2.5 3.33 4.17 -> 2 3 4, one missing: the largest remainder is the first */
   hec_load load = filled(1, 1, 3, (uint32_t[]){3, 4, 5});
@@ -116,7 +110,6 @@ START_TEST(scale_by_hand) {
   hec_load_scale(&load, 0, order);
   ck_counts(&load, (uint32_t[]){0, 0});
 }
-END_TEST
 
 static int by_remainder(const void *a, const void *b) {
   const hec_load_remainder *x = a, *y = b;
@@ -126,7 +119,7 @@ static int by_remainder(const void *a, const void *b) {
 }
 
 /* Against a full sort, with many equal remainders. */
-START_TEST(scale_against_sort) {
+HEC_TEST(scale_against_sort) {
   enum { MOST = 400 };
   static hec_load_remainder order[MOST], sorted[MOST];
   uint64_t random = 17;
@@ -153,28 +146,26 @@ START_TEST(scale_against_sort) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* Sources that are divided are scaled first: the load of a rank does not depend on how few tokens were recorded. */
-START_TEST(fit_by_hand) {
+HEC_TEST(fit_by_hand) {
   hec_load_remainder order[8];
   hec_load from = filled(2, 1, 2, (uint32_t[]){3, 5, 0, 0}), to = hec_load_new(&arena, 2, 4, 2);
-  ck_assert(hec_load_fit(&from, 8000, &to, order) == HEC_OK);
+  ck_ok(hec_load_fit(&from, 8000, &to, order));
   ck_counts(&to, (uint32_t[]){750, 1250, 750, 1250, 750, 1250, 750, 1250, 0, 0, 0, 0, 0, 0, 0, 0});
   ck_counts(&from, (uint32_t[]){3, 5, 0, 0});
   /* 2 sources on 3 ranks, to 12: 1 2 3 0 become 2 4 6 0; the first is halved, the odd ones begin at rank e mod 2 */
   from = filled(1, 2, 2, (uint32_t[]){1, 2, 3, 0}), to = hec_load_new(&arena, 1, 3, 2);
-  ck_assert(hec_load_fit(&from, 12, &to, order) == HEC_OK);
+  ck_ok(hec_load_fit(&from, 12, &to, order));
   ck_counts(&to, (uint32_t[]){1, 2, 1, 2, 6, 0});
   /* as many sources, or more: gathered, then scaled */
   from = filled(1, 2, 1, (uint32_t[]){1, 2}), to = hec_load_new(&arena, 1, 1, 1);
-  ck_assert(hec_load_fit(&from, 7, &to, order) == HEC_OK);
+  ck_ok(hec_load_fit(&from, 7, &to, order));
   ck_counts(&to, (uint32_t[]){7});
 }
-END_TEST
 
 /* The parts of a divided source differ by one token at most, and their sums are the source's, scaled. */
-START_TEST(fit_laws) {
+HEC_TEST(fit_laws) {
   enum { MOST = 20 };
   hec_load_remainder order[MOST * MOST];
   uint64_t random = 5;
@@ -191,7 +182,7 @@ START_TEST(fit_laws) {
     hec_load_scale(&scaled, target, order);
     for (int32_t i = 0; i < L * R * E; i++)
       to.counts[i] = 77; /* what was there before must not matter */
-    ck_assert(hec_load_fit(&from, target, &to, order) == HEC_OK);
+    ck_ok(hec_load_fit(&from, target, &to, order));
     for (int32_t l = 0; l < L; l++)
       for (int32_t e = 0; e < E; e++) {
         uint64_t sum[MOST] = {0}, low[MOST], high[MOST] = {0};
@@ -209,24 +200,3 @@ START_TEST(fit_laws) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("load");
-  TCase *test = tcase_create("load");
-  tcase_set_timeout(test, 60);
-  tcase_add_test(test, new_is_zero);
-  tcase_add_test(test, spread_gathers);
-  tcase_add_test(test, spread_divides_one_source);
-  tcase_add_test(test, spread_divides_unevenly);
-  tcase_add_test(test, spread_overflows);
-  tcase_add_test(test, spread_laws);
-  tcase_add_test(test, scale_by_hand);
-  tcase_add_test(test, scale_against_sort);
-  tcase_add_test(test, fit_by_hand);
-  tcase_add_test(test, fit_laws);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

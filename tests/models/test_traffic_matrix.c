@@ -1,37 +1,33 @@
 /* The text form of a traffic matrix: read, written, every message with line and column. */
 #include "models/traffic_matrix.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static hec_status parse(const char *text, hec_traffic_matrix *m) {
   return hec_traffic_matrix_parse(text, strlen(text), "m.txt", &arena, m);
 }
 
 /* The example of nccl-tests' src/alltoallv.cu, laid out as there; blanks, tabs, empty lines, whole numbers with a point. */
-START_TEST(forms) {
+HEC_TEST(forms) {
   static const char *const texts[] = {"     100  200  150\n     50   100  75\n     300  150  200\n",
                                       "\n100\t200 150 \r\n\n50 100 75\n \n300 150 200",
                                       "1e2 2.00e+02 150.0\n+50 1000e-1 75\n300 150 200\n\n"};
   static const int64_t wanted[] = {100, 200, 150, 50, 100, 75, 300, 150, 200};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     hec_traffic_matrix m;
-    ck_assert_msg(parse(texts[i], &m) == HEC_OK, "%s", hec_last_error());
+    ck_ok(parse(texts[i], &m));
     ck_assert(m.n == 3 && memcmp(m.bytes, wanted, sizeof wanted) == 0);
     ck_assert_int_eq(hec_traffic_matrix_size(&m), 650); /* rank 2 sends 650; received: 450, 450, 425 */
   }
 }
-END_TEST
 
 /* Random matrices, some sparse, one of the largest numbers: what is written reads back equal, and writes the same bytes. */
-START_TEST(round_trip) {
+HEC_TEST_LOOP(round_trip, 40) {
   uint64_t seed = 100 + (uint64_t)_i;
   int32_t n = 1 + (int32_t)hec_test_below(&seed, 40);
   hec_traffic_matrix m = {n, HEC_NEW(&arena, int64_t, n * n)}, back;
@@ -41,14 +37,13 @@ START_TEST(round_trip) {
   }
   hec_text once = {0}, twice = {0};
   hec_traffic_matrix_write(&m, &once);
-  ck_assert_msg(parse(once.data, &back) == HEC_OK, "%s", hec_last_error());
+  ck_ok(parse(once.data, &back));
   ck_assert(back.n == n && memcmp(back.bytes, m.bytes, (size_t)(n * n) * sizeof *m.bytes) == 0);
   hec_traffic_matrix_write(&back, &twice);
   ck_assert_str_eq(once.data, twice.data);
   hec_text_free(&once);
   hec_text_free(&twice);
 }
-END_TEST
 
 static const struct {
   const char *text, *message;
@@ -73,36 +68,18 @@ static const struct {
     {"0 00000000000000000000000000000000000000000000000000000000000000000000001\n1 2\n", "m.txt:1:3: expected whole"},
 };
 
-START_TEST(messages) {
+HEC_TEST_ROWS(messages, wrong) {
   hec_traffic_matrix m;
-  ck_assert_int_eq(parse(wrong[_i].text, &m), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), wrong[_i].message) != NULL, "expected \"%s\" in \"%s\"", wrong[_i].message,
-                hec_last_error());
+  ck_refused(parse(wrong[_i].text, &m), wrong[_i].message);
 }
-END_TEST
 
-START_TEST(too_wide) {
+HEC_TEST(too_wide) {
   hec_text text = {0};
   hec_traffic_matrix m;
   for (int i = 0; i < 4097; i++)
     hec_text_add(&text, "0 ");
-  ck_assert_int_eq(parse(text.data, &m), HEC_BAD_INPUT);
-  ck_assert(strstr(hec_last_error(), "at most 4096 columns") != NULL);
+  ck_refused(parse(text.data, &m), "at most 4096 columns");
   hec_text_free(&text);
   ck_assert_int_eq(hec_traffic_matrix_read("/nowhere/m.txt", &arena, &m), HEC_BAD_INPUT);
   ck_assert_int_eq(hec_traffic_matrix_read("/tmp", &arena, &m), HEC_BAD_INPUT);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("models.traffic_matrix");
-  TCase *cases = tcase_create("traffic_matrix");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, forms);
-  tcase_add_loop_test(cases, round_trip, 0, 40);
-  tcase_add_loop_test(cases, messages, 0, (int)(sizeof wrong / sizeof *wrong));
-  tcase_add_test(cases, too_wide);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

@@ -5,7 +5,7 @@
 #include "models/load.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/problem.h"
-#include "tests/support/check_main.h"
+#include "tests/support/checks.h"
 
 typedef struct {
   hec_arena arena;
@@ -18,7 +18,7 @@ typedef struct {
 static inline hec_case *hec_case_new(const char *line, int32_t n_ranks, int32_t n_layers, int32_t n_experts,
                                      double expert_bytes) {
   hec_case *c = calloc(1, sizeof *c);
-  ck_assert_msg(hec_cluster_parse_line(line, &c->arena, &c->cluster) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_cluster_parse_line(line, &c->arena, &c->cluster));
   ck_assert_int_le(n_ranks, c->cluster.n_devices);
   c->moe.n_layers = c->moe.n_moe_layers = n_layers;
   c->moe.n_experts = n_experts;
@@ -59,18 +59,6 @@ static inline void hec_case_free(hec_case *c) {
   free(c);
 }
 
-/* Whole items of `bytes` each: owner[i] to receiver[at[i] .. at[i + 1] - 1]. */
-static inline hec_sparse hec_case_sparse(int32_t n, int32_t *expert, int32_t *owner, int32_t *at, int32_t *receiver,
-                                         int64_t bytes) {
-  return (hec_sparse){.n_items = n,
-                      .n_slices = 1,
-                      .expert = expert,
-                      .owner = owner,
-                      .receiver_at = at,
-                      .receiver = receiver,
-                      .bytes = bytes};
-}
-
 /* A random cluster line: 1-4 nodes of 1-8 devices, one NIC per node or per device, random rates. */
 static inline const char *hec_case_random_line(uint64_t *seed, int32_t *n_devices) {
   static char line[160];
@@ -82,6 +70,57 @@ static inline const char *hec_case_random_line(uint64_t *seed, int32_t *n_device
                  5 + (int)hec_test_below(seed, 80), 1 + (int)hec_test_below(seed, 9),
                  50 + (int)hec_test_below(seed, 900), nics, (int)hec_test_below(seed, 2));
   return line;
+}
+
+/* Some ranks of a random cluster, one at least. */
+static inline hec_case *hec_case_random(uint64_t *seed, int32_t n_layers, int32_t n_experts, double expert_bytes) {
+  int32_t n_devices;
+  const char *line = hec_case_random_line(seed, &n_devices);
+  return hec_case_new(line, 1 + (int32_t)hec_test_below(seed, (uint64_t)n_devices), n_layers, n_experts, expert_bytes);
+}
+
+/* ---- Whole experts that ranks ask for, added one by one ---- */
+
+enum { HEC_CASE_ITEMS = 64, HEC_CASE_RANKS = 32 };
+typedef struct {
+  hec_sparse sparse;
+  int32_t expert[HEC_CASE_ITEMS], owner[HEC_CASE_ITEMS], at[HEC_CASE_ITEMS + 1];
+  int32_t receiver[HEC_CASE_ITEMS * HEC_CASE_RANKS];
+} hec_sparse_case;
+
+static inline void hec_sparse_case_begin(hec_sparse_case *c, double bytes) {
+  c->at[0] = 0;
+  c->sparse = (hec_sparse){.n_slices = 1,
+                           .expert = c->expert,
+                           .owner = c->owner,
+                           .receiver_at = c->at,
+                           .receiver = c->receiver,
+                           .bytes = (int64_t)bytes};
+}
+
+/* To the ranks that `to` names, all for NULL, but for the owner; not added where nobody is left. */
+static inline void hec_sparse_case_add(hec_sparse_case *c, int32_t expert, int32_t owner, int32_t n_ranks,
+                                       const bool *to) {
+  int32_t n = c->sparse.n_items, at = c->at[n];
+  for (int32_t r = 0; r < n_ranks; r++)
+    if (r != owner && (!to || to[r]))
+      c->receiver[at++] = r;
+  if (at == c->at[n])
+    return;
+  c->expert[n] = expert;
+  c->owner[n] = owner;
+  c->at[++c->sparse.n_items] = at;
+}
+
+/* What the cheapest collective takes, lowered and priced. */
+static inline double hec_sparse_case_s(const hec_sparse_case *c, hec_link_cost *cost, const hec_problem *problem,
+                                       bool scatter) {
+  hec_collective_plan out = {0}, scratch = {0};
+  (void)hec_collective_choose(cost, problem, &c->sparse, scatter, NULL, &out, &scratch);
+  double seconds = hec_collective_cost(cost, &out);
+  hec_collective_plan_free(&out);
+  hec_collective_plan_free(&scratch);
+  return seconds;
 }
 
 /* At most 64 experts. Skewed counts: a few hot experts, different by source now and then; sometimes none at all. */

@@ -1,14 +1,15 @@
-/* One layer planned by a spilling policy, and who computes what of it. */
+/* One layer of one expert-parallel group planned by a spilling policy, and who computes what of it. */
 #ifndef HEC_TESTS_SPILL_CASE_H
 #define HEC_TESTS_SPILL_CASE_H
 #include "runtime/plan/planners/spill.h"
 
 typedef struct {
+  hec_arena *arena;
   hec_problem *problem;
   hec_load load; /* one layer */
   hec_policy_run run;
   hec_spill *spill;
-  uint64_t *total;    /* [dp * n_experts] assignments of a group's sources */
+  uint64_t *total;    /* [n_experts] assignments of all sources */
   uint64_t *computed; /* [n_ranks * n_experts] */
   uint64_t *rank;     /* [n_ranks] computed there */
 } hec_spill_case;
@@ -16,15 +17,15 @@ typedef struct {
 /* A problem of one layer: ranks, experts, and the shape of the cluster. */
 hec_spill_case hec_spill_case_new(hec_arena *arena, const char *policy, const char *cluster, int32_t ranks,
                                   int32_t experts);
-/* Random shape: 1 to 16 ranks on nodes of 1 to 8, up to 40 experts, now and then fewer than ranks. */
-hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t *seed);
-/* Counts below about `most` a cell, of each kind now and then: none at all, one expert only, idle sources, idle experts,
- * a share of the ranks holding all that is hot. */
+/* Random shape, 1 to 16 ranks on nodes of 1 to 8, up to 40 experts, now and then fewer than ranks; filled. */
+hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t most, uint64_t *seed);
+/* Counts below about 1 .. `most` a cell, of each kind now and then: none at all, one expert only, idle sources, idle
+ * experts, a share of the ranks holding all that is hot. */
 void hec_spill_case_fill(hec_spill_case *c, uint64_t most, uint64_t *seed);
 /* Plans the layer, checks the plan and that each guest computes something, each host what sources send, every assignment
  * once, and fills total, computed and rank. */
 void hec_spill_case_plan(hec_spill_case *c);
-void hec_spill_case_stop(hec_spill_case *c);
+void hec_spill_case_stop(hec_spill_case *c); /* and frees the arena */
 
 /* What an independent planner says of one domain: ranks 0 .. n - 1, `moved` to rank r of expert e. */
 enum { HEC_SPILL_RANKS = 16, HEC_SPILL_EXPERTS = 40 };
@@ -33,17 +34,13 @@ typedef struct {
   int64_t total[HEC_SPILL_EXPERTS], load[HEC_SPILL_RANKS], all;
   int64_t moved[HEC_SPILL_EXPERTS][HEC_SPILL_RANKS];
 } hec_spill_oracle;
-/* The domain of `n` ranks from `first` (of all ranks) on, nothing moved yet. */
+/* The domain of `n` ranks from `first` on, nothing moved yet. */
 hec_spill_oracle hec_spill_oracle_new(const hec_spill_case *c, int32_t first, int32_t n);
 /* Fails unless the plan moved the same. */
 void hec_spill_oracle_compare(const hec_spill_oracle *o, const hec_spill_case *c, int32_t first);
 
 /* Guests of a rank. */
 int32_t hec_spill_case_guests(const hec_spill_case *c, int32_t rank);
-int32_t hec_spill_case_home(const hec_spill_case *c, int32_t expert); /* within its group */
-
-/* Totals of the small instance of the references (policies.md 6.2), times `factor`, a quarter from each of four
- * sources; fails unless every rank computes 200 * factor of them. */
-void hec_spill_case_small(hec_spill_case *c, uint32_t factor);
+int32_t hec_spill_case_home(const hec_spill_case *c, int32_t expert);
 
 #endif

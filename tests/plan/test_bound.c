@@ -2,11 +2,13 @@
  * there is, equal to it where the header says so. The best of a placement is by the sets of its experts, all 2^E of
  * them, which is also what the max-flow is checked against. */
 #include "runtime/plan/bound/bound.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
 enum { RANKS_MAX = 3, EXPERTS_MAX = 5, SETS = 1 << EXPERTS_MAX };
+
+HEC_TEST_ARENA(arena)
 
 typedef struct {
   int32_t ranks, experts;
@@ -90,7 +92,7 @@ static void compare(const char *name, const instance *in, double bound, double b
                 (int)in->load[3], (int)in->load[4], in->home[0], in->home[1], in->home[2], in->home[3], in->home[4]);
 }
 
-START_TEST(whole_against_every_assignment) {
+HEC_TEST_LOOP(whole_against_every_assignment, 10) {
   uint64_t seed = 100 + (uint64_t)_i;
   for (int round = 0; round < 40; round++) {
     instance in = random_instance(&seed);
@@ -107,27 +109,25 @@ START_TEST(whole_against_every_assignment) {
       best = (double)most < best ? (double)most : best;
     }
     bool tight = in.experts <= in.ranks + 1 || in.ranks == 1;
-    compare("whole", &in, hec_bound_whole(in.load, in.experts, in.ranks, &hec_test_arena), best, tight);
+    compare("whole", &in, hec_bound_whole(in.load, in.experts, in.ranks, &arena), best, tight);
   }
 }
-END_TEST
 
-START_TEST(slots_against_every_placement) {
+HEC_TEST_LOOP(slots_against_every_placement, 12) {
   uint64_t seed = 200 + (uint64_t)_i;
   const unsigned none[RANKS_MAX] = {0};
   for (int round = 0; round < 3; round++) {
     instance in = random_instance(&seed);
     for (int32_t slots = (in.experts + in.ranks - 1) / in.ranks; slots <= in.experts; slots++) {
-      double bound = hec_bound_slots(in.load, in.experts, in.ranks, slots, &hec_test_arena);
+      double bound = hec_bound_slots(in.load, in.experts, in.ranks, slots, &arena);
       compare("slots", &in, bound, search(&in, none, slots), slots == 1 || slots >= in.experts);
       if (slots >= in.experts)
         ck_assert_double_eq_tol(bound, hec_bound_mean(in.load, in.experts, in.ranks), 1e-9);
     }
   }
 }
-END_TEST
 
-START_TEST(extra_against_every_placement) {
+HEC_TEST_LOOP(extra_against_every_placement, 12) {
   uint64_t seed = 300 + (uint64_t)_i;
   for (int round = 0; round < 3; round++) {
     instance in = random_instance(&seed);
@@ -135,14 +135,13 @@ START_TEST(extra_against_every_placement) {
     for (int32_t r = 0; r < in.ranks; r++)
       fixed[r] = homes_of(&in, r);
     for (int32_t extra = 0; extra <= in.experts; extra++) {
-      double bound = hec_bound_extra(in.load, in.home, in.experts, in.ranks, extra, &hec_test_arena);
+      double bound = hec_bound_extra(in.load, in.home, in.experts, in.ranks, extra, &arena);
       compare("extra", &in, bound, search(&in, fixed, extra), extra == 0 || extra >= in.experts || in.ranks <= 2);
     }
   }
 }
-END_TEST
 
-START_TEST(held_is_exact) {
+HEC_TEST_LOOP(held_is_exact, 4) {
   uint64_t seed = 400 + (uint64_t)_i;
   for (int round = 0; round < 300; round++) {
     instance in = random_instance(&seed);
@@ -157,19 +156,18 @@ START_TEST(held_is_exact) {
         }
       at[e + 1] = n;
     }
-    double found = hec_bound_held(in.load, at, holder, in.experts, in.ranks, &hec_test_arena);
+    double found = hec_bound_held(in.load, at, holder, in.experts, in.ranks, &arena);
     compare("held", &in, found, best_of(&in, held), true);
   }
 }
-END_TEST
 
 /* Larger instances: all statements stay in order, and more freedom never raises a bound. */
-START_TEST(order) {
+HEC_TEST_LOOP(order, 40) {
   uint64_t seed = 500 + (uint64_t)_i;
   int32_t ranks = 1 + (int32_t)hec_test_below(&seed, 20), experts = 1 + (int32_t)hec_test_below(&seed, 60);
-  uint64_t *load = HEC_NEW(&hec_test_arena, uint64_t, experts);
-  int32_t *home = HEC_NEW(&hec_test_arena, int32_t, experts), *at = HEC_NEW(&hec_test_arena, int32_t, experts + 1);
-  int32_t *holder = HEC_NEW(&hec_test_arena, int32_t, experts * ranks), n = 0;
+  uint64_t *load = HEC_NEW(&arena, uint64_t, experts);
+  int32_t *home = HEC_NEW(&arena, int32_t, experts), *at = HEC_NEW(&arena, int32_t, experts + 1);
+  int32_t *holder = HEC_NEW(&arena, int32_t, experts * ranks), n = 0;
   for (int32_t e = 0; e < experts; e++) {
     load[e] = hec_test_below(&seed, 5) ? hec_test_below(&seed, 100) : hec_test_below(&seed, 100000);
     home[e] = (int32_t)hec_test_below(&seed, (uint64_t)ranks);
@@ -178,8 +176,8 @@ START_TEST(order) {
         holder[n++] = r;
     at[e + 1] = n;
   }
-  double mean = hec_bound_mean(load, experts, ranks), whole = hec_bound_whole(load, experts, ranks, &hec_test_arena);
-  double held = hec_bound_held(load, at, holder, experts, ranks, &hec_test_arena), before = 1e300;
+  double mean = hec_bound_mean(load, experts, ranks), whole = hec_bound_whole(load, experts, ranks, &arena);
+  double held = hec_bound_held(load, at, holder, experts, ranks, &arena), before = 1e300;
   ck_assert(whole >= mean && held >= mean - 1e-9);
   int32_t most = 0; /* copies beyond homes on a rank */
   for (int32_t r = 0; r < ranks; r++) {
@@ -190,7 +188,7 @@ START_TEST(order) {
     most = own > most ? own : most;
   }
   for (int32_t extra = 0; extra <= experts; extra++) {
-    double bound = hec_bound_extra(load, home, experts, ranks, extra, &hec_test_arena);
+    double bound = hec_bound_extra(load, home, experts, ranks, extra, &arena);
     ck_assert(bound >= mean - 1e-9 && bound <= before);
     ck_assert(extra < most || bound <= held * (1 + 1e-12));
     ck_assert(extra > 0 || bound >= whole * (1 - 1e-12)); /* one placement of whole experts */
@@ -198,16 +196,15 @@ START_TEST(order) {
   }
   before = 1e300;
   for (int32_t slots = (experts + ranks - 1) / ranks; slots <= experts; slots++) {
-    double bound = hec_bound_slots(load, experts, ranks, slots, &hec_test_arena);
+    double bound = hec_bound_slots(load, experts, ranks, slots, &arena);
     ck_assert(bound >= mean - 1e-9 && bound <= before);
     before = bound;
   }
 }
-END_TEST
 
 /* Reference policies.md 0.3: p of the ranks hot with equal experts, the rest empty, B of m slots beyond homes leave
  * (1 + B/m)^2 / (4 B/m) times the mean. */
-START_TEST(worst_case_of_slots) {
+HEC_TEST(worst_case_of_slots) {
   static const struct {
     int32_t ranks, hot, per_rank, extra;
     double overload;
@@ -220,12 +217,7 @@ START_TEST(worst_case_of_slots) {
       home[e] = e / golden[i].per_rank;
       load[e] = home[e] < golden[i].hot ? 840 : 0;
     }
-    double bound = hec_bound_extra(load, home, experts, golden[i].ranks, golden[i].extra, &hec_test_arena);
+    double bound = hec_bound_extra(load, home, experts, golden[i].ranks, golden[i].extra, &arena);
     ck_assert_double_eq_tol(bound / hec_bound_mean(load, experts, golden[i].ranks), golden[i].overload, 1e-9);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "bound", .timeout_s = 120};
-HEC_TESTS(suite, {whole_against_every_assignment, 10}, {slots_against_every_placement, 12},
-          {extra_against_every_placement, 12}, {held_is_exact, 4}, {order, 40}, {worst_case_of_slots, 1})

@@ -2,9 +2,11 @@
 #include "models/compute_cost.h"
 #include "runtime/plan/breakeven.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
+
+HEC_TEST_ARENA(arena)
 
 /* SwiGLU in bf16, weights twice and gradients back in fp32: q = 4/3 F/BW; bf16 gradients or kept weights: F/BW. */
 static const struct {
@@ -20,10 +22,10 @@ static const struct {
     {"H100, RDMA", "2x8 nvlink=450G nic=50G nics=8 flops=600T eff=1 mem=80G", 0, 8, 16000},
 };
 
-START_TEST(golden_values) {
+HEC_TEST(golden_values) {
   for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
     hec_cluster cluster;
-    ck_assert(hec_cluster_parse_line(golden[i].line, &hec_test_arena, &cluster) == HEC_OK);
+    ck_ok(hec_cluster_parse_line(golden[i].line, &arena, &cluster));
     hec_breakeven_path path = hec_breakeven_path_of(&cluster, golden[i].from, golden[i].to);
     double flops_s = cluster.devices[0].flops * cluster.devices[0].flops_efficiency;
     double twice = hec_breakeven_plain(HEC_BREAKEVEN_twice_fp32, 2, flops_s, path.bandwidth, 1);
@@ -35,15 +37,14 @@ START_TEST(golden_values) {
                             1e-9 * twice);
   }
 }
-END_TEST
 
 /* Without fixed costs, tiles of one row and an endless memory the law is the plain formula, whatever the expert's size. */
-START_TEST(law_without_overhead_is_plain) {
+HEC_TEST(law_without_overhead_is_plain) {
   for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
     hec_cluster cluster;
     char line[256];
     (void)snprintf(line, sizeof line, "%s hbm=1000000T a=0s c=0s launch=0s tile=1", golden[i].line);
-    ck_assert_msg(hec_cluster_parse_line(line, &hec_test_arena, &cluster) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
     hec_breakeven_path path = hec_breakeven_path_of(&cluster, golden[i].from, golden[i].to);
     double flops_s = cluster.devices[0].flops;
     for (int size = 0; size < 2; size++) {
@@ -58,7 +59,6 @@ START_TEST(law_without_overhead_is_plain) {
     }
   }
 }
-END_TEST
 
 static double training_s(const hec_device *device, const hec_moe *moe, double rows, bool train) {
   hec_work_shape forward = hec_work_expert(moe), backward = hec_work_backward_of(moe, forward);
@@ -66,7 +66,7 @@ static double training_s(const hec_device *device, const hec_moe *moe, double ro
 }
 
 /* By the definition, one number of tokens after the other. */
-START_TEST(law_against_a_scan) {
+HEC_TEST_LOOP(law_against_a_scan, 40) {
   uint64_t seed = 900 + (uint64_t)_i;
   hec_cluster cluster;
   char line[256];
@@ -76,7 +76,7 @@ START_TEST(law_against_a_scan) {
       (int)hec_test_below(&seed, 30), 1 + (int)hec_test_below(&seed, 60), 300 + (int)hec_test_below(&seed, 3000),
       1 + (int)hec_test_below(&seed, 200), (int)hec_test_below(&seed, 9), (int)hec_test_below(&seed, 9),
       _i % 4 == 3 ? " slow=1:0.7" : "");
-  ck_assert_msg(hec_cluster_parse_line(line, &hec_test_arena, &cluster) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
   hec_moe moe = {.d_model = 64 + (int32_t)hec_test_below(&seed, 900),
                  .d_ffn = 64 + (int32_t)hec_test_below(&seed, 900),
                  .n_ffn_matrices = 2 + (int32_t)hec_test_below(&seed, 2),
@@ -107,17 +107,11 @@ START_TEST(law_against_a_scan) {
     }
   }
 }
-END_TEST
 
-START_TEST(never) { /* a copy on a device of half the speed saves nothing */
+HEC_TEST(never) { /* a copy on a device of half the speed saves nothing */
   hec_cluster cluster;
-  ck_assert(hec_cluster_parse_line("1x2 nvlink=300G flops=200T mem=80G slow=1:0.4", &hec_test_arena, &cluster) ==
-            HEC_OK);
+  ck_ok(hec_cluster_parse_line("1x2 nvlink=300G flops=200T mem=80G slow=1:0.4", &arena, &cluster));
   hec_breakeven_path path = hec_breakeven_path_of(&cluster, 0, 1);
   hec_moe moe = {.d_model = 1024, .d_ffn = 4096, .n_ffn_matrices = 2, .dtype_bytes = 2};
   ck_assert_int_eq(hec_breakeven_by_law(HEC_BREAKEVEN_twice_fp32, &moe, &cluster, &path, 1), HEC_BREAKEVEN_NEVER);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "breakeven"};
-HEC_TESTS(suite, {golden_values, 1}, {law_without_overhead_is_plain, 1}, {law_against_a_scan, 40}, {never, 1})

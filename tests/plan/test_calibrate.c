@@ -4,56 +4,35 @@
 #include "runtime/plan/planners/calibrate.h"
 #include "runtime/plan/planners/fssdp.h"
 #include "tests/plan/plan_cases.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
 enum { RANKS_MAX = 32, EXPERTS_MAX = 16 };
 
-/* The experts whose set bit says so: from their homes to the ranks of `to` [n_experts][n_ranks]. */
+/* From the experts' homes to the ranks of `to` [n_experts][n_ranks]. */
 static double lowered_cost(hec_case *c, hec_link_cost *cost, const int32_t *home, bool to[EXPERTS_MAX][RANKS_MAX],
                            double bytes, bool scatter) {
-  static int32_t expert[EXPERTS_MAX], owner[EXPERTS_MAX], at[EXPERTS_MAX + 1], receiver[EXPERTS_MAX * RANKS_MAX];
-  int32_t n = 0, n_receivers = 0;
-  for (int32_t e = 0; e < c->problem.n_experts; e++) {
-    int32_t begin = n_receivers;
-    for (int32_t r = 0; r < c->problem.n_ranks; r++)
-      if (to[e][r] && r != home[e])
-        receiver[n_receivers++] = r;
-    if (n_receivers == begin)
-      continue;
-    expert[n] = e;
-    owner[n] = home[e];
-    at[n++] = begin;
-  }
-  at[n] = n_receivers;
-  hec_sparse sparse = hec_case_sparse(n, expert, owner, at, receiver, (int64_t)bytes);
-  hec_collective_plan out = {0}, scratch = {0};
-  (void)hec_collective_choose(cost, &c->problem, &sparse, scatter, NULL, &out, &scratch);
-  double seconds = hec_collective_cost(cost, &out);
-  hec_collective_plan_free(&out);
-  hec_collective_plan_free(&scratch);
-  return seconds;
+  static hec_sparse_case s;
+  hec_sparse_case_begin(&s, bytes);
+  for (int32_t e = 0; e < c->problem.n_experts; e++)
+    hec_sparse_case_add(&s, e, home[e], c->problem.n_ranks, to[e]);
+  return hec_sparse_case_s(&s, cost, &c->problem, scatter);
 }
 
 /* The row told from patterns is the row that lowering and pricing all of them chooses. */
-START_TEST(test_spread_choose) {
+HEC_TEST(test_spread_choose) {
   uint64_t seed = 36;
   int32_t wins[3] = {0};
   for (int32_t k = 0; k < 200; k++) {
-    int32_t n_devices, expert[12], owner[12], at[13] = {0}, receiver[12 * RANKS_MAX], n = 0;
-    const char *line = hec_case_random_line(&seed, &n_devices);
     double bytes = (double)hec_test_below(&seed, hec_test_below(&seed, 2) ? 50000000 : 50000);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 1, 12, bytes);
+    hec_case *c = hec_case_random(&seed, 1, 12, bytes);
     int32_t D = c->problem.n_ranks, n_items = 1 + (int32_t)hec_test_below(&seed, 12);
-    for (int32_t i = 0; i < n_items; i++, at[i] = n) {
-      expert[i] = i;
-      owner[i] = (int32_t)hec_test_below(&seed, (uint64_t)D);
-      for (int32_t r = 0; r < D; r++)
-        if (r != owner[i])
-          receiver[n++] = r;
-    }
-    hec_sparse s = hec_case_sparse(n_items, expert, owner, at, receiver, (int64_t)bytes);
+    static hec_sparse_case sparse;
+    hec_sparse_case_begin(&sparse, bytes);
+    for (int32_t i = 0; i < n_items; i++)
+      hec_sparse_case_add(&sparse, i, (int32_t)hec_test_below(&seed, (uint64_t)D), D, NULL);
+    hec_sparse s = sparse.sparse;
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
     for (int32_t scatter = 0; scatter < 2; scatter++) {
@@ -66,10 +45,10 @@ START_TEST(test_spread_choose) {
       for (int32_t i = 0; i < 3; i++)
         wins[i] += row == hec_collectives[i];
       if (D > 1) { /* the last expert leaves a rank out: its pattern is no ready one */
-        s.receiver_at[n_items]--;
+        sparse.at[n_items]--;
         row = hec_collective_choose(&cost, &c->problem, &s, scatter, NULL, &out, &scratch);
         ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum, &item), row);
-        s.receiver_at[n_items]++;
+        sparse.at[n_items]++;
       }
       hec_collective_plan_free(&out);
       hec_collective_plan_free(&scratch);
@@ -79,15 +58,13 @@ START_TEST(test_spread_choose) {
   }
   ck_assert(wins[0] > 0 && wins[1] > 0 && wins[2] > 0);
 }
-END_TEST
 
-START_TEST(test_spread_cost) {
+HEC_TEST(test_spread_cost) {
   uint64_t seed = 31;
   for (int32_t k = 0; k < 150; k++) {
-    int32_t n_devices, E = 1 + (int32_t)hec_test_below(&seed, 12);
-    const char *line = hec_case_random_line(&seed, &n_devices);
+    int32_t E = 1 + (int32_t)hec_test_below(&seed, 12);
     double bytes = (double)hec_test_below(&seed, 30000000);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 1, E, bytes);
+    hec_case *c = hec_case_random(&seed, 1, E, bytes);
     int32_t D = c->problem.n_ranks, home[EXPERTS_MAX];
     bool scatter = hec_test_below(&seed, 2) == 0;
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
@@ -116,7 +93,6 @@ START_TEST(test_spread_cost) {
     hec_case_free(c);
   }
 }
-END_TEST
 
 /* The layer's time by routing every token with the dispatch rule and adding up links and ranks. */
 static double plain_layer_s(hec_case *c, hec_routing *routing, const hec_plan *plan, int32_t layer,
@@ -148,12 +124,11 @@ static double plain_layer_s(hec_case *c, hec_routing *routing, const hec_plan *p
 }
 
 /* Any plan, and any plan that differs from it in one expert: the model's time is that of routing every token. */
-START_TEST(test_layer_model) {
+HEC_TEST(test_layer_model) {
   uint64_t seed = 37;
   for (int32_t k = 0; k < 200; k++) {
-    int32_t n_devices, E = 1 + (int32_t)hec_test_below(&seed, 10);
-    const char *line = hec_case_random_line(&seed, &n_devices);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 2, E, 1000);
+    int32_t E = 1 + (int32_t)hec_test_below(&seed, 10);
+    hec_case *c = hec_case_random(&seed, 2, E, 1000);
     hec_problem *p = &c->problem;
     p->train = hec_test_below(&seed, 2);
     p->expert.bytes_per_row = 77;
@@ -194,7 +169,6 @@ START_TEST(test_layer_model) {
     hec_case_free(c);
   }
 }
-END_TEST
 
 typedef struct {
   hec_case *c;
@@ -278,10 +252,9 @@ static int32_t plain_calibrate(plain *x, hec_plan *plan, hec_plan *trial, hec_pl
 
 /* One random problem; returns the number of experts added, and in *limited whether some rank was full at the end. */
 static int32_t calibrate_once(uint64_t *seed, bool *limited) {
-  int32_t n_devices, E = 1 + (int32_t)hec_test_below(seed, 14);
-  const char *line = hec_case_random_line(seed, &n_devices);
+  int32_t E = 1 + (int32_t)hec_test_below(seed, 14);
   double bytes = (double)hec_test_below(seed, hec_test_below(seed, 2) ? 1000000 : 30000);
-  hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(seed, (uint64_t)n_devices), 2, E, bytes);
+  hec_case *c = hec_case_random(seed, 2, E, bytes);
   hec_problem *p = &c->problem;
   p->train = hec_test_below(seed, 3) > 0;
   p->bytes.token = (double)(1 + hec_test_below(seed, 3000));
@@ -338,7 +311,7 @@ static int32_t calibrate_once(uint64_t *seed, bool *limited) {
   return added;
 }
 
-START_TEST(test_calibrate_equals_trying_everything) {
+HEC_TEST(test_calibrate_equals_trying_everything) {
   uint64_t seed = 32;
   int32_t some = 0, several = 0, n_limited = 0;
   for (int32_t k = 0; k < 250; k++) {
@@ -350,8 +323,3 @@ START_TEST(test_calibrate_equals_trying_everything) {
   }
   ck_assert_msg(some > 50 && some < 225 && several > 15 && n_limited > 10, "%d %d %d", some, several, n_limited);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "plan.calibrate"};
-HEC_TESTS(suite, {test_spread_cost, 1}, {test_spread_choose, 1}, {test_layer_model, 1},
-          {test_calibrate_equals_trying_everything, 1})

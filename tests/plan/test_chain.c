@@ -2,17 +2,19 @@
  * solution. */
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
+HEC_TEST_ARENA(arena)
+
 /* Sums, counts and bounds hold; no exchange of two items is left that helps; by hand: 8 7 6 5 4 on 2 is 15 and 15. */
-START_TEST(partitions) {
+HEC_TEST(partitions) {
   uint64_t seed = 60;
   for (int round = 0; round < 300; round++) {
     uint64_t weight[24], total = 0;
     int32_t n = 1 + (int32_t)hec_test_below(&seed, 24), parts = 1 + (int32_t)hec_test_below(&seed, 6);
-    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
+    hec_partition p = hec_partition_new(&arena, n, parts);
     for (int32_t i = 0; i < n; i++)
       total += weight[i] = hec_test_below(&seed, hec_test_below(&seed, 2) ? 10 : 10000);
     hec_partition_make(&p, weight);
@@ -39,13 +41,12 @@ START_TEST(partitions) {
         *a += weight[i] - weight[j];
         *b += weight[j] - weight[i];
       }
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
-  hec_partition p = hec_partition_new(&hec_test_arena, 6, 2);
+  hec_partition p = hec_partition_new(&arena, 6, 2);
   hec_partition_make(&p, (const uint64_t[]){8, 7, 6, 5, 4, 0});
   ck_assert(p.sum[0] == 15 && p.sum[1] == 15);
 }
-END_TEST
 
 static double best_of(const double *cost, int32_t n, int32_t row, uint32_t used) {
   double best = 0;
@@ -60,11 +61,11 @@ static double best_of(const double *cost, int32_t n, int32_t row, uint32_t used)
   return best;
 }
 
-START_TEST(assignments) {
+HEC_TEST(assignments) {
   uint64_t seed = 61;
   for (int round = 0; round < 300; round++) {
     int32_t n = 1 + (int32_t)hec_test_below(&seed, 7);
-    hec_assignment a = hec_assignment_new(&hec_test_arena, n);
+    hec_assignment a = hec_assignment_new(&arena, n);
     for (int32_t i = 0; i < n * n; i++)
       a.cost[i] = (double)hec_test_below(&seed, round % 2 ? 4 : 1000);
     ck_assert_double_eq(hec_assignment_make(&a), best_of(a.cost, n, 0, 0)); /* whole numbers: exact */
@@ -72,10 +73,9 @@ START_TEST(assignments) {
     for (int32_t i = 0; i < n; i++)
       seen |= 1u << a.column[i];
     ck_assert_uint_eq(seen, (1u << n) - 1);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 static void start_chain(hec_chain *c) {
   for (int32_t i = 0; i < c->n_layers * c->n; i++)
@@ -86,11 +86,11 @@ static void start_chain(hec_chain *c) {
 }
 
 /* Every group hands its tokens to one group of the next layer: nothing has to move between ranks. */
-START_TEST(planted) {
+HEC_TEST(planted) {
   uint64_t seed = 62;
   for (int round = 0; round < 50; round++) {
     int32_t n = 1 + (int32_t)hec_test_below(&seed, 8), layers = 1 + (int32_t)hec_test_below(&seed, 6);
-    hec_chain c = hec_chain_new(&hec_test_arena, layers, n);
+    hec_chain c = hec_chain_new(&arena, layers, n);
     start_chain(&c);
     for (int32_t l = 0; l + 1 < layers; l++) {
       int32_t next[8];
@@ -105,18 +105,17 @@ START_TEST(planted) {
     hec_chain_make(&c);
     double all;
     ck_assert(hec_chain_seconds(&c, &all) == 0 && all == 0);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* Never worse than the start, always bijections, and better most of the time. */
-START_TEST(improves) {
+HEC_TEST(improves) {
   uint64_t seed = 63;
   int better = 0;
   for (int round = 0; round < 100; round++) {
     int32_t n = 2 + (int32_t)hec_test_below(&seed, 7), layers = 2 + (int32_t)hec_test_below(&seed, 4);
-    hec_chain c = hec_chain_new(&hec_test_arena, layers, n);
+    hec_chain c = hec_chain_new(&arena, layers, n);
     start_chain(&c);
     for (int32_t i = 0; i < (layers - 1) * n * n; i++)
       c.flow[i] = hec_test_below(&seed, 100) * hec_test_below(&seed, 100);
@@ -131,11 +130,7 @@ START_TEST(improves) {
         seen |= 1u << c.rank[l * n + a];
       ck_assert_uint_eq(seen, (1u << n) - 1);
     }
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(better, 80);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "chain"};
-HEC_TESTS(suite, {partitions, 1}, {assignments, 1}, {planted, 1}, {improves, 1})

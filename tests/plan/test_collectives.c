@@ -3,16 +3,11 @@
  */
 #include "runtime/plan/planners/spread_cost.h"
 #include "tests/plan/plan_cases.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
 enum { ITEMS_MAX = 12, RANKS_MAX = 32 };
-
-typedef struct {
-  hec_sparse sparse;
-  int32_t expert[ITEMS_MAX], owner[ITEMS_MAX * RANKS_MAX], receiver_at[ITEMS_MAX + 1], receiver[ITEMS_MAX * RANKS_MAX];
-} sparse_case;
 
 static bool receives(const hec_sparse *s, int32_t item, int32_t rank) {
   for (int32_t k = s->receiver_at[item]; k < s->receiver_at[item + 1]; k++)
@@ -21,26 +16,24 @@ static bool receives(const hec_sparse *s, int32_t item, int32_t rank) {
   return false;
 }
 
-static void random_sparse(uint64_t *seed, int32_t n_ranks, int32_t n_slices, sparse_case *c) {
+/* `owner` [ITEMS_MAX * RANKS_MAX]: of slices. */
+static void random_sparse(uint64_t *seed, int32_t n_ranks, int32_t n_slices, hec_sparse_case *c, int32_t *owner) {
   int32_t n = 1 + (int32_t)hec_test_below(seed, ITEMS_MAX), at = 0;
   for (int32_t i = 0; i < n; i++) {
     c->expert[i] = i == 0 ? (int32_t)hec_test_below(seed, 3) : c->expert[i - 1] + 1 + (int32_t)hec_test_below(seed, 3);
     for (int32_t j = 0; j < n_slices; j++)
-      c->owner[i * n_slices + j] = n_slices == n_ranks ? j : (int32_t)hec_test_below(seed, (uint64_t)n_ranks);
+      owner[i * n_slices + j] = n_slices == n_ranks ? j : (int32_t)hec_test_below(seed, (uint64_t)n_ranks);
     uint64_t chance = 1 + hec_test_below(seed, 4); /* of 4: sparse to everywhere */
-    c->receiver_at[i] = at;
+    c->at[i] = at;
     for (int32_t r = 0; r < n_ranks; r++)
-      if ((n_slices > 1 || r != c->owner[i]) && hec_test_below(seed, 4) < chance)
+      if ((n_slices > 1 || r != owner[i]) && hec_test_below(seed, 4) < chance)
         c->receiver[at++] = r;
   }
-  c->receiver_at[n] = at;
-  c->sparse = (hec_sparse){.n_items = n,
-                           .n_slices = n_slices,
-                           .expert = c->expert,
-                           .owner = c->owner,
-                           .receiver_at = c->receiver_at,
-                           .receiver = c->receiver,
-                           .bytes = 1 + (int64_t)hec_test_below(seed, 5000000)};
+  hec_sparse_case_begin(c, (double)(1 + hec_test_below(seed, 5000000)));
+  c->at[n] = at;
+  c->sparse.n_items = n;
+  c->sparse.n_slices = n_slices;
+  c->sparse.owner = owner;
 }
 
 static int32_t item_of(const hec_sparse *s, int32_t expert) {
@@ -209,12 +202,11 @@ static void check_levels(const hec_problem *p, const hec_sparse *s, const hec_co
 }
 
 static void one_problem(uint64_t *seed) {
-  int32_t n_devices;
-  const char *line = hec_case_random_line(seed, &n_devices);
-  hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(seed, (uint64_t)n_devices), 1, 64, 1000);
-  static sparse_case s;
+  hec_case *c = hec_case_random(seed, 1, 64, 1000);
+  static hec_sparse_case s;
+  static int32_t owner[ITEMS_MAX * RANKS_MAX];
   bool sliced = hec_test_below(seed, 4) == 0;
-  random_sparse(seed, c->problem.n_ranks, sliced ? c->problem.n_ranks : 1, &s);
+  random_sparse(seed, c->problem.n_ranks, sliced ? c->problem.n_ranks : 1, &s, owner);
   sliced = s.sparse.n_slices > 1;
   for (int32_t row = 0; hec_collectives[row]; row++)
     for (int32_t scatter = 0; scatter < 2; scatter++) {
@@ -239,82 +231,82 @@ static void one_problem(uint64_t *seed) {
   hec_case_free(c);
 }
 
-START_TEST(test_random_problems) {
+HEC_TEST(test_random_problems) {
   uint64_t seed = 20250204;
   for (int32_t k = 0; k < 500; k++)
     one_problem(&seed);
 }
-END_TEST
 
 /* 2 nodes of 3; expert 5 of rank 1 to all, expert 7 of rank 4 to ranks 0 and 5; 100 bytes. */
-START_TEST(test_golden) {
-  hec_case *c = hec_case_new("2x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 6, 1, 8, 100);
-  int32_t expert[] = {5, 7}, owner[] = {1, 4}, at[] = {0, 5, 7}, receiver[] = {0, 2, 3, 4, 5, 0, 5};
-  hec_sparse s = hec_case_sparse(2, expert, owner, at, receiver, 100);
-  hec_collective_plan plan = {0};
-  struct {
-    int32_t stage, source, destination;
-  } direct[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 1, 5}, {0, 4, 0}, {0, 4, 5}},
-    gather[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 4}, {0, 4, 0}, {0, 4, 5}, {1, 4, 3}, {1, 4, 5}},
-    scatter[] = {{0, 3, 4}, {0, 5, 4}, {1, 0, 1}, {1, 0, 4}, {1, 2, 1}, {1, 4, 1}, {1, 5, 4}};
-#define CHECK(rows)                                                                                                    \
-  do {                                                                                                                 \
-    size_t at_stage[2] = {0, 0};                                                                                       \
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {                                                          \
-      const hec_transfer *t = &plan.stage[rows[i].stage].data[at_stage[rows[i].stage]++];                              \
-      ck_assert_int_eq(t->source, rows[i].source);                                                                     \
-      ck_assert_int_eq(t->destination, rows[i].destination);                                                           \
-      ck_assert_int_eq(t->bytes, 100);                                                                                 \
-    }                                                                                                                  \
-    for (int32_t k = 0; k < plan.n_stages; k++)                                                                        \
-      ck_assert_uint_eq(plan.stage[k].n, at_stage[k]);                                                                 \
-  } while (0)
-  hec_collective_direct.gather(&c->problem, &s, &plan);
-  CHECK(direct);
-  hec_collective_two_level.gather(&c->problem, &s, &plan);
-  CHECK(gather);
-  hec_collective_two_level.scatter(&c->problem, &s, &plan);
-  CHECK(scatter);
-  /* 5: 1 -> 4 (same place in its node) -> 5 -> 3, home 1 -> 2 -> 0; 7: 4 -> 0, home 4 -> 5 */
-  int32_t chain[][3] = {{1, 4, -1}, {4, 5, 0}, {5, 3, 1}, {1, 2, -1}, {2, 0, 3}, {4, 0, -1}, {4, 5, -1}};
-  hec_collective_chain.gather(&c->problem, &s, &plan);
-  ck_assert_uint_eq(plan.stage[0].n, 7);
-  ck_assert_int_eq(plan.n_chunks, 2);
-  for (int32_t i = 0; i < 7; i++) {
-    ck_assert_int_eq(plan.stage[0].data[i].source, chain[i][0]);
-    ck_assert_int_eq(plan.stage[0].data[i].destination, chain[i][1]);
-    ck_assert_int_eq(plan.stage[0].data[i].after, chain[i][2]);
+typedef struct {
+  int32_t stage, source, destination;
+} sent;
+
+static void expect_sent(const hec_collective_plan *plan, const sent *wanted, int32_t n) {
+  size_t at_stage[2] = {0, 0};
+  for (int32_t i = 0; i < n; i++) {
+    const hec_transfer *t = &plan->stage[wanted[i].stage].data[at_stage[wanted[i].stage]++];
+    ck_assert(t->source == wanted[i].source && t->destination == wanted[i].destination && t->bytes == 100);
   }
-  s.bytes = (5 << 20) + 1;
-  hec_collective_chain.gather(&c->problem, &s, &plan);
+  for (int32_t k = 0; k < plan->n_stages; k++)
+    ck_assert_uint_eq(plan->stage[k].n, at_stage[k]);
+}
+
+HEC_TEST(test_golden) {
+  hec_case *c = hec_case_new("2x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 6, 1, 8, 100);
+  static hec_sparse_case s;
+  hec_sparse_case_begin(&s, 100);
+  hec_sparse_case_add(&s, 5, 1, 6, NULL);
+  hec_sparse_case_add(&s, 7, 4, 6, (bool[]){[0] = true, [5] = true});
+  hec_collective_plan plan = {0};
+  static const sent direct[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 1, 5}, {0, 4, 0}, {0, 4, 5}},
+                    gather[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 4}, {0, 4, 0}, {0, 4, 5}, {1, 4, 3}, {1, 4, 5}},
+                    scatter[] = {{0, 3, 4}, {0, 5, 4}, {1, 0, 1}, {1, 0, 4}, {1, 2, 1}, {1, 4, 1}, {1, 5, 4}};
+  hec_collective_direct.gather(&c->problem, &s.sparse, &plan);
+  expect_sent(&plan, direct, 7);
+  hec_collective_two_level.gather(&c->problem, &s.sparse, &plan);
+  expect_sent(&plan, gather, 7);
+  hec_collective_two_level.scatter(&c->problem, &s.sparse, &plan);
+  expect_sent(&plan, scatter, 7);
+  /* 5: 1 -> 4 (same place in its node) -> 5 -> 3, home 1 -> 2 -> 0; 7: 4 -> 0, home 4 -> 5 */
+  static const int32_t chain[][3] = {{1, 4, -1}, {4, 5, 0}, {5, 3, 1}, {1, 2, -1}, {2, 0, 3}, {4, 0, -1}, {4, 5, -1}};
+  hec_collective_chain.gather(&c->problem, &s.sparse, &plan);
+  ck_assert(plan.stage[0].n == 7 && plan.n_chunks == 2);
+  for (int32_t i = 0; i < 7; i++) {
+    const hec_transfer *t = &plan.stage[0].data[i];
+    ck_assert(t->source == chain[i][0] && t->destination == chain[i][1] && t->after == chain[i][2]);
+  }
+  s.sparse.bytes = (5 << 20) + 1;
+  hec_collective_chain.gather(&c->problem, &s.sparse, &plan);
   ck_assert_int_eq(plan.n_chunks, 6);
-  s.bytes = 1 << 30;
-  hec_collective_chain.gather(&c->problem, &s, &plan);
+  s.sparse.bytes = 1 << 30;
+  hec_collective_chain.gather(&c->problem, &s.sparse, &plan);
   ck_assert_int_eq(plan.n_chunks, 16);
   hec_collective_plan_free(&plan);
   hec_case_free(c);
 }
-END_TEST
 
 /* Two experts of one owner for the same ranks travel as one transfer of twice the bytes, with item -1. */
-START_TEST(test_merge) {
+HEC_TEST(test_merge) {
   hec_case *c = hec_case_new("1x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 3, 1, 8, 100);
-  int32_t expert[] = {1, 2, 3}, owner[] = {0, 0, 0}, at[] = {0, 2, 3, 5}, receiver[] = {1, 2, 2, 1, 2};
-  hec_sparse s = hec_case_sparse(3, expert, owner, at, receiver, 70);
+  static hec_sparse_case s;
+  hec_sparse_case_begin(&s, 70);
+  hec_sparse_case_add(&s, 1, 0, 3, NULL);
+  hec_sparse_case_add(&s, 2, 0, 3, (bool[]){false, false, true});
+  hec_sparse_case_add(&s, 3, 0, 3, NULL);
   hec_collective_plan plan = {0};
-  hec_collective_direct.scatter(&c->problem, &s, &plan);
+  hec_collective_direct.scatter(&c->problem, &s.sparse, &plan);
   ck_assert_uint_eq(plan.stage[0].n, 2);
-  ck_assert(plan.stage[0].data[0].source == 1 && plan.stage[0].data[0].bytes == 140 &&
-            plan.stage[0].data[0].item == -1);
-  ck_assert(plan.stage[0].data[1].source == 2 && plan.stage[0].data[1].bytes == 210 &&
-            plan.stage[0].data[1].item == -1);
-  s.n_items = 0;
-  hec_collective_direct.gather(&c->problem, &s, &plan);
+  for (int32_t i = 0; i < 2; i++) {
+    const hec_transfer *t = &plan.stage[0].data[i];
+    ck_assert(t->source == 1 + i && t->bytes == 140 + 70 * i && t->item == -1);
+  }
+  s.sparse.n_items = 0;
+  hec_collective_direct.gather(&c->problem, &s.sparse, &plan);
   ck_assert_int_eq(plan.n_stages, 0);
   hec_collective_plan_free(&plan);
   hec_case_free(c);
 }
-END_TEST
 
 static bool same_plan(const hec_collective_plan *a, const hec_collective_plan *b) {
   if (a->n_stages != b->n_stages || (a->n_stages > 0 && a->n_chunks != b->n_chunks))
@@ -326,15 +318,13 @@ static bool same_plan(const hec_collective_plan *a, const hec_collective_plan *b
   return true;
 }
 
-START_TEST(test_choose) {
+HEC_TEST(test_choose) {
   uint64_t seed = 7;
   int32_t wins[3] = {0};
   for (int32_t k = 0; k < 200; k++) {
-    int32_t n_devices;
-    const char *line = hec_case_random_line(&seed, &n_devices);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 1, 64, 1000);
-    static sparse_case s;
-    random_sparse(&seed, c->problem.n_ranks, 1, &s);
+    hec_case *c = hec_case_random(&seed, 1, 64, 1000);
+    static hec_sparse_case s;
+    random_sparse(&seed, c->problem.n_ranks, 1, &s, s.owner);
     bool scatter = hec_test_below(&seed, 2) == 0;
     hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
     hec_collective_plan out = {0}, scratch = {0}, each = {0};
@@ -368,23 +358,21 @@ START_TEST(test_choose) {
   ck_assert_msg(wins[0] > 0 && wins[1] > 0 && wins[2] > 0, "every row is the best somewhere: %d %d %d", wins[0],
                 wins[1], wins[2]);
 }
-END_TEST
 
 /* One expert of every node to everywhere, 3 nodes of 4: direct sends 2 * 4 items out of each NIC, two_level 2 items out
  * of each NIC and then 2 * 3 items out of each entry's port. Items of 1 MB, NICs of 10 GB/s, ports of 1000 GB/s. */
-START_TEST(test_cost_by_hand) {
+HEC_TEST(test_cost_by_hand) {
   hec_case *c = hec_case_new("3x4 nvlink=1000G nic=10G@5us flops=100T mem=40G", 12, 1, 12, 1e6);
-  int32_t expert[] = {0, 4, 8}, owner[] = {0, 4, 8}, at[4] = {0}, receiver[33], n = 0;
-  for (int32_t i = 0; i < 3; i++, at[i] = n)
-    for (int32_t r = 0; r < 12; r++)
-      if (r != owner[i])
-        receiver[n++] = r;
-  hec_sparse s = hec_case_sparse(3, expert, owner, at, receiver, 1000000);
+  static hec_sparse_case s;
+  hec_sparse_case_begin(&s, 1e6);
+  for (int32_t i = 0; i < 3; i++)
+    hec_sparse_case_add(&s, 4 * i, 4 * i, 12, NULL);
   hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
   hec_collective_plan plan = {0};
-  hec_collective_direct.gather(&c->problem, &s, &plan); /* 8 MB out of each NIC */
+  hec_collective_direct.gather(&c->problem, &s.sparse, &plan); /* 8 MB out of each NIC */
   double direct_s = hec_collective_cost(&cost, &plan);
-  hec_collective_two_level.gather(&c->problem, &s, &plan); /* 2 MB out of each NIC, then 6 MB out of each entry */
+  hec_collective_two_level.gather(&c->problem, &s.sparse,
+                                  &plan); /* 2 MB out of each NIC, then 6 MB out of each entry */
   double two_level_s = hec_collective_cost(&cost, &plan);
   double latency_s = (double)hec_cluster_latency_ps(&c->cluster, 0, 4) * 1e-12;
   ck_assert_double_eq_tol(direct_s, latency_s + 8e6 / 10e9, 1e-12);
@@ -393,38 +381,26 @@ START_TEST(test_cost_by_hand) {
   hec_link_cost_free(&cost);
   hec_case_free(c);
 }
-END_TEST
 
 /* 15 experts to all of 32 ranks, where every row has a price of its own: from patterns comes the same choice. */
-START_TEST(test_choice_from_patterns) {
+HEC_TEST(test_choice_from_patterns) {
   hec_case *c = hec_case_new("4x8 nvlink=300G@2us nic=50G@10us flops=312T mem=40G", 32, 1, 64, 5e6);
-  static int32_t expert[15], owner[15], at[16], receiver[15 * 31];
-  int32_t n = 0;
-  for (int32_t i = 0; i < 15; i++, at[i] = n) {
-    expert[i] = 4 * i;
-    owner[i] = 2 * i;
-    for (int32_t r = 0; r < 32; r++)
-      if (r != owner[i])
-        receiver[n++] = r;
-  }
-  hec_sparse s = hec_case_sparse(15, expert, owner, at, receiver, 5000000);
+  static hec_sparse_case s;
+  hec_sparse_case_begin(&s, 5e6);
+  for (int32_t i = 0; i < 15; i++)
+    hec_sparse_case_add(&s, 4 * i, 2 * i, 32, NULL);
   hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
   hec_collective_plan out = {0}, scratch = {0};
   for (int32_t scatter = 0; scatter < 2; scatter++) {
-    const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s, scatter, NULL, &out, &scratch);
+    const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s.sparse, scatter, NULL, &out, &scratch);
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_spread spread = hec_spread_new(&c->arena, &c->problem, &links, 5e6, scatter);
     hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread), item = hec_spread_sum_new(&c->arena, &spread);
     for (int32_t k = 0; k < 3; k++) /* its sums are used again */
-      ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum, &item), row);
+      ck_assert_ptr_eq(hec_spread_choose(&spread, &s.sparse, &sum, &item), row);
   }
   hec_collective_plan_free(&out);
   hec_collective_plan_free(&scratch);
   hec_link_cost_free(&cost);
   hec_case_free(c);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "plan.collectives"};
-HEC_TESTS(suite, {test_golden, 1}, {test_merge, 1}, {test_random_problems, 1}, {test_choose, 1}, {test_cost_by_hand, 1},
-          {test_choice_from_patterns, 1})

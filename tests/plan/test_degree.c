@@ -2,7 +2,9 @@
  * it. */
 #include "runtime/plan/planners/degree.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
+
+HEC_TEST_ARENA(arena)
 
 /* Milliseconds of one chunk of r: alpha + whole / r. */
 typedef struct {
@@ -28,7 +30,7 @@ static linear published(double m, double h, double alpha, double beta) {
                   .experts = n_exp * beta};
 }
 
-START_TEST(published_values) {
+HEC_TEST(published_values) {
   hec_chunk_time gpt[HEC_N_DEGREES], mixtral[HEC_N_DEGREES];
   chunks_of(published(1600, 6400, .706, 7.657e-11), gpt);
   chunks_of(published(4096, 14336, .957, 1.586e-10), mixtral);
@@ -37,7 +39,6 @@ START_TEST(published_values) {
   ck_assert_int_eq(hec_degree_best(mixtral, NULL), 2);
   ck_assert_double_eq_tol(hec_degree_s(2, mixtral[1]), 23.484, 6e-4);
 }
-END_TEST
 
 /* Both lanes, operation by operation: all dispatches, then the combines, each after its experts. */
 static double played(int32_t degree, hec_chunk_time chunk) {
@@ -55,7 +56,7 @@ static double below_one(uint64_t *seed) {
   return (double)hec_test_below(seed, 1000000) * 1e-6;
 }
 
-START_TEST(formula_is_the_pipeline) {
+HEC_TEST_LOOP(formula_is_the_pipeline, 200) {
   uint64_t seed = 1 + (uint64_t)_i;
   linear l = {below_one(&seed) * .1, below_one(&seed), below_one(&seed) * .1, below_one(&seed)};
   hec_chunk_time forward[HEC_N_DEGREES], backward[HEC_N_DEGREES];
@@ -76,55 +77,46 @@ START_TEST(formula_is_the_pipeline) {
       ck_assert_double_eq_tol(there, least_forward, 1e-12);
   }
 }
-END_TEST
 
-START_TEST(without_latency_cutting_never_costs) {
+HEC_TEST_LOOP(without_latency_cutting_never_costs, 50) {
   uint64_t seed = 1001 + (uint64_t)_i;
   linear l = {.a2a = below_one(&seed), .experts = below_one(&seed)};
   for (int32_t i = 1; i < HEC_N_DEGREES; i++)
     ck_assert_double_le(hec_degree_s(hec_degrees[i], chunk_of(l, hec_degrees[i])),
                         hec_degree_s(hec_degrees[i - 1], chunk_of(l, hec_degrees[i - 1])) + 1e-12);
 }
-END_TEST
 
-START_TEST(lower_of_equals) {
+HEC_TEST(lower_of_equals) {
   const hec_chunk_time nothing[HEC_N_DEGREES] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}};
   ck_assert_int_eq(hec_degree_best(nothing, nothing), 1);
   /* no experts to compute: every degree moves the same bytes */
   const hec_chunk_time travel[HEC_N_DEGREES] = {{8, 0}, {4, 0}, {2, 0}, {1, 0}};
   ck_assert_int_eq(hec_degree_best(travel, NULL), 1);
 }
-END_TEST
 
 /* By hand: 1000 tokens, top-1, two ranks, two experts: 500 rows cross, 1000 are computed. */
-START_TEST(balanced_by_hand) {
-  hec_problem *p = hec_test_problem(
-      &hec_test_arena, "1x2 nvlink=1G@3us flops=1T mem=40G a=0s c=0s launch=0s tile=1 eff=1", 2, 1, 2, 1, true);
+HEC_TEST(balanced_by_hand) {
+  hec_problem *p =
+      hec_test_problem(&arena, "1x2 nvlink=1G@3us flops=1T mem=40G a=0s c=0s launch=0s tile=1 eff=1", 2, 1, 2, 1, true);
   p->tokens = 1000;
   double row_s = p->expert.flops_per_row / 1e12 + p->expert.bytes_per_row / p->cluster->devices[0].hbm_bandwidth;
-  size_t used = hec_test_arena.used_bytes;
+  size_t used = arena.used_bytes;
   for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
-    hec_chunk_time chunk = hec_degree_balanced(p, hec_degrees[i], false, &hec_test_arena);
+    hec_chunk_time chunk = hec_degree_balanced(p, hec_degrees[i], false, &arena);
     ck_assert_double_eq_tol(chunk.a2a_s, 3e-6 + 500.0 / hec_degrees[i] * p->bytes.token / 1e9, 1.1e-9);
     ck_assert_double_eq_tol(chunk.experts_s, 1000.0 / hec_degrees[i] * row_s, 1e-12);
-    ck_assert_double_ge(hec_degree_balanced(p, hec_degrees[i], true, &hec_test_arena).experts_s, chunk.experts_s * 1.9);
+    ck_assert_double_ge(hec_degree_balanced(p, hec_degrees[i], true, &arena).experts_s, chunk.experts_s * 1.9);
   }
-  ck_assert_uint_eq(hec_test_arena.used_bytes, used);
+  ck_assert_uint_eq(arena.used_bytes, used);
 }
-END_TEST
 
 /* A link that costs nothing but latency is best not cut; one without latency, with much to compute, as often as may be. */
-START_TEST(extremes) {
-  hec_problem *late = hec_test_problem(&hec_test_arena, "1x4 nvlink=900G@1ms flops=1000T mem=40G", 4, 1, 4, 2, true);
-  ck_assert_int_eq(hec_degree_of(late, &hec_test_arena), 1);
-  hec_problem *even = hec_test_problem(
-      &hec_test_arena, "1x4 nvlink=100M@0s flops=10G mem=40G a=0s c=0s launch=0s tile=1 eff=1", 4, 1, 4, 2, true);
-  ck_assert_int_gt(hec_degree_of(even, &hec_test_arena), 1);
-  hec_problem *alone = hec_test_problem(&hec_test_arena, "1x1 nvlink=1G flops=1T mem=40G", 1, 1, 4, 2, false);
-  ck_assert_int_eq(hec_degree_of(alone, &hec_test_arena), 1);
+HEC_TEST(extremes) {
+  hec_problem *late = hec_test_problem(&arena, "1x4 nvlink=900G@1ms flops=1000T mem=40G", 4, 1, 4, 2, true);
+  ck_assert_int_eq(hec_degree_of(late, &arena), 1);
+  hec_problem *even = hec_test_problem(&arena, "1x4 nvlink=100M@0s flops=10G mem=40G a=0s c=0s launch=0s tile=1 eff=1",
+                                       4, 1, 4, 2, true);
+  ck_assert_int_gt(hec_degree_of(even, &arena), 1);
+  hec_problem *alone = hec_test_problem(&arena, "1x1 nvlink=1G flops=1T mem=40G", 1, 1, 4, 2, false);
+  ck_assert_int_eq(hec_degree_of(alone, &arena), 1);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "degree"};
-HEC_TESTS(suite, {published_values, 1}, {formula_is_the_pipeline, 200}, {without_latency_cutting_never_costs, 50},
-          {lower_of_equals, 1}, {balanced_by_hand, 1}, {extremes, 1})

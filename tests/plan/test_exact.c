@@ -4,9 +4,11 @@
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 static const hec_solver *solver_or_skip(const char *test) {
   const hec_solver *solver = hec_solver_ready(hec_solver_cbc());
@@ -58,7 +60,7 @@ static void check_partition(const hec_partition *p, const uint64_t *weight) {
   ck_assert_int_le(fullest, (p->n_items + p->n_parts - 1) / p->n_parts);
 }
 
-START_TEST(partitions_equal_exhaustive_search) {
+HEC_TEST(partitions_equal_exhaustive_search) {
   const hec_solver *solver = solver_or_skip("partitions_equal_exhaustive_search");
   uint64_t seed = 70;
   int improved = 0;
@@ -68,8 +70,8 @@ START_TEST(partitions_equal_exhaustive_search) {
     uint64_t weight[10];
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, round % 3 ? 1000000 : 12);
-    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
     ck_assert(x.listed);
     hec_partition_make(&p, weight);
     uint64_t heuristic = hec_partition_deviation(&p), least = least_deviation(weight, n, parts);
@@ -81,14 +83,13 @@ START_TEST(partitions_equal_exhaustive_search) {
     ck_assert_uint_eq(hec_partition_deviation(&p), least);
     ck_assert(verdict.proven && verdict.bound == least && verdict.improved == (least < heuristic));
     improved += verdict.improved;
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_msg(!solver || improved > 1, "%d", improved);
 }
-END_TEST
 
 /* The sizes that must be solved to the end; the answer does not depend on what was solved before. */
-START_TEST(partitions_are_exact_and_repeat) {
+HEC_TEST(partitions_are_exact_and_repeat) {
   const hec_solver *solver = solver_or_skip("partitions_are_exact_and_repeat");
   static const int32_t sizes[][2] = {{16, 4}, {16, 3}, {16, 2}, {15, 4}, {13, 3}, {16, 4}, {32, 16}};
   uint64_t seed = 71;
@@ -97,8 +98,8 @@ START_TEST(partitions_are_exact_and_repeat) {
     uint64_t weight[32];
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, 1000000000);
-    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
     for (int round = 0; round < 3; round++) {
       hec_partition_make(&p, weight);
       uint64_t heuristic = hec_partition_deviation(&p);
@@ -108,13 +109,12 @@ START_TEST(partitions_are_exact_and_repeat) {
         memcpy(first, p.part, (size_t)n * sizeof *first);
       ck_assert(memcmp(first, p.part, (size_t)n * sizeof *first) == 0);
     }
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* Too many sets to list: within a limit of nodes, never worse, the bound below; then too many for that as well. */
-START_TEST(large_partitions_keep_the_better) {
+HEC_TEST(large_partitions_keep_the_better) {
   const hec_solver *solver = solver_or_skip("large_partitions_keep_the_better");
   static const int32_t sizes[][2] = {{40, 6}, {64, 4}, {256, 8}};
   uint64_t seed = 72, weight[256];
@@ -122,8 +122,8 @@ START_TEST(large_partitions_keep_the_better) {
     int32_t n = sizes[s][0], parts = sizes[s][1], fullest;
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, 1000) * hec_test_below(&seed, 1000);
-    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
     ck_assert(!x.listed);
     hec_partition_make(&p, weight);
     uint64_t heuristic = hec_partition_deviation(&p);
@@ -132,10 +132,9 @@ START_TEST(large_partitions_keep_the_better) {
     uint64_t deviation = deviation_of(weight, p.part, n, parts, &fullest);
     ck_assert(deviation <= heuristic && verdict.bound <= deviation && fullest <= (n + parts - 1) / parts);
     ck_assert_uint_eq(deviation, hec_partition_deviation(&p));
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* ---- chains ---- */
 
@@ -204,15 +203,15 @@ static bool close_to(double a, double b) {
 }
 
 /* Up to 8 layers of 4 ranks proven; 5 ranks, written in the other form, within a limit. */
-START_TEST(chains_equal_exhaustive_search) {
+HEC_TEST(chains_equal_exhaustive_search) {
   const hec_solver *solver = solver_or_skip("chains_equal_exhaustive_search");
   uint64_t seed = 73;
   int improved = 0, reached = 0;
   for (int round = 0; solver && round < 24; round++) {
     int32_t n = round < 20 ? 2 + round % 3 : 5;
     int32_t layers = round < 20 ? 2 + (int32_t)hec_test_below(&seed, 7) : 2 + round % 2;
-    hec_chain c = hec_chain_new(&hec_test_arena, layers, n);
-    hec_chain_exact x = hec_chain_exact_new(&hec_test_arena, layers, n, solver);
+    hec_chain c = hec_chain_new(&arena, layers, n);
+    hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
     random_chain(&c, &seed);
     double least = least_seconds(&c);
     hec_chain_make(&c);
@@ -228,19 +227,18 @@ START_TEST(chains_equal_exhaustive_search) {
     ck_assert(n == 5 || verdict.proven);
     improved += verdict.improved;
     reached += n == 5 && close_to(now, least);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert(!solver || (improved > 5 && reached > 0));
 }
-END_TEST
 
-START_TEST(chains_repeat) {
+HEC_TEST(chains_repeat) {
   const hec_solver *solver = solver_or_skip("chains_repeat");
   uint64_t seed = 74;
   for (int round = 0; solver && round < 4; round++) {
     int32_t n = round < 2 ? 4 : 6, layers = round < 2 ? 8 : 3, first[32] = {0};
-    hec_chain c = hec_chain_new(&hec_test_arena, layers, n);
-    hec_chain_exact x = hec_chain_exact_new(&hec_test_arena, layers, n, solver);
+    hec_chain c = hec_chain_new(&arena, layers, n);
+    hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
     random_chain(&c, &seed);
     for (int repeat = 0; repeat < 2; repeat++) {
       for (int32_t i = 0; i < layers * n; i++)
@@ -252,10 +250,9 @@ START_TEST(chains_repeat) {
         memcpy(first, c.rank, (size_t)(layers * n) * sizeof *first);
       ck_assert(memcmp(first, c.rank, (size_t)(layers * n) * sizeof *first) == 0);
     }
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* ---- solvers that fail ---- */
 
@@ -280,7 +277,7 @@ static hec_milp_answer says_all_fit(hec_milp *milp, int64_t nodes_max) {
 }
 
 /* A wrong answer is none: the heuristic's stays, nothing is said to be proven. */
-START_TEST(wrong_answers_change_nothing) {
+HEC_TEST(wrong_answers_change_nothing) {
   const hec_solver solvers[] = {{"a", fails, NULL}, {"b", says_nothing_fits, NULL}, {"c", says_all_fit, NULL}};
   uint64_t seed = 75, weight[40];
   for (size_t s = 0; s < 6; s++) {
@@ -288,8 +285,8 @@ START_TEST(wrong_answers_change_nothing) {
     int32_t n = s < 3 ? 12 : 40, parts = s < 3 ? 3 : 6, groups = s < 3 ? 4 : 5, was[40], ranks[15];
     for (int32_t i = 0; i < n; i++)
       weight[i] = 1 + hec_test_below(&seed, 100000);
-    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
     hec_partition_make(&p, weight);
     memcpy(was, p.part, (size_t)n * sizeof *was);
     uint64_t deviation = hec_partition_deviation(&p);
@@ -297,20 +294,14 @@ START_TEST(wrong_answers_change_nothing) {
     ck_assert(verdict.tried && !verdict.improved && !verdict.proven && verdict.bound < deviation);
     ck_assert(memcmp(was, p.part, (size_t)n * sizeof *was) == 0 && hec_partition_deviation(&p) == deviation);
     check_partition(&p, weight);
-    hec_chain c = hec_chain_new(&hec_test_arena, 3, groups);
-    hec_chain_exact y = hec_chain_exact_new(&hec_test_arena, 3, groups, solver);
+    hec_chain c = hec_chain_new(&arena, 3, groups);
+    hec_chain_exact y = hec_chain_exact_new(&arena, 3, groups, solver);
     random_chain(&c, &seed);
     hec_chain_make(&c);
     memcpy(ranks, c.rank, (size_t)(3 * groups) * sizeof *ranks);
     hec_chain_verdict chain = hec_chain_improve(&y, &c, solver);
     ck_assert(chain.tried && !chain.improved && !chain.proven);
     ck_assert(memcmp(ranks, c.rank, (size_t)(3 * groups) * sizeof *ranks) == 0);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exact", .timeout_s = 240};
-HEC_TESTS(suite, {partitions_equal_exhaustive_search, 1}, {partitions_are_exact_and_repeat, 1},
-          {large_partitions_keep_the_better, 1}, {chains_equal_exhaustive_search, 1}, {chains_repeat, 1},
-          {wrong_answers_change_nothing, 1})

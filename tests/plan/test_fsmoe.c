@@ -1,10 +1,12 @@
 /* FSMoE's planner: golden values of reference policies.md 6.4, the four cases against a second reading of the paper and a
  * simulation of the three streams, the gradient partition against exhaustive search. */
 #include "runtime/plan/planners/fsmoe.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 /* ---- golden values: the artifact's constants of testbed A, 48 GPUs, ms; B = 4, L = 1024, f = 1.2 ---- */
 
@@ -21,7 +23,7 @@ static void is_printed(double found, double printed) {
   ck_assert_msg(fabs(found - printed) <= 0.0005000001, "%.6f is not printed as %.3f", found, printed);
 }
 
-START_TEST(golden_values) {
+HEC_TEST(golden_values) {
   static const struct {
     double m, h, start[2], per_element[2]; /* forward, backward: simple and Mixtral experts */
     double one[4];                         /* a2a, ag, rs, exp at r = 1 */
@@ -74,7 +76,6 @@ START_TEST(golden_values) {
     ck_assert_double_eq_tol(hec_fsmoe_best(&doubled, 0, 8).time, found[1].time, 3e-3);
   }
 }
-END_TEST
 
 /* ---- the cases ---- */
 
@@ -106,7 +107,7 @@ static int cases_that_hold(const hec_fsmoe_layer *l, double r, double G, double 
   return hold;
 }
 
-START_TEST(one_case_holds_and_the_best_degree_is_least) {
+HEC_TEST_LOOP(one_case_holds_and_the_best_degree_is_least, 60) {
   uint64_t seed = 100 + (uint64_t)_i;
   hec_fsmoe_layer layer = random_layer(&seed);
   double reduce = _i % 3 == 0 ? 0 : 20 * hec_test_uniform(&seed), time[5], least = INFINITY, real = INFINITY;
@@ -129,19 +130,17 @@ START_TEST(one_case_holds_and_the_best_degree_is_least) {
     ck_assert(bounded.degree <= most && bounded.time >= best.time);
   }
 }
-END_TEST
 
 /* Equals go to the smaller degree. */
-START_TEST(ties_go_down) {
+HEC_TEST(ties_go_down) {
   const hec_fsmoe_layer nothing = {0}, started = {.a2a = {1, 0}};
   ck_assert_int_eq(hec_fsmoe_best(&nothing, 0, 8).degree, 1);
   ck_assert_int_eq(hec_fsmoe_best(&started, 0, 8).degree, 1);
   ck_assert_int_eq(hec_fsmoe_pipeline(&nothing, &nothing, 8).degree, 1);
 }
-END_TEST
 
 /* At a fixed degree the time is max(c, 2ra + G). */
-START_TEST(gradients_within_the_slack_cost_nothing) {
+HEC_TEST_LOOP(gradients_within_the_slack_cost_nothing, 60) {
   uint64_t seed = 300 + (uint64_t)_i;
   hec_fsmoe_layer layer = random_layer(&seed);
   for (int32_t r = 1; r <= 8; r *= 2) {
@@ -155,7 +154,6 @@ START_TEST(gradients_within_the_slack_cost_nothing) {
     }
   }
 }
-END_TEST
 
 /* Three streams, each a list in order, and at most two operations to wait for; the event that can start first is run. */
 enum { STREAMS = 3, EVENTS = 2 * 64 + 1 };
@@ -203,7 +201,7 @@ static double simulated(const hec_fsmoe_layer *l, int r, double G) {
   return end;
 }
 
-START_TEST(times_are_those_of_three_streams) {
+HEC_TEST(times_are_those_of_three_streams) {
   uint64_t seed = 7000;
   int exact[5] = {0}, looser[5] = {0};
   for (int i = 0; i < 20000; i++) {
@@ -224,10 +222,9 @@ START_TEST(times_are_those_of_three_streams) {
   for (int k = 1; k <= 4; k++) /* no case went untested, and the claim "exact where g = s" says something */
     ck_assert_msg(exact[k] > 500 && looser[k] > 20, "case %d: %d, %d", k, exact[k], looser[k]);
 }
-END_TEST
 
 /* Folding keeps the time of a layer that is not cut; PipeMoE's time is max(2ra, 2a + rx). */
-START_TEST(pipelines_are_the_folded_case) {
+HEC_TEST_LOOP(pipelines_are_the_folded_case, 60) {
   uint64_t seed = 500 + (uint64_t)_i;
   hec_fsmoe_layer forward = random_layer(&seed), backward = hec_fsmoe_backward(&forward);
   hec_fsmoe_layer folded = hec_fsmoe_folded(&forward);
@@ -253,7 +250,6 @@ START_TEST(pipelines_are_the_folded_case) {
   hec_fsmoe_layer folded_back = hec_fsmoe_folded(&backward);
   ck_assert(hec_fsmoe_best(&folded, 0, 8).time + hec_fsmoe_best(&folded_back, 0, 8).time <= found.time + 1e-9);
 }
-END_TEST
 
 /* ---- the gradients ---- */
 
@@ -298,41 +294,39 @@ static void check_division(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_red
   ck_assert_double_eq_tol(found.time, time, 1e-9);
 }
 
-START_TEST(gradients_are_divided) {
+HEC_TEST_LOOP(gradients_are_divided, 60) {
   uint64_t seed = 9000 + (uint64_t)_i;
   hec_fsmoe_part parts[PARTS];
   hec_fsmoe_slot slots[PARTS], again[PARTS];
   int32_t n = 1 + (int32_t)hec_test_below(&seed, PARTS);
   hec_fsmoe_reduce law = random_parts(&seed, parts, n);
-  hec_fsmoe_partition found = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &hec_test_arena, slots);
+  hec_fsmoe_partition found = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &arena, slots);
   check_division(parts, n, law, slots, found);
-  ck_assert_uint_eq(hec_test_arena.used_bytes, 0);
+  ck_assert_uint_eq(arena.used_bytes, 0);
   double plain = reduced(law, gradients_of(parts, n)), sum = 0; /* all of it at the end, as Tutel does */
   for (int32_t v = 0; v < n; v++)
     plain += hec_fsmoe_best(&parts[v].moe, 0, 8).time;
   ck_assert_double_le(found.time, plain + 1e-9);
-  hec_fsmoe_partition same = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &hec_test_arena, again);
+  hec_fsmoe_partition same = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &arena, again);
   ck_assert(same.time == found.time && same.tail == found.tail && memcmp(slots, again, (size_t)n * sizeof *slots) == 0);
   /* Longer dense parts never hurt, but for the grid's error. */
   double quantum = gradients_of(parts, n) / HEC_FSMOE_QUANTA * law.per_unit;
   for (int32_t v = 0; v < n; v++)
     parts[v].dense += hec_test_uniform(&seed);
-  hec_fsmoe_partition more = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &hec_test_arena, slots);
+  hec_fsmoe_partition more = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &arena, slots);
   sum = found.time + n * quantum + law.start;
   ck_assert_double_le(more.time, sum + 1e-9);
 }
-END_TEST
 
 /* Step 1 by hand: layers of case 2 with slack 4 - 2 = 2 at degree 1, and dense parts of 1. */
-START_TEST(slack_is_filled_first) {
+HEC_TEST(slack_is_filled_first) {
   hec_fsmoe_part parts[3];
   for (int i = 0; i < 3; i++)
     parts[i] = (hec_fsmoe_part){{{1, 0}, {0.5, 0}, {0.5, 0}, {3, 0}}, 1.25, 2.5};
   hec_fsmoe_slot slots[3];
   hec_fsmoe_reduce law = {0.25, 1};
   ck_assert_double_eq(hec_fsmoe_slack(&parts[0].moe, 1), 4);
-  hec_fsmoe_partition found =
-      hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &hec_test_arena, slots);
+  hec_fsmoe_partition found = hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &arena, slots);
   ck_assert_double_eq(slots[0].beside_moe, 0);
   ck_assert_double_eq(slots[1].beside_moe, 2.5); /* 2.75 of 4 */
   ck_assert_double_eq(slots[1].beside_dense, 0);
@@ -340,12 +334,11 @@ START_TEST(slack_is_filled_first) {
   ck_assert_double_eq(found.tail, 2.5); /* the last layer's: nothing is left to hide it */
   for (int i = 0; i < 3; i++)
     parts[i].gradient = 6;
-  found = hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &hec_test_arena, slots);
+  found = hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &arena, slots);
   ck_assert_double_eq(slots[1].beside_dense, 1); /* 1.25 of 1.25, beside 3.75 + what step 2 adds */
   ck_assert_double_ge(slots[1].beside_moe, 3.75);
   ck_assert_double_eq(slots[2].beside_dense, 1);
 }
-END_TEST
 
 /* Step 2 by every possible division on the same grid, and by random ones off it. */
 typedef struct {
@@ -400,7 +393,7 @@ static void set_up(search *s, double *base, double *dense) {
     s->left[v] = fmin(s->left[v], s->left[v + 1]);
 }
 
-START_TEST(leftovers_are_spent_at_best) {
+HEC_TEST_LOOP(leftovers_are_spent_at_best, 40) {
   uint64_t seed = 40000 + (uint64_t)_i;
   hec_fsmoe_part parts[PARTS];
   hec_fsmoe_slot slots[PARTS];
@@ -414,11 +407,11 @@ START_TEST(leftovers_are_spent_at_best) {
   s.least = fmin(s.least, time_with(&s, own));
   try_all(&s, more, 0, 0);
   hec_fsmoe_options options = {.quanta = s.quanta};
-  hec_fsmoe_partition found = hec_fsmoe_divide(parts, s.n, s.law, options, &hec_test_arena, slots);
+  hec_fsmoe_partition found = hec_fsmoe_divide(parts, s.n, s.law, options, &arena, slots);
   check_division(parts, s.n, s.law, slots, found);
   ck_assert_double_eq_tol(found.time, s.least, 1e-9);
   /* Off the grid: never better than the promised distance. */
-  double fine = hec_fsmoe_divide(parts, s.n, s.law, (hec_fsmoe_options){0}, &hec_test_arena, slots).time;
+  double fine = hec_fsmoe_divide(parts, s.n, s.law, (hec_fsmoe_options){0}, &arena, slots).time;
   double promised = s.n * s.law.per_unit * s.left[s.n - 1] / HEC_FSMOE_QUANTA + s.law.start;
   for (int k = 0; k < 3000; k++) {
     double sum = 0;
@@ -429,10 +422,3 @@ START_TEST(leftovers_are_spent_at_best) {
     ck_assert_double_ge(time_with(&s, more), fine - promised - 1e-9);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "fsmoe"};
-HEC_TESTS(suite, {golden_values, 1}, {one_case_holds_and_the_best_degree_is_least, 60}, {ties_go_down, 1},
-          {gradients_within_the_slack_cost_nothing, 60}, {times_are_those_of_three_streams, 1},
-          {pipelines_are_the_folded_case, 60}, {slack_is_filled_first, 1}, {gradients_are_divided, 60},
-          {leftovers_are_spent_at_best, 40})

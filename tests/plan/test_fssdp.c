@@ -3,7 +3,7 @@
 #include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/planners/fssdp.h"
 #include "tests/plan/plan_cases.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void random_loads(uint64_t *seed, uint64_t *load, int32_t n) {
     load[i] = hec_test_below(seed, 4) == 0 ? 0 : hec_test_below(seed, range) * (1 + hec_test_below(seed, 8));
 }
 
-START_TEST(test_golden_table) {
+HEC_TEST(test_golden_table) {
   static const uint64_t load[16] = {96, 64, 40, 24, 16, 12, 10, 8, 8, 6, 4, 4, 3, 2, 2, 1};
   static const struct {
     int32_t t, m;
@@ -63,7 +63,6 @@ START_TEST(test_golden_table) {
   }
   hec_case_free(c);
 }
-END_TEST
 
 /* The rules of 4.3 and 14, literally. held[e][d] on entry: owners only. */
 static void plain_materialise(const hec_problem *p, const uint64_t *F, int32_t t, int32_t m,
@@ -132,12 +131,11 @@ static void plain_materialise(const hec_problem *p, const uint64_t *F, int32_t t
     }
 }
 
-START_TEST(test_materialise_random) {
+HEC_TEST(test_materialise_random) {
   uint64_t seed = 11;
   for (int32_t k = 0; k < 1500; k++) {
-    int32_t n_devices, E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX);
-    const char *line = hec_case_random_line(&seed, &n_devices);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 2, E, 1000);
+    int32_t E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX);
+    hec_case *c = hec_case_random(&seed, 2, E, 1000);
     hec_fssdp fssdp = hec_fssdp_new(&c->arena, &c->problem);
     hec_plan plan = hec_plan_new(&c->arena, &c->problem, 1);
     uint64_t load[EXPERTS_MAX];
@@ -177,7 +175,6 @@ START_TEST(test_materialise_random) {
     hec_case_free(c);
   }
 }
-END_TEST
 
 /* Algorithm 2 as hecate.md 7 states it. */
 static void plain_shard(const hec_problem *p, uint64_t F[LAYERS_MAX][EXPERTS_MAX], const int32_t *t, int32_t *owner) {
@@ -242,13 +239,11 @@ static void plain_shard(const hec_problem *p, uint64_t F[LAYERS_MAX][EXPERTS_MAX
     }
 }
 
-START_TEST(test_shard_random) {
+HEC_TEST(test_shard_random) {
   uint64_t seed = 12;
   for (int32_t k = 0; k < 600; k++) {
-    int32_t n_devices, E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX),
-                       L = 1 + (int32_t)hec_test_below(&seed, LAYERS_MAX);
-    const char *line = hec_case_random_line(&seed, &n_devices);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), L, E, 1000);
+    int32_t E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX), L = 1 + (int32_t)hec_test_below(&seed, LAYERS_MAX);
+    hec_case *c = hec_case_random(&seed, L, E, 1000);
     hec_fssdp fssdp = hec_fssdp_new(&c->arena, &c->problem);
     static uint64_t F[LAYERS_MAX][EXPERTS_MAX], load[LAYERS_MAX * EXPERTS_MAX];
     int32_t order[LAYERS_MAX * EXPERTS_MAX], t[LAYERS_MAX], fast[LAYERS_MAX * EXPERTS_MAX],
@@ -274,9 +269,8 @@ START_TEST(test_shard_random) {
     hec_case_free(c);
   }
 }
-END_TEST
 
-START_TEST(test_order) {
+HEC_TEST(test_order) {
   uint64_t seed = 13, load[EXPERTS_MAX];
   int32_t order[EXPERTS_MAX];
   start_order(order, EXPERTS_MAX);
@@ -288,40 +282,25 @@ START_TEST(test_order) {
                 (load[order[i - 1]] == load[order[i]] && order[i - 1] < order[i]));
   }
 }
-END_TEST
 
 /* Price of gathering order[0..k) everywhere, by lowering and pricing it. */
 static double lowered_cost(hec_case *c, hec_link_cost *cost, const int32_t *order, const int32_t *home, int32_t k) {
-  static int32_t expert[EXPERTS_MAX], owner[EXPERTS_MAX], at[EXPERTS_MAX + 1], receiver[EXPERTS_MAX * RANKS_MAX];
-  int32_t n = 0, n_receivers = 0;
+  static hec_sparse_case s;
+  hec_sparse_case_begin(&s, c->problem.bytes.expert_param);
   for (int32_t e = 0; e < c->problem.n_experts; e++)
     for (int32_t i = 0; i < k; i++)
-      if (order[i] == e) {
-        expert[n] = e;
-        owner[n] = home[e];
-        at[n++] = n_receivers;
-        for (int32_t r = 0; r < c->problem.n_ranks; r++)
-          if (r != home[e])
-            receiver[n_receivers++] = r;
-      }
-  at[n] = n_receivers;
-  hec_sparse sparse = hec_case_sparse(n, expert, owner, at, receiver, (int64_t)c->problem.bytes.expert_param);
-  hec_collective_plan out = {0}, scratch = {0};
-  (void)hec_collective_choose(cost, &c->problem, &sparse, false, NULL, &out, &scratch);
-  double seconds = hec_collective_cost(cost, &out);
-  hec_collective_plan_free(&out);
-  hec_collective_plan_free(&scratch);
-  return seconds;
+      if (order[i] == e)
+        hec_sparse_case_add(&s, e, home[e], c->problem.n_ranks, NULL);
+  return hec_sparse_case_s(&s, cost, &c->problem, false);
 }
 
-START_TEST(test_overlap_degree) {
+HEC_TEST(test_overlap_degree) {
   uint64_t seed = 14;
   int32_t partial = 0;
   for (int32_t k = 0; k < 250; k++) {
-    int32_t n_devices, E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX);
-    const char *line = hec_case_random_line(&seed, &n_devices);
+    int32_t E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX);
     double bytes = (double)hec_test_below(&seed, 20000000);
-    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 1, E, bytes);
+    hec_case *c = hec_case_random(&seed, 1, E, bytes);
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_spread gather = hec_spread_new(&c->arena, &c->problem, &links, bytes, false);
     hec_spread_sum sum = hec_spread_sum_new(&c->arena, &gather);
@@ -358,10 +337,9 @@ START_TEST(test_overlap_degree) {
   }
   ck_assert_int_gt(partial, 40);
 }
-END_TEST
 
 /* Layers that s2 leaves dense have the longer window, the others theirs. */
-START_TEST(test_overlap_degree_of_a_dense_layer) {
+HEC_TEST(test_overlap_degree_of_a_dense_layer) {
   enum { E = 8 };
   hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1G", 4, 3, E, 1e6);
   hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
@@ -378,9 +356,8 @@ START_TEST(test_overlap_degree_of_a_dense_layer) {
                      l == 1 ? 0 : E);
   hec_case_free(c);
 }
-END_TEST
 
-START_TEST(test_memory_capacity) {
+HEC_TEST(test_memory_capacity) {
   hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
   hec_problem *p = &c->problem;
   /* 5 * 8 / 4 = 10 experts of 10 + 10 + 60 bytes, two buffers of 1000 tokens of 100 bytes: far too much */
@@ -404,8 +381,3 @@ START_TEST(test_memory_capacity) {
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 8);
   hec_case_free(c);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "plan.fssdp"};
-HEC_TESTS(suite, {test_golden_table, 1}, {test_order, 1}, {test_materialise_random, 1}, {test_shard_random, 1},
-          {test_overlap_degree, 1}, {test_overlap_degree_of_a_dense_layer, 1}, {test_memory_capacity, 1})

@@ -6,48 +6,42 @@
  *   from who keeps the expert in their group, and the plan is that of each group alone */
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 #define BOX "2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
 
-START_TEST(sizes) {
+HEC_TEST(sizes) {
   hec_problem *p = hec_test_problem(&arena, BOX, 16, 1, 12, 1, true);
   static const int32_t fit[] = {1, 2, 4, 8}, bad[] = {-2, 3, 5, 6, 12, 16, 17};
   ck_assert(p->ep == 8 && p->dp == 2);
   for (size_t i = 0; i < sizeof fit / sizeof *fit; i++) {
-    ck_assert(hec_problem_group(p, fit[i]) == HEC_OK);
+    ck_ok(hec_problem_group(p, fit[i]));
     ck_assert(p->ep == fit[i] && p->ep * p->dp == 16);
   }
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    ck_assert(hec_problem_group(p, bad[i]) == HEC_BAD_INPUT);
-    ck_assert_msg(strstr(hec_last_error(), "16 ranks that is at most the 12 experts (1, 2, 4 or 8)"), "%s",
-                  hec_last_error());
+    ck_refused(hec_problem_group(p, bad[i]), "16 ranks that is at most the 12 experts (1, 2, 4 or 8)");
     ck_assert(p->ep == 8);
   }
   ck_assert(hec_problem_group(p, 0) == HEC_OK && p->ep == 8);
-  ck_assert(hec_problem_group(p, 4) == HEC_OK);
+  ck_ok(hec_problem_group(p, 4));
   ck_assert(hec_problem_shard(p, 2) == HEC_BAD_INPUT); /* 6 groups of sharding groups: two layouts in one */
   ck_assert(strstr(hec_last_error(), "`ep`") != NULL);
 }
-END_TEST
 
 /* Links are the whole's: rates and latencies of every route, in whole nodes, inside one, and across borders of nodes. */
-START_TEST(parts_of_clusters) {
+HEC_TEST(parts_of_clusters) {
   static const char *const lines[] = {
       "3x4 nvlink=300G@2us nic=50G@5us nics=2 flops=312T mem=40G",
       "4x8 nvlink=300G@2us nic=50G@5us nics=8 pxn=1 leaf=2 uplink=100G@1us flops=312T mem=40G",
       "6x1 nic=50G@5us flops=312T mem=40G"};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
     hec_cluster whole;
-    ck_assert(hec_cluster_parse_line(lines[i], &arena, &whole) == HEC_OK);
+    ck_ok(hec_cluster_parse_line(lines[i], &arena, &whole));
     for (int32_t n = 1; n <= whole.n_devices; n++)
       for (int32_t first = 0; first + n <= whole.n_devices; first += n) {
         hec_cluster part = hec_cluster_part(&whole, first, n, &arena);
@@ -68,7 +62,6 @@ START_TEST(parts_of_clusters) {
       }
   }
 }
-END_TEST
 
 /* A group's sources alone. */
 static hec_load load_of_group(const hec_problem *p, const hec_load *load, int32_t group) {
@@ -181,7 +174,7 @@ static void drive(const hec_policy *policy, const hec_problem *p, uint64_t seed)
   hec_policy_stop(&run);
 }
 
-START_TEST(every_row) {
+HEC_TEST_TABLE(every_row, hec_policies) {
   const hec_policy *policy = hec_policies[_i];
   uint64_t seed = 77;
   int grouped = 0;
@@ -192,7 +185,7 @@ START_TEST(every_row) {
     while (p->n_ranks % ep != 0)
       ep--;
     p->period = 1;
-    ck_assert(hec_problem_group(p, ep) == HEC_OK);
+    ck_ok(hec_problem_group(p, ep));
     grouped += p->dp > 1;
     if (p->dp > 1)
       drive(policy, p, loads);
@@ -200,21 +193,3 @@ START_TEST(every_row) {
   }
   ck_assert_int_ge(grouped, 8);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("groups");
-  TCase *tc = tcase_create("groups");
-  int n = 0;
-  while (hec_policies[n])
-    n++;
-  tcase_add_checked_fixture(tc, NULL, teardown);
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, sizes);
-  tcase_add_test(tc, parts_of_clusters);
-  tcase_add_loop_test(tc, every_row, 0, n);
-  suite_add_tcase(s, tc);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

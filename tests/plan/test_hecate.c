@@ -4,7 +4,7 @@
 #include "runtime/plan/policy.h"
 #include "tests/plan/plan_cases.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -121,7 +121,7 @@ static uint64_t play(const hec_policy *policy, hec_case *c, uint64_t seed, bool 
   return digest;
 }
 
-START_TEST(test_rows_on_random_problems) {
+HEC_TEST(test_rows_on_random_problems) {
   uint64_t seed = 33;
   static const int32_t overrides[] = {HEC_AUTO, HEC_AUTO, HEC_T_PAPER, 0, 1, 3, 1000};
   for (int32_t k = 0; k < 60; k++) {
@@ -143,10 +143,9 @@ START_TEST(test_rows_on_random_problems) {
     hec_case_free(c);
   }
 }
-END_TEST
 
 /* Nothing known: the hot set is the lowest ids. Homes stay even until a period has passed, then move once. */
-START_TEST(test_schedule_of_decisions) {
+HEC_TEST(test_schedule_of_decisions) {
   hec_case *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 2, 8, 1000);
   c->problem.t = 2;
   c->problem.m = 4;
@@ -200,10 +199,9 @@ START_TEST(test_schedule_of_decisions) {
   hec_arena_free(&arena);
   hec_case_free(c);
 }
-END_TEST
 
 /* Re-materialisation needs memory for one layer's copies only. */
-START_TEST(test_rematerialisation_raises_m) {
+HEC_TEST(test_rematerialisation_raises_m) {
   hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
   c->problem.tokens = 0;
   hec_arena arena = {0};
@@ -216,9 +214,8 @@ START_TEST(test_rematerialisation_raises_m) {
   hec_arena_free(&arena);
   hec_case_free(c);
 }
-END_TEST
 
-START_TEST(test_no_allocation_after_start) {
+HEC_TEST_LOOP(test_no_allocation_after_start, 2) {
   hec_case *c = hec_case_new("4x4 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 16, 3, 32, 1e5);
   c->problem.period = 2;
   c->problem.m = 6;
@@ -239,8 +236,3 @@ START_TEST(test_no_allocation_after_start) {
   hec_arena_free(&arena);
   hec_case_free(c);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "plan.hecate"};
-HEC_TESTS(suite, {test_rows_on_random_problems, 1}, {test_schedule_of_decisions, 1},
-          {test_rematerialisation_raises_m, 1}, {test_no_allocation_after_start, 2})

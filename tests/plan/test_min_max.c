@@ -1,14 +1,16 @@
 /* The programme of LPLB and MicroMoE against the density formula over all sets of ranks, on random hypergraphs. */
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/planners/replica_graph.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 /* A random instance: each expert on some ranks, its tokens split anyhow over them, and fixed loads. */
 static hec_min_max random_instance(uint64_t *seed, int32_t ranks_max) {
   int32_t ranks = 1 + (int32_t)hec_test_below(seed, (uint64_t)ranks_max), experts = (int32_t)hec_test_below(seed, 20);
-  hec_min_max m = hec_min_max_new(&hec_test_arena, ranks, experts, ranks * experts);
+  hec_min_max m = hec_min_max_new(&arena, ranks, experts, ranks * experts);
   uint64_t most = 1 + hec_test_below(seed, hec_test_below(seed, 3) ? 30 : 100000), dense = 1 + hec_test_below(seed, 4);
   for (int32_t g = 0; g < ranks; g++)
     m.load[g] = hec_test_below(seed, 2) ? hec_test_below(seed, most) : 0;
@@ -53,7 +55,7 @@ static void totals(const hec_min_max *m, uint64_t *total) {
   }
 }
 
-START_TEST(equals_the_density_formula) {
+HEC_TEST_LOOP(equals_the_density_formula, 10) {
   uint64_t seed = 900 + (uint64_t)_i;
   for (int round = 0; round < 400; round++) {
     hec_min_max m = random_instance(&seed, 9);
@@ -73,13 +75,12 @@ START_TEST(equals_the_density_formula) {
     }
     ck_assert_uint_eq(found, wanted);
     ck_assert_uint_eq(m.most, wanted);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* Nothing moves where nothing can be gained: solving again changes nothing, and ranks below the mean only receive. */
-START_TEST(moves_what_must) {
+HEC_TEST(moves_what_must) {
   uint64_t seed = 77;
   for (int round = 0; round < 400; round++) {
     hec_min_max m = random_instance(&seed, 12);
@@ -100,13 +101,12 @@ START_TEST(moves_what_must) {
     memcpy(m.load, fixed, (size_t)m.n_ranks * sizeof *fixed);
     hec_min_max_solve(&m);
     ck_assert(memcmp(tokens, m.tokens, n * sizeof *tokens) == 0 && m.most == most);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* LPLB's graphs as published; columns are permutations without fixed points. */
-START_TEST(graphs) {
+HEC_TEST(graphs) {
   static const int32_t cube[16] = {3, 0, 1, 2, 7, 4, 5, 6, 6, 7, 4, 5, 0, 1, 2, 3};
   static const int32_t hypercube[32] = {3,  0,  1,  2,  7, 4, 5, 6, 11, 8, 9, 10, 15, 12, 13, 14,
                                         12, 13, 14, 15, 0, 1, 2, 3, 4,  5, 6, 7,  8,  9,  10, 11};
@@ -132,7 +132,3 @@ START_TEST(graphs) {
       }
     }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "min_max", .timeout_s = 120};
-HEC_TESTS(suite, {equals_the_density_formula, 10}, {moves_what_must, 1}, {graphs, 1})

@@ -1,16 +1,13 @@
 /* Placements: known files, slot by slot; random ones and the plans of every policy through every format and back, beside a
- * count of holders by brute force; the row that stands as a placement says. Damaged files: tests/tools/test_placement.sh. */
+ * count of holders by brute force; the row that stands as a placement says. Damaged files: test_placement_damaged.c. */
 #include "runtime/plan/placement/placement.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* ---- Known files: 2 layers of 4 experts on 2 ranks, 3 slots each ---- */
 
@@ -43,11 +40,11 @@ static const struct {
     {lines_text, "tensorrt-llm", -1, 3, 0},
 };
 
-START_TEST(known_files) {
+HEC_TEST_ROWS(known_files, known) {
   hec_placement p;
   hec_placement_shape shape = {2, 4, 2, known[_i].first_given};
   hec_status status = hec_placement_parse(known[_i].text, strlen(known[_i].text), "known", shape, &arena, &p);
-  ck_assert_msg(status == HEC_OK, "%s", hec_last_error());
+  ck_ok(status);
   ck_assert_str_eq(p.format, known[_i].format);
   ck_assert_str_eq(p.origin, "known");
   ck_assert_int_eq(p.shape.first_layer, known[_i].first_found);
@@ -56,18 +53,15 @@ START_TEST(known_files) {
     ck_assert_int_eq(p.slot_at[r], 3 * r);
   ck_assert(memcmp(p.slot, known_slots, sizeof known_slots) == 0);
 }
-END_TEST
 
 /* What a known file means as a plan, by hand: expert 3 of layer 0 has a slot on rank 0 and two on rank 1, .. */
-START_TEST(known_plan) {
+HEC_TEST(known_plan) {
   hec_problem *problem = hec_test_problem(&arena, "1x2 nvlink=300G@2us flops=312T mem=40G", 2, 2, 4, 1, true);
   hec_placement p;
-  ck_assert(hec_placement_parse(eplb_text, strlen(eplb_text), "known", (hec_placement_shape){2, 4, 2, -1}, &arena,
-                                &p) == HEC_OK);
-  ck_assert(hec_policy_suits(&hec_policy_given, problem) == HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "expected `placement` FILE"));
+  ck_ok(hec_placement_parse(eplb_text, strlen(eplb_text), "known", (hec_placement_shape){2, 4, 2, -1}, &arena, &p));
+  ck_refused(hec_policy_suits(&hec_policy_given, problem), "expected `placement` FILE");
   problem->placement = &p;
-  ck_assert(hec_policy_suits(&hec_policy_given, problem) == HEC_OK);
+  ck_ok(hec_policy_suits(&hec_policy_given, problem));
   hec_policy_run run = hec_policy_start(&hec_policy_given, problem, &arena);
   static const int32_t homes[] = {0, 0, 1, 0, 1, 0, 0, 0};
   ck_assert(memcmp(run.plan.home, homes, sizeof homes) == 0);
@@ -84,7 +78,6 @@ START_TEST(known_plan) {
   ck_assert(hec_plan_digest(&run.plan) == before && run.units == 0 && !run.planned);
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* ---- There and back ---- */
 
@@ -109,7 +102,7 @@ static bool through(const hec_placement_format *format, const hec_placement *p, 
     size_t n = (size_t)p->shape.n_layers * (size_t)p->shape.n_ranks;
     ck_assert(memcmp(again->slot_at, p->slot_at, (n + 1) * sizeof *p->slot_at) == 0);
     ck_assert(memcmp(again->slot, p->slot, (size_t)p->slot_at[n] * sizeof *p->slot) == 0);
-    ck_assert(hec_placement_write(format, again, &twice, &mind) == HEC_OK);
+    ck_ok(hec_placement_write(format, again, &twice, &mind));
     ck_assert(twice.length == text.length && memcmp(twice.data, text.data, text.length) == 0);
   } else {
     ck_assert_ptr_nonnull(strstr(hec_last_error(), dense ? "`first_layer`" : "as many slots on every rank"));
@@ -148,7 +141,7 @@ static hec_placement random_placement(uint64_t *seed) {
   return p;
 }
 
-START_TEST(random_there_and_back) {
+HEC_TEST_LOOP(random_there_and_back, 10) {
   uint64_t seed = 900 + (uint64_t)_i;
   int32_t n_through = 0;
   for (int32_t i = 0; i < 40; i++) {
@@ -158,7 +151,6 @@ START_TEST(random_there_and_back) {
   }
   ck_assert_int_ge(n_through, 40);
 }
-END_TEST
 
 /* ---- Plans ---- */
 
@@ -233,7 +225,7 @@ static int32_t check_plan(const hec_plan *plan, const hec_problem *problem) {
   return n;
 }
 
-START_TEST(random_plans) {
+HEC_TEST_LOOP(random_plans, 10) {
   uint64_t seed = 40 + (uint64_t)_i;
   for (int32_t i = 0; i < 10; i++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
@@ -249,9 +241,8 @@ START_TEST(random_plans) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
 
-START_TEST(plans_of_policies) {
+HEC_TEST_TABLE(plans_of_policies, hec_policies) {
   uint64_t seed = 7;
   int32_t n = 0, n_sliced = 0;
   const hec_policy *policy = hec_policies[_i];
@@ -276,9 +267,8 @@ START_TEST(plans_of_policies) {
   }
   ck_assert_msg(n > 0 || n_sliced > 0, "%s: no plan went through a file", policy->name);
 }
-END_TEST
 
-START_TEST(unknown_names) {
+HEC_TEST(unknown_names) {
   const hec_placement_format *format = NULL;
   ck_assert(hec_placement_format_of("yaml", &format) == HEC_BAD_INPUT && !format);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "eplb, vllm-ascend, tensorrt-llm"));
@@ -286,23 +276,3 @@ START_TEST(unknown_names) {
     ck_assert(hec_placement_format_of(hec_placement_formats[i]->name, &format) == HEC_OK &&
               format == hec_placement_formats[i]);
 }
-END_TEST
-
-static Suite *placement_suite(void) {
-  Suite *suite = suite_create("placement");
-  TCase *cases = tcase_create("all");
-  int32_t n_policies = 0;
-  while (hec_policies[n_policies])
-    n_policies++;
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_set_timeout(cases, 120);
-  tcase_add_loop_test(cases, known_files, 0, (int)(sizeof known / sizeof *known));
-  tcase_add_test(cases, known_plan);
-  tcase_add_loop_test(cases, random_there_and_back, 0, 10);
-  tcase_add_loop_test(cases, random_plans, 0, 10);
-  tcase_add_loop_test(cases, plans_of_policies, 0, n_policies);
-  tcase_add_test(cases, unknown_names);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-HEC_TEST_MAIN(placement_suite)

@@ -2,14 +2,16 @@
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
 
+HEC_TEST_ARENA(arena)
+
 static hec_eplb place(const uint64_t *load, int32_t n_experts, int32_t n_slots, int32_t groups, int32_t nodes,
                       int32_t ranks) {
-  hec_eplb eplb = hec_eplb_new(&hec_test_arena, n_experts, n_slots, groups, nodes, ranks);
+  hec_eplb eplb = hec_eplb_new(&arena, n_experts, n_slots, groups, nodes, ranks);
   hec_eplb_place(&eplb, load);
   return eplb;
 }
@@ -30,7 +32,7 @@ static void expect_loads(const hec_eplb *eplb, const uint64_t *load, const doubl
 }
 
 /* The example of EPLB's README: 12 experts, 16 slots, 4 groups, 2 nodes, 8 GPUs. */
-START_TEST(readme_example) {
+HEC_TEST(readme_example) {
   const uint64_t load[2][12] = {{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
                                 {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
   const int32_t slots[2][16] = {{5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1},
@@ -43,26 +45,23 @@ START_TEST(readme_example) {
     expect_loads(&eplb, load[layer], loads[layer]);
   }
 }
-END_TEST
 
 static const uint64_t small[8] = {400, 100, 60, 40, 120, 40, 20, 20};
 
-START_TEST(small_global) {
+HEC_TEST(small_global) {
   hec_eplb eplb = place(small, 8, 12, 1, 1, 4);
   expect_slots(&eplb, (const int32_t[]){0, 0, 7, 1, 2, 3, 0, 4, 5, 0, 4, 6});
   expect_loads(&eplb, small, (const double[]){220, 200, 200, 180});
 }
-END_TEST
 
-START_TEST(small_hierarchical) {
+HEC_TEST(small_hierarchical) {
   hec_eplb eplb = place(small, 8, 12, 4, 2, 4);
   expect_slots(&eplb, (const int32_t[]){0, 0, 7, 0, 1, 6, 2, 3, 4, 4, 5, 4});
   expect_loads(&eplb, small, (const double[]){286.7, 253.3, 140, 120});
 }
-END_TEST
 
 /* Any load: slots add up, counts are right, no slot is left, hierarchical keeps each expert on one node. */
-START_TEST(random_placements) {
+HEC_TEST(random_placements) {
   uint64_t seed = 11;
   for (int round = 0; round < 300; round++) {
     int32_t nodes = 1 + (int32_t)hec_test_below(&seed, 3), ranks = nodes * (1 + (int32_t)hec_test_below(&seed, 4));
@@ -81,74 +80,17 @@ START_TEST(random_placements) {
     }
     for (int32_t e = 0; e < experts; e++)
       ck_assert(seen[e] >= 1 && seen[e] == eplb.count[e]);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static const hec_policy *eplb_policy(const char *name) {
-  const hec_policy *policy = hec_policy_find(name);
-  ck_assert_ptr_nonnull(policy);
-  return policy;
-}
-
-/* Through the policy: slots of the golden value become homes and resident copies, homes kept where they can be. */
-START_TEST(policy_global) {
-  const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  hec_problem *problem =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb-global"), problem, &hec_test_arena);
-  hec_policy_decide(&run, 0, 0);
-  ck_assert(!run.planned && run.plan.version == 0); /* nothing seen yet */
-  hec_policy_observe(&run, &load);
-  hec_policy_decide(&run, 1, 0);
-  ck_assert(run.planned && run.plan.version == 1 && run.units > 0);
-  /* slots [0 0 7][1 2 3][0 4 5][0 4 6]; homes were 0 0 1 1 2 2 3 3 */
-  const int32_t home[8] = {0, 1, 1, 1, 2, 2, 3, 0}, copies[8] = {3, 0, 0, 0, 1, 0, 0, 0};
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  for (int32_t e = 0; e < 8; e++) {
-    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), home[e]);
-    ck_assert_int_eq(hec_plan_copies(&run.plan, 0, e, &ranks, &kinds), copies[e]);
-  }
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 0, &ranks, &kinds), 3);
-  ck_assert(ranks[0] == 0 && ranks[1] == 2 && ranks[2] == 3 && kinds[0] == HEC_COPY_RESIDENT);
-  uint64_t digest = hec_plan_digest(&run.plan);
-  hec_policy_decide(&run, 50, 0);
-  ck_assert(!run.planned); /* not due */
-  hec_policy_decide(&run, 101, 0);
-  ck_assert(run.planned && run.plan.version == 1); /* due, and the same again: nothing migrates */
-  ck_assert(hec_plan_digest(&run.plan) == digest);
-  hec_policy_stop(&run);
-}
-END_TEST
-
-/* Without redundancy and with ranks that divide the experts there is no replica at all; the home need not stay. */
-START_TEST(policy_without_replicas) {
-  const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  hec_problem *problem =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb-no-replicas"), problem, &hec_test_arena);
-  hec_policy_observe(&run, &load);
-  hec_policy_decide(&run, 1, 0);
-  ck_assert_int_eq(run.plan.copy_at[8], 0);
-  /* 400 | 120 | 100 | 60, then 40 to 60, 40 to 100, 20 to 120, 20 to 400 */
-  const int32_t home[8] = {0, 2, 3, 3, 1, 2, 1, 0};
-  for (int32_t e = 0; e < 8; e++)
-    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), home[e]);
-  hec_policy_stop(&run);
-}
-END_TEST
 
 /* One redundant slot per rank; hierarchical when nodes divide the experts: replicas stay on the expert's node. */
-START_TEST(policy_hierarchical) {
+HEC_TEST(policy_hierarchical) {
   uint64_t seed = 5;
   hec_problem *problem =
-      hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &hec_test_arena);
-  hec_load load = hec_test_random_load(&hec_test_arena, problem, &seed);
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_eplb, problem, &arena);
+  hec_load load = hec_test_random_load(&arena, problem, &seed);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   for (int32_t layer = 0; layer < 2; layer++) {
@@ -163,16 +105,15 @@ START_TEST(policy_hierarchical) {
   }
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* Both hot experts start on node 0; with 8 groups (of two) on two nodes one of them moves to the other, and the holders
  * are those of the core with 8 groups. */
-START_TEST(policy_packs_groups_onto_nodes) {
+HEC_TEST(policy_packs_groups_onto_nodes) {
   const uint32_t totals[16] = {800, 8, 8, 8, 800, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
   hec_problem *problem =
-      hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &hec_test_arena);
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
+  hec_load load = hec_test_even_load(&arena, problem, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_eplb, problem, &arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(hec_plan_home(&run.plan, 0, 0) / 4 != hec_plan_home(&run.plan, 0, 4) / 4);
@@ -184,31 +125,3 @@ START_TEST(policy_packs_groups_onto_nodes) {
     ck_assert(hec_plan_holds(&run.plan, 0, eplb.slot[i], i / 3));
   hec_policy_stop(&run);
 }
-END_TEST
-
-/* Slots [0 1][1 1] for loads 10 and 30: the first slot of expert 1 is on rank 0, but its home, rank 1, has one too. */
-START_TEST(present_home_is_kept) {
-  const uint32_t totals[2] = {10, 30};
-  hec_problem *problem =
-      hec_test_problem(&hec_test_arena, "1x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 2, 1, 2, 1, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &hec_test_arena);
-  hec_policy_observe(&run, &load);
-  hec_policy_decide(&run, 1, 0);
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  ck_assert(hec_plan_home(&run.plan, 0, 0) == 0 && hec_plan_home(&run.plan, 0, 1) == 1);
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 0, &ranks, &kinds), 0);
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 1, &ranks, &kinds), 2);
-  ck_assert(ranks[0] == 0 && ranks[1] == 1); /* the second slot on its home's rank counts as a slot */
-  hec_routing routing = hec_routing_new(&hec_test_arena, problem);
-  hec_routing_make(&routing, run.policy->dispatch, problem, &run.plan, &load, 0);
-  ck_assert(routing.rank_tokens[0] == 20 && routing.rank_tokens[1] == 20);
-  hec_policy_stop(&run);
-}
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_eplb"};
-HEC_TESTS(suite, {readme_example, 1}, {small_global, 1}, {small_hierarchical, 1}, {random_placements, 1},
-          {policy_global, 1}, {policy_without_replicas, 1}, {policy_hierarchical, 1}, {present_home_is_kept, 1},
-          {policy_packs_groups_onto_nodes, 1})

@@ -2,13 +2,15 @@
 #include "runtime/plan/planners/affinity.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
+HEC_TEST_ARENA(arena)
+
 static uint64_t *random_transitions(const hec_problem *p, uint64_t *seed) {
   size_t n = (size_t)(p->n_layers - 1) * (size_t)p->n_experts * (size_t)p->n_experts;
-  uint64_t *count = HEC_NEW(&hec_test_arena, uint64_t, n + 1);
+  uint64_t *count = HEC_NEW(&arena, uint64_t, n + 1);
   for (size_t i = 0; i < n; i++)
     count[i] = hec_test_below(seed, 4) ? 0 : hec_test_below(seed, 1000);
   return count;
@@ -28,14 +30,14 @@ static uint64_t kept_by(const hec_plan *plan, const hec_problem *p, bool nodes) 
 }
 
 /* As many experts a rank and layer as ep has, in every group of ranks alike; one node: no less stays on a rank. */
-START_TEST(keeps_counts_and_more_tokens) {
+HEC_TEST(keeps_counts_and_more_tokens) {
   uint64_t seed = 80;
   int better = 0;
   for (int round = 0; round < 60; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->transitions = random_transitions(p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &hec_test_arena);
-    hec_plan contiguous = hec_plan_new(&hec_test_arena, p, 1);
+    hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &arena);
+    hec_plan contiguous = hec_plan_new(&arena, p, 1);
     hec_plan_set_contiguous(&contiguous, p);
     hec_plan_check(&run.plan);
     for (int32_t l = 0; l < p->n_layers; l++) {
@@ -54,7 +56,7 @@ START_TEST(keeps_counts_and_more_tokens) {
     uint64_t now = kept_by(&run.plan, p, !one_node), was = kept_by(&contiguous, p, !one_node);
     ck_assert_uint_ge(now, was);
     better += now > was;
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
     uint64_t before = hec_plan_digest(&run.plan);
     for (int64_t iter = 0; iter < 3; iter++) {
       hec_policy_decide(&run, iter, 0);
@@ -62,50 +64,47 @@ START_TEST(keeps_counts_and_more_tokens) {
       hec_policy_observe(&run, &load);
     }
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(better, 20);
 }
-END_TEST
 
 /* Two nodes of two ranks, pairs of experts that belong together across five layers: all stay on their rank. */
-START_TEST(finds_planted_groups) {
+HEC_TEST(finds_planted_groups) {
   enum { LAYERS = 5, EXPERTS = 8 };
   static uint64_t transitions[LAYERS - 1][EXPERTS][EXPERTS];
-  hec_problem *p = hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, LAYERS,
-                                    EXPERTS, 1, false);
+  hec_problem *p =
+      hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, LAYERS, EXPERTS, 1, false);
   for (int32_t l = 0; l + 1 < LAYERS; l++)
     for (int32_t a = 0; a < EXPERTS; a++)
       for (int32_t b = 0; b < EXPERTS; b++) /* group of expert e in layer l: (5 e + 3 l) mod 8 / 2 */
         transitions[l][a][b] = (5 * a + 3 * l) % 8 / 2 == (5 * b + 3 * (l + 1)) % 8 / 2 ? 10 : 0;
   p->transitions = &transitions[0][0][0];
-  hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &hec_test_arena);
+  hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &arena);
   ck_assert_uint_eq(kept_by(&run.plan, p, false), (LAYERS - 1) * EXPERTS * 2 * 10);
   ck_assert_ptr_nonnull(strstr(run.note, "100.0 % of the transitions stay on a rank (contiguous: "));
   hec_policy_stop(&run);
 }
-END_TEST
 
-START_TEST(says_what_it_lacks) {
+HEC_TEST(says_what_it_lacks) {
   uint64_t seed = 81;
-  hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
-  hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &hec_test_arena);
-  hec_plan contiguous = hec_plan_new(&hec_test_arena, p, 1);
+  hec_problem *p = hec_test_random_problem(&arena, &seed);
+  hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &arena);
+  hec_plan contiguous = hec_plan_new(&arena, p, 1);
   hec_plan_set_contiguous(&contiguous, p);
   ck_assert(hec_plan_digest(&run.plan) == hec_plan_digest(&contiguous));
   ck_assert_ptr_nonnull(strstr(run.note, "as in ep: the trace has no transitions"));
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* Three layers of 4 experts on 2 parts: the best of all 6^3 placements, nearly always reached, never passed. */
-START_TEST(compared_with_all_placements) {
+HEC_TEST(compared_with_all_placements) {
   static const int32_t halves[6][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 0},
                                        {1, 0, 0, 1}, {1, 0, 1, 0}, {1, 1, 0, 0}};
   uint64_t seed = 82, flow[2 * 16];
   int reached = 0;
   for (int round = 0; round < 200; round++) {
-    hec_affinity f = hec_affinity_new(&hec_test_arena, 3, 4, 2);
+    hec_affinity f = hec_affinity_new(&arena, 3, 4, 2);
     uint64_t best = 0;
     for (int i = 0; i < 32; i++)
       flow[i] = hec_test_below(&seed, 100);
@@ -126,12 +125,7 @@ START_TEST(compared_with_all_placements) {
     for (int l = 0; l < 3; l++)
       ck_assert_int_eq(f.part[4 * l] + f.part[4 * l + 1] + f.part[4 * l + 2] + f.part[4 * l + 3], 2);
     reached += kept == best;
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_ge(reached, 100);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_exflow"};
-HEC_TESTS(suite, {keeps_counts_and_more_tokens, 1}, {finds_planted_groups, 1}, {says_what_it_lacks, 1},
-          {compared_with_all_placements, 1})

@@ -2,13 +2,15 @@
 #include "runtime/plan/planners/shadow.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
+
+HEC_TEST_ARENA(arena)
 
 static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
 
 /* h = 1024, alpha = 2, 2-byte data, 11.5 TFLOP/s, 6.25 GB/s; every source holds a quarter of each expert's counts * 64.
  */
-START_TEST(small_instance) {
+HEC_TEST(small_instance) {
   const double h = 1024, alpha = 2, width = 2, flops = 11.5e12, link = 6.25e9;
   hec_shadow_cost cost = {.compute_s = 3 * 4 * alpha * h * h / flops,
                           .exchange_s = 4 * h * width / link,
@@ -17,7 +19,7 @@ START_TEST(small_instance) {
   for (int32_t s = 0; s < 4; s++)
     for (int32_t e = 0; e < 8; e++)
       load[s * 8 + e] = totals[e] / 4 * 64;
-  hec_shadow shadow = hec_shadow_new(&hec_test_arena, 4, 8);
+  hec_shadow shadow = hec_shadow_new(&arena, 4, 8);
   hec_shadow_choose(&shadow, &cost, load, (const int32_t[]){0, 0, 1, 1, 2, 2, 3, 3});
   ck_assert_int_eq(shadow.n_chosen, 2);
   ck_assert(shadow.chosen[0] == 0 && shadow.chosen[1] == 4);
@@ -26,7 +28,6 @@ START_TEST(small_instance) {
   for (int i = 0; i < 4; i++)
     ck_assert_double_eq_tol(shadow.predicted[i], wanted[i], .0005);
 }
-END_TEST
 
 /* Every prediction equals the formula evaluated from scratch with the first k experts shadowed. */
 static double naive(const hec_shadow_cost *cost, const uint32_t *load, const int32_t *home, int32_t ranks,
@@ -45,7 +46,7 @@ static double naive(const hec_shadow_cost *cost, const uint32_t *load, const int
   return cost->compute_s * (double)computed + cost->exchange_s * (double)received + cost->shadow_s * n;
 }
 
-START_TEST(predictions_match_the_formula) {
+HEC_TEST(predictions_match_the_formula) {
   uint64_t seed = 3;
   for (int round = 0; round < 200; round++) {
     int32_t ranks = 1 + (int32_t)hec_test_below(&seed, 8), experts = ranks + (int32_t)hec_test_below(&seed, 8);
@@ -57,7 +58,7 @@ START_TEST(predictions_match_the_formula) {
     for (int32_t e = 0; e < experts; e++)
       home[e] = e * ranks / experts;
     hec_shadow_cost cost = {1 + hec_test_uniform(&seed), hec_test_uniform(&seed), 2000 * hec_test_uniform(&seed)};
-    hec_shadow shadow = hec_shadow_new(&hec_test_arena, ranks, experts);
+    hec_shadow shadow = hec_shadow_new(&arena, ranks, experts);
     hec_shadow_choose(&shadow, &cost, load, home);
     for (int32_t k = 0; k <= shadow.n_chosen; k++) {
       ck_assert_double_eq(shadow.predicted[k], naive(&cost, load, home, ranks, experts, shadowed, k));
@@ -67,45 +68,12 @@ START_TEST(predictions_match_the_formula) {
         shadowed[shadow.chosen[k]] = true;
     }
     ck_assert(shadow.n_chosen == experts || shadow.predicted[shadow.n_chosen + 1] >= shadow.predicted[shadow.n_chosen]);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
-
-/* Guests everywhere for this micro-batch, their tokens local; gone before the next gate. */
-START_TEST(shadows_are_guests) {
-  hec_problem *problem =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  uint32_t many[8];
-  for (int32_t e = 0; e < 8; e++)
-    many[e] = totals[e] * 400;
-  hec_load load = hec_test_even_load(&hec_test_arena, problem, many);
-  hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), problem, &hec_test_arena);
-  uint64_t before = hec_plan_digest(&run.plan);
-  hec_policy_decide(&run, 0, 0);
-  hec_policy_refine(&run, 0, &load);
-  ck_assert(run.planned && run.units > 0);
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 0, &ranks, &kinds), 3); /* all but the home */
-  ck_assert(ranks[0] == 1 && ranks[2] == 3 && kinds[0] == HEC_COPY_GUEST && kinds[2] == HEC_COPY_GUEST);
-  hec_routing routing = hec_routing_new(&hec_test_arena, problem);
-  int32_t rank;
-  uint32_t tokens;
-  for (int32_t s = 0; s < 4; s++) {
-    ck_assert_int_eq(
-        hec_routing_split(&routing, run.policy->dispatch, problem, &run.plan, &load, 0, s, 0, &rank, &tokens), 1);
-    ck_assert(rank == s && tokens == 40000);
-  }
-  ck_assert(run.plan.version == 0); /* guests do not migrate */
-  hec_policy_decide(&run, 0, 1);
-  ck_assert(hec_plan_digest(&run.plan) == before);
-  hec_policy_stop(&run);
-}
-END_TEST
 
 /* The policy shadows what the model says with the cluster's constants, worked out here from the one-line form. */
-START_TEST(constants_of_the_cluster) {
+HEC_TEST(constants_of_the_cluster) {
   static const struct {
     const char *cluster;
     int32_t ranks;
@@ -120,13 +88,13 @@ START_TEST(constants_of_the_cluster) {
   for (int round = 0; round < 300; round++) {
     int32_t c = round % 3;
     double factor = round % 2 ? 3 : 1; /* training or forward only */
-    hec_problem *p = hec_test_problem(&hec_test_arena, cases[c].cluster, cases[c].ranks, 1, 16, 1, round % 2);
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_problem *p = hec_test_problem(&arena, cases[c].cluster, cases[c].ranks, 1, 16, 1, round % 2);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_shadow_cost cost = {.compute_s = factor * 2 * 2 * 64 * 128 / (1e12 * 0.5),
                             .exchange_s = (round % 2 ? 4 : 2) * 64 * 2 / cases[c].share,
                             .shadow_s = (round % 2 ? 2 : 1) * 2 * 64 * 128 * 2 / cases[c].whole};
-    hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), p, &hec_test_arena);
-    hec_shadow shadow = hec_shadow_new(&hec_test_arena, p->n_ranks, 16);
+    hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
+    hec_shadow shadow = hec_shadow_new(&arena, p->n_ranks, 16);
     hec_shadow_choose(&shadow, &cost, hec_load_row(&load, 0, 0), run.plan.home);
     hec_policy_refine(&run, 0, &load);
     ck_assert_int_eq(run.plan.copy_at[16], shadow.n_chosen * (p->n_ranks - 1));
@@ -134,22 +102,16 @@ START_TEST(constants_of_the_cluster) {
       for (int32_t r = 0; r < p->n_ranks; r++)
         ck_assert(hec_plan_holds(&run.plan, 0, shadow.chosen[i], r));
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(chosen, 100);
 }
-END_TEST
 
 /* No gain is no reason. */
-START_TEST(ties_end_it) {
+HEC_TEST(ties_end_it) {
   const uint32_t load[8] = {0};
   const hec_shadow_cost cost = {1, 1, 0};
-  hec_shadow shadow = hec_shadow_new(&hec_test_arena, 2, 4);
+  hec_shadow shadow = hec_shadow_new(&arena, 2, 4);
   hec_shadow_choose(&shadow, &cost, load, (const int32_t[]){0, 0, 1, 1});
   ck_assert(shadow.n_chosen == 0 && shadow.n_predicted == 2);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_fastermoe"};
-HEC_TESTS(suite, {small_instance, 1}, {predictions_match_the_formula, 1}, {shadows_are_guests, 1},
-          {constants_of_the_cluster, 1}, {ties_end_it, 1})

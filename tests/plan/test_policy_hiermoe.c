@@ -1,41 +1,27 @@
-/* HierMoE's swaps: a small instance by hand, nodes before ranks where the network is slow, and no swap left that pays. */
+/* HierMoE's swaps: nodes before ranks where the network is slow, and no swap left that pays. */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
 
+HEC_TEST_ARENA(arena)
+
 static hec_policy_run decided(hec_problem *p, const hec_load *load) {
-  hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &hec_test_arena);
+  hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
   hec_policy_observe(&run, load);
   hec_policy_decide(&run, 0, 0);
   hec_plan_check(&run.plan);
   return run;
 }
 
-/* Loads 500 100 160 40 on one node: expert 0 against expert 6 makes 420, and no second swap of rank 3's is better. */
-START_TEST(small_instance) {
-  static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  static const int32_t home[8] = {3, 0, 1, 1, 2, 2, 0, 3};
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = decided(p, &load);
-  ck_assert(run.planned && run.plan.version == 1);
-  for (int32_t e = 0; e < 8; e++)
-    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), home[e]);
-  hec_policy_stop(&run);
-}
-END_TEST
-
 /* Two hot ranks on one node. With a slow network a swap across nodes is best; on one node any other rank is as good. */
-START_TEST(nodes_count) {
+HEC_TEST(nodes_count) {
   static const uint32_t totals[8] = {60, 40, 50, 40, 10, 20, 10, 20};
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=1G@5us flops=1000T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=1G@5us flops=1000T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&arena, p, totals);
   hec_policy_run run = decided(p, &load);
   uint64_t node = 0;
   for (int32_t e = 0; e < 8; e++)
@@ -43,7 +29,6 @@ START_TEST(nodes_count) {
   ck_assert(node >= 120 && node <= 130); /* of 250, 190 before */
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* The model from scratch: over all ranks and nodes. */
 static double model(const hec_problem *p, const uint64_t *load, const int32_t *home) {
@@ -68,14 +53,14 @@ static double model(const hec_problem *p, const uint64_t *load, const int32_t *h
 }
 
 /* Never worse, every rank keeps its number of experts, and no pair of the busiest rank's is left that pays. */
-START_TEST(no_swap_left) {
+HEC_TEST_LOOP(no_swap_left, 4) {
   uint64_t seed = 40 + (uint64_t)_i;
   int swapped = 0;
   for (int round = 0; round < 100; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
-    hec_test_one_group(&hec_test_arena, p);
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &hec_test_arena);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_test_one_group(&arena, p);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
     int32_t before[40], home[40], count[16] = {0};
     uint64_t sum[40], rank[16] = {0};
     memcpy(before, run.plan.home, (size_t)p->n_experts * sizeof *before);
@@ -108,11 +93,7 @@ START_TEST(no_swap_left) {
         home[b] = there;
       }
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(swapped, 50);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_hiermoe"};
-HEC_TESTS(suite, {small_instance, 1}, {nodes_count, 1}, {no_swap_left, 4})

@@ -1,7 +1,9 @@
 /* Janus: its criterion against bytes counted one by one, and what it plans on either side of it. */
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
+
+HEC_TEST_ARENA(arena)
 
 /* Bytes of a forward between machines (between ranks where a group lies inside one) when every rank sends as much to
  * every rank of its group, out and back; and when every machine fetches every expert that it has not. Times
@@ -17,7 +19,7 @@ static void count(const hec_problem *p, double *tokens, double *weights) {
       *weights += d / unit != machine ? (double)p->n_experts / ep * p->bytes.expert_param : 0;
 }
 
-START_TEST(criterion) {
+HEC_TEST(criterion) {
   static const struct {
     const char *cluster;
     int32_t ranks, experts;
@@ -29,12 +31,11 @@ START_TEST(criterion) {
   int fetching = 0, sending = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int32_t tokens = 10; tokens < 2500; tokens += 17) {
-      hec_problem *p =
-          hec_test_problem(&hec_test_arena, cases[i].cluster, cases[i].ranks, 2, cases[i].experts, 2, true);
+      hec_problem *p = hec_test_problem(&arena, cases[i].cluster, cases[i].ranks, 2, cases[i].experts, 2, true);
       p->tokens = tokens;
       double sent, fetched;
       count(p, &sent, &fetched);
-      hec_policy_run run = hec_policy_start(hec_policy_find("janus"), p, &hec_test_arena);
+      hec_policy_run run = hec_policy_start(hec_policy_find("janus"), p, &arena);
       int32_t n_copies = run.plan.copy_at[cases[i].experts];
       if (sent > fetched * 1.001)
         ck_assert_int_eq(n_copies, cases[i].experts * (cases[i].ranks - 1));
@@ -43,24 +44,23 @@ START_TEST(criterion) {
       fetching += sent > fetched;
       sending += sent < fetched;
       hec_policy_stop(&run);
-      hec_arena_free(&hec_test_arena);
+      hec_arena_free(&arena);
     }
   ck_assert(fetching > 100 && sending > 100);
 }
-END_TEST
 
 /* Every rank computes its own tokens; guests are kept if they fit; homes are those of expert parallelism. */
-START_TEST(fetching) {
+HEC_TEST(fetching) {
   static const char *const clusters[] = {"2x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G",
                                          "2x4 nvlink=300G@2us nic=50G@5us flops=1T mem=1M"};
   for (int32_t i = 0; i < 2; i++) {
-    hec_problem *p = hec_test_problem(&hec_test_arena, clusters[i], 8, 1, 16, 2, true);
+    hec_problem *p = hec_test_problem(&arena, clusters[i], 8, 1, 16, 2, true);
     p->tokens = 1 << 20;
     uint64_t seed = 37;
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
-    hec_policy_run run = hec_policy_start(hec_policy_find("janus"), p, &hec_test_arena);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run run = hec_policy_start(hec_policy_find("janus"), p, &arena);
     ck_assert(run.plan.rematerialise == (i == 1));
-    hec_routing routing = hec_routing_new(&hec_test_arena, p);
+    hec_routing routing = hec_routing_new(&arena, p);
     hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
     for (int32_t s = 0; s < 8; s++)
       for (int32_t d = 0; d < 8; d++)
@@ -68,10 +68,6 @@ START_TEST(fetching) {
     for (int32_t e = 0; e < 16; e++)
       ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), e / 2);
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_janus"};
-HEC_TESTS(suite, {criterion, 1}, {fetching, 1})

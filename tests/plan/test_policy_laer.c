@@ -1,39 +1,19 @@
-/* LAER-MoE: the small instance of the references, the planner against a plain count of its own formula, and the policy
+/* LAER-MoE: the planner against a plain count of its own formula, and the policy
  * around it. */
 #include "runtime/plan/collective.h"
 #include "runtime/plan/planners/replica_layout.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+HEC_TEST_ARENA(arena)
 
 static void expect_row(const int32_t *got, const int32_t *wanted, int32_t n) {
   for (int32_t i = 0; i < n; i++)
     ck_assert_msg(got[i] == wanted[i], "place %d has %d, expected %d", i, got[i], wanted[i]);
 }
-
-/* Three slots, two ranks per node (reference policies.md 6.2). */
-START_TEST(small_instance) {
-  uint64_t sent[32];
-  for (int32_t i = 0; i < 32; i++)
-    sent[i] = totals[i % 8] / 4;
-  hec_replica_layout layout = hec_replica_layout_new(&hec_test_arena, 4, 2, 8, 3);
-  hec_replica_layout_choose(&layout, &(hec_replica_cost){1e-6, 1e-5, 1e-3}, sent);
-  expect_row(layout.count, (const int32_t[]){4, 1, 1, 1, 2, 1, 1, 1}, 8);
-  const int32_t wanted[4][3] = {{0, 1, 7}, {0, 2, 4}, {0, 4, 6}, {0, 3, 5}};
-  const double loads[4] = {220, 220, 180, 180};
-  for (int32_t r = 0; r < 4; r++) {
-    double load = 0;
-    expect_row(layout.slot + 3 * r, wanted[r], 3);
-    for (int32_t c = 0; c < 3; c++)
-      load += (double)totals[layout.slot[3 * r + c]] / layout.count[layout.slot[3 * r + c]];
-    ck_assert_double_eq(load, loads[r]);
-  }
-}
-END_TEST
 
 /* The score from scratch, one assignment's share at a time. */
 static double naive_score(const hec_replica_layout *layout, const hec_replica_cost *cost, const uint64_t *sent) {
@@ -76,7 +56,7 @@ static void check_layout(const hec_replica_layout *layout) {
   ck_assert_int_lt(empty, layout->n_nodes > 1 ? layout->n_nodes : 1);
 }
 
-START_TEST(random_layouts) {
+HEC_TEST(random_layouts) {
   uint64_t seed = 17;
   int even_won = 0, proportional_won = 0;
   for (int round = 0; round < 400; round++) {
@@ -88,7 +68,7 @@ START_TEST(random_layouts) {
     uint64_t sent[12 * 24];
     for (int32_t i = 0; i < ranks * experts; i++)
       sent[i] = hec_test_below(&seed, 3) ? hec_test_below(&seed, 1 + (i % experts == 0 ? 900 : 50)) : 0;
-    hec_replica_layout layout = hec_replica_layout_new(&hec_test_arena, ranks, per_node, experts, capacity);
+    hec_replica_layout layout = hec_replica_layout_new(&arena, ranks, per_node, experts, capacity);
     hec_replica_layout_choose(&layout, &cost, sent);
     check_layout(&layout);
     double seconds = naive_score(&layout, &cost, sent);
@@ -104,63 +84,34 @@ START_TEST(random_layouts) {
       hec_replica_layout_choose(&layout, &cost, sent);
       ck_assert(layout.seconds == chosen && layout.units == units); /* nothing is remembered */
     }
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert(even_won > 10 && proportional_won > 10);
 }
-END_TEST
 
 /* All load on one expert: it gets a slot per node, then one more on each node at a time, and is out when that many are
  * not left; begins with one slot per expert, or with one per node where all fit. */
-START_TEST(one_hot_expert) {
+HEC_TEST(one_hot_expert) {
   static const struct { int32_t experts, wanted[8]; } cases[] = {{8, {2, 1, 4, 1, 1, 1, 1, 1}}, {5, {2, 2, 4, 2, 2}}};
   for (int32_t i = 0; i < 2; i++) {
     int32_t experts = cases[i].experts;
     uint64_t sent[4 * 8] = {0};
     for (int32_t s = 0; s < 4; s++)
       sent[s * experts + 2] = 1000;
-    hec_replica_layout layout = hec_replica_layout_new(&hec_test_arena, 4, 2, experts, 3);
+    hec_replica_layout layout = hec_replica_layout_new(&arena, 4, 2, experts, 3);
     hec_replica_layout_choose(&layout, &(hec_replica_cost){1, 2, 3}, sent);
     expect_row(layout.count, cases[i].wanted, experts);
   }
 }
-END_TEST
-
-/* Slices on their ranks for ever, three slots as guests, planned from the sum of past records; the published slots. */
-START_TEST(policy) {
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &hec_test_arena);
-  ck_assert(run.plan.n_slices == 4 && run.plan.rematerialise && run.plan.copy_at[8] == 12);
-  hec_policy_decide(&run, 0, 0);
-  ck_assert(!run.planned);
-  hec_policy_observe(&run, &load);
-  hec_policy_decide(&run, 0, 1);
-  ck_assert(run.planned && run.units > 0 && run.plan.version == 0); /* no state ever moves */
-  const int32_t wanted[8][5] = {{0, 1, 2, 3, -1}, {0, -1}, {1, -1}, {3, -1}, {1, 2, -1}, {3, -1}, {2, -1}, {0, -1}};
-  for (int32_t e = 0; e < 8; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(&run.plan, 0, e, &ranks, &kinds);
-    ck_assert(wanted[e][n] == -1);
-    for (int32_t i = 0; i < n; i++)
-      ck_assert(ranks[i] == wanted[e][i] && kinds[i] == HEC_COPY_GUEST);
-    for (int32_t j = 0; j < 4; j++)
-      ck_assert(run.plan.home[e * 4 + j] == j && run.plan.opt_home[e * 4 + j] == j);
-  }
-  hec_policy_stop(&run);
-}
-END_TEST
 
 /* Whatever the plan, a rank whose slots hold C different experts sends and receives C P (N-1)/N bytes. */
-START_TEST(traffic_is_the_same_for_any_plan) {
+HEC_TEST(traffic_is_the_same_for_any_plan) {
   enum { RANKS = 8, EXPERTS = 16, SLOTS = 3 };
   uint64_t seed = 61;
   hec_problem *p =
-      hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", RANKS, 1, EXPERTS, 2, true);
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", RANKS, 1, EXPERTS, 2, true);
   p->slots = SLOTS;
-  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &hec_test_arena);
+  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
   hec_collective_plan gather = {0};
   int32_t expert[EXPERTS], owner[EXPERTS * RANKS], receiver_at[EXPERTS + 1], receiver[RANKS * SLOTS];
   int64_t bytes = (int64_t)p->bytes.expert_param;
@@ -198,17 +149,16 @@ START_TEST(traffic_is_the_same_for_any_plan) {
         others[r] += d == r ? 0 : distinct[d];
     for (int32_t r = 0; r < RANKS; r++)
       ck_assert(in[r] == distinct[r] * bytes / RANKS * (RANKS - 1) && out[r] == others[r] * bytes / RANKS);
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, turn, 0);
   }
   hec_collective_plan_free(&gather);
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* Slots follow top-k and what every expert needs, memory and the option; a rank never has more. */
-START_TEST(slots) {
+HEC_TEST(slots) {
   static const struct {
     int32_t experts, top_k, option, wanted;
     const char *memory;
@@ -219,9 +169,9 @@ START_TEST(slots) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char line[100];
     (void)snprintf(line, sizeof line, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=%s", cases[i].memory);
-    hec_problem *p = hec_test_problem(&hec_test_arena, line, 4, 2, cases[i].experts, cases[i].top_k, true);
+    hec_problem *p = hec_test_problem(&arena, line, 4, 2, cases[i].experts, cases[i].top_k, true);
     p->slots = cases[i].option;
-    hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &hec_test_arena);
+    hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
     for (int32_t turn = 0; turn < 3; turn++) {
       for (int32_t layer = 0; layer < 2; layer++) {
         int32_t used[4] = {0}, most = 0;
@@ -236,17 +186,12 @@ START_TEST(slots) {
           most = used[r] > most ? used[r] : most;
         ck_assert_msg(most == cases[i].wanted, "case %zu: %d slots", i, most);
       }
-      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+      hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_policy_observe(&run, &load);
       hec_policy_decide(&run, turn, 0);
       hec_plan_check(&run.plan);
     }
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_laer"};
-HEC_TESTS(suite, {small_instance, 1}, {random_layouts, 1}, {one_hot_expert, 1}, {policy, 1},
-          {traffic_is_the_same_for_any_plan, 1}, {slots, 1})

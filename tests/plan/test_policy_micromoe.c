@@ -1,36 +1,10 @@
-/* MicroMoE: a small instance by hand, the optimum by the density formula, its placement and where tokens go first. */
+/* MicroMoE: the optimum by the density formula, its placement and where tokens go first. */
 #include "runtime/plan/policy.h"
 #include "tests/plan/density.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
-/* Two groups of two ranks; experts 0 and 2 on ranks 0 and 2 only, 460 tokens: 230 is the best. */
-START_TEST(small_instance) {
-  static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  static const int32_t copy[8] = {2, 3, 2, 3, 3, 2, 3, 2};
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &hec_test_arena);
-  for (int32_t e = 0; e < 8; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), e / 4);
-    ck_assert_int_eq(hec_plan_copies(&run.plan, 0, e, &ranks, &kinds), 1);
-    ck_assert(ranks[0] == copy[e] && kinds[0] == HEC_COPY_RESIDENT);
-  }
-  hec_policy_decide(&run, 0, 0);
-  hec_policy_refine(&run, 0, &load);
-  ck_assert(run.planned && run.plan.slots == 4);
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
-  hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
-  ck_assert(routing.rank_tokens[0] == 230 && routing.rank_tokens[2] == 230);
-  ck_assert(routing.rank_tokens[1] + routing.rank_tokens[3] == 340);
-  /* each group's 200 of expert 0 stay with it, its holder's own among them */
-  ck_assert(routing.pair[0] >= 100 && routing.pair[2 * 4 + 2] >= 100);
-  hec_policy_stop(&run);
-}
-END_TEST
+HEC_TEST_ARENA(arena)
 
 static uint64_t tokens_on(const hec_plan *plan, int32_t e, int32_t source, int32_t rank) {
   uint64_t n = 0;
@@ -40,19 +14,19 @@ static uint64_t tokens_on(const hec_plan *plan, int32_t e, int32_t source, int32
   return n;
 }
 
-START_TEST(is_the_optimum) {
+HEC_TEST_LOOP(is_the_optimum, 4) {
   uint64_t seed = 600 + (uint64_t)_i;
   int split = 0;
   for (int round = 0; round < 60; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->slots = round % 3 == 0 ? HEC_AUTO : (int32_t)hec_test_below(&seed, 30);
     if (p->n_ranks > 12)
       continue;
-    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &hec_test_arena);
-    hec_routing routing = hec_routing_new(&hec_test_arena, p);
+    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+    hec_routing routing = hec_routing_new(&arena, p);
     bool one_group = run.plan.copy_at[p->n_experts] == 0;
     for (int64_t iter = 0; iter < 3 && !one_group; iter++) {
-      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+      hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_policy_decide(&run, iter, 0);
       hec_policy_refine(&run, 0, &load);
       hec_plan_check(&run.plan);
@@ -70,24 +44,23 @@ START_TEST(is_the_optimum) {
         }
     }
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(split, 500);
 }
-END_TEST
 
 /* Every expert once in each group, every rank within its slots, and nothing ever moves. */
-START_TEST(placement) {
+HEC_TEST(placement) {
   static const struct {
     int32_t ranks, experts, slots, groups;
   } cases[] = {{32, 64, HEC_AUTO, 2}, {64, 256, 16, 4}, {8, 4, HEC_AUTO, 4},
                {7, 14, HEC_AUTO, 1},  {6, 6, 6, 6},     {16, 40, HEC_AUTO, 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int32_t ranks = cases[i].ranks, size = ranks / cases[i].groups;
-    hec_problem *p = hec_test_problem(&hec_test_arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", ranks, 1,
+    hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", ranks, 1,
                                       cases[i].experts, 1, true);
     p->slots = cases[i].slots;
-    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &hec_test_arena);
+    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
     int32_t used[64] = {0};
     for (int32_t e = 0; e < p->n_experts; e++) {
       int32_t holders[64], n = hec_plan_holders(&run.plan, 0, e, holders);
@@ -103,7 +76,3 @@ START_TEST(placement) {
     hec_policy_stop(&run);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_micromoe"};
-HEC_TESTS(suite, {small_instance, 1}, {is_the_optimum, 4}, {placement, 1})

@@ -3,9 +3,11 @@
 #include "runtime/plan/planners/partial_shadow.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
+
+HEC_TEST_ARENA(arena)
 
 static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
 static const int32_t homes[8] = {0, 0, 1, 1, 2, 2, 3, 3};
@@ -13,12 +15,12 @@ static const int32_t homes[8] = {0, 0, 1, 1, 2, 2, 3, 3};
 /* H 500 100 160 40, R 375 75 120 30: 3000 s. Expert 0 everywhere: H 200 200 260 140, R 75 75 120 30, 150 s of transfers
  * hidden: 1260. Then rank 2 and expert 4: H 230 230 170 170, R 75 75 30 30, 300 - 230 s of transfers show: 1060. Then
  * rank 0 again: the end. With rank 3 left out, rank 0 keeps 300 and it ends at 1600 s. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   uint64_t sent[32];
   for (int32_t i = 0; i < 32; i++)
     sent[i] = totals[i % 8] / 4;
   hec_partial_cost cost = {.exchange_s = 1, .compute_s = 1, .transfer_s = 50, .gradient_s = 50, .train = true};
-  hec_partial_shadow shadow = hec_partial_shadow_new(&hec_test_arena, 4, 8);
+  hec_partial_shadow shadow = hec_partial_shadow_new(&arena, 4, 8);
   hec_partial_shadow_choose(&shadow, &cost, sent, homes, 8);
   ck_assert(shadow.n_chosen == 2 && shadow.n_receivers == 3 && shadow.chosen[0] == 0 && shadow.chosen[1] == 4);
   const double wanted[3] = {3000, 1260, 1060};
@@ -44,7 +46,6 @@ START_TEST(by_hand) {
   hec_partial_shadow_choose(&shadow, &cost, sent, homes, 1);
   ck_assert(shadow.n_receivers == 3 && shadow.predicted[0] == 1250 && shadow.predicted[1] == 500);
 }
-END_TEST
 
 /* H and R assignment by assignment, then the formula. */
 static double naive(const hec_partial_cost *cost, const uint64_t *sent, const int32_t *home, int32_t ranks,
@@ -68,7 +69,7 @@ static double naive(const hec_partial_cost *cost, const uint64_t *sent, const in
          fmax(0, cost->gradient_s * n_copies - 2 * fec - 2 * cost->window_s);
 }
 
-START_TEST(random_choices) {
+HEC_TEST(random_choices) {
   uint64_t seed = 29;
   int n_some = 0, n_partial = 0;
   for (int round = 0; round < 400; round++) {
@@ -81,7 +82,7 @@ START_TEST(random_choices) {
       home[e] = e * ranks / experts;
     hec_partial_cost cost = {hec_test_uniform(&seed),       hec_test_uniform(&seed),      200 * hec_test_uniform(&seed),
                              200 * hec_test_uniform(&seed), 50 * hec_test_uniform(&seed), round % 2 == 0};
-    hec_partial_shadow shadow = hec_partial_shadow_new(&hec_test_arena, ranks, experts);
+    hec_partial_shadow shadow = hec_partial_shadow_new(&arena, ranks, experts);
     hec_partial_shadow_choose(&shadow, &cost, sent, home, most);
     ck_assert(shadow.n_chosen <= most && shadow.n_chosen <= experts);
     bool copy[16 * 8] = {false};
@@ -107,53 +108,14 @@ START_TEST(random_choices) {
     }
     n_some += shadow.n_chosen > 0;
     n_partial += shadow.n_chosen > 0 && shadow.n_receivers < ranks - 1;
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert(n_some > 100 && n_partial > 20);
 }
-END_TEST
-
-/* The plan from the last record: guests of the search, tokens of ranks without one at home; the next record starts
- * afresh. */
-START_TEST(policy) {
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = hec_policy_start(hec_policy_find("prophet"), p, &hec_test_arena);
-  uint64_t contiguous = hec_plan_digest(&run.plan);
-  hec_policy_decide(&run, 0, 0);
-  ck_assert(!run.planned && hec_plan_digest(&run.plan) == contiguous);
-  hec_policy_observe(&run, &load);
-  hec_policy_decide(&run, 1, 0);
-  ck_assert(run.planned && run.units > 0 && run.plan.version == 0);
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  for (int32_t e = 0; e < 8; e++) {
-    ck_assert_int_eq(hec_plan_copies(&run.plan, 0, e, &ranks, &kinds), e == 0 || e == 4 ? 3 : 0);
-    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), homes[e]);
-  }
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
-  hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
-  const uint64_t wanted[4] = {230, 230, 170, 170};
-  for (int32_t r = 0; r < 4; r++)
-    ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
-  hec_load none = hec_load_new(&hec_test_arena, 1, 4, 8);
-  hec_policy_observe(&run, &none);
-  hec_policy_decide(&run, 2, 0);
-  ck_assert(hec_plan_digest(&run.plan) == contiguous);
-  p->m = 0; /* no room */
-  hec_policy_stop(&run);
-  run = hec_policy_start(hec_policy_find("prophet"), p, &hec_test_arena);
-  hec_policy_observe(&run, &load);
-  hec_policy_decide(&run, 1, 0);
-  ck_assert(hec_plan_digest(&run.plan) == contiguous);
-  hec_policy_stop(&run);
-}
-END_TEST
 
 /* The policy computes with the cluster's constants, worked out here from the one-line form, and never plans what it
  * predicts to be slower. */
-START_TEST(constants_of_the_cluster) {
+HEC_TEST(constants_of_the_cluster) {
   static const struct {
     const char *cluster;
     int32_t ranks;
@@ -165,8 +127,8 @@ START_TEST(constants_of_the_cluster) {
   for (int round = 0; round < 100; round++) {
     int32_t c = round % 2;
     bool train = round % 3 > 0;
-    hec_problem *p = hec_test_problem(&hec_test_arena, cases[c].cluster, cases[c].ranks, 1, 16, 1, train);
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_problem *p = hec_test_problem(&arena, cases[c].cluster, cases[c].ranks, 1, 16, 1, train);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
     double expert = 2 * 64 * 128 * 2;
     hec_partial_cost cost = {.exchange_s = 64 * 2 / cases[c].share,
                              .compute_s = 2 * 2 * 64 * 128 / (1e12 * 0.5),
@@ -174,9 +136,9 @@ START_TEST(constants_of_the_cluster) {
                              .gradient_s = (train ? expert : 0) / (p->n_ranks * cases[c].share),
                              .window_s = p->window_s,
                              .train = train};
-    hec_policy_run run = hec_policy_start(hec_policy_find("prophet"), p, &hec_test_arena);
-    hec_partial_shadow shadow = hec_partial_shadow_new(&hec_test_arena, p->n_ranks, 16);
-    uint64_t *sent = HEC_NEW(&hec_test_arena, uint64_t, p->n_ranks * 16);
+    hec_policy_run run = hec_policy_start(hec_policy_find("prophet"), p, &arena);
+    hec_partial_shadow shadow = hec_partial_shadow_new(&arena, p->n_ranks, 16);
+    uint64_t *sent = HEC_NEW(&arena, uint64_t, p->n_ranks * 16);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 0, 0);
     hec_history_sum_sources(&run.history, 0, 1, sent);
@@ -186,11 +148,7 @@ START_TEST(constants_of_the_cluster) {
       for (int32_t i = 0; i < shadow.n_receivers; i++)
         ck_assert(hec_plan_holds(&run.plan, 0, shadow.chosen[k], shadow.receiver[k * p->n_ranks + i]));
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(chosen, 30);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_prophet"};
-HEC_TESTS(suite, {by_hand, 1}, {random_choices, 1}, {policy, 1}, {constants_of_the_cluster, 1})

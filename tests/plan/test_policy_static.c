@@ -2,27 +2,11 @@
 #include "models/json.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
+
+HEC_TEST_ARENA(arena)
 
 static const char *const box = "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
-
-/* Received tokens under static placement, small enough to check by eye: 10 experts on 4 ranks, homes 0 0 0 1 1 2 2 2
- * 3 3. */
-START_TEST(ep_received_tokens) {
-  const uint32_t totals[10] = {5, 9, 2, 7, 1, 8, 3, 6, 4, 10};
-  hec_problem *p = hec_test_problem(&hec_test_arena, box, 4, 1, 10, 1, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &hec_test_arena);
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
-  hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
-  const uint64_t wanted[4] = {5 + 9 + 2, 7 + 1, 8 + 3 + 6, 4 + 10};
-  for (int32_t r = 0; r < 4; r++)
-    ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
-  hec_policy_decide(&run, 3, 0);
-  ck_assert(!run.planned && run.units == 0 && run.plan.version == 0);
-  hec_policy_stop(&run);
-}
-END_TEST
 
 /* Counts of one record of a recorded trace, [layer][source][expert]. */
 static void read_counts(const hec_json_value *record, hec_load *load) {
@@ -51,24 +35,23 @@ static int check_record(const hec_json_value *record, hec_policy_run *run, hec_r
   return compared;
 }
 
-START_TEST(recorded_received_tokens) {
+HEC_TEST(recorded_received_tokens) {
   const char *path = hec_test_wants("plan.recorded_received_tokens", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
                                     "tokens that ranks received in a real run");
   if (!path)
     return;
   FILE *file = fopen(path, "r");
   ck_assert_ptr_nonnull(file);
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "1x6 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 6, 24, 60, 1, false);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &hec_test_arena);
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
-  hec_load load = hec_load_new(&hec_test_arena, 24, 6, 60);
+  hec_problem *p = hec_test_problem(&arena, "1x6 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 6, 24, 60, 1, false);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_load load = hec_load_new(&arena, 24, 6, 60);
   char *line = NULL;
   size_t capacity = 0;
   int compared = 0;
   for (ssize_t n; (n = getline(&line, &capacity, file)) > 0;) {
     hec_json *json;
-    ck_assert_int_eq(hec_json_parse(line, (size_t)n, "record", &json), HEC_OK);
+    ck_ok(hec_json_parse(line, (size_t)n, "record", &json));
     if (hec_json_get(hec_json_root(json), "measured"))
       compared += check_record(hec_json_root(json), &run, &routing, &load);
     hec_json_free(json);
@@ -78,14 +61,13 @@ START_TEST(recorded_received_tokens) {
   (void)fclose(file);
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* Every rank gets exactly tokens * top_k, every expert the mean, every source keeps its total. */
-START_TEST(balanced_exactly) {
-  hec_problem *p = hec_test_problem(&hec_test_arena, box, 8, 2, 16, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &hec_test_arena);
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
-  hec_load load = hec_load_new(&hec_test_arena, 2, 8, 16);
+HEC_TEST(balanced_exactly) {
+  hec_problem *p = hec_test_problem(&arena, box, 8, 2, 16, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_load load = hec_load_new(&arena, 2, 8, 16);
   for (int32_t layer = 0; layer < 2; layer++)
     for (int32_t s = 0; s < 8; s++) {
       hec_load_row(&load, layer, s)[3] = 300;
@@ -102,10 +84,9 @@ START_TEST(balanced_exactly) {
   }
   hec_policy_stop(&run);
 }
-END_TEST
 
 /* ceil(256 tokens * 2 * factor / 24 experts), at least 8; what is above is dropped and counted, nothing else changes. */
-START_TEST(capacity) {
+HEC_TEST(capacity) {
   static const struct {
     double factor;
     int32_t experts;
@@ -113,15 +94,14 @@ START_TEST(capacity) {
   } cases[] = {{0, 24, 22}, {1, 24, 22}, {2, 24, 43}, {1.25, 16, 40}, {0.5, 64, 8}, {1, 4, 128}};
   uint64_t seed = 52, dropped = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_problem *p = hec_test_problem(&hec_test_arena, box, 8, 2, cases[i].experts, 2, true);
+    hec_problem *p = hec_test_problem(&arena, box, 8, 2, cases[i].experts, 2, true);
     hec_moe moe = *p->moe;
     moe.capacity_factor = cases[i].factor;
     p->moe = &moe;
-    hec_policy_run run = hec_policy_start(&hec_policy_ep_capacity, p, &hec_test_arena),
-                   ep = hec_policy_start(&hec_policy_ep, p, &hec_test_arena);
+    hec_policy_run run = hec_policy_start(&hec_policy_ep_capacity, p, &arena),
+                   ep = hec_policy_start(&hec_policy_ep, p, &arena);
     ck_assert(hec_plan_digest(&run.plan) == hec_plan_digest(&ep.plan));
-    hec_load before = hec_test_random_load(&hec_test_arena, p, &seed),
-             after = hec_load_new(&hec_test_arena, 2, 8, cases[i].experts);
+    hec_load before = hec_test_random_load(&arena, p, &seed), after = hec_load_new(&arena, 2, 8, cases[i].experts);
     hec_load_copy(&before, &after);
     hec_load_row(&after, 1, 7)[0] = hec_load_row(&before, 1, 7)[0] = cases[i].capacity + 3;
     hec_policy_rewrite(&run, &after);
@@ -141,18 +121,17 @@ START_TEST(capacity) {
   }
   ck_assert_uint_gt(dropped, 0);
 }
-END_TEST
 
 /* Awkward numbers: ranks of a group differ by at most one, experts of a rank too, and by at most one overall when the
  * ranks divide the experts; per source nothing is lost. */
-START_TEST(balanced_with_remainders) {
+HEC_TEST(balanced_with_remainders) {
   uint64_t seed = 51;
   for (int round = 0; round < 200; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
-    hec_load before = hec_test_random_load(&hec_test_arena, p, &seed),
-             after = hec_load_new(&hec_test_arena, p->n_layers, p->n_ranks, p->n_experts);
-    hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &hec_test_arena);
-    hec_routing routing = hec_routing_new(&hec_test_arena, p);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_load before = hec_test_random_load(&arena, p, &seed),
+             after = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
+    hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
+    hec_routing routing = hec_routing_new(&arena, p);
     for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
       after.counts[i] = before.counts[i];
     hec_policy_rewrite(&run, &after);
@@ -186,32 +165,30 @@ START_TEST(balanced_with_remainders) {
       }
     }
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
-START_TEST(ideal_is_ep) {
-  hec_problem *p = hec_test_problem(&hec_test_arena, box, 8, 2, 4, 1, true);
-  hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &hec_test_arena),
-                 ideal = hec_policy_start(&hec_policy_ideal, p, &hec_test_arena);
+HEC_TEST(ideal_is_ep) {
+  hec_problem *p = hec_test_problem(&arena, box, 8, 2, 4, 1, true);
+  hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena),
+                 ideal = hec_policy_start(&hec_policy_ideal, p, &arena);
   ck_assert(hec_plan_digest(&ep.plan) == hec_plan_digest(&ideal.plan));
   ck_assert_str_eq(hec_policy_ideal.only_schedule, "ideal");
   hec_policy_stop(&ep);
   hec_policy_stop(&ideal);
 }
-END_TEST
 
 /* Slice j on rank j, everything everywhere, and no token leaves its rank. */
-START_TEST(fsdp_moves_no_token) {
+HEC_TEST(fsdp_moves_no_token) {
   uint64_t seed = 61;
-  hec_problem *p = hec_test_problem(&hec_test_arena, box, 6, 2, 7, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_fsdp, p, &hec_test_arena);
+  hec_problem *p = hec_test_problem(&arena, box, 6, 2, 7, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_fsdp, p, &arena);
   ck_assert(run.plan.n_slices == 6 && run.plan.rematerialise);
   for (size_t i = 0; i < 2 * 7 * 6; i++)
     ck_assert(run.plan.home[i] == (int32_t)(i % 6) && run.plan.opt_home[i] == (int32_t)(i % 6));
-  hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
+  hec_load load = hec_test_random_load(&arena, p, &seed);
+  hec_routing routing = hec_routing_new(&arena, p);
   for (int32_t layer = 0; layer < 2; layer++) {
     hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
     for (int32_t s = 0; s < 6; s++)
@@ -223,8 +200,3 @@ START_TEST(fsdp_moves_no_token) {
   }
   hec_policy_stop(&run);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_static"};
-HEC_TESTS(suite, {ep_received_tokens, 1}, {recorded_received_tokens, 1}, {balanced_exactly, 1}, {capacity, 1},
-          {balanced_with_remainders, 1}, {ideal_is_ep, 1}, {fsdp_moves_no_token, 1})

@@ -1,11 +1,13 @@
-/* TAOT: the instances of the references and by hand, what its clones promise, the least weighted traffic, the hint. */
+/* TAOT: what its clones promise, the least weighted traffic, the hint. */
 #include "runtime/plan/planners/flow_hint.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
+
+HEC_TEST_ARENA(arena)
 
 static hec_policy_run planned(hec_problem *p, const hec_load *load) {
-  hec_policy_run run = hec_policy_start(&hec_policy_taot, p, &hec_test_arena);
+  hec_policy_run run = hec_policy_start(&hec_policy_taot, p, &arena);
   hec_policy_decide(&run, 0, 0);
   hec_policy_refine(&run, 0, load);
   hec_plan_check(&run.plan);
@@ -18,36 +20,6 @@ static uint64_t moved(const hec_plan *plan, int32_t e, int32_t rank) {
     n += plan->quota[i].rank == rank ? plan->quota[i].tokens : 0;
   return n;
 }
-
-/* Reference policies.md 6.2, one slot: 160, 100 and 40 of expert 0 to ranks 3, 1 and 2; all ranks 200. */
-START_TEST(small_instance) {
-  static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  p->slots = 3;
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = planned(p, &load);
-  ck_assert(moved(&run.plan, 0, 3) == 160 && moved(&run.plan, 0, 1) == 100 && moved(&run.plan, 0, 2) == 40);
-  ck_assert_int_eq(run.plan.copy_at[8], 3);
-  hec_routing routing = hec_routing_new(&hec_test_arena, p);
-  hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
-  for (int32_t r = 0; r < 4; r++)
-    ck_assert_uint_eq(routing.rank_tokens[r], 200);
-  hec_policy_stop(&run);
-}
-END_TEST
-
-/* As many tokens from either node: the own node's are taken. */
-START_TEST(same_node_first) {
-  static const uint32_t totals[4] = {120, 40, 120, 40};
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 4, 1, true);
-  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
-  hec_policy_run run = planned(p, &load);
-  ck_assert(moved(&run.plan, 0, 1) == 40 && moved(&run.plan, 2, 3) == 40 && run.plan.copy_at[4] == 2);
-  hec_policy_stop(&run);
-}
-END_TEST
 
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -77,15 +49,15 @@ static void check_nearest(const hec_problem *p, const hec_plan *plan, const hec_
 }
 
 /* Givers end at the cap or above, takers at the cap or below, none moves the wrong way; parts as near as they can be. */
-START_TEST(promises) {
+HEC_TEST_LOOP(promises, 4) {
   uint64_t seed = 70 + (uint64_t)_i;
   int clones = 0;
   for (int round = 0; round < 100; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
-    hec_test_one_group(&hec_test_arena, p);
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
-    hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &hec_test_arena), run = planned(p, &load);
-    hec_routing before = hec_routing_new(&hec_test_arena, p), after = hec_routing_new(&hec_test_arena, p);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_test_one_group(&arena, p);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena), run = planned(p, &load);
+    hec_routing before = hec_routing_new(&arena, p), after = hec_routing_new(&arena, p);
     hec_routing_make(&before, &hec_dispatch_group, p, &ep.plan, &load, 0);
     hec_routing_make(&after, run.policy->dispatch, p, &run.plan, &load, 0);
     for (int32_t first = 0; first < p->n_ranks; first += p->ep) {
@@ -105,14 +77,13 @@ START_TEST(promises) {
     }
     hec_policy_stop(&ep);
     hec_policy_stop(&run);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert_int_gt(clones, 100);
 }
-END_TEST
 
 /* The hint against Sinkhorn's scaling with the whole matrix, and its margins. */
-START_TEST(hint) {
+HEC_TEST(hint) {
   uint64_t seed = 9;
   for (int round = 0; round < 50; round++) {
     enum { RANKS = 12 };
@@ -126,7 +97,7 @@ START_TEST(hint) {
       given += give[r];
       taken += take[r];
     }
-    hec_flow_hint h = hec_flow_hint_new(&hec_test_arena, RANKS, 50);
+    hec_flow_hint h = hec_flow_hint_new(&arena, RANKS, 50);
     h.node = node;
     hec_flow_hint_make(&h, give, take);
     double u[RANKS] = {0}, v[RANKS];
@@ -155,7 +126,3 @@ START_TEST(hint) {
     }
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_taot"};
-HEC_TESTS(suite, {small_instance, 1}, {same_node_first, 1}, {promises, 4}, {hint, 1})

@@ -4,9 +4,11 @@
 #include "runtime/plan/planners/slot_match.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 /* Largest sum over all one-to-one assignments of rows from `row` on. */
 static int64_t best_of(const int64_t *gain, int32_t n, int32_t row, uint32_t taken) {
@@ -21,14 +23,14 @@ static int64_t best_of(const int64_t *gain, int32_t n, int32_t row, uint32_t tak
   return best;
 }
 
-START_TEST(assignments) {
+HEC_TEST(assignments) {
   uint64_t seed = 43;
   for (int round = 0; round < 600; round++) {
     int32_t n = 1 + round % 7, column[7], seen = 0, range = round % 3 ? 4 : 100000;
     int64_t gain[49], sum = 0;
     for (int32_t i = 0; i < n * n; i++)
       gain[i] = (int64_t)hec_test_below(&seed, (uint64_t)range) - (round % 5 == 0 ? range / 2 : 0);
-    hec_slot_match match = hec_slot_match_new(&hec_test_arena, n, 1, n, 1, 1);
+    hec_slot_match match = hec_slot_match_new(&arena, n, 1, n, 1, 1);
     int64_t found = hec_slot_match_assign(&match, gain, n, n, column);
     for (int32_t row = 0; row < n; row++) {
       ck_assert(column[row] >= 0 && column[row] < n && !(seen >> column[row] & 1));
@@ -36,10 +38,9 @@ START_TEST(assignments) {
       sum += gain[row * n + column[row]];
     }
     ck_assert(sum == found && found == best_of(gain, n, 0, 0));
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 typedef struct {
   int32_t ranks, groups, per_node, experts, per_rank;
@@ -86,7 +87,7 @@ static int64_t least_cost(const placing *p, const int32_t *slot, int32_t *trial,
   return best;
 }
 
-START_TEST(placements) {
+HEC_TEST(placements) {
   static const int32_t shapes[][3] = {{1, 1, 1}, {4, 1, 4}, {4, 2, 2}, {6, 2, 3}, {6, 3, 2}, {5, 1, 2}, {6, 1, 3}};
   uint64_t seed = 47;
   for (int round = 0; round < 350; round++) {
@@ -94,7 +95,7 @@ START_TEST(placements) {
     placing p = {
         shape[0], shape[1], shape[2], 3 + (int32_t)hec_test_below(&seed, 9), 1 + (int32_t)hec_test_below(&seed, 3),
         NULL};
-    uint8_t *held = HEC_NEW(&hec_test_arena, uint8_t, p.ranks * p.experts);
+    uint8_t *held = HEC_NEW(&arena, uint8_t, p.ranks * p.experts);
     int32_t n_slots = p.ranks * p.per_rank, slot[18], before[18], trial[24];
     for (int32_t i = 0; i < p.ranks * p.experts; i++)
       held[i] = hec_test_below(&seed, 3) == 0;
@@ -102,16 +103,15 @@ START_TEST(placements) {
       before[i] = slot[i] = (int32_t)hec_test_below(&seed, (uint64_t)p.experts);
     p.held = held;
     memset(trial, -1, sizeof trial);
-    hec_slot_match match = hec_slot_match_new(&hec_test_arena, p.ranks, p.groups, p.per_node, p.experts, p.per_rank);
+    hec_slot_match match = hec_slot_match_new(&arena, p.ranks, p.groups, p.per_node, p.experts, p.per_rank);
     (void)hec_slot_match_place(&match, held, slot);
     ck_assert_int_eq(cost_of(&p, slot), least_cost(&p, before, trial, 0, 0));
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
 
 static int64_t moved_bytes(const hec_problem *p, const hec_plan *from, const hec_plan *to) {
-  int64_t *bytes = HEC_NEW(&hec_test_arena, int64_t, p->n_ranks * p->n_ranks), sum = 0;
+  int64_t *bytes = HEC_NEW(&arena, int64_t, p->n_ranks * p->n_ranks), sum = 0;
   hec_transfer_list list = {0};
   for (int32_t layer = 0; layer < p->n_layers; layer++)
     hec_plan_migration(from, to, p, layer, bytes, &list);
@@ -133,7 +133,7 @@ static void check_same_balance(const hec_problem *p, const hec_plan *a, const he
         total[e] += hec_load_row(load, layer, s)[e];
     }
     for (int32_t k = 0; k < 2; k++) {
-      loads[k] = HEC_NEW(&hec_test_arena, uint64_t, p->n_ranks);
+      loads[k] = HEC_NEW(&arena, uint64_t, p->n_ranks);
       for (int32_t e = 0; e < p->n_experts; e++) {
         int32_t holders[16 * 41], n = hec_plan_holders(plans[k], layer, e, holders);
         const int32_t *ranks;
@@ -154,17 +154,17 @@ static void check_same_balance(const hec_problem *p, const hec_plan *a, const he
 }
 
 /* From any plan that eplb-match was in, eplb's own packs would have moved at least as much. */
-START_TEST(eplb_match) {
+HEC_TEST(eplb_match) {
   uint64_t seed = 53;
   int64_t match_bytes = 0, eplb_bytes = 0;
   for (int round = 0; round < 60; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->period = 1;
-    hec_policy_run match = hec_policy_start(hec_policy_find("eplb-match"), p, &hec_test_arena);
-    hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &hec_test_arena);
-    hec_plan before = hec_plan_new(&hec_test_arena, p, 1);
+    hec_policy_run match = hec_policy_start(hec_policy_find("eplb-match"), p, &arena);
+    hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
+    hec_plan before = hec_plan_new(&arena, p, 1);
     for (int32_t iter = 0; iter < 3; iter++) {
-      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+      hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_policy_observe(&match, &load);
       hec_policy_observe(&eplb, &load);
       hec_plan_assign(&before, &match.plan);
@@ -182,26 +182,24 @@ START_TEST(eplb_match) {
     ck_assert(match.planned && moved_bytes(p, &before, &match.plan) == 0);
     hec_policy_stop(&match);
     hec_policy_stop(&eplb);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   printf("moved: %.1f %% of what eplb moves\n", 100.0 * (double)match_bytes / (double)eplb_bytes);
   ck_assert(match_bytes * 10 < eplb_bytes * 9);
 }
-END_TEST
 
 /* Two slots a rank, no replicas. Loads 40 30 10 20 give packs [0 2][1 3], with 160 200 140 80 more it is [1 3][0 2]: for
  * eplb all four experts move with their optimizer state, 32 + 192 KiB each, here none. */
-START_TEST(packs_that_change_ranks_stay) {
+HEC_TEST(packs_that_change_ranks_stay) {
   static const uint32_t loads[2][4] = {{40, 30, 10, 20}, {160, 200, 140, 80}};
-  hec_problem *p =
-      hec_test_problem(&hec_test_arena, "1x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 2, 1, 4, 1, true);
+  hec_problem *p = hec_test_problem(&arena, "1x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 2, 1, 4, 1, true);
   p->slots = 2;
   p->period = 1;
   for (int32_t k = 0; k < 2; k++) {
-    hec_policy_run run = hec_policy_start(hec_policy_find(k == 0 ? "eplb" : "eplb-match"), p, &hec_test_arena);
-    hec_plan before = hec_plan_new(&hec_test_arena, p, 1);
+    hec_policy_run run = hec_policy_start(hec_policy_find(k == 0 ? "eplb" : "eplb-match"), p, &arena);
+    hec_plan before = hec_plan_new(&arena, p, 1);
     for (int32_t iter = 0; iter < 2; iter++) {
-      hec_load load = hec_test_even_load(&hec_test_arena, p, loads[iter]);
+      hec_load load = hec_test_even_load(&arena, p, loads[iter]);
       hec_policy_observe(&run, &load);
       hec_plan_assign(&before, &run.plan);
       hec_policy_decide(&run, iter, 0);
@@ -210,18 +208,17 @@ START_TEST(packs_that_change_ranks_stay) {
     hec_policy_stop(&run);
   }
 }
-END_TEST
 
 /* One layer an iteration, in turn, at the first micro-batch; in the end what eplb has at once. */
-START_TEST(eplb_online) {
+HEC_TEST(eplb_online) {
   uint64_t seed = 59;
   for (int round = 0; round < 30; round++) {
-    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->period = 50;
-    hec_policy_run online = hec_policy_start(hec_policy_find("eplb-online"), p, &hec_test_arena);
-    hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &hec_test_arena);
-    hec_plan before = hec_plan_new(&hec_test_arena, p, 1);
-    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_policy_run online = hec_policy_start(hec_policy_find("eplb-online"), p, &arena);
+    hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
+    hec_plan before = hec_plan_new(&arena, p, 1);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_policy_observe(&online, &load);
     hec_policy_observe(&eplb, &load);
     hec_policy_decide(&eplb, 0, 0);
@@ -233,7 +230,7 @@ START_TEST(eplb_online) {
       ck_assert(online.planned == (iter == 0));
       sum += moved_bytes(p, &before, &online.plan);
       for (int32_t layer = 0; layer < p->n_layers; layer++) { /* only one is touched */
-        int64_t *bytes = HEC_NEW(&hec_test_arena, int64_t, p->n_ranks * p->n_ranks);
+        int64_t *bytes = HEC_NEW(&arena, int64_t, p->n_ranks * p->n_ranks);
         hec_transfer_list list = {0};
         hec_plan_migration(&before, &online.plan, p, layer, bytes, &list);
         ck_assert(layer == iter || list.n == 0);
@@ -249,11 +246,6 @@ START_TEST(eplb_online) {
     ck_assert(online.plan.version == version && !online.planned);
     hec_policy_stop(&online);
     hec_policy_stop(&eplb);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "slot_match"};
-HEC_TESTS(suite, {assignments, 1}, {placements, 1}, {eplb_match, 1}, {packs_that_change_ranks_stay, 1},
-          {eplb_online, 1})

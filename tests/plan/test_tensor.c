@@ -3,16 +3,18 @@
 #include "models/link_cost.h"
 #include "runtime/plan/problem.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 static const char *const box = "3x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G tile=64";
 
 /* Two MoE blocks, two others, shared experts, a vocabulary: everything that is dense. */
 static hec_problem *everything(bool recompute, bool train) {
-  hec_problem *p = hec_test_problem(&hec_test_arena, box, 12, 2, 16, 2, train);
-  hec_moe *moe = HEC_NEW(&hec_test_arena, hec_moe, 1);
+  hec_problem *p = hec_test_problem(&arena, box, 12, 2, 16, 2, train);
+  hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
   *moe = *p->moe;
   moe->n_layers = 4;
   moe->n_shared_experts = 1;
@@ -20,19 +22,19 @@ static hec_problem *everything(bool recompute, bool train) {
   moe->d_ffn_dense = 200;
   moe->vocabulary = 1000;
   moe->recompute = recompute;
-  ck_assert(hec_problem_make(moe, p->cluster, train, 12, 256, p) == HEC_OK);
+  ck_ok(hec_problem_make(moe, p->cluster, train, 12, 256, p));
   return p;
 }
 
 /* d_model 64, 4 heads and kv heads of 16, 2 bytes, gradients 2, optimizer 12; by hand. */
-START_TEST(parts_by_hand) {
+HEC_TEST(parts_by_hand) {
   const double attention = 4 * 64 * 64, ffn = 2 * 64 * 200, whole_block = 2 * 64 + 64 * 16 + 2 * 64 * 96;
   const double all = 4 * attention + 2 * ffn + 2 * whole_block + 2 * 2 * 64 + 2 * 1000 * 64;
   for (int i = 0; i < 12; i++) {
     bool recompute = i % 2 == 1, train = i % 4 < 2;
     int32_t mp = 1 << i / 4;
     hec_problem *whole = everything(recompute, train), p = *whole;
-    ck_assert(hec_problem_tensor(&p, mp) == HEC_OK);
+    ck_ok(hec_problem_tensor(&p, mp));
     ck_assert_int_eq(p.mp, mp);
     ck_assert(p.ep == whole->ep && p.dp == whole->dp && p.esp == 1);
     double own = all - (4 * attention + 2 * ffn) * (1 - 1.0 / mp), rows = (mp - 1) * 256.0 * 128;
@@ -63,30 +65,28 @@ START_TEST(parts_by_hand) {
     ck_assert_double_eq_tol(hec_problem_reduce_s(&p, block / 2), reduce_s, 1e-15);
   }
 }
-END_TEST
 
 /* Parts that are no whole numbers are rounded up, on every rank. */
-START_TEST(odd_parts) {
+HEC_TEST(odd_parts) {
   hec_problem *p = everything(false, true);
   hec_moe moe = *p->moe;
   moe.attention_params = 1001;
   moe.n_layers = moe.n_moe_layers;
-  ck_assert(hec_problem_make(&moe, p->cluster, true, 12, 256, p) == HEC_OK);
+  ck_ok(hec_problem_make(&moe, p->cluster, true, 12, 256, p));
   double before = p->bytes.dense_param;
-  ck_assert(hec_problem_tensor(p, 4) == HEC_OK);
+  ck_ok(hec_problem_tensor(p, 4));
   ck_assert_double_eq(hec_problem_cut_gradients(p, 0), 2 * 251);
   ck_assert_double_eq(before - p->bytes.dense_param, 2 * 2 * (1001 - 251));
   ck_assert_double_eq(p->n_layers * hec_problem_gradients(p, 0) + hec_problem_gradients(p, -1), p->bytes.dense_grad);
 }
-END_TEST
 
 /* T: as many FLOPs, fewer tiles filled in vain, a part of the weights read: never longer, and with whole tiles the same. */
-START_TEST(window) {
+HEC_TEST(window) {
   for (int32_t tokens = 1; tokens < 400; tokens += 31) {
     hec_problem *p = everything(false, true), q;
-    ck_assert(hec_problem_make(p->moe, p->cluster, true, 12, tokens, p) == HEC_OK);
+    ck_ok(hec_problem_make(p->moe, p->cluster, true, 12, tokens, p));
     q = *p;
-    ck_assert(hec_problem_tensor(&q, 4) == HEC_OK);
+    ck_ok(hec_problem_tensor(&q, 4));
     ck_assert_double_le(q.window_s, p->window_s * (1 + 1e-12));
     ck_assert((tokens + 15) % 64 < 16 || q.window_s < p->window_s); /* else 4 T rows fill fewer tiles */
     hec_work_shape shape = hec_problem_attention(&q, false), gate = hec_work_gate(p->moe);
@@ -94,14 +94,13 @@ START_TEST(window) {
     ck_assert_double_eq(q.window_s, hec_work_s(device, &shape, 4.0 * tokens) + hec_work_s(device, &gate, tokens));
   }
   hec_problem *p = everything(false, true), q = *p; /* 256 tokens: four tiles */
-  ck_assert(hec_problem_tensor(&q, 4) == HEC_OK);
+  ck_ok(hec_problem_tensor(&q, 4));
   ck_assert_double_eq_tol(q.window_s, p->window_s, 1e-12);
 }
-END_TEST
 
-START_TEST(room_for_copies) {
+HEC_TEST(room_for_copies) {
   hec_problem *p = everything(false, true), q = *p;
-  ck_assert(hec_problem_tensor(&q, 4) == HEC_OK);
+  ck_ok(hec_problem_tensor(&q, 4));
   double tokens = 2 * 256.0 * 2 * 128, flight = 8 * 256.0 * 128,
          state = 16 * (p->bytes.dense_param - q.bytes.dense_param) / 2;
   double kept =
@@ -109,9 +108,8 @@ START_TEST(room_for_copies) {
   ck_assert_double_eq_tol(hec_problem_bytes_without_copies(p) - hec_problem_bytes_without_copies(&q),
                           state - kept + tokens - flight, 1e-6);
 }
-END_TEST
 
-START_TEST(what_cannot_be) {
+HEC_TEST(what_cannot_be) {
   hec_problem *p = everything(false, true);
   const struct {
     int32_t mp, heads, kv, ffn;
@@ -131,18 +129,13 @@ START_TEST(what_cannot_be) {
     moe.n_kv_heads = bad[i].kv;
     moe.d_ffn_dense = bad[i].ffn;
     hec_problem q;
-    ck_assert(hec_problem_make(&moe, p->cluster, true, 12, 256, &q) == HEC_OK);
+    ck_ok(hec_problem_make(&moe, p->cluster, true, 12, 256, &q));
     hec_problem before = q;
-    ck_assert(hec_problem_tensor(&q, bad[i].mp) == HEC_BAD_INPUT);
-    ck_assert_msg(strstr(hec_last_error(), "`mp`: expected a divisor of ") != NULL, "%s", hec_last_error());
+    ck_refused(hec_problem_tensor(&q, bad[i].mp), "`mp`: expected a divisor of ");
     ck_assert_msg(strstr(hec_last_error(), bad[i].words) != NULL, "%d: %s", bad[i].mp, hec_last_error());
     ck_assert(q.mp == 1 && q.bytes.dense_param == before.bytes.dense_param && q.window_s == before.window_s);
     moe.n_layers = moe.n_moe_layers; /* without other blocks their width does not matter */
-    ck_assert(hec_problem_make(&moe, p->cluster, true, 12, 256, &q) == HEC_OK);
+    ck_ok(hec_problem_make(&moe, p->cluster, true, 12, 256, &q));
     ck_assert((hec_problem_tensor(&q, bad[i].mp) == HEC_OK) == (bad[i].ffn == 202));
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "tensor"};
-HEC_TESTS(suite, {parts_by_hand, 1}, {odd_parts, 1}, {window, 1}, {room_for_copies, 1}, {what_cannot_be, 1})

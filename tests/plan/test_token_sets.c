@@ -2,7 +2,7 @@
  * marks on every token. */
 #include "runtime/plan/plan.h"
 #include "runtime/plan/token_sets.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -30,7 +30,7 @@ static int32_t ones(uint32_t bits) {
   return n;
 }
 
-START_TEST(tokens_share_evenly) {
+HEC_TEST_LOOP(tokens_share_evenly, 200) {
   uint64_t random = 71 + (uint64_t)_i;
   uint32_t counts[40], total = 0;
   int32_t first[40], order[40], tokens = 1 + (int32_t)hec_test_below(&random, 60), seen[40] = {0};
@@ -51,7 +51,6 @@ START_TEST(tokens_share_evenly) {
     ck_assert(ones(nodes) <= n && ones(nodes) <= 4 && (n == 0) == (nodes == 0));
   }
 }
-END_TEST
 
 /* Mean over layers and sources of the nodes that a token reaches, even loads, experts on nodes in a row; in_order: the
  * experts one after the other instead of the permutation. */
@@ -86,7 +85,7 @@ static double expected_nodes(int32_t n_experts, int32_t top_k, int32_t n_nodes, 
 
 /* A layer and source has E/k sets, 128 of these 128 E/k: a standard deviation below 1 node each makes 3 / sqrt(128 E/k) of
  * the mean. With replacement a token may draw an expert twice: a little less, as much less as the formulas differ. */
-START_TEST(as_if_independent) {
+HEC_TEST(as_if_independent) {
   static const struct {
     int32_t experts, top_k, nodes;
   } cases[] = {{64, 8, 8}, {64, 2, 4}, {256, 8, 4}, {256, 8, 8}, {128, 4, 2}, {32, 2, 2}, {16, 4, 4}};
@@ -102,9 +101,8 @@ START_TEST(as_if_independent) {
     ck_assert_double_lt(mean, far);
   }
 }
-END_TEST
 
-START_TEST(by_node_as_marked) {
+HEC_TEST_LOOP(by_node_as_marked, 400) {
   uint64_t random = 171 + (uint64_t)_i;
   static hec_token_span spans[2 * 40];
   static uint8_t marked[NODES][TOKENS];
@@ -125,7 +123,3 @@ START_TEST(by_node_as_marked) {
   hec_tokens_by_node(spans, n, tokens, by_node, NODES);
   ck_assert(memcmp(by_node, expected, sizeof expected) == 0);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "token sets"};
-HEC_TESTS(suite, {tokens_share_evenly, 200}, {as_if_independent, 1}, {by_node_as_marked, 400})

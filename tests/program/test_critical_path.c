@@ -5,15 +5,12 @@
 #include "runtime/program/critical_path.h"
 
 #include "runtime/program/walk.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static int64_t *draw(const hec_program *program, uint64_t *seed) {
   size_t n = program->n_ops * (size_t)program->n_ranks;
@@ -86,15 +83,14 @@ static void visit(const hec_test_step *step, void *context) {
   hec_arena_rewind(&arena, mark);
 }
 
-START_TEST(only_the_path_counts) {
+HEC_TEST_LOOP(only_the_path_counts, hec_test_cases(24)) {
   uint64_t seed = 9100 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit, &seed);
 }
-END_TEST
 
 /* Two ranks: rank 1 computes 0 to 5, rank 0 0 to 3; an exchange of both ends at 12 on rank 0 and at 9 on rank 1; rank 0
  * computes on until 14. The path: rank 1 until 5, the exchange on rank 0, then rank 0. A late start leads it. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   hec_program p = {0};
   hec_program_clear(&p, 2);
   HEC_RESERVE(p.transfers, p.transfers_capacity, 1);
@@ -126,17 +122,3 @@ START_TEST(by_hand) {
   hec_timeline_free(&t);
   hec_program_free(&p);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("program.critical_path");
-  TCase *cases = tcase_create("path");
-  tcase_set_timeout(cases, 120);
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, by_hand);
-  tcase_add_loop_test(cases, only_the_path_counts, 0, hec_test_cases(24));
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

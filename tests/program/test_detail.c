@@ -4,15 +4,12 @@
  * loads); guests' items are the copies of the plan; every buffer is open exactly once at every operation that needs it.
  */
 #include "runtime/program/emit.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static int64_t parcel_bytes(const hec_problem *p, const hec_parcel *x) {
   const double whole[] = {p->bytes.expert_param, p->bytes.expert_grad, p->bytes.expert_optimizer};
@@ -253,13 +250,12 @@ static void visit(const hec_test_step *step, void *context) {
   hec_arena_rewind(&arena, mark);
 }
 
-START_TEST(consistent) {
+HEC_TEST_LOOP(consistent, hec_test_cases(40)) {
   uint64_t seed = 7001 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
   c->detail = true;
   hec_test_each(c, false, visit, NULL);
 }
-END_TEST
 
 static uint64_t sum;
 static void add_digest(const hec_test_step *step, void *context) {
@@ -267,7 +263,7 @@ static void add_digest(const hec_test_step *step, void *context) {
   sum = sum * 31 + hec_program_digest(step->program);
 }
 
-START_TEST(same_program) {
+HEC_TEST_LOOP(same_program, hec_test_cases(20)) {
   uint64_t seed = 7001 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
   sum = 0;
@@ -278,17 +274,3 @@ START_TEST(same_program) {
   hec_test_each(c, false, add_digest, NULL);
   ck_assert_uint_eq(without, sum);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("detail");
-  TCase *c = tcase_create("detail");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, consistent, 0, hec_test_cases(40));
-  tcase_add_loop_test(c, same_program, 0, hec_test_cases(20));
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,6 +1,6 @@
 /* From a trace's records to iterations of loads: strides, micro-batches, and how many tokens they have. */
-#include "tests/support/check_main.h"
 #include "tests/support/job_case.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 
@@ -12,8 +12,9 @@ static void setup(void) {
 static void teardown(void) {
   hec_test_job_free(&made);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
-START_TEST(iterations_and_stride) {
+HEC_TEST(iterations_and_stride) {
   hec_test_trace t = hec_test_small_trace;
   t.records = 3;
   t.stride = 25;
@@ -31,9 +32,8 @@ START_TEST(iterations_and_stride) {
   ck_assert_ptr_null(it);
   hec_feed_free(feed);
 }
-END_TEST
 /* The range is that of the iterations so far, not of the record read ahead; records that are scaled have none. */
-START_TEST(tokens_of_records) {
+HEC_TEST(tokens_of_records) {
   hec_test_trace t = hec_test_small_trace;
   t.records = 6;
   t.per_iter = 2;
@@ -72,8 +72,7 @@ START_TEST(tokens_of_records) {
   (void)snprintf(words, sizeof words, "tokens per rank: %d to %d in the records; attention", least, most);
   ck_assert(hec_test_job_said(&made, words));
 }
-END_TEST
-START_TEST(tokens_alike_or_scaled) {
+HEC_TEST_LOOP(tokens_alike_or_scaled, 2) {
   bool scaled = _i == 1;
   hec_test_trace t = hec_test_small_trace;
   t.cell = scaled ? 0 : 8;
@@ -90,8 +89,7 @@ START_TEST(tokens_alike_or_scaled) {
   ck_assert(!hec_test_job_said(&made, "in the records"));
   hec_feed_free(feed);
 }
-END_TEST
-START_TEST(alone_has_stride_one) {
+HEC_TEST(alone_has_stride_one) {
   hec_test_trace t = hec_test_small_trace;
   t.records = 1;
   hec_job_options o = HEC_JOB_OPTIONS;
@@ -106,8 +104,7 @@ START_TEST(alone_has_stride_one) {
   ck_assert_ptr_null(it);
   hec_feed_free(feed);
 }
-END_TEST
-START_TEST(records_of_one_iteration) { /* 7 records, 3 to an iteration: 3, 3, 1; loads are the records' */
+HEC_TEST(records_of_one_iteration) { /* 7 records, 3 to an iteration: 3, 3, 1; loads are the records' */
   hec_test_trace t = hec_test_small_trace;
   t.records = 7;
   t.per_iter = 3;
@@ -136,19 +133,3 @@ START_TEST(records_of_one_iteration) { /* 7 records, 3 to an iteration: 3, 3, 1;
   hec_trace_close(other);
   hec_text_free(&again);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("feed");
-  TCase *c = tcase_create("feed");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, iterations_and_stride);
-  tcase_add_test(c, tokens_of_records);
-  tcase_add_loop_test(c, tokens_alike_or_scaled, 0, 2);
-  tcase_add_test(c, alone_has_stride_one);
-  tcase_add_test(c, records_of_one_iteration);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

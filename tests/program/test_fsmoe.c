@@ -1,16 +1,13 @@
 /* FSMoE's schedules: every byte of dense gradients is reduced once, in a micro-batch that has all of it, after the block's
  * backward and before the optimizer; pieces really are cut, and in line with the tokens. */
 #include "runtime/program/emit.h"
-#include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static int64_t end_of(const hec_timeline *t, size_t op) {
   int64_t latest = -1;
@@ -54,7 +51,7 @@ static void check(const hec_problem *p, const hec_program *program, const hec_ti
     ck_assert_int_eq(done[l], block);
 }
 
-START_TEST(gradients_are_reduced_once) {
+HEC_TEST(gradients_are_reduced_once) {
   seen all = {0};
   for (int i = 0; i < 60; i++) {
     uint64_t seed = 3000 + (uint64_t)i;
@@ -64,36 +61,20 @@ START_TEST(gradients_are_reduced_once) {
                    50 + (int)hec_test_below(&seed, 3000), (int)hec_test_below(&seed, 50),
                    50 + (int)hec_test_below(&seed, 5000));
     hec_problem *p = hec_test_problem(&arena, line, 8, 2 + (int32_t)hec_test_below(&seed, 6), 8, 2, true);
-    ck_assert(hec_problem_shard(p, 1 << hec_test_below(&seed, 3)) == HEC_OK);
+    ck_ok(hec_problem_shard(p, 1 << hec_test_below(&seed, 3)));
     hec_load load = hec_test_random_load(&arena, p, &seed);
     const char *name = i % 2 ? "fsmoe" : "fsmoe-no-iio";
     hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(name), NULL, &arena);
-    hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
-    hec_timeline timeline = {0};
     for (int32_t iteration = 0; iteration < 2; iteration++) {
       hec_lower_iteration(low, iteration, &load, 1, 1 + i % 3);
-      hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
-      hec_timeline_check(&timeline, hec_lowering_program(low));
+      hec_timeline timeline =
+          hec_test_simulate(p, hec_lowering_program(low), &hec_law_alpha_beta, (hec_sim_options){0});
       check(p, hec_lowering_program(low), &timeline, &all);
+      hec_timeline_free(&timeline);
     }
-    hec_timeline_free(&timeline);
-    hec_sim_free(sim);
     hec_lowering_free(low);
   }
   ck_assert_int_gt(all.cut, 20);
   ck_assert_int_gt(all.on_tokens, 100);
   ck_assert_int_ge(all.at_end, 120);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("FSMoE's schedules");
-  TCase *cases = tcase_create("all");
-  tcase_set_timeout(cases, 60);
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, gradients_are_reduced_once);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

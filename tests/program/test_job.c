@@ -1,6 +1,6 @@
 /* From a trace and the user's wishes to a problem: every rule of DESIGN section 3, and what is said about it. */
-#include "tests/support/check_main.h"
 #include "tests/support/job_case.h"
+#include "tests/support/test.h"
 #include "tools/front/job_make.h"
 
 #include <stdio.h>
@@ -16,14 +16,14 @@ static void setup(void) {
 static void teardown(void) {
   hec_test_job_free(&made);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 static void must_fail(hec_status status, const char *part) {
-  ck_assert_int_eq(status, HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), part) != NULL, "\"%s\" says nothing of \"%s\"", hec_last_error(), part);
+  ck_refused(status, part);
 }
 
 /* However much there is to say: a fixed array ended the run at the 34th once. */
-START_TEST(any_number_of_notes) {
+HEC_TEST(any_number_of_notes) {
   char expected[16];
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   int32_t before = made.job.n_defaults;
@@ -35,9 +35,8 @@ START_TEST(any_number_of_notes) {
     ck_assert_str_eq(made.job.defaults[before + i], expected);
   }
 }
-END_TEST
 
-START_TEST(ranks_from_the_user) {
+HEC_TEST(ranks_from_the_user) {
   hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":8";
   hec_job_options o = HEC_JOB_OPTIONS;
@@ -46,51 +45,44 @@ START_TEST(ranks_from_the_user) {
   ck_assert_int_eq(made.job.problem.n_ranks, 2);
   ck_assert(hec_test_job_said(&made, "4 spread over 2") && !hec_test_job_said(&made, "ranks: "));
 }
-END_TEST
-START_TEST(ranks_from_the_header) {
+HEC_TEST(ranks_from_the_header) {
   hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":8";
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
   ck_assert_int_eq(made.job.problem.n_ranks, 8);
   ck_assert(hec_test_job_said(&made, "ranks: 8"));
 }
-END_TEST
-START_TEST(ranks_from_the_sources) {
+HEC_TEST(ranks_from_the_sources) {
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   ck_assert_int_eq(made.job.problem.n_ranks, 4);
   ck_assert(hec_test_job_said(&made, "ranks: 4") && hec_test_job_said(&made, "sources"));
 }
-END_TEST
-START_TEST(ranks_from_the_cluster) {
+HEC_TEST(ranks_from_the_cluster) {
   hec_test_trace t = hec_test_small_trace;
   t.sources = 1;
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
   ck_assert_int_eq(made.job.problem.n_ranks, 16);
   ck_assert(hec_test_job_said(&made, "all devices") && hec_test_job_said(&made, "totals only"));
 }
-END_TEST
-START_TEST(more_ranks_than_devices) {
+HEC_TEST(more_ranks_than_devices) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.ranks = 17;
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "16");
 }
-END_TEST
-START_TEST(header_ranks_more_than_devices) {
+HEC_TEST(header_ranks_more_than_devices) {
   hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":64";
   must_fail(hec_test_job_make(&made, t, HEC_JOB_OPTIONS),
             "found 64 (the trace's \"ranks\"); choose --ranks 16 or a larger --cluster");
 }
-END_TEST
-START_TEST(sources_more_than_devices) {
+HEC_TEST(sources_more_than_devices) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.cluster = "1x2 nvlink=1G flops=1T mem=10G";
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o),
             "found 4 (the trace's sources); choose --ranks 2 or a larger --cluster");
 }
-END_TEST
 /* A calibrated cluster: whether its curves are of this model's experts is said. */
-START_TEST(measured_curves) {
+HEC_TEST_LOOP(measured_curves, 2) {
   hec_moe moe;
   hec_test_must(hec_moe_load("tiny", &moe));
   double flops_per_row = hec_work_expert(&moe).flops_per_row * (_i == 0 ? 1 : 2);
@@ -114,13 +106,11 @@ START_TEST(measured_curves) {
   ck_assert_int_eq(hec_test_job_said(&made, "measured curves of cluster here"), _i == 0);
   ck_assert_int_eq(hec_test_job_said(&made, "no measured curve of cluster here fits this model's experts"), _i == 1);
 }
-END_TEST
-START_TEST(no_measured_curves) {
+HEC_TEST(no_measured_curves) {
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   ck_assert(!hec_test_job_said(&made, "computing:"));
 }
-END_TEST
-START_TEST(more_ranks_than_experts) {
+HEC_TEST(more_ranks_than_experts) {
   hec_test_trace t = hec_test_small_trace;
   t.experts = 6;
   hec_job_options o = HEC_JOB_OPTIONS;
@@ -131,9 +121,8 @@ START_TEST(more_ranks_than_experts) {
   ck_assert(hec_test_job_said(&made, "4 expert-parallel groups of 4"));
   ck_assert(hec_test_job_said(&made, "gradients are reduced between them"));
 }
-END_TEST
 
-START_TEST(slots_hold_all_experts) { /* 8 experts on 4 ranks, 2 on each; on 9 a group is 3 ranks */
+HEC_TEST(slots_hold_all_experts) { /* 8 experts on 4 ranks, 2 on each; on 9 a group is 3 ranks */
   hec_job_options o = HEC_JOB_OPTIONS;
   o.ranks = 4;
   o.slots = 1;
@@ -151,9 +140,8 @@ START_TEST(slots_hold_all_experts) { /* 8 experts on 4 ranks, 2 on each; on 9 a 
   ck_assert(hec_test_job_said(
       &made, "slots: at least 3 a rank, not 2, of policies whose every group of 3 ranks holds all 8 experts"));
 }
-END_TEST
 
-START_TEST(own_tokens) { /* 16 cells of 30: 30 * 8 * 4 / (4 ranks * 2) = 120 */
+HEC_TEST(own_tokens) { /* 16 cells of 30: 30 * 8 * 4 / (4 ranks * 2) = 120 */
   hec_test_trace t = hec_test_small_trace;
   t.cell = 30;
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
@@ -161,8 +149,7 @@ START_TEST(own_tokens) { /* 16 cells of 30: 30 * 8 * 4 / (4 ranks * 2) = 120 */
   ck_assert_uint_eq(made.job.scale_to, 0);
   ck_assert(hec_test_job_said(&made, "tokens per rank: 120"));
 }
-END_TEST
-START_TEST(wanted_tokens) {
+HEC_TEST(wanted_tokens) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.tokens = 100;
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
@@ -176,8 +163,7 @@ START_TEST(wanted_tokens) {
   ck_assert_uint_eq(hec_load_layer_total(&load, 1), 800);
   ck_assert(!hec_test_job_said(&made, "tokens per rank"));
 }
-END_TEST
-START_TEST(totals_above_16384) { /* 16385 tokens on each of 16 ranks; 16384 is still the trace's own */
+HEC_TEST_LOOP(totals_above_16384, 2) { /* 16385 tokens on each of 16 ranks; 16384 is still the trace's own */
   hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1};
   t.cell = 16384 * 16 + (_i ? 1 : 0);
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
@@ -185,15 +171,13 @@ START_TEST(totals_above_16384) { /* 16385 tokens on each of 16 ranks; 16384 is s
   ck_assert_uint_eq(made.job.scale_to, _i ? 8192 * 16 : 0);
   ck_assert(hec_test_job_said(&made, _i ? "8192" : "16384"));
 }
-END_TEST
-START_TEST(sources_are_never_cut) {
+HEC_TEST(sources_are_never_cut) {
   hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 4, .records = 1, .cell = 100000};
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
   ck_assert_int_eq(made.job.problem.tokens, 100000);
   ck_assert_uint_eq(made.job.scale_to, 0);
 }
-END_TEST
-START_TEST(too_many_assignments) { /* a rank's rows would not fit 31 bits */
+HEC_TEST(too_many_assignments) { /* a rank's rows would not fit 31 bits */
   hec_job_options o = HEC_JOB_OPTIONS;
   o.tokens = 100000000;
   o.ranks = 16;
@@ -201,9 +185,8 @@ START_TEST(too_many_assignments) { /* a rank's rows would not fit 31 bits */
   t.top_k = 4;
   must_fail(hec_test_job_make(&made, t, o), "assignments");
 }
-END_TEST
 
-START_TEST(phases) {
+HEC_TEST_LOOP(phases, 6) {
   static const struct {
     const char *extra, *wanted;
     bool train;
@@ -221,15 +204,13 @@ START_TEST(phases) {
   ck_assert_int_eq(made.job.problem.train, cases[_i].train);
   ck_assert_int_eq(hec_test_job_said(&made, "phase: "), !o.phase && (!t.extra || !cases[_i].train));
 }
-END_TEST
-START_TEST(unknown_phase) {
+HEC_TEST(unknown_phase) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.phase = "training";
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--phase");
 }
-END_TEST
 
-START_TEST(warm_up) {
+HEC_TEST_LOOP(warm_up, 6) {
   static const int32_t cases[][3] = {{11, -1, 0}, {12, -1, 5}, {30, -1, 5}, {11, 3, 3}, {30, 0, 0}, {3, 2, 2}};
   hec_test_trace t = hec_test_small_trace;
   t.records = cases[_i][0];
@@ -239,13 +220,11 @@ START_TEST(warm_up) {
   ck_assert_int_eq(made.job.warmup, cases[_i][2]);
   ck_assert_int_eq(hec_test_job_said(&made, "warm-up"), cases[_i][1] < 0 && cases[_i][2] > 0);
 }
-END_TEST
-START_TEST(warm_up_takes_everything) {
+HEC_TEST(warm_up_takes_everything) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.warmup = 3;
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--warmup");
 }
-END_TEST
 
 /* Who places by transitions knows of the reported iterations those that were counted. */
 static const struct {
@@ -263,7 +242,7 @@ static const struct {
     {3, -1, -1, -1, "exflow places experts by counts of the whole run: it knows the reported iterations in advance"},
 };
 
-START_TEST(transitions_counted) {
+HEC_TEST_ROWS(transitions_counted, counted) {
   char over[400];
   int n = snprintf(over, sizeof over, ",\"transitions\":[[{},{},{},{},{},{},{},{\"1\":2}]]");
   if (counted[_i].first >= 0)
@@ -285,10 +264,9 @@ START_TEST(transitions_counted) {
   hec_job_say_transitions(&made.job, rows, 4, &made.arena);
   ck_assert(hec_test_job_said(&made, "transitions: exflow, moetuner place experts by counts of "));
 }
-END_TEST
 
 /* Policies that place by earlier loads need some: window + 1 iterations, for one decision by all of it. */
-START_TEST(history_too_short) {
+HEC_TEST(history_too_short) {
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   const hec_policy *rows[] = {hec_policy_find("ep"), hec_policy_find("eplb"), hec_policy_find("smartmoe"),
                               hec_policy_find("eplb")};
@@ -302,17 +280,15 @@ START_TEST(history_too_short) {
       &made,
       "history: no load is known before the only iteration: eplb, smartmoe have nothing to place by before the gate"));
 }
-END_TEST
 
 /* Sentences hold what others wrote: no byte of it steers a terminal. */
-START_TEST(sentences_are_plain) {
+HEC_TEST(sentences_are_plain) {
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   hec_job_say(&made.job, &made.arena, "cluster: %s", "a\x1b[31mb\n\xff");
   ck_assert(hec_test_job_said(&made, "cluster: a?[31mb??"));
 }
-END_TEST
 
-START_TEST(shape_chosen) {
+HEC_TEST_LOOP(shape_chosen, 4) {
   hec_test_trace t = hec_test_small_trace;
   t.extra = _i == 0 ? ",\"shape\":\"tiny\"" : _i == 1 ? ",\"model\":\"Mixtral-8x7B-Instruct\"" : NULL;
   hec_job_options o = HEC_JOB_OPTIONS;
@@ -324,18 +300,16 @@ START_TEST(shape_chosen) {
   ck_assert(made.job.moe.n_moe_layers == 2 && made.job.moe.n_experts == 8 && made.job.moe.top_k == 2);
   ck_assert(made.job.problem.moe == &made.job.moe && made.job.problem.n_layers == 2);
 }
-END_TEST
-START_TEST(cluster_by_default) {
+HEC_TEST(cluster_by_default) {
   made.reader = hec_test_trace_open(&hec_test_small_trace, 1, &made.text);
   hec_job_options o = HEC_JOB_OPTIONS;
   hec_test_must(hec_job_make(&o, made.reader, &made.arena, &made.job));
   ck_assert_str_eq(made.job.cluster.name, "p4d-4x8");
   ck_assert(hec_test_job_said(&made, "cluster: preset p4d-4x8"));
 }
-END_TEST
 
 /* Rates so low that the clock (picoseconds in 63 bits: 106 days) cannot hold an iteration. */
-START_TEST(absurdly_slow_machines) {
+HEC_TEST_LOOP(absurdly_slow_machines, 4) {
   static const char *const lines[] = {"1x4 nvlink=1G flops=1 mem=1G", "1x4 nvlink=1 flops=1T mem=1G",
                                       "1x4 nvlink=1G flops=1T mem=1G hbm=1", "1x4 nvlink=1G flops=1 mem=1G hbm=1"};
   hec_job_options o = HEC_JOB_OPTIONS;
@@ -343,10 +317,9 @@ START_TEST(absurdly_slow_machines) {
   o.micro_batches = 100;
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "slow");
 }
-END_TEST
 
 /* The first layers of a trace: the same loads as with all layers, then cut; tokens from those layers alone. */
-START_TEST(first_layers) {
+HEC_TEST(first_layers) {
   hec_load loads[2];
   for (int32_t i = 0; i < 2; i++) {
     hec_job_options o = HEC_JOB_OPTIONS;
@@ -366,16 +339,14 @@ START_TEST(first_layers) {
   }
   ck_assert_mem_eq(hec_load_row(&loads[0], 0, 0), hec_load_row(&loads[1], 0, 0), 4 * 8 * sizeof(uint32_t));
 }
-END_TEST
-START_TEST(more_layers_than_the_trace) {
+HEC_TEST(more_layers_than_the_trace) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.layers = 3;
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--layers");
 }
-END_TEST
 
 /* What CPUs execute: float32, MoE blocks alone, small by default, all of it said; what the user says stays. */
-START_TEST(executed) {
+HEC_TEST_LOOP(executed, 2) {
   hec_test_trace t = hec_test_small_trace;
   t.layers = 6;
   t.extra = ",\"ranks\":16";
@@ -395,9 +366,8 @@ START_TEST(executed) {
   ck_assert(hec_test_job_said(&made, "ranks: 4") == (_i == 0) && hec_test_job_said(&made, "preset tiny") == (_i == 0) &&
             hec_test_job_said(&made, "precision") == (_i == 1));
 }
-END_TEST
 /* The trace's own shape is executed where its experts are hec_test_small_trace; else a small one, which is said. */
-START_TEST(executed_in_the_shape_of_the_trace) {
+HEC_TEST_LOOP(executed_in_the_shape_of_the_trace, 3) {
   static const char form[] =
       ",\"shape\":{\"name\":\"own\",\"layers\":2,\"d_model\":%d,\"d_ffn\":%d,\"ffn_matrices\":2,\"experts\":4,"
       "\"top_k\":1,\"heads\":4,\"seq_len\":32}";
@@ -414,54 +384,10 @@ START_TEST(executed_in_the_shape_of_the_trace) {
   ck_assert(hec_test_job_said(&made, "tiny (made for CPUs), not the trace's own (own: an expert of 1.08 MB") ==
             (_i == 2));
 }
-END_TEST
-START_TEST(executed_on_a_small_cluster) {
+HEC_TEST(executed_on_a_small_cluster) {
   made.reader = hec_test_trace_open(&hec_test_small_trace, 1, &made.text);
   hec_job_options o = HEC_JOB_OPTIONS;
   o.cluster = "1x3 nvlink=1G flops=10G mem=1G";
   hec_test_must(hec_job_make_executed(&o, made.reader, &made.arena, &made.job));
   ck_assert(made.job.problem.n_ranks == 3 && !hec_test_job_said(&made, "assumed rates"));
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("job");
-  TCase *c = tcase_create("job");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, any_number_of_notes);
-  tcase_add_test(c, ranks_from_the_user);
-  tcase_add_test(c, ranks_from_the_header);
-  tcase_add_test(c, ranks_from_the_sources);
-  tcase_add_test(c, ranks_from_the_cluster);
-  tcase_add_test(c, more_ranks_than_devices);
-  tcase_add_test(c, header_ranks_more_than_devices);
-  tcase_add_test(c, sources_more_than_devices);
-  tcase_add_loop_test(c, measured_curves, 0, 2);
-  tcase_add_test(c, no_measured_curves);
-  tcase_add_test(c, more_ranks_than_experts);
-  tcase_add_test(c, slots_hold_all_experts);
-  tcase_add_test(c, own_tokens);
-  tcase_add_test(c, wanted_tokens);
-  tcase_add_loop_test(c, totals_above_16384, 0, 2);
-  tcase_add_test(c, sources_are_never_cut);
-  tcase_add_test(c, too_many_assignments);
-  tcase_add_loop_test(c, phases, 0, 6);
-  tcase_add_test(c, unknown_phase);
-  tcase_add_loop_test(c, warm_up, 0, 6);
-  tcase_add_test(c, warm_up_takes_everything);
-  tcase_add_loop_test(c, transitions_counted, 0, sizeof counted / sizeof *counted);
-  tcase_add_test(c, history_too_short);
-  tcase_add_test(c, sentences_are_plain);
-  tcase_add_loop_test(c, shape_chosen, 0, 4);
-  tcase_add_test(c, cluster_by_default);
-  tcase_add_loop_test(c, absurdly_slow_machines, 0, 4);
-  tcase_add_test(c, first_layers);
-  tcase_add_test(c, more_layers_than_the_trace);
-  tcase_add_loop_test(c, executed, 0, 2);
-  tcase_add_loop_test(c, executed_in_the_shape_of_the_trace, 0, 3);
-  tcase_add_test(c, executed_on_a_small_cluster);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

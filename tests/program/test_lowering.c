@@ -1,15 +1,12 @@
 /* Lowering of random problems under every policy and schedule: tokens computed exactly once, exchanges that mirror each
  * other, traffic counted again from scratch, and an order in which everything is there before it is used. */
 #include "runtime/program/emit.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 enum { CASES = 40 };
 
@@ -212,11 +209,10 @@ static void visit_tokens(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(tokens_once) {
+HEC_TEST_LOOP(tokens_once, hec_test_cases(CASES)) {
   uint64_t seed = 101 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_tokens, NULL);
 }
-END_TEST
 
 /* Traffic from nothing but the transfers; dense gradients once an iteration; replicas as Eq. 2 of hecate.md says. */
 static double replica_bytes(const hec_test_step *step) {
@@ -266,11 +262,10 @@ static void visit_traffic(const hec_test_step *step, void *context) {
       ck_assert(k == HEC_TRAFFIC_DENSE || told[k] == 0);
 }
 
-START_TEST(traffic_again) {
+HEC_TEST_LOOP(traffic_again, hec_test_cases(CASES)) {
   uint64_t seed = 301 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_traffic, NULL);
 }
-END_TEST
 
 /* before[op]: operations that have ended on `rank` when op starts there, as sets of n_ops bytes. */
 static uint8_t *order_of(const hec_program *program, int32_t rank) {
@@ -401,11 +396,10 @@ static void visit_order(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(order_holds) {
+HEC_TEST_LOOP(order_holds, hec_test_cases(CASES)) {
   uint64_t seed = 501 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_order, NULL);
 }
-END_TEST
 
 /* Under a schedule without overlap, of any two operations of a rank one ends before the other starts; and there is one
  * under which that is not so. */
@@ -429,14 +423,13 @@ static void visit_alone(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(nothing_beside) {
+HEC_TEST_LOOP(nothing_beside, hec_test_cases(CASES)) {
   uint64_t seed = 601 + (uint64_t)_i;
   int32_t n_beside = 0;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){0});
   hec_test_each(c, false, visit_alone, &n_beside);
   ck_assert(n_beside > 0 || !c->problem.train || c->problem.n_ranks == 1);
 }
-END_TEST
 
 typedef struct {
   uint64_t digests[4096];
@@ -454,7 +447,7 @@ static void visit_digest(const hec_test_step *step, void *context) {
   d->at++;
 }
 
-START_TEST(same_program_again) {
+HEC_TEST_LOOP(same_program_again, hec_test_cases(10)) {
   uint64_t seed = 701 + (uint64_t)_i;
   digests *d = HEC_NEW(&arena, digests, 1);
   const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){0});
@@ -465,20 +458,3 @@ START_TEST(same_program_again) {
   ck_assert_int_eq(d->at, d->n);
   ck_assert_int_gt(d->n, 0);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("lowering");
-  TCase *c = tcase_create("lowering");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, tokens_once, 0, hec_test_cases(CASES));
-  tcase_add_loop_test(c, traffic_again, 0, hec_test_cases(CASES));
-  tcase_add_loop_test(c, order_holds, 0, hec_test_cases(CASES));
-  tcase_add_loop_test(c, nothing_beside, 0, hec_test_cases(CASES));
-  tcase_add_loop_test(c, same_program_again, 0, hec_test_cases(10));
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,15 +1,12 @@
 /* Memory of a program against a recount at every operation: which holds are open, what they add up to, and that the
  * copies in memory are the copies of the plan. */
 #include "runtime/program/emit.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static bool open_at(const hec_hold *hold, int32_t op) {
   return hold->first <= op && (hold->last < 0 || hold->last >= op);
@@ -176,14 +173,13 @@ static void visit(const hec_test_step *step, void *context) {
   hec_arena_rewind(&arena, mark);
 }
 
-START_TEST(recount) {
+HEC_TEST_LOOP(recount, hec_test_cases(30)) {
   uint64_t seed = 101 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 6}), false, visit, NULL);
 }
-END_TEST
 
 /* Holds by hand: [start, 0] 5, [1, 2] 7 and 3 per rank index, [2, end] 1. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   hec_program program = {0};
   hec_program_clear(&program, 2);
   for (int i = 0; i < 4; i++)
@@ -205,17 +201,3 @@ START_TEST(by_hand) {
   ck_assert(peak[0] == 101 && peak[1] == 101);
   hec_program_free(&program);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("memory");
-  TCase *c = tcase_create("memory");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, by_hand);
-  tcase_add_loop_test(c, recount, 0, hec_test_cases(30));
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -3,17 +3,14 @@
 #include "runtime/plan/token_sets.h"
 #include "runtime/program/emit.h"
 #include "runtime/program/nodes.h"
-#include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 enum { RANKS = 16, NODES = 16, EXPERTS = 64 };
 
@@ -189,7 +186,7 @@ static void visit(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(programs_by_definition) {
+HEC_TEST_LOOP(programs_by_definition, 8) {
   uint64_t seed = 2500 + (uint64_t)_i;
   n_on = n_spared = 0;
   for (int32_t i = 0; i < 12; i++) {
@@ -203,29 +200,16 @@ START_TEST(programs_by_definition) {
   ck_assert_int_gt(n_on, 0);
   ck_assert_int_gt(n_spared, 0);
 }
-END_TEST
 
 static const hec_program *lowered(hec_problem *p, const hec_load *load, const char *schedule, hec_lowering **low) {
-  *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
-  hec_lower_iteration(*low, 0, load, 1, 1);
-  hec_program_check(hec_lowering_program(*low));
+  *low = hec_test_lower(p, "ep", schedule, load, &arena);
   return hec_lowering_program(*low);
-}
-
-static double end_s(hec_problem *p, const hec_program *program) {
-  hec_timeline timeline = {0};
-  hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
-  hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
-  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12;
-  hec_timeline_free(&timeline);
-  hec_sim_free(sim);
-  return s;
 }
 
 /* Two nodes of two, four experts, each on its rank; every token of rank 0 has experts 2 and 3, on the other node, every
  * other token its own rank's expert. 10 tokens a rank: 20 assignments of rank 0 leave its node as 10 rows with 80 bytes of
  * weights to rank 2, its proxy, which keeps 10 assignments and sends 10 to rank 3. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   hec_problem *p =
       hec_test_problem(&arena, "2x2 nvlink=300G@0us nic=1G@0us flops=100T mem=40G launch=0s", 4, 1, 4, 2, true);
   p->tokens = 10;
@@ -257,10 +241,9 @@ START_TEST(by_hand) {
     ck_assert_double_eq(program->local_bytes[permute->local.bytes_at + r], (double)(assigned[r] * token));
   hec_lowering_free(low);
 }
-END_TEST
 
 /* Top-1: no token has two experts on a node, so the program is serial's; on one node likewise. */
-START_TEST(as_serial_where_nothing_is_spared) {
+HEC_TEST_LOOP(as_serial_where_nothing_is_spared, 6) {
   uint64_t seed = 2700 + (uint64_t)_i;
   bool one_node = _i % 2;
   hec_problem *p = hec_test_problem(&arena,
@@ -276,22 +259,20 @@ START_TEST(as_serial_where_nothing_is_spared) {
   hec_lowering_free(low[0]);
   hec_lowering_free(low[1]);
 }
-END_TEST
 
 /* Slow networks make it pay, fast ones do not; and gates that choose rule it out. */
-START_TEST(chosen_by_price) {
+HEC_TEST(chosen_by_price) {
   for (int32_t i = 0; i < 2; i++) {
     hec_problem *p = hec_test_problem(&arena,
                                       i ? "4x4 nvlink=100G@50us nic=400G@50us flops=100T mem=40G"
                                         : "4x4 nvlink=300G@2us nic=5G@2us flops=100T mem=40G",
                                       16, 2, 64, 8, true);
-    hec_load load = hec_load_new(&arena, 2, 16, 64);
-    for (size_t k = 0; k < hec_load_cells(&load); k++)
-      load.counts[k] = 32;
+    hec_load load = hec_test_equal_load(p, 32, &arena);
     hec_lowering *low, *plain, *gated;
     const hec_program *program = lowered(p, &load, "hiermoe", &low);
     ck_assert_int_eq(find(program, HEC_ROLE_NODE_DISPATCH, false, 1, 0) >= 0, i == 0);
-    double hiermoe_s = end_s(p, program), serial_s = end_s(p, lowered(p, &load, "serial", &plain));
+    double hiermoe_s = hec_test_seconds(p, program),
+           serial_s = hec_test_seconds(p, lowered(p, &load, "serial", &plain));
     ck_assert(i == 0 ? hiermoe_s < 0.75 * serial_s : hiermoe_s >= serial_s && hiermoe_s <= serial_s);
     gated = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("hiermoe"), NULL, &arena);
     hec_lowering_gated(gated);
@@ -302,7 +283,6 @@ START_TEST(chosen_by_price) {
     hec_lowering_free(gated);
   }
 }
-END_TEST
 
 /* The price is that of each operation by itself, so where ranks wait for each other the other way may have been faster: by
  * how much at most here, and that it gains far more than that elsewhere. */
@@ -314,13 +294,13 @@ static void race(const hec_test_step *step, void *context) {
     return;
   hec_lowering *serial = hec_lowering_new(&p, step->policy, hec_schedule_find("serial"), step->c->collective, &arena);
   hec_lower_iteration(serial, step->iteration, step->loads, step->c->n_micro_batches, step->c->n_micro_batches);
-  double ratio = end_s(&p, step->program) / end_s(&p, hec_lowering_program(serial));
+  double ratio = hec_test_seconds(&p, step->program) / hec_test_seconds(&p, hec_lowering_program(serial));
   most_lost = ratio > most_lost ? ratio : most_lost;
   most_won = ratio < most_won ? ratio : most_won;
   hec_lowering_free(serial);
 }
 
-START_TEST(seldom_slower) {
+HEC_TEST_LOOP(seldom_slower, 8) {
   uint64_t seed = 2900 + (uint64_t)_i;
   most_lost = most_won = 1;
   for (int32_t i = 0; i < 40; i++) {
@@ -332,20 +312,3 @@ START_TEST(seldom_slower) {
   ck_assert_double_lt(most_lost, 1.02);
   ck_assert_double_lt(most_won, 0.9);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("nodes");
-  TCase *c = tcase_create("nodes");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, programs_by_definition, 0, 8);
-  tcase_add_test(c, by_hand);
-  tcase_add_loop_test(c, as_serial_where_nothing_is_spared, 0, 6);
-  tcase_add_test(c, chosen_by_price);
-  tcase_add_loop_test(c, seldom_slower, 0, 8);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

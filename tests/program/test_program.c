@@ -1,7 +1,7 @@
 /* The program's own laws: what check refuses, what the digest sees. */
 #include "runtime/base/arena.h"
 #include "runtime/program/program.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <signal.h>
 
@@ -12,6 +12,7 @@ static void setup(void) {
 static void teardown(void) {
   hec_program_free(&program);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 static hec_op row(hec_op_kind kind) {
   return hec_op_new(kind, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, -1);
@@ -47,7 +48,7 @@ static void make(hec_program *p) {
   (void)hec_program_hold(p, (hec_hold){HEC_MEMORY_PARAM, -1, 0, 2, -1, 8, HEC_TENSOR_STATE, -1, -1});
 }
 
-START_TEST(parts_and_dependencies) {
+HEC_TEST(parts_and_dependencies) {
   make(&program);
   hec_program_check(&program);
   const hec_op *exchange = &program.ops[2];
@@ -56,100 +57,53 @@ START_TEST(parts_and_dependencies) {
             hec_program_takes_part(&program, exchange, 2));
   ck_assert(hec_program_takes_part(&program, &program.ops[0], 1));
 }
-END_TEST
 
-static void spoil_dep(void) {
-  program.deps[0] = 1;
-}
-static void spoil_self(void) {
-  program.transfers[0].destination = 0;
-}
-static void spoil_bytes(void) {
-  program.transfers[1].bytes = 0;
-}
-static void spoil_rank(void) {
-  program.transfers[1].source = 3;
-}
-static void spoil_after(void) {
-  program.transfers[0].after = 0;
-}
-static void spoil_chain(void) {
-  program.transfers[1].after = 0;
-} /* one chunk only */
-static void spoil_parts(void) {
-  program.parts[program.ops[2].exchange.part_at] = 0;
-}
-static void spoil_shape(void) {
-  program.ops[0].compute.shape = 2;
-}
-static void spoil_work(void) {
-  program.work_index[3] = 3;
-}
-static void spoil_local(void) {
-  program.ops[1].local.bytes_at = 1;
-}
-static void spoil_hold(void) {
-  program.holds[0].last = 3;
-}
-static void spoil_hold_order(void) {
-  program.holds[0] = (hec_hold){HEC_MEMORY_PARAM, -1, 2, 1, -1, 8, HEC_TENSOR_STATE, -1, -1};
-}
-static void spoil_lane(void) {
-  program.ops[1].lane = HEC_N_LANES;
-}
+#define CHANGE(name, ...)                                                                                              \
+  static void name(void) {                                                                                             \
+    __VA_ARGS__;                                                                                                       \
+  }
+
+CHANGE(spoil_dep, program.deps[0] = 1)
+CHANGE(spoil_self, program.transfers[0].destination = 0)
+CHANGE(spoil_bytes, program.transfers[1].bytes = 0)
+CHANGE(spoil_rank, program.transfers[1].source = 3)
+CHANGE(spoil_after, program.transfers[0].after = 0)
+CHANGE(spoil_chain, program.transfers[1].after = 0) /* one chunk only */
+CHANGE(spoil_parts, program.parts[program.ops[2].exchange.part_at] = 0)
+CHANGE(spoil_shape, program.ops[0].compute.shape = 2)
+CHANGE(spoil_work, program.work_index[3] = 3)
+CHANGE(spoil_local, program.ops[1].local.bytes_at = 1)
+CHANGE(spoil_hold, program.holds[0].last = 3)
+CHANGE(spoil_hold_order, program.holds[0] = (hec_hold){HEC_MEMORY_PARAM, -1, 2, 1, -1, 8, HEC_TENSOR_STATE, -1, -1})
+CHANGE(spoil_lane, program.ops[1].lane = HEC_N_LANES)
 static void (*const spoils[])(void) = {spoil_dep,        spoil_self,  spoil_bytes, spoil_rank, spoil_after,
                                        spoil_chain,      spoil_parts, spoil_shape, spoil_work, spoil_local,
                                        spoil_hold_order, spoil_hold,  spoil_lane};
 enum { N_SPOILS = sizeof spoils / sizeof *spoils };
 
-START_TEST(check_refuses) {
+HEC_TEST_ABORTS(check_refuses, N_SPOILS) {
   make(&program);
   spoils[_i]();
   hec_program_check(&program);
 }
-END_TEST
 
-static void other_shape(void) {
-  program.ops[0].compute.shape = 1;
-}
-static void other_flops(void) {
-  program.shapes[0].flops_per_row = 8;
-}
-static void other_rank(void) {
-  program.work_index[1] = 1;
-} /* the first entry moves from rank 1 to rank 0 */
-static void other_rows(void) {
-  program.work[1].rows = 8;
-}
-static void other_item(void) {
-  program.work[1].item = 5;
-}
-static void other_local(void) {
-  program.local_bytes[program.ops[1].local.bytes_at + 2] = 1;
-}
-static void other_bytes(void) {
-  program.transfers[0].bytes = 11;
-}
-static void other_way(void) {
-  program.ops[2].reverse = true;
-}
-static void other_lane(void) {
-  program.ops[2].lane = HEC_LANE_PARAM;
-}
-static void other_dep(void) {
-  program.deps[2] = 0;
-}
-static void other_hold(void) {
-  program.holds[0].bytes = 9;
-}
-static void other_span(void) {
-  program.holds[0].first = 1;
-}
+CHANGE(other_shape, program.ops[0].compute.shape = 1)
+CHANGE(other_flops, program.shapes[0].flops_per_row = 8)
+CHANGE(other_rank, program.work_index[1] = 1) /* the first entry moves from rank 1 to rank 0 */
+CHANGE(other_rows, program.work[1].rows = 8)
+CHANGE(other_item, program.work[1].item = 5)
+CHANGE(other_local, program.local_bytes[program.ops[1].local.bytes_at + 2] = 1)
+CHANGE(other_bytes, program.transfers[0].bytes = 11)
+CHANGE(other_way, program.ops[2].reverse = true)
+CHANGE(other_lane, program.ops[2].lane = HEC_LANE_PARAM)
+CHANGE(other_dep, program.deps[2] = 0)
+CHANGE(other_hold, program.holds[0].bytes = 9)
+CHANGE(other_span, program.holds[0].first = 1)
 static void (*const others[])(void) = {other_shape, other_flops, other_rank, other_rows, other_item, other_local,
                                        other_bytes, other_way,   other_lane, other_dep,  other_hold, other_span};
 enum { N_OTHERS = sizeof others / sizeof *others };
 
-START_TEST(digest_sees) {
+HEC_TEST_LOOP(digest_sees, N_OTHERS) {
   make(&program);
   uint64_t before = hec_program_digest(&program);
   make(&program); /* clear and again: the same */
@@ -157,17 +111,3 @@ START_TEST(digest_sees) {
   others[_i]();
   ck_assert_uint_ne(hec_program_digest(&program), before);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("program");
-  TCase *c = tcase_create("program");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, parts_and_dependencies);
-  tcase_add_loop_test_raise_signal(c, check_refuses, SIGABRT, 0, N_SPOILS);
-  tcase_add_loop_test(c, digest_sees, 0, N_OTHERS);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

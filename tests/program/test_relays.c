@@ -3,16 +3,13 @@
  * badly 2DH is chosen because it is faster when simulated, where they do not, or messages are large, it is not. */
 #include "runtime/plan/planners/degree.h"
 #include "runtime/program/pipeline.h"
-#include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* ---- Schedules of a fixed degree and route ---- */
 
@@ -41,32 +38,9 @@ static hec_lowering *lower(const hec_problem *p, const char *policy, hec_load lo
   return low;
 }
 
-static hec_timeline simulate(const hec_problem *p, const hec_program *program, const hec_law *law) {
-  hec_timeline timeline = {0};
-  hec_sim *sim = hec_sim_new(p, law, &arena);
-  hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
-  hec_timeline_check(&timeline, program);
-  hec_sim_free(sim);
-  return timeline;
-}
-
-static double seconds_of(const hec_problem *p, hec_lowering *low) {
-  hec_timeline timeline = simulate(p, hec_lowering_program(low), &hec_law_alpha_beta);
-  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12;
-  hec_timeline_free(&timeline);
-  return s;
-}
-
-static hec_load even_load(const hec_problem *p, uint32_t each) {
-  hec_load load = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
-  for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
-    load.counts[i] = each;
-  return load;
-}
-
 /* ---- The definition ---- */
 
-START_TEST(relays_by_definition) {
+HEC_TEST(relays_by_definition) {
   static const char *const lines[] = {"2x2 nvlink=1G nic=1G flops=1T mem=1G", "3x4 nvlink=1G nic=1G flops=1T mem=1G",
                                       "4x1 nvlink=1G nic=1G flops=1T mem=1G", "1x8 nvlink=1G flops=1T mem=1G"};
   ck_assert_str_eq(hec_token_routes[0]->name, "linear");
@@ -75,7 +49,7 @@ START_TEST(relays_by_definition) {
     for (int32_t route = 1; route < HEC_N_TOKEN_ROUTES; route++) {
       const hec_token_route *way = hec_token_routes[route];
       hec_cluster cluster;
-      ck_assert(hec_cluster_load(lines[k], &arena, &cluster) == HEC_OK);
+      ck_ok(hec_cluster_load(lines[k], &arena, &cluster));
       for (int32_t n = 1; n <= cluster.n_devices; n++) {
         hec_problem *p = hec_test_problem(&arena, lines[k], n, 1, n, 1, true);
         bool any = false;
@@ -99,7 +73,6 @@ START_TEST(relays_by_definition) {
       }
     }
 }
-END_TEST
 
 /* ---- Two nodes of two, by hand ---- */
 
@@ -131,18 +104,18 @@ static double exchange_us(int32_t rank, bool in_node) {
                  : (double)(56 + 64) * 1280; /* one NIC: into node 0, out of node 1 */
 }
 
-START_TEST(two_nodes_by_hand) {
+HEC_TEST(two_nodes_by_hand) {
   hec_problem *p = hec_test_problem(&arena,
                                     "2x2 nvlink=1M@0s nic=100K@0s flops=1T mem=40G launch=0s a=0s c=0s "
                                     "plan=0s@0s hbm=1G",
                                     4, 1, 4, 1, true);
   ck_assert(p->bytes.token == 128);
-  hec_load load = even_load(p, 0);
+  hec_load load = hec_test_equal_load(p, 0, &arena);
   for (int32_t s = 0; s < 4; s++)
     memcpy(hec_load_row(&load, 0, s), rows[s], sizeof rows[s]);
   hec_lowering *low = lower(p, "ep", load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
-  hec_timeline timeline = simulate(p, program, &hec_law_alpha_beta);
+  hec_timeline timeline = hec_test_simulate(p, program, &hec_law_alpha_beta, (hec_sim_options){0});
   static const struct {
     hec_role role;
     bool backward, reverse, in_node, rests;
@@ -193,7 +166,6 @@ START_TEST(two_nodes_by_hand) {
   hec_timeline_free(&timeline);
   hec_lowering_free(low);
 }
-END_TEST
 
 /* ---- Messages and bytes ---- */
 
@@ -221,14 +193,14 @@ static between_nodes count(const hec_problem *p, const hec_program *program) {
   return sum;
 }
 
-START_TEST(as_many_bytes_in_a_gth_of_the_messages) {
+HEC_TEST_LOOP(as_many_bytes_in_a_gth_of_the_messages, 30) {
   uint64_t seed = 31 + (uint64_t)_i;
   int32_t nodes = 2 + (int32_t)hec_test_below(&seed, 4), g = 1 + (int32_t)hec_test_below(&seed, 6);
   int32_t degree = 1 << hec_test_below(&seed, 3);
   char line[100];
   (void)snprintf(line, sizeof line, "%dx%d nvlink=10G@2us nic=1G@5us flops=10T mem=40G", nodes, g);
   hec_problem *p = hec_test_problem(&arena, line, nodes * g, 1, nodes * g, 1, false);
-  hec_load load = even_load(p, 0);
+  hec_load load = hec_test_equal_load(p, 0, &arena);
   for (int32_t i = 0; i < p->n_ranks * p->n_experts; i++)
     load.counts[i] = (uint32_t)degree + (uint32_t)hec_test_below(&seed, 50); /* something in every chunk */
   hec_lowering *linear = lower(p, "ep", load, degree, 0), *over = lower(p, "ep", load, degree, 1);
@@ -236,14 +208,11 @@ START_TEST(as_many_bytes_in_a_gth_of_the_messages) {
   ck_assert_int_eq(a.bytes, b.bytes);
   ck_assert_int_eq(a.messages, degree * p->n_ranks * g * (nodes - 1));
   ck_assert_int_eq(b.messages, degree * p->n_ranks * (nodes - 1));
-  for (int32_t k = 0; hec_laws[k]; k++) {
-    hec_timeline timeline = simulate(p, hec_lowering_program(over), hec_laws[k]);
-    hec_timeline_free(&timeline);
-  }
+  for (int32_t k = 0; hec_laws[k]; k++) /* timelines are checked */
+    (void)hec_test_end_ps(p, hec_lowering_program(over), hec_laws[k], (hec_sim_options){0});
   hec_lowering_free(linear);
   hec_lowering_free(over);
 }
-END_TEST
 
 /* ---- The choice ---- */
 
@@ -261,15 +230,14 @@ static hec_problem *machine(const char *shares, const char *memory, int32_t n_ra
   hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
   *moe = *hec_test_problem(&arena, "1x1 flops=1T mem=1G nvlink=1G", 1, 1, 1, 1, false)->moe;
   moe->n_experts = n_ranks;
-  if (hec_cluster_parse_json(text, "case", &arena, cluster) != HEC_OK ||
-      hec_problem_make(moe, cluster, false, n_ranks, (int32_t)each * n_ranks, p) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_cluster_parse_json(text, "case", &arena, cluster));
+  ck_ok(hec_problem_make(moe, cluster, false, n_ranks, (int32_t)each * n_ranks, p));
   return p;
 }
 
 static double seconds_at(const hec_problem *p, hec_load load, int32_t degree, int32_t route) {
   hec_lowering *low = lower(p, "ep", load, degree, route);
-  double s = seconds_of(p, low);
+  double s = hec_test_seconds(p, hec_lowering_program(low));
   hec_lowering_free(low);
   return s;
 }
@@ -287,13 +255,13 @@ static int32_t route_chosen(const hec_problem *p, hec_load load, const char *sch
       ck_assert_int_eq(choice->route[k], low->layer[0].route == k);
       tried[k] |= choice->route[k] ? low->layer[0].degree : 0;
     }
-    double s = seconds_of(p, low);
+    double s = hec_test_seconds(p, hec_lowering_program(low));
     best_s = s < best_s ? s : best_s;
   }
   for (int32_t k = 0; k < HEC_N_TOKEN_ROUTES; k++)
     ck_assert_int_eq(tried[k], 1 | 2 | 4 | 8);
   hec_lower_iteration(low, 99, &load, 1, 1);
-  ck_assert_double_eq_tol(seconds_of(p, low), best_s, 1e-9 * best_s);
+  ck_assert_double_eq_tol(hec_test_seconds(p, hec_lowering_program(low)), best_s, 1e-9 * best_s);
   int32_t route = low->layer[0].route;
   double same_s = seconds_at(p, load, low->layer[0].degree, route);
   double other_s = seconds_at(p, load, low->layer[0].degree, 1 - route);
@@ -306,32 +274,31 @@ static int32_t route_chosen(const hec_problem *p, hec_load load, const char *sch
 /* Messages below 2 MB get from a twentieth of the link's rate upwards. */
 static const char *const poor_when_small = ", \"efficiency_by_bytes\": [[4096, 0.05], [65536, 0.5], [2e6, 1]]";
 
-START_TEST(hierarchy_pays_for_small_messages_of_many_ranks) {
+HEC_TEST_LOOP(hierarchy_pays_for_small_messages_of_many_ranks, 2) {
   static const char *const schedules[] = {"tutel", "tutel-improved"};
   const char *schedule = schedules[_i];
   hec_problem *small = machine(poor_when_small, "1.5e12", 128, 16); /* 16 rows of 128 bytes for each of 128 ranks */
-  ck_assert_int_eq(route_chosen(small, even_load(small, 16), schedule), 1);
+  ck_assert_int_eq(route_chosen(small, hec_test_equal_load(small, 16, &arena), schedule), 1);
   hec_problem *large = machine(poor_when_small, "1.5e12", 128, 65536); /* 8 MB each */
-  ck_assert_int_eq(route_chosen(large, even_load(large, 65536), schedule), 0);
+  ck_assert_int_eq(route_chosen(large, hec_test_equal_load(large, 65536, &arena), schedule), 0);
   hec_problem *slow = machine(poor_when_small, "1e9", 128, 16); /* memory in which the alignment takes what is gained */
-  ck_assert_int_eq(route_chosen(slow, even_load(slow, 16), schedule), 0);
+  ck_assert_int_eq(route_chosen(slow, hec_test_equal_load(slow, 16, &arena), schedule), 0);
   hec_problem *plain = machine("", "1.5e12", 128, 16); /* a link that small messages use as well */
-  ck_assert_int_eq(route_chosen(plain, even_load(plain, 16), schedule), 0);
+  ck_assert_int_eq(route_chosen(plain, hec_test_equal_load(plain, 16, &arena), schedule), 0);
   /* As many rows of every rank: for each of 128 256 kB, of which eight are 2 MB; for each of 16 they are that already. */
   hec_problem *many = machine(poor_when_small, "1.5e12", 128, 2048),
               *few = machine(poor_when_small, "1.5e12", 16, 16384);
-  ck_assert_int_eq(route_chosen(many, even_load(many, 2048), schedule), 1);
-  ck_assert_int_eq(route_chosen(few, even_load(few, 16384), schedule), 0);
+  ck_assert_int_eq(route_chosen(many, hec_test_equal_load(many, 2048, &arena), schedule), 1);
+  ck_assert_int_eq(route_chosen(few, hec_test_equal_load(few, 16384, &arena), schedule), 0);
 }
-END_TEST
 
 /* One node, or nodes of one: 2DH is the linear all-to-all, and is not tried. */
-START_TEST(not_tried_where_it_is_alike) {
+HEC_TEST(not_tried_where_it_is_alike) {
   static const char *const lines[] = {"1x4 nvlink=10G@2us flops=10T mem=40G", "4x1 nvlink=10G nic=1G flops=10T mem=40G",
                                       "4x2 nvlink=10G nic=1G flops=10T mem=40G"};
   for (int32_t k = 0; k < 3; k++) {
     hec_problem *p = hec_test_problem(&arena, lines[k], k < 2 ? 4 : 2, 1, 4, 1, true);
-    hec_load load = even_load(p, 16);
+    hec_load load = hec_test_equal_load(p, 16, &arena);
     hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
     for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
       hec_lower_iteration(low, i, &load, 1, 1);
@@ -341,20 +308,3 @@ START_TEST(not_tried_where_it_is_alike) {
     hec_lowering_free(low);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("relays");
-  TCase *cases = tcase_create("all");
-  tcase_set_timeout(cases, 60);
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, relays_by_definition);
-  tcase_add_test(cases, two_nodes_by_hand);
-  tcase_add_loop_test(cases, as_many_bytes_in_a_gth_of_the_messages, 0, 30);
-  tcase_add_loop_test(cases, hierarchy_pays_for_small_messages_of_many_ranks, 0, 2);
-  tcase_add_test(cases, not_tried_where_it_is_alike);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

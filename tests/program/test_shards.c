@@ -2,17 +2,14 @@
  * schedule; what FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
 #include "runtime/plan/planners/fsmoe_problem.h"
 #include "runtime/program/emit.h"
-#include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 enum { RANKS_MAX = 12, EXPERTS_MAX = 32 };
 
@@ -25,7 +22,7 @@ static hec_problem *random_case(uint64_t *seed) {
   int32_t experts = ranks / esp + (int32_t)hec_test_below(seed, 9);
   hec_problem *p = hec_test_problem(&arena, line, ranks, 1 + (int32_t)hec_test_below(seed, 3), experts,
                                     1 + (int32_t)hec_test_below(seed, 2) % experts, hec_test_below(seed, 4) > 0);
-  ck_assert(hec_problem_shard(p, esp) == HEC_OK);
+  ck_ok(hec_problem_shard(p, esp));
   return p;
 }
 
@@ -133,7 +130,7 @@ static void returns_wait(const hec_program *program) {
   }
 }
 
-START_TEST(programs_by_definition) {
+HEC_TEST_LOOP(programs_by_definition, 40) {
   uint64_t seed = 500 + (uint64_t)_i;
   hec_problem *p = random_case(&seed);
   hec_load load = hec_test_random_load(&arena, p, &seed);
@@ -141,8 +138,6 @@ START_TEST(programs_by_definition) {
     if (hec_schedules[s]->bound)
       continue;
     hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedules[s], NULL, &arena);
-    hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
-    hec_timeline timeline = {0};
     for (int32_t i = 0; i < 5; i++) { /* Tutel tries its degrees */
       hec_lower_iteration(low, i, &load, 1, 1);
       const hec_program *program = hec_lowering_program(low);
@@ -152,26 +147,21 @@ START_TEST(programs_by_definition) {
       expect(p, program, &hec_lowering_run(low)->plan, &load, &x);
       for (int32_t backward = 0; backward < (p->train ? 2 : 1); backward++)
         compare(p, program, &x, backward, hec_schedules[s]->inside);
-      hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
-      hec_timeline_check(&timeline, program);
+      (void)hec_test_seconds(p, program); /* checks the timeline */
     }
-    hec_timeline_free(&timeline);
-    hec_sim_free(sim);
     hec_lowering_free(low);
   }
 }
-END_TEST
 
 /* Every rank keeps an esp-th of its group's experts. */
-START_TEST(memory_is_shared) {
+HEC_TEST(memory_is_shared) {
   hec_problem *p = hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 5, 2, true);
   hec_load load = hec_load_new(&arena, 2, 8, 5); /* no tokens: state alone */
   for (int32_t esp = 2; esp <= 4; esp *= 2) {
     hec_problem q = *p;
     double peak[8];
-    ck_assert(hec_problem_shard(&q, esp) == HEC_OK);
-    hec_lowering *low = hec_lowering_new(&q, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &arena);
-    hec_lower_iteration(low, 0, &load, 1, 1);
+    ck_ok(hec_problem_shard(&q, esp));
+    hec_lowering *low = hec_test_lower(&q, "ep", "serial", &load, &arena);
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
     double expert = q.bytes.expert_param + q.bytes.expert_grad + q.bytes.expert_optimizer;
     for (int32_t r = 0; r < 8; r++) {
@@ -184,29 +174,24 @@ START_TEST(memory_is_shared) {
     hec_lowering_free(low);
   }
 }
-END_TEST
 
 static double simulated(const hec_problem *p, const char *schedule, const hec_load *load, double *overlapped) {
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
-  hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
-  hec_timeline timeline = {0};
-  hec_lower_iteration(low, 0, load, 1, 1);
-  hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
-  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12, busy[HEC_N_LANES] = {0};
+  hec_lowering *low = hec_test_lower(p, "ep", schedule, load, &arena);
   const hec_program *program = hec_lowering_program(low);
+  hec_timeline timeline = hec_test_simulate(p, program, &hec_law_alpha_beta, (hec_sim_options){0});
+  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12, busy[HEC_N_LANES] = {0};
   for (int32_t i = 0; i < timeline.n_ops; i++)
     if (timeline.begin_ps[(size_t)i * (size_t)p->n_ranks] >= 0)
       busy[program->ops[i].lane] += 1e-12 * (double)(timeline.end_ps[(size_t)i * (size_t)p->n_ranks] -
                                                      timeline.begin_ps[(size_t)i * (size_t)p->n_ranks]);
   *overlapped = busy[HEC_LANE_INTRA];
   hec_timeline_free(&timeline);
-  hec_sim_free(sim);
   hec_lowering_free(low);
   return s;
 }
 
 /* No tiles, no latency on anything but links, chunks alike, no cost of adding: forward passes differ by what the planner says. */
-START_TEST(the_plan_is_what_the_program_takes) {
+HEC_TEST_LOOP(the_plan_is_what_the_program_takes, 30) {
   uint64_t seed = 900 + (uint64_t)_i;
   char line[200];
   (void)snprintf(line, sizeof line,
@@ -216,11 +201,9 @@ START_TEST(the_plan_is_what_the_program_takes) {
                  100 + (int)hec_test_below(&seed, 900), (int)hec_test_below(&seed, 200),
                  1 + (int)hec_test_below(&seed, 40));
   hec_problem *p = hec_test_problem(&arena, line, 8, 2, 4, 1, false);
-  ck_assert(hec_problem_shard(p, 2) == HEC_OK);
+  ck_ok(hec_problem_shard(p, 2));
   p->tokens = 512;
-  hec_load load = hec_load_new(&arena, 2, 8, 4);
-  for (size_t i = 0; i < 2 * 8 * 4; i++)
-    load.counts[i] = 128;
+  hec_load load = hec_test_equal_load(p, 128, &arena);
   double inside, none, serial = simulated(p, "serial", &load, &none), time[2], planned[2];
   for (int32_t folded = 0; folded < 2; folded++) {
     hec_fsmoe_decision d = hec_fsmoe_decide(p, folded, &arena);
@@ -235,18 +218,3 @@ START_TEST(the_plan_is_what_the_program_takes) {
   ck_assert_double_le(time[0], time[1] + 1e-6 * serial);
   ck_assert_double_le(planned[1], serial);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("shards in programs");
-  TCase *cases = tcase_create("all");
-  tcase_set_timeout(cases, 60);
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_loop_test(cases, programs_by_definition, 0, 40);
-  tcase_add_test(cases, memory_is_shared);
-  tcase_add_loop_test(cases, the_plan_is_what_the_program_takes, 0, 30);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -7,16 +7,13 @@
  * nor a doubled part can hide); an exchange takes the sources' sums away and the reduction adds them. In the end the
  * home of each slice has the full-batch gradient of it, and no guest has anything left. */
 #include "runtime/program/emit.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 typedef struct {
   const hec_test_step *step;
@@ -192,7 +189,7 @@ static void visit(const hec_test_step *step, void *context) {
   hec_arena_rewind(&arena, mark);
 }
 
-START_TEST(gather_then_scatter) {
+HEC_TEST_LOOP(gather_then_scatter, hec_test_cases(24)) {
   uint64_t seed = 101 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){0});
   int64_t exchanges = 0;
@@ -204,7 +201,6 @@ START_TEST(gather_then_scatter) {
   }
   ck_assert(exchanges > 0 || c->problem.n_ranks == 1);
 }
-END_TEST
 
 /* Merged per pair, the same bytes travel between the same ranks, stage by stage. */
 typedef struct {
@@ -236,7 +232,7 @@ static void visit_merged(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(merging_keeps_bytes) {
+HEC_TEST_LOOP(merging_keeps_bytes, hec_test_cases(10)) {
   uint64_t seed = 901 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
   for (int32_t k = 0; hec_collectives[k]; k++) {
@@ -251,7 +247,6 @@ START_TEST(merging_keeps_bytes) {
     ck_assert_uint_eq(m.at, all);
   }
 }
-END_TEST
 
 /* Guests within m on every rank, distinct experts before the gate within t, for policies that report them. */
 static void visit_limits(const hec_test_step *step, void *context) {
@@ -284,11 +279,10 @@ static void visit_limits(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(within_t_and_m) {
+HEC_TEST_LOOP(within_t_and_m, hec_test_cases(24)) {
   uint64_t seed = 1301 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), true, visit_limits, NULL);
 }
-END_TEST
 
 /* Layers that ask for the same gather as the one before, or for one that differs in a single respect: owners, receivers,
  * experts. The last collective chosen is kept, and must be taken for what it is only. */
@@ -308,7 +302,7 @@ static void place_repeats(hec_policy_run *run) {
     }
 }
 
-START_TEST(repeats_are_taken_for_what_they_are) {
+HEC_TEST_LOOP(repeats_are_taken_for_what_they_are, 2) {
   hec_problem *problem =
       hec_test_problem(&arena, "1x4 nvlink=300G flops=312T mem=40G", REPEAT_RANKS, REPEATS, REPEAT_EXPERTS, 1, true);
   hec_policy policy = *hec_policy_find("ep");
@@ -340,19 +334,3 @@ START_TEST(repeats_are_taken_for_what_they_are) {
   }
   hec_lowering_free(low);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("sparse");
-  TCase *c = tcase_create("sparse");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, gather_then_scatter, 0, hec_test_cases(24));
-  tcase_add_loop_test(c, merging_keeps_bytes, 0, hec_test_cases(10));
-  tcase_add_loop_test(c, repeats_are_taken_for_what_they_are, 0, 2);
-  tcase_add_loop_test(c, within_t_and_m, 0, hec_test_cases(24));
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

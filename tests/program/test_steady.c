@@ -3,9 +3,9 @@
  * long whatever a policy does it has done before. Ranks and experts are those that the claim on planning costs is made for;
  * two layers do what twelve do. */
 #include "runtime/program/walk.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -61,7 +61,7 @@ static void run_armed(job *j, const hec_policy *policy, const hec_schedule *sche
   hec_arena_free(&arena);
 }
 
-START_TEST(nothing_allocated) {
+HEC_TEST(nothing_allocated) {
   hec_arena arena = {0};
   job j = {.problem = hec_test_problem(&arena, "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", RANKS, LAYERS,
                                        EXPERTS, 2, true)};
@@ -80,15 +80,3 @@ START_TEST(nothing_allocated) {
   hec_timeline_free(&j.timeline);
   hec_arena_free(&arena);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("program.steady");
-  TCase *cases = tcase_create("steady");
-  tcase_set_timeout(cases, 120);
-  tcase_add_test(cases, nothing_allocated);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

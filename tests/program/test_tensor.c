@@ -1,18 +1,17 @@
 /* Tensor parallelism in programs, under every policy and schedule: what travels, what is computed between, in which order,
  * and how dense gradients are reduced, by the definition in runtime/plan/problem.h; times by hand. */
 #include "models/link_cost.h"
+#include "runtime/program/emit.h"
 #include "runtime/program/lowering_state.h"
 #include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* The case with groups as wide as its ranks, nodes and 4 heads allow; false: it has none. */
 static bool widen(hec_test_case *c) {
@@ -149,25 +148,20 @@ static void check_gradients(const hec_test_step *step) {
 
 static void visit(const hec_test_step *step, void *context) {
   int32_t *n = context;
-  hec_timeline timeline = {0};
-  hec_arena own = {0};
-  hec_sim *sim = hec_sim_new(&step->c->problem, &hec_law_alpha_beta, &own);
   hec_program_check(step->program);
   check_traffic(step);
   check_work(step);
   check_gradients(step);
-  hec_sim_run(sim, step->program, (hec_sim_options){0}, &timeline);
-  hec_timeline_check(&timeline, step->program);
+  hec_timeline timeline =
+      hec_test_simulate(&step->c->problem, step->program, &hec_law_alpha_beta, (hec_sim_options){0});
   check_order(step, &timeline);
   for (size_t i = 0; i < step->program->n_holds; i++) /* what is in flight lands */
     ck_assert(step->program->holds[i].memory != HEC_MEMORY_BUFFER || step->program->holds[i].last >= 0);
   hec_timeline_free(&timeline);
-  hec_sim_free(sim);
-  hec_arena_free(&own);
   ++*n;
 }
 
-START_TEST(programs_by_definition) {
+HEC_TEST_LOOP(programs_by_definition, hec_test_cases(24)) {
   int32_t n = 0;
   for (uint64_t i = 0; n == 0; i++) { /* the first case from here that has groups */
     uint64_t seed = 700 + 40 * (uint64_t)_i + i;
@@ -176,24 +170,17 @@ START_TEST(programs_by_definition) {
       hec_test_each(c, false, visit, &n);
   }
 }
-END_TEST
 
-static double simulated(const hec_problem *p, const char *schedule, const hec_load *load, double peak[]) {
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
-  hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
-  hec_timeline timeline = {0};
-  hec_lower_iteration(low, 0, load, 1, 1);
-  hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
+static double simulated(const hec_problem *p, const hec_load *load, double peak[]) {
+  hec_lowering *low = hec_test_lower(p, "ep", "deepspeed", load, &arena);
+  double s = hec_test_seconds(p, hec_lowering_program(low));
   hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
-  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12;
-  hec_timeline_free(&timeline);
-  hec_sim_free(sim);
   hec_lowering_free(low);
   return s;
 }
 
 /* Nothing overlaps, tiles of one row: the two differ by the exchanges, the additions, all-reduces and the optimizer. */
-START_TEST(times_by_hand) {
+HEC_TEST(times_by_hand) {
   const char *line =
       "2x4 nvlink=10G@3us nic=1G@7us flops=1T eff=1 mem=40G hbm=100G a=0s c=0s launch=1us tile=1 plan=0s@0s";
   for (int i = 0; i < 8; i++) {
@@ -203,14 +190,11 @@ START_TEST(times_by_hand) {
     hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
     *moe = *p->moe;
     moe->recompute = i % 4 >= 2;
-    ck_assert(hec_problem_make(moe, p->cluster, train, 8, 256, p) == HEC_OK);
+    ck_ok(hec_problem_make(moe, p->cluster, train, 8, 256, p));
     q = *p;
-    ck_assert(hec_problem_tensor(&q, mp) == HEC_OK);
-    hec_load load = hec_load_new(&arena, 3, 8, 8);
-    for (size_t k = 0; k < (size_t)3 * 8 * 8; k++)
-      load.counts[k] = 64;
-    double peak[2][8], whole = simulated(p, "deepspeed", &load, peak[0]),
-                       cut = simulated(&q, "deepspeed", &load, peak[1]);
+    ck_ok(hec_problem_tensor(&q, mp));
+    hec_load load = hec_test_equal_load(p, 64, &arena);
+    double peak[2][8], whole = simulated(p, &load, peak[0]), cut = simulated(&q, &load, peak[1]);
     double row = 128, rows = 256 * row, once = 2 * (3e-6 + (mp - 1) * rows / 10e9) + 1e-6 + (mp + 1) * rows / 100e9;
     double passes = 3 * (train ? (moe->recompute ? 3 : 2) : 1), more = passes * once;
     if (train) {
@@ -226,15 +210,13 @@ START_TEST(times_by_hand) {
       ck_assert_double_eq(peak[1][5] - peak[0][5], 3 * (mp - 1) * rows - 16 * 3 * 4 * 64 * 64 * (1 - 1.0 / mp));
   }
 }
-END_TEST
 
 /* In flight beside the state: gathered rows, partial sums, then sums and what arrived. */
-START_TEST(memory_in_flight) {
+HEC_TEST(memory_in_flight) {
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G flops=312T mem=40G", 4, 1, 4, 1, true);
-  ck_assert(hec_problem_tensor(p, 4) == HEC_OK);
+  ck_ok(hec_problem_tensor(p, 4));
   hec_load load = hec_load_new(&arena, 1, 4, 4); /* no token goes anywhere */
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &arena);
-  hec_lower_iteration(low, 0, &load, 1, 1);
+  hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
   const hec_program *program = hec_lowering_program(low);
   double rows = 256 * 128, buffers[64] = {0};
   ck_assert_uint_lt(program->n_ops, 64);
@@ -253,18 +235,3 @@ START_TEST(memory_in_flight) {
   }
   hec_lowering_free(low);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("tensor parallelism in programs");
-  TCase *cases = tcase_create("all");
-  tcase_set_timeout(cases, 120);
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_loop_test(cases, programs_by_definition, 0, hec_test_cases(24));
-  tcase_add_test(cases, times_by_hand);
-  tcase_add_test(cases, memory_in_flight);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,35 +1,18 @@
 /* Breakdown and trace events of timelines written by hand. */
 #include "models/json.h"
-#include "runtime/base/arena.h"
-#include "tests/support/check_main.h"
+#include "tests/program/timeline_case.h"
 #include "tools/front/timelines/timeline_format.h"
 
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 
-static hec_program program;
-static hec_timeline timeline;
-static void setup(void) {
-  program = (hec_program){0};
-  timeline = (hec_timeline){0};
-}
-static void teardown(void) {
-  hec_program_free(&program);
-  hec_timeline_free(&timeline);
-}
-
 static void add(hec_lane lane, hec_role role) {
   (void)hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, lane, role, 3), NULL, 0);
 }
 
-static void set(int32_t op, int32_t rank, int64_t begin, int64_t end) {
-  timeline.begin_ps[op * timeline.n_ranks + rank] = begin;
-  timeline.end_ps[op * timeline.n_ranks + rank] = end;
-}
-
 /* compute 0-10, token 5-20, param 15-40, grad 30-60, then nothing until rank 1 ends at 100. */
-START_TEST(booked_once) {
+HEC_TEST(booked_once) {
   hec_program_clear(&program, 2);
   add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
   add(HEC_LANE_TOKEN, HEC_ROLE_COUNTS);
@@ -48,10 +31,9 @@ START_TEST(booked_once) {
   ck_assert_double_lt(fabs(b.total_s - 100e-12), 1e-24);
   ck_assert_double_lt(fabs(b.busy_s[HEC_LANE_GRAD] - 15e-12), 1e-24);
 }
-END_TEST
 
 /* 64 ranks busy for 100 days: the sum over ranks does not fit 63 bits. */
-START_TEST(sums_do_not_overflow) {
+HEC_TEST(sums_do_not_overflow) {
   hec_program_clear(&program, 64);
   add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
   hec_timeline_resize(&timeline, 1, 64);
@@ -62,9 +44,8 @@ START_TEST(sums_do_not_overflow) {
   ck_assert_double_lt(fabs(b.book_s[HEC_BOOK_COMPUTE] - 8.64e6), 1);
   ck_assert_double_lt(fabs(b.busy_s[HEC_LANE_COMPUTE] - 8.64e6), 1);
 }
-END_TEST
 
-START_TEST(check_refuses) {
+HEC_TEST_ABORTS(check_refuses, 4) {
   hec_program_clear(&program, 1);
   add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
   add(HEC_LANE_COMPUTE, HEC_ROLE_GATE);
@@ -86,7 +67,6 @@ START_TEST(check_refuses) {
   }
   hec_timeline_check(&timeline, &program);
 }
-END_TEST
 
 static void make_events(hec_text *out) {
   hec_program_clear(&program, 2);
@@ -121,12 +101,11 @@ static void make_events(hec_text *out) {
 }
 
 /* Every (operation, rank) with a length once; begins and ends are rounded to nanoseconds each; who sends and who receives is as it travels. */
-START_TEST(events) {
+HEC_TEST(events) {
   hec_text out = {0};
   make_events(&out);
   hec_json *json = NULL;
-  if (hec_json_parse(out.data, out.length, "events", &json) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_json_parse(out.data, out.length, "events", &json));
   int drawn = 0, seen[2][2][3] = {{{0}}};
   const hec_json_value *e = hec_json_first(hec_json_get(hec_json_root(json), "traceEvents"));
   for (; e; e = hec_json_next(e)) {
@@ -146,15 +125,13 @@ START_TEST(events) {
   hec_json_free(json);
   hec_text_free(&out);
 }
-END_TEST
 
 /* Memory of the fullest rank: 5 bytes from the start, 7 more during operation 0, all gone at the end. */
-START_TEST(memory_counter) {
+HEC_TEST(memory_counter) {
   hec_text out = {0};
   make_events(&out);
   hec_json *json = NULL;
-  if (hec_json_parse(out.data, out.length, "events", &json) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_json_parse(out.data, out.length, "events", &json));
   double sum[8];
   int n = 0;
   const hec_json_value *e = hec_json_first(hec_json_get(hec_json_root(json), "traceEvents"));
@@ -174,19 +151,3 @@ START_TEST(memory_counter) {
   hec_json_free(json);
   hec_text_free(&out);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("timeline");
-  TCase *c = tcase_create("timeline");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, booked_once);
-  tcase_add_test(c, sums_do_not_overflow);
-  tcase_add_loop_test_raise_signal(c, check_refuses, SIGABRT, 0, 4);
-  tcase_add_test(c, events);
-  tcase_add_test(c, memory_counter);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

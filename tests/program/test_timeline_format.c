@@ -1,37 +1,19 @@
 /* Unions of a rank's intervals, by hand and against the breakdown; the table of forms; the protobuf writer by the examples
  * of the format's description (protobuf.dev, Encoding). */
 #include "runtime/base/protobuf.h"
-#include "tests/support/check_main.h"
+#include "tests/program/timeline_case.h"
 #include "tools/front/timelines/timeline_format.h"
 
 #include <math.h>
 #include <string.h>
-
-static hec_program program;
-static hec_timeline timeline;
-
-static void setup(void) {
-  program = (hec_program){0};
-  timeline = (hec_timeline){0};
-}
-
-static void teardown(void) {
-  hec_program_free(&program);
-  hec_timeline_free(&timeline);
-}
 
 static void add(hec_op_kind kind, hec_lane lane) {
   hec_role role = kind == HEC_OP_ALLREDUCE ? HEC_ROLE_DENSE_REDUCE : HEC_ROLE_ATTENTION;
   (void)hec_program_add(&program, hec_op_new(kind, lane, role, 0), NULL, 0);
 }
 
-static void set(int32_t op, int32_t rank, int64_t begin, int64_t end) {
-  timeline.begin_ps[op * timeline.n_ranks + rank] = begin;
-  timeline.end_ps[op * timeline.n_ranks + rank] = end;
-}
-
 /* compute 5-10 and 20-30, an addition on the gradient lane 25-40; communication 8-22 and 10-12 and 50-60; planning 0-70. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   hec_program_clear(&program, 1);
   add(HEC_OP_LOCAL, HEC_LANE_COMPUTE);
   add(HEC_OP_LOCAL, HEC_LANE_COMPUTE);
@@ -51,9 +33,8 @@ START_TEST(by_hand) {
   ck_assert_int_eq(t.both_ps, 2 + 2);
   ck_assert_int_eq(t.idle_ps, 10);
 }
-END_TEST
 
-START_TEST(without_events) {
+HEC_TEST(without_events) {
   hec_program_clear(&program, 2);
   add(HEC_OP_LOCAL, HEC_LANE_COMPUTE);
   hec_timeline_resize(&timeline, 1, 2);
@@ -63,7 +44,6 @@ START_TEST(without_events) {
   t = hec_timeline_rank_time(&timeline, &program, 1);
   ck_assert_int_eq(t.compute_ps, 5);
 }
-END_TEST
 
 static uint64_t state;
 static int64_t below(int64_t n) {
@@ -73,7 +53,7 @@ static int64_t below(int64_t n) {
 
 /* Two ways to the same time, of random timelines without planning: what the breakdown calls waiting is, over all ranks, the
  * time from a rank's beginning to the end of the iteration that no interval covers; what is booked is covered. */
-START_TEST(equals_the_breakdown) {
+HEC_TEST_LOOP(equals_the_breakdown, 200) {
   enum { RANKS = 3, OPS = 60 };
   state = (uint64_t)_i + 1;
   hec_program_clear(&program, RANKS);
@@ -108,10 +88,9 @@ START_TEST(equals_the_breakdown) {
   ck_assert_double_lt(fabs(b.wait_s * RANKS * 1e12 - (double)wait), 1e-3);
   ck_assert_double_lt(fabs(booked * RANKS * 1e12 - (double)covered), 1e-3);
 }
-END_TEST
 
 /* The optimizer is of neither pass, though it stands in the backward one; planning is the host's in every form. */
-START_TEST(titles_and_categories) {
+HEC_TEST(titles_and_categories) {
   static const struct {
     hec_op op;
     const char *title, *category;
@@ -127,9 +106,8 @@ START_TEST(titles_and_categories) {
     ck_assert_str_eq(hec_op_category(&cases[i].op), cases[i].category);
   }
 }
-END_TEST
 
-START_TEST(found_by_name) {
+HEC_TEST(found_by_name) {
   for (int32_t i = 0; hec_timeline_formats[i]; i++) {
     const hec_timeline_format *f = hec_timeline_formats[i];
     ck_assert_ptr_eq(hec_timeline_format_find(f->name), f);
@@ -142,7 +120,6 @@ START_TEST(found_by_name) {
   ck_assert_str_eq(hec_timeline_formats[0]->name, "chrome");
   ck_assert_ptr_null(hec_timeline_format_find("kinet"));
 }
-END_TEST
 
 static void check_bytes(hec_text *text, const char *wanted, size_t n) {
   ck_assert_uint_eq(text->length, n);
@@ -150,7 +127,7 @@ static void check_bytes(hec_text *text, const char *wanted, size_t n) {
   text->length = 0;
 }
 
-START_TEST(protobuf_examples) {
+HEC_TEST(protobuf_examples) {
   hec_text text = {0}, packed = {0};
   hec_protobuf_number(&text, 1, 150);
   check_bytes(&text, "\x08\x96\x01", 3);
@@ -172,20 +149,3 @@ START_TEST(protobuf_examples) {
   hec_text_free(&text);
   hec_text_free(&packed);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("timeline_format");
-  TCase *c = tcase_create("timeline_format");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, by_hand);
-  tcase_add_test(c, without_events);
-  tcase_add_loop_test(c, equals_the_breakdown, 0, 200);
-  tcase_add_test(c, found_by_name);
-  tcase_add_test(c, titles_and_categories);
-  tcase_add_test(c, protobuf_examples);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -3,15 +3,12 @@
  * many are equal or zero, so that ends meet. Programs: lowered ones of every policy and schedule, and ones that no
  * schedule would make. */
 #include "runtime/program/walk.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* ---- Oracle ---- */
 
@@ -208,11 +205,10 @@ static void visit_lowered(const hec_test_step *step, void *context) {
   hec_arena_rewind(&arena, mark);
 }
 
-START_TEST(lowered_programs) {
+HEC_TEST_LOOP(lowered_programs, hec_test_cases(40)) {
   uint64_t seed = 7000 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_lowered, &seed);
 }
-END_TEST
 
 static void add_exchange(hec_program *program, hec_op op, uint64_t *seed, const int32_t *deps, int32_t n_deps) {
   int32_t n = program->n_ranks;
@@ -287,7 +283,7 @@ static void compare_wild(uint64_t seed, int32_t n_ops, int32_t rounds) {
                                       "1x1 nvlink=100G@1us nic=10G@5us flops=1T mem=1G"};
   const char *line = lines[seed % (sizeof lines / sizeof *lines)];
   hec_cluster cluster;
-  ck_assert_int_eq(hec_cluster_parse_line(line, &arena, &cluster), HEC_OK);
+  ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_walk *walk = hec_walk_new(&cost, cluster.n_devices, &arena);
   hec_program program = {0};
@@ -300,25 +296,22 @@ static void compare_wild(uint64_t seed, int32_t n_ops, int32_t rounds) {
   hec_link_cost_free(&cost);
 }
 
-START_TEST(wild_programs) {
+HEC_TEST_LOOP(wild_programs, hec_test_cases(40)) {
   compare_wild(8000 + (uint64_t)_i, 40, 8);
 }
-END_TEST
 
 /* More exchanges than the walk remembers prices of. */
-START_TEST(many_exchanges) {
+HEC_TEST(many_exchanges) {
   compare_wild(8101, 4000, 1);
 }
-END_TEST
 
 /* ---- By hand ---- */
 
 /* Two ranks, a byte takes a nanosecond, no latency. Rank 1 computes longer; the exchange waits for it, the next
  * operation of the compute lane does not; one-off work is left out when asked. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   hec_cluster cluster;
-  ck_assert_int_eq(
-      hec_cluster_parse_line("1x2 nvlink=1G@0s nic=1G@0s flops=1G mem=1G hbm=1G plan=0s@0s", &arena, &cluster), HEC_OK);
+  ck_ok(hec_cluster_parse_line("1x2 nvlink=1G@0s nic=1G@0s flops=1G mem=1G hbm=1G plan=0s@0s", &arena, &cluster));
   hec_program p = {0};
   hec_program_clear(&p, 2);
   HEC_RESERVE(p.shapes, p.shapes_capacity, 1);
@@ -357,19 +350,3 @@ START_TEST(by_hand) {
   hec_link_cost_free(&cost);
   hec_program_free(&p);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("program.walk");
-  TCase *cases = tcase_create("walk");
-  tcase_set_timeout(cases, 120);
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, by_hand);
-  tcase_add_loop_test(cases, wild_programs, 0, hec_test_cases(40));
-  tcase_add_test(cases, many_exchanges);
-  tcase_add_loop_test(cases, lowered_programs, 0, hec_test_cases(40));
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

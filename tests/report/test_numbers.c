@@ -1,11 +1,11 @@
 /* The page's own digits: against printf where no half is to be rounded, by hand where units and halves meet; ticks cover
  * what they stand for. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/front/page/page.h"
 
 #include <math.h>
 
-START_TEST(fixed) {
+HEC_TEST(fixed) {
   static const struct {
     double value;
     int decimals;
@@ -39,9 +39,8 @@ START_TEST(fixed) {
                   text, value);
   }
 }
-END_TEST
 
-START_TEST(units) {
+HEC_TEST(units) {
   ck_assert_str_eq(hec_bytes(0).text, "0 B");
   ck_assert_str_eq(hec_bytes(999).text, "999 B");
   ck_assert_str_eq(hec_bytes(999.6).text, "1.00 kB");
@@ -60,9 +59,8 @@ START_TEST(units) {
   ck_assert_str_eq(hec_times(1.9534).text, "1.95");
   ck_assert_str_eq(hec_times(123.46).text, "123.5");
 }
-END_TEST
 
-START_TEST(ticks) {
+HEC_TEST(ticks) {
   uint64_t seed = 11;
   for (int i = 0; i < 5000; i++) {
     double size = pow(10, (double)hec_test_below(&seed, 14) - 6), low = (hec_test_uniform(&seed) - 0.3) * size,
@@ -78,9 +76,8 @@ START_TEST(ticks) {
   hec_axis one = hec_axis_of(3, 3, 5);
   ck_assert(one.high > one.low && one.low <= 3 && one.high >= 3);
 }
-END_TEST
 
-START_TEST(harmless_text) {
+HEC_TEST(harmless_text) {
   static const struct {
     const char *text, *wanted;
   } cases[] = {{"<script>alert(1)</script>", "&#60;script&#62;alert(1)&#60;/script&#62;"},
@@ -97,17 +94,3 @@ START_TEST(harmless_text) {
     hec_text_free(&out);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("report.numbers");
-  TCase *cases = tcase_create("numbers");
-  tcase_add_test(cases, fixed);
-  tcase_add_test(cases, units);
-  tcase_add_test(cases, ticks);
-  tcase_add_test(cases, harmless_text);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

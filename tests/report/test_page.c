@@ -2,7 +2,7 @@
  * a reader that knows nothing of how they are made; every chart is there, with a sentence and units; nothing points
  * outside; hostile names stay text; the same input gives the same bytes; an allocation that fails anywhere ends it
  * cleanly. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/compare_draw.h"
 #include "tools/front/job_make.h"
@@ -11,9 +11,7 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <setjmp.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HOSTILE "</title><script>alert(1)</script>\\\"'&<img src=x onerror=y>"
 
@@ -203,12 +201,11 @@ static void all_policies(void) {
 static const hec_test_trace small = {
     .layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 4, .first_iter = 3, .stride = 2};
 
-START_TEST(comparison) {
+HEC_TEST_LOOP(comparison, 2) {
   maker m = {0}, again = {0};
   const hec_law *law = _i ? &hec_law_max_min : &hec_law_alpha_beta;
   all_policies();
-  if (make(&m, &small, BOX, law) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(make(&m, &small, BOX, law));
   check_page(m.page.data, true);
   hec_text verdict = {0};
   hec_summary_verdict(&m.summary, &verdict); /* its first line, as the table ends */
@@ -224,32 +221,29 @@ START_TEST(comparison) {
   ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
   hec_text_free(&verdict);
   again.n_threads = 3; /* nor does it matter who draws */
-  ck_assert_int_eq(make(&again, &small, BOX, law), HEC_OK);
+  ck_ok(make(&again, &small, BOX, law));
   ck_assert_str_eq(m.page.data, again.page.data);
   finish(&m);
   finish(&again);
 }
-END_TEST
 
 /* Names are the trace's, and the path's where it has none. */
-START_TEST(hostile_names) {
+HEC_TEST_LOOP(hostile_names, 2) {
   maker m = {0};
   all_policies();
   n_policies = 3;
   hec_test_trace t = small;
   t.extra = _i ? ",\"synthetic\":{\"generator\":\"made\"}" : "";
   m.name = _i ? HOSTILE : "";
-  if (make(&m, &t, BOX, &hec_law_alpha_beta) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(make(&m, &t, BOX, &hec_law_alpha_beta));
   check_page(m.page.data, true);
   ck_assert_ptr_nonnull(strstr(m.page.data, "&#60;script&#62;alert(1)"));
   ck_assert_uint_eq(count(m.page.data, "synthetic loads"), _i ? 1 : 0);
   finish(&m);
 }
-END_TEST
 
 /* One rank and one iteration; nothing fits; no policy that others are compared to; a single reference row. */
-START_TEST(little_to_show) {
+HEC_TEST_LOOP(little_to_show, 4) {
   static const struct {
     const char *cluster, *policy;
     hec_test_trace trace;
@@ -263,8 +257,7 @@ START_TEST(little_to_show) {
   maker m = {0};
   policies[0] = hec_policy_find(cases[_i].policy);
   n_policies = 1;
-  if (make(&m, &cases[_i].trace, cases[_i].cluster, &hec_law_alpha_beta) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(make(&m, &cases[_i].trace, cases[_i].cluster, &hec_law_alpha_beta));
   check_page(m.page.data, true);
   ck_assert_uint_eq(count(m.page.data, "reference rows ("), policies[0]->reference);
   ck_assert_uint_eq(count(m.page.data,
@@ -273,17 +266,15 @@ START_TEST(little_to_show) {
                     cases[_i].trace.records == 1); /* one label, no 1.1, 1.2 ... */
   finish(&m);
 }
-END_TEST
 
 /* More iterations and ranks than are drawn one by one; that is said. */
-START_TEST(much_to_show) {
+HEC_TEST(much_to_show) {
   maker m = {0};
   policies[0] = hec_policy_find("ep");
   policies[1] = hec_policy_find("hecate");
   n_policies = 2;
   hec_test_trace t = {.layers = 2, .experts = 8, .top_k = 2, .sources = 96, .records = 300};
-  if (make(&m, &t, "12x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &hec_law_alpha_beta) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(make(&m, &t, "12x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &hec_law_alpha_beta));
   check_page(m.page.data, true);
   char iters[64];
   (void)snprintf(iters, sizeof iters, " data-iters=\"%d 1 %d;\"", (int)m.job.warmup, 300 - (int)m.job.warmup);
@@ -295,14 +286,12 @@ START_TEST(much_to_show) {
   ck_assert_uint_lt(m.page.length, 1000000);
   finish(&m);
 }
-END_TEST
 
 /* What the page draws of an iteration adds up to what the summary counts by other means. */
-START_TEST(drawn_adds_up) {
+HEC_TEST(drawn_adds_up) {
   maker m = {0};
   all_policies();
-  if (make(&m, &small, BOX, &hec_law_alpha_beta) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(make(&m, &small, BOX, &hec_law_alpha_beta));
   for (int32_t i = 0; i < n_policies; i++) {
     const hec_report_iteration *it = &m.report.iterations[i];
     double sum = 0, path = 0, most = 0;
@@ -325,11 +314,10 @@ START_TEST(drawn_adds_up) {
   }
   finish(&m);
 }
-END_TEST
 
 /* ---- Sweeps and validations ---- */
 
-START_TEST(regime_maps) {
+HEC_TEST(regime_maps) {
   hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 3, "ep/" HOSTILE},
                              {"b", 1, 0.01, 0, "", NAN, ""},
                              {NULL, -1, 0, 0, NULL, 0, NULL},
@@ -353,10 +341,9 @@ START_TEST(regime_maps) {
   hec_text_free(&verdict);
   hec_text_free(&page);
 }
-END_TEST
 
 /* A lead of at most half a per cent is none: as the verdict of a comparison has it. */
-START_TEST(leads_and_ties) {
+HEC_TEST_LOOP(leads_and_ties, 4) {
   static const struct {
     double next[2];
     const char *says;
@@ -379,9 +366,8 @@ START_TEST(leads_and_ties) {
   hec_text_free(&verdict);
   hec_text_free(&page);
 }
-END_TEST
 
-START_TEST(kinds_of_operations) {
+HEC_TEST(kinds_of_operations) {
   hec_report_pair iterations[] = {{HOSTILE, 0.09, 0.1, -0.07}, {"b", NAN, NAN, NAN}};
   hec_report_pair kinds[] = {{"experts", 0.05, 0.04, 0.25}, {"gate", 0.001, 0.0001, 9}, {"counts", 1e-3, 0, NAN}};
   hec_report_pairs policies_of[] = {{HOSTILE, kinds, 3}};
@@ -407,56 +393,17 @@ START_TEST(kinds_of_operations) {
   ck_assert_ptr_nonnull(strstr(page.data, "inconclusive"));
   hec_text_free(&page);
 }
-END_TEST
 
-static jmp_buf out_of_memory;
-static void leave(size_t bytes, void *context) {
-  (void)bytes;
-  (void)context;
-  longjmp(out_of_memory, 1);
+static hec_status run_again(uint64_t k) {
+  (void)k;
+  const hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
+  static maker m;
+  m = (maker){0};
+  return make(&m, &t, "1x2 nvlink=1G flops=1T mem=1G", &hec_law_alpha_beta);
 }
 
-START_TEST(no_memory) {
+HEC_TEST(no_memory) {
   policies[0] = hec_policy_find("ep");
   n_policies = 1;
-  hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
-  hec_set_no_memory_handler(leave, NULL);
-  for (volatile uint64_t k = 1; k < 100000; k += 1 + k / 40) {
-    static maker m;
-    m = (maker){0};
-    volatile bool failed = true;
-    if (setjmp(out_of_memory) == 0) {
-      hec_fail_allocation(k);
-      hec_status status = make(&m, &t, "1x2 nvlink=1G flops=1T mem=1G", &hec_law_alpha_beta);
-      hec_fail_allocation(0);
-      failed = false;
-      ck_assert_int_eq(status, HEC_OK);
-    }
-    hec_fail_allocation(0);
-    if (!failed) {
-      ck_assert_uint_gt(k, 50);
-      _exit(0); /* what was allocated when memory ran out is lost on purpose */
-    }
-  }
-  ck_abort_msg("never enough memory");
+  hec_test_no_memory(run_again);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("report.page");
-  TCase *cases = tcase_create("page");
-  tcase_set_timeout(cases, 120);
-  tcase_add_loop_test(cases, comparison, 0, 2);
-  tcase_add_loop_test(cases, hostile_names, 0, 2);
-  tcase_add_loop_test(cases, little_to_show, 0, 4);
-  tcase_add_test(cases, much_to_show);
-  tcase_add_test(cases, drawn_adds_up);
-  tcase_add_test(cases, regime_maps);
-  tcase_add_loop_test(cases, leads_and_ties, 0, 4);
-  tcase_add_test(cases, kinds_of_operations);
-  tcase_add_exit_test(cases, no_memory, 0);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -3,7 +3,7 @@
  * other are hot together, and what it would save is not there where tokens go back to their source. Of transitions in the
  * trace the first layers alone, and the tables say what a policy went without. */
 #include "sim/compare.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/job_make.h"
 #include "tools/front/summary/summary_write.h"
@@ -29,11 +29,10 @@ static void run(comparison *c, int32_t ranks, const char *phase) {
   wanted.phase = phase;
   hec_compare_options options = {
       .policies = policies, .n_policies = 4, .schedule = "auto", .law = hec_law_find("alpha_beta")};
-  ck_assert_msg(hec_trace_open_memory(c->text.data, c->text.length, "trace", &c->reader) == HEC_OK, "%s",
-                hec_last_error());
-  ck_assert_msg(hec_job_make(&wanted, c->reader, &c->arena, &c->job) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_trace_open_memory(c->text.data, c->text.length, "trace", &c->reader));
+  ck_ok(hec_job_make(&wanted, c->reader, &c->arena, &c->job));
   hec_job_say_transitions(&c->job, policies, 4, &c->arena);
-  ck_assert_msg(hec_compare(&c->job, c->reader, &options, &c->arena, &c->summary) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_compare(&c->job, c->reader, &options, &c->arena, &c->summary));
   c->summary.tool = "test";
   c->summary.trace = "trace";
   hec_summary_table(&c->summary, &c->table);
@@ -81,7 +80,7 @@ static double share_of(const char *note, const char *before) {
 
 /* GPT-OSS-20B: counted over all tokens, 24.8 % on 4 ranks and 12.4 % on 8 stay with contiguous experts (reference
  * traces.md 1). */
-START_TEST(gpt_oss) {
+HEC_TEST(gpt_oss) {
   const char *path = hec_test_wants("affinity.gpt_oss", "traces/gptoss20b_decode_per_sequence.jsonl",
                                     "affinity between layers in a recorded trace of GPT-OSS-20B");
   if (!path)
@@ -109,7 +108,6 @@ START_TEST(gpt_oss) {
   free(trace);
   free(counted);
 }
-END_TEST
 
 /* Between two layers the coupling of their loads in the order of experts: what the traces of HarMoEny's ExFlow runs on
  * this model were made of (its ExFlow/trace, rebuilt from the histograms, each layer sorted on its own). */
@@ -144,7 +142,7 @@ static void couple(const hec_load *load, hec_text *text) {
 }
 
 /* Qwen1.5-MoE: measured there, the busiest rank at 1.85 to 2.06 of the mean by affinity, 1.65 to 1.83 contiguous; slower. */
-START_TEST(qwen_loses) {
+HEC_TEST(qwen_loses) {
   const char *path = hec_test_wants("affinity.qwen_loses", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
                                     "that placement by affinity loses on recorded loads of Qwen1.5-MoE");
   if (!path)
@@ -153,8 +151,8 @@ START_TEST(qwen_loses) {
   hec_trace_reader *reader = NULL;
   const hec_trace_record *record = NULL;
   hec_text transitions = {0};
-  ck_assert_int_eq(hec_trace_open_memory(trace, strlen(trace), "qwen", &reader), HEC_OK);
-  ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
+  ck_ok(hec_trace_open_memory(trace, strlen(trace), "qwen", &reader));
+  ck_ok(hec_trace_next(reader, &record));
   couple(&record->load, &transitions);
   hec_trace_close(reader);
   for (int train = 0; train < 2; train++) {
@@ -171,11 +169,10 @@ START_TEST(qwen_loses) {
   hec_text_free(&transitions);
   free(trace);
 }
-END_TEST
 
 /* Two records on either side of nothing: what is lacking is said in table and JSON; with transitions of four layers the
  * first two layers use the first of them. */
-START_TEST(says_what_is_lacking) {
+HEC_TEST(says_what_is_lacking) {
   static const char even[] = "[[[9,0,0,0],[0,9,0,0],[0,0,9,0],[0,0,0,9]],[[7,0,0,0],[0,7,0,0],[0,0,7,0],[0,0,0,7]],"
                              "[[0,0,0,5],[0,0,5,0],[0,5,0,0],[5,0,0,0]]]";
   hec_test_trace made = {.layers = 4, .experts = 4, .top_k = 1, .sources = 4, .records = 14, .stride = 1};
@@ -205,28 +202,14 @@ START_TEST(says_what_is_lacking) {
   wanted.ranks = 4;
   wanted.layers = 2;
   add_member(&c.text, plain.data, "transitions", even, strlen(even));
-  ck_assert_int_eq(hec_trace_open_memory(c.text.data, c.text.length, "trace", &c.reader), HEC_OK);
-  ck_assert_int_eq(hec_job_make(&wanted, c.reader, &c.arena, &c.job), HEC_OK);
+  ck_ok(hec_trace_open_memory(c.text.data, c.text.length, "trace", &c.reader));
+  ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
   ck_assert(c.job.problem.n_layers == 2 && c.job.problem.transitions[0] == 9 && c.job.problem.transitions[15] == 9);
   hec_arena_free(&c.arena);
   c.arena = (hec_arena){0};
   wanted.layers = 1;
-  ck_assert_int_eq(hec_job_make(&wanted, c.reader, &c.arena, &c.job), HEC_OK);
+  ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
   ck_assert_ptr_null(c.job.problem.transitions);
   finish(&c);
   hec_text_free(&plain);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("affinity");
-  TCase *c = tcase_create("affinity");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, gpt_oss);
-  tcase_add_test(c, qwen_loses);
-  tcase_add_test(c, says_what_is_lacking);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

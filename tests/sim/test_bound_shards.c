@@ -1,35 +1,20 @@
 /* The bound of expert-sharding groups: never above what any policy that runs with them takes, under any schedule and either
  * law, nor above the best of every placement of small instances; and reached where nothing but what it counts takes time. */
 #include "runtime/plan/bound/bound.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static double bound_of(hec_bound *bound, const hec_load *loads, hec_bound_case options) {
   hec_bound_begin(bound, options);
   for (int32_t mb = 0; mb < options.n_micro_batches; mb++)
     hec_bound_add(bound, &loads[mb]);
   return hec_bound_end(bound).total_s;
-}
-
-/* Every operation's time is rounded to a picosecond. */
-static double time_of(const hec_problem *problem, const hec_program *program, const hec_law *law) {
-  hec_arena own = {0};
-  hec_sim *sim = hec_sim_new(problem, law, &own);
-  hec_timeline timeline = {0};
-  hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
-  int64_t end = hec_timeline_end_ps(&timeline) + (int64_t)program->n_ops;
-  hec_timeline_free(&timeline);
-  hec_sim_free(sim);
-  hec_arena_free(&own);
-  return (double)end * 1e-12;
 }
 
 /* What a policy with sharding groups takes under a schedule against the bound; returns their ratio. */
@@ -44,7 +29,8 @@ static double compare(const hec_test_case *c, hec_bound *bound, const hec_policy
     loads[mb] = hec_test_actual_load(&step, mb, &own);
   hec_lower_iteration(low, 1, given, c->n_micro_batches, c->n_micro_batches);
   step.program = hec_lowering_program(low);
-  double s = time_of(&c->problem, step.program, law);
+  int64_t rounding = (int64_t)step.program->n_ops; /* to a picosecond, each operation */
+  double s = 1e-12 * (double)(hec_test_end_ps(&c->problem, step.program, law, (hec_sim_options){0}) + rounding);
   hec_bound_class class = hec_bound_class_of(policy, &c->problem);
   double bound_s = bound_of(bound, loads,
                             (hec_bound_case){.class = class,
@@ -67,9 +53,9 @@ static bool with_groups(hec_test_case *c, uint64_t *seed) {
   for (int32_t esp = hec_test_below(seed, 2) ? 4 : 2; esp > 1; esp /= 2) {
     if (p->n_ranks % esp != 0 || per_node % esp != 0 || c->moe.d_ffn % esp != 0 || p->n_ranks / esp > c->moe.n_experts)
       continue;
-    ck_assert(hec_problem_shard(&c->problem, esp) == HEC_OK);
+    ck_ok(hec_problem_shard(&c->problem, esp));
     if (hec_test_below(seed, 3) == 0)
-      ck_assert(hec_problem_tensor(&c->problem, 2) == HEC_OK);
+      ck_ok(hec_problem_tensor(&c->problem, 2));
     return true;
   }
   return false;
@@ -89,15 +75,13 @@ static void run(uint64_t first, hec_test_wish wish, const hec_law *law) {
   }
 }
 
-START_TEST(alpha_beta) {
+HEC_TEST_LOOP(alpha_beta, hec_test_cases(160)) {
   run(1000 + 60 * (uint64_t)_i, (hec_test_wish){.no_overhead = _i % 2 == 0}, &hec_law_alpha_beta);
 }
-END_TEST
-START_TEST(max_min) {
+HEC_TEST_LOOP(max_min, hec_test_cases(64)) {
   run(9000 + 60 * (uint64_t)_i, (hec_test_wish){.no_overhead = _i % 2 == 0, .comm_share = _i % 5 == 0},
       &hec_law_max_min);
 }
-END_TEST
 
 /* Homes as written here: group[e] of a placement. */
 static int32_t group_of[8];
@@ -116,7 +100,7 @@ static hec_policy anywhere(void) {
 }
 
 /* Two or three groups of two or four ranks, up to five experts, links from nothing to everything: every placement. */
-START_TEST(every_placement) {
+HEC_TEST_LOOP(every_placement, hec_test_cases(224)) {
   static const int shapes[][3] = {{1, 4, 2}, {2, 2, 2}, {3, 2, 2}, {1, 8, 4}, {2, 4, 4}, {2, 4, 2}, {1, 2, 2}};
   uint64_t seed = 70 + (uint64_t)_i;
   const int *shape = shapes[_i % 7];
@@ -132,7 +116,7 @@ START_TEST(every_placement) {
   c->moe.n_layers = c->moe.n_moe_layers = 1;
   c->problem.n_ranks = ranks;
   hec_test_recluster(c, line, &arena);
-  ck_assert(hec_problem_shard(&c->problem, shape[2]) == HEC_OK);
+  ck_ok(hec_problem_shard(&c->problem, shape[2]));
   c->n_micro_batches = 1;
   hec_load load = hec_load_new(&arena, 1, ranks, c->moe.n_experts);
   for (int32_t i = 0; i < ranks * c->moe.n_experts; i++)
@@ -156,11 +140,10 @@ START_TEST(every_placement) {
   }
   ck_assert_msg(nearest > 0.2, "the best placement takes %.3g times the bound: %s", 1 / nearest, c->line);
 }
-END_TEST
 
 /* As many groups as experts, everybody sends the same to each: the exchanges between groups, inside them, additions and
  * experts are all the bound counts, and all that there is. */
-START_TEST(reached) {
+HEC_TEST_LOOP(reached, 12) {
   uint64_t seed = 3 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.no_overhead = true, .uniform = true});
   int32_t esp = _i % 2 ? 4 : 2;
@@ -178,7 +161,7 @@ START_TEST(reached) {
   c->problem.n_ranks = 2 * esp;
   c->problem.tokens = 4000;
   hec_test_recluster(c, line, &arena);
-  ck_assert(hec_problem_shard(&c->problem, esp) == HEC_OK);
+  ck_ok(hec_problem_shard(&c->problem, esp));
   c->n_micro_batches = 1;
   hec_load load = hec_load_new(&arena, c->problem.n_layers, 2 * esp, 2);
   for (int32_t i = 0; i < c->problem.n_layers * 4 * esp; i++)
@@ -186,25 +169,22 @@ START_TEST(reached) {
   c->loads = &load;
   hec_bound *bound = hec_bound_new(&c->problem, &arena);
   double near = compare(c, bound, hec_policy_find("ep"), hec_schedule_find("serial"), &hec_law_alpha_beta);
-  double permuted_s = 0; /* rows sorted and put back: the bound has no permutes, and no counts */
-  double passes = c->problem.train ? 4 : 2;
-  permuted_s = passes * c->problem.n_layers * 2 * 4000 * c->problem.bytes.token / c->cluster.devices[0].hbm_bandwidth;
-  hec_bound_time t;
-  hec_bound_begin(bound, (hec_bound_case){
-                             .class = HEC_BOUND_WHOLE, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1});
-  hec_bound_add(bound, &load);
-  t = hec_bound_end(bound);
-  double s = t.total_s / near - permuted_s;
-  ck_assert_msg(s <= t.total_s * 1.002 && s >= t.total_s * 0.998, "%.6g s without permutes, bound %.6g s: %s", s,
-                t.total_s, c->line);
+  double passes = c->problem.train ? 4 : 2; /* rows sorted and put back: the bound has no permutes, and no counts */
+  double permuted_s =
+      passes * c->problem.n_layers * 2 * 4000 * c->problem.bytes.token / c->cluster.devices[0].hbm_bandwidth;
+  double bound_s = bound_of(
+      bound, &load,
+      (hec_bound_case){.class = HEC_BOUND_WHOLE, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1});
+  double s = bound_s / near - permuted_s;
+  ck_assert_msg(s <= bound_s * 1.002 && s >= bound_s * 0.998, "%.6g s without permutes, bound %.6g s: %s", s, bound_s,
+                c->line);
 }
-END_TEST
 
 /* All tokens to one expert, whose group is in one node with all sources: by hand, forward. */
-START_TEST(one_hot_expert) {
+HEC_TEST(one_hot_expert) {
   hec_problem *p = hec_test_problem(
       &arena, "1x4 nvlink=20G flops=10T eff=1 mem=40G hbm=1000000G a=0s c=0s launch=0s tile=1", 4, 1, 4, 1, false);
-  ck_assert(hec_problem_shard(p, 2) == HEC_OK);
+  ck_ok(hec_problem_shard(p, 2));
   hec_load load = hec_load_new(&arena, 1, 4, 4), none = hec_load_new(&arena, 1, 4, 4);
   for (int32_t s = 0; s < 4; s++)
     hec_load_row(&load, 0, s)[2] = 3000;
@@ -215,20 +195,3 @@ START_TEST(one_hot_expert) {
   double row_s = 128 / 20e9, wanted = 3000 * row_s + 6000 * row_s + 12000 * 2.0 * 2 * 64 * 64 / 10e12 + 6000 * row_s;
   ck_assert_double_eq_tol(more, wanted, 1e-3 * wanted);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("bound_shards");
-  TCase *c = tcase_create("bound_shards");
-  tcase_set_timeout(c, 240);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, alpha_beta, 0, hec_test_cases(160));
-  tcase_add_loop_test(c, max_min, 0, hec_test_cases(64));
-  tcase_add_loop_test(c, every_placement, 0, hec_test_cases(224));
-  tcase_add_loop_test(c, reached, 0, 12);
-  tcase_add_test(c, one_hot_expert);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,16 +1,14 @@
 /* The comparison end to end on traces in memory: its outputs parse and have the keys of the contract, they repeat to
  * the byte, periodic planning is weighed as what it is, and an allocation that fails anywhere ends it cleanly. */
 #include "models/json.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/compare_draw.h"
 #include "tools/front/job_make.h"
 #include "tools/front/summary/summary_write.h"
 
 #include <math.h>
-#include <setjmp.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BOX "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
 
@@ -70,8 +68,7 @@ static void finish(comparison *c) {
 
 static hec_json *parse(const hec_text *text) {
   hec_json *json = NULL;
-  if (hec_json_parse(text->data, text->length, "output", &json) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_json_parse(text->data, text->length, "output", &json));
   return json;
 }
 
@@ -153,11 +150,10 @@ static void check_rearranging(comparison *c, const hec_json_value *rows) {
     ck_assert_msg(strstr(c->table.data, line), "%s is not in %s", line, c->table.data);
 }
 
-START_TEST(outputs) {
+HEC_TEST_LOOP(outputs, 6) {
   comparison c = {0};
   all_policies();
-  if (run(&c, &small, schedules[_i % 3], _i < 3 ? &hec_law_alpha_beta : &hec_law_max_min) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(run(&c, &small, schedules[_i % 3], _i < 3 ? &hec_law_alpha_beta : &hec_law_max_min));
   hec_json *json = parse(&c.json), *events = parse(&c.events);
   static const char *const top[] = {"version", "trace", "cluster", "model", "defaults_taken", "policies", NULL};
   want(hec_json_root(json), top);
@@ -184,7 +180,7 @@ START_TEST(outputs) {
   ck_assert_uint_eq(lines, (size_t)n_policies + 1);
   ck_assert_ptr_null(strstr(c.table.data, "synthetic"));
   comparison again = {0};
-  ck_assert_int_eq(run(&again, &small, schedules[_i % 3], _i < 3 ? &hec_law_alpha_beta : &hec_law_max_min), HEC_OK);
+  ck_ok(run(&again, &small, schedules[_i % 3], _i < 3 ? &hec_law_alpha_beta : &hec_law_max_min));
   ck_assert_str_eq(c.json.data, again.json.data);
   ck_assert_str_eq(c.csv.data, again.csv.data);
   ck_assert_str_eq(c.table.data, again.table.data);
@@ -192,19 +188,18 @@ START_TEST(outputs) {
   finish(&c);
   finish(&again);
 }
-END_TEST
 
 /* Threads share the policies; nothing of it can be seen. */
-START_TEST(threads_leave_no_trace) {
+HEC_TEST_LOOP(threads_leave_no_trace, 3) {
   static const hec_law *const laws[] = {&hec_law_alpha_beta, &hec_law_max_min, &hec_law_nccl_rounds};
   static const int32_t threads[] = {1, 2, 5, 100};
   comparison alone = {0};
   all_policies();
-  ck_assert_int_eq(run(&alone, &small, "auto", laws[_i]), HEC_OK);
+  ck_ok(run(&alone, &small, "auto", laws[_i]));
   for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
     comparison c = {0};
     n_threads = threads[i];
-    ck_assert_int_eq(run(&c, &small, "auto", laws[_i]), HEC_OK);
+    ck_ok(run(&c, &small, "auto", laws[_i]));
     ck_assert_str_eq(c.json.data, alone.json.data);
     ck_assert_str_eq(c.csv.data, alone.csv.data);
     ck_assert_str_eq(c.table.data, alone.table.data);
@@ -214,7 +209,6 @@ START_TEST(threads_leave_no_trace) {
   n_threads = 0;
   finish(&alone);
 }
-END_TEST
 
 /* Policies whose planning takes for ever from an iteration on. */
 static void plan_endlessly(hec_policy_run *run, int64_t from_iter) {
@@ -234,7 +228,7 @@ static void fail_soon_too(hec_policy_run *run) {
 }
 
 /* The failure that is reported: of the first iteration that has one, the first row's. Histories are whole until then. */
-START_TEST(first_failure_in_table_order) {
+HEC_TEST(first_failure_in_table_order) {
   hec_policy late = *hec_policy_find("ep"), soon = late, soon_too = late;
   late.name = "late";
   late.decide = fail_late;
@@ -248,50 +242,44 @@ START_TEST(first_failure_in_table_order) {
   policies[7] = policies[n_policies - 1] = &soon_too;
   for (n_threads = 1; n_threads <= 8; n_threads++) {
     comparison c = {0};
-    ck_assert_int_eq(run(&c, &small, "auto", &hec_law_alpha_beta), HEC_BAD_INPUT);
-    ck_assert_ptr_nonnull(strstr(hec_last_error(), "soon, iteration 5: expected a simulated time below"));
+    ck_refused(run(&c, &small, "auto", &hec_law_alpha_beta), "soon, iteration 5: expected a simulated time below");
     finish(&c);
   }
   n_threads = 0;
 }
-END_TEST
 
-START_TEST(synthetic_is_said) {
+HEC_TEST(synthetic_is_said) {
   comparison c = {0};
   all_policies();
   hec_test_trace t = small;
   t.extra = ",\"synthetic\":{\"generator\":\"test\"}";
-  ck_assert_int_eq(run(&c, &t, "auto", &hec_law_alpha_beta), HEC_OK);
+  ck_ok(run(&c, &t, "auto", &hec_law_alpha_beta));
   ck_assert_ptr_nonnull(strstr(c.table.data, "synthetic"));
   ck_assert_ptr_nonnull(strstr(c.json.data, "synthetic"));
   finish(&c);
 }
-END_TEST
 
-START_TEST(one_record_alone) {
+HEC_TEST_LOOP(one_record_alone, 2) {
   comparison c = {0};
   all_policies();
   hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1, .cell = _i ? 1 : 0};
-  ck_assert_int_eq(run(&c, &t, "auto", &hec_law_alpha_beta), HEC_OK);
+  ck_ok(run(&c, &t, "auto", &hec_law_alpha_beta));
   ck_assert_int_eq(c.summary.n_iterations, 1);
   finish(&c);
 }
-END_TEST
 
-START_TEST(unknown_schedule) { /* also for a policy that runs under no other */
+HEC_TEST_LOOP(unknown_schedule, 2) { /* also for a policy that runs under no other */
   comparison c = {0};
   policies[0] = hec_policy_find(_i ? "ideal" : "ep");
   n_policies = 1;
-  ck_assert_int_eq(run(&c, &small, "bogus", &hec_law_alpha_beta), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "bogus"));
+  ck_refused(run(&c, &small, "bogus", &hec_law_alpha_beta), "bogus");
   finish(&c);
 }
-END_TEST
 
 /* A periodic policy plans every 2 iterations, so its planning is paid once, not once for every iteration the record
  * stands for: mean = (sum of stride * ordinary + one-off) / sum of strides. Planning takes 1 s here, the rest next to
  * nothing, and the trace's records are 2 iterations apart. */
-START_TEST(planning_is_paid_once) {
+HEC_TEST(planning_is_paid_once) {
   comparison c = {0};
   hec_job_options wanted = HEC_JOB_OPTIONS;
   wanted.cluster = "2x2 nvlink=300G nic=50G flops=312T mem=40G plan=1s";
@@ -302,62 +290,22 @@ START_TEST(planning_is_paid_once) {
   t.cell = 10; /* even: nothing to move, so planning is the only one-off cost */
   c.reader = hec_test_trace_open(&t, 5, &c.text);
   hec_compare_options options = {.policies = policies, .n_policies = 1, .schedule = "auto", .law = &hec_law_alpha_beta};
-  ck_assert_int_eq(hec_job_make(&wanted, c.reader, &c.arena, &c.job), HEC_OK);
-  ck_assert_int_eq(hec_compare(&c.job, c.reader, &options, &c.arena, &c.summary), HEC_OK);
+  ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
+  ck_ok(hec_compare(&c.job, c.reader, &options, &c.arena, &c.summary));
   double planned = c.summary.rows[0].book_s[HEC_BOOK_PLAN];
   ck_assert_double_gt(planned, 2.9); /* records 2, 3 and 4 */
   ck_assert_double_lt(hec_summary_mean(&c.summary.rows[0]), planned / 8 + 0.01);
   finish(&c);
 }
-END_TEST
 
-static jmp_buf out_of_memory;
-static void leave(size_t bytes, void *context) {
-  (void)bytes;
-  (void)context;
-  longjmp(out_of_memory, 1);
+static hec_status run_again(uint64_t k) {
+  const hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
+  static comparison c;
+  c = (comparison){0};
+  return run(&c, &t, "auto", k % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
 }
 
-/* The k-th allocation fails, for k = 1, 3, 5, ...: no crash; memory is then the process's (a forked test). */
-START_TEST(no_memory) {
+HEC_TEST(no_memory) {
   all_policies();
-  hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
-  hec_set_no_memory_handler(leave, NULL);
-  for (volatile uint64_t k = 1; k < 100000; k += 1 + k / 40) {
-    static comparison c;
-    c = (comparison){0};
-    volatile bool failed = true;
-    if (setjmp(out_of_memory) == 0) {
-      hec_fail_allocation(k);
-      hec_status status = run(&c, &t, "auto", k % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
-      hec_fail_allocation(0);
-      failed = false;
-      ck_assert_int_eq(status, HEC_OK);
-    }
-    hec_fail_allocation(0);
-    if (!failed) {
-      ck_assert_uint_gt(k, 50);
-      _exit(0); /* what was allocated when memory ran out is lost on purpose */
-    }
-  }
-  ck_abort_msg("never enough memory");
+  hec_test_no_memory(run_again);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("compare");
-  TCase *c = tcase_create("compare");
-  tcase_set_timeout(c, 60);
-  tcase_add_loop_test(c, outputs, 0, 6);
-  tcase_add_loop_test(c, threads_leave_no_trace, 0, 3);
-  tcase_add_test(c, first_failure_in_table_order);
-  tcase_add_test(c, synthetic_is_said);
-  tcase_add_loop_test(c, one_record_alone, 0, 2);
-  tcase_add_loop_test(c, unknown_schedule, 0, 2);
-  tcase_add_test(c, planning_is_paid_once);
-  tcase_add_exit_test(c, no_memory, 0);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

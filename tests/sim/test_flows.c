@@ -2,7 +2,7 @@
  * (SimGrid), alpha_beta by hand, the output read back, and every error of the input. */
 #include "models/json.h"
 #include "sim/flows.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/sim/sim_commands.h"
 
 #include <math.h>
@@ -15,9 +15,9 @@
 static double check_case(const char *path) {
   hec_arena arena = {0};
   hec_flows flows;
-  ck_assert_msg(hec_flows_read(path, &arena, &flows) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_flows_read(path, &arena, &flows));
   double *finish = HEC_NEW(&arena, double, flows.n_flows), worst = 0;
-  ck_assert_int_eq(hec_flows_run(&flows, "max_min", finish), HEC_OK);
+  ck_ok(hec_flows_run(&flows, "max_min", finish));
   for (int32_t f = 0; f < flows.n_flows; f++) {
     double expected = flows.flow[f].expected_finish, error = fabs(finish[f] - expected);
     ck_assert_double_ge(expected, 0);
@@ -32,18 +32,17 @@ static double check_case(const char *path) {
 static const char *const own_cases[] = {"incast",    "shared_nic", "staggered", "latency",
                                         "multi_hop", "parallel",   "tree"};
 
-START_TEST(own_cases_exactly) {
+HEC_TEST_ROWS(own_cases_exactly, own_cases) {
   char path[1024];
   (void)snprintf(path, sizeof path, "%s/tests/sim/cases/%s.json", HEC_SOURCE_DIR, own_cases[_i]);
   ck_assert_double_le(check_case(path), 1e-13); /* rational arithmetic: no error but ours */
 }
-END_TEST
 
 static const char *const shared_cases[] = {"01_switch_n8_zipf", "02_switch_n16_staggered", "03_node8_shared_nic_n16",
                                            "05_hetero_nics",    "07_incast_hot_expert",    "09_fattree_ecmp_hash",
                                            "11_pxn_relay_paths"};
 
-START_TEST(shared_cases_by_simgrid) {
+HEC_TEST_ROWS(shared_cases_by_simgrid, shared_cases) {
   char relative[128];
   (void)snprintf(relative, sizeof relative, "cases/maxmin/%s.json", shared_cases[_i]);
   const char *path = hec_test_wants("sim.flows/shared_cases_by_simgrid", relative,
@@ -51,7 +50,6 @@ START_TEST(shared_cases_by_simgrid) {
   if (path)
     (void)check_case(path);
 }
-END_TEST
 
 /* ---- by hand ---- */
 
@@ -67,14 +65,14 @@ END_TEST
 #define FLOW(src, dst, bytes, start) "{\"src\":\"" src "\",\"dst\":\"" dst "\",\"bytes\":" bytes ",\"start\":" start "}"
 
 static void solve(const char *text, const char *law, hec_arena *arena, hec_flows *flows, double *finish) {
-  ck_assert_msg(hec_flows_parse(text, strlen(text), "case", arena, flows) == HEC_OK, "%s", hec_last_error());
-  ck_assert_int_eq(hec_flows_run(flows, law, finish), HEC_OK);
+  ck_ok(hec_flows_parse(text, strlen(text), "case", arena, flows));
+  ck_ok(hec_flows_run(flows, law, finish));
 }
 
 /* a->c enters at 3.5 and runs at the core's 20; a->b at 3, b->c at 8 with the 30 that core leaves of dc.
  * a->b: 50 until 3.5 (25), then 50 (the other 975 of 1000): 3 + 20. a->c: 3.5 + 200/20 = 13.5.
  * b->c: 30 from 8 to 13.5 (165), then 50: 13.5 + 435/50. */
-START_TEST(max_min_by_hand) {
+HEC_TEST(max_min_by_hand) {
   hec_arena arena = {0};
   hec_flows flows;
   double finish[3];
@@ -87,10 +85,9 @@ START_TEST(max_min_by_hand) {
   ck_assert_double_eq(hec_flows_makespan(&flows, finish), finish[0]);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Two bursts a long time apart: the second is as exact as the first because its clock starts anew. */
-START_TEST(precision_after_a_long_pause) {
+HEC_TEST(precision_after_a_long_pause) {
   hec_arena arena = {0};
   hec_flows flows;
   double finish[2];
@@ -100,13 +97,12 @@ START_TEST(precision_after_a_long_pause) {
   ck_assert_double_eq(finish[1], 1048576 + 3 + 0.5);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Loads: ua 1200, db 1000, core 200, dc 800, ub 600. Posts: a 4 (the later of its two), b 5, c none.
  * begin: a 5 (b is its partner), b 5, c 5.
  * a: a->b 3 + ua 12 = 15; a->c 3.5 + max(ua 12, core 10) = 15.5: done 20.5.
  * b: from a 3 + db 20 = 23; to c 3 + ub 6 = 9: done 28. c: 3.5 + max(core 10, dc 16); 3 + 16: 19.5: done 24.5. */
-START_TEST(alpha_beta_by_hand) {
+HEC_TEST(alpha_beta_by_hand) {
   hec_arena arena = {0};
   hec_flows flows;
   double finish[3];
@@ -118,24 +114,23 @@ START_TEST(alpha_beta_by_hand) {
   ck_assert_double_eq_tol(finish[2], 28, 1e-13);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Without latency and starts the busiest port bounds the makespan from below under any sharing; an incast, whose hot
  * port is full all the time, reaches it. */
-START_TEST(busiest_port_is_a_lower_bound) {
+HEC_TEST(busiest_port_is_a_lower_bound) {
   for (size_t i = 0; i < sizeof own_cases / sizeof *own_cases; i++) {
     hec_arena arena = {0};
     hec_flows flows;
     double fluid[128], closed[128];
     char path[1024];
     (void)snprintf(path, sizeof path, "%s/tests/sim/cases/%s.json", HEC_SOURCE_DIR, own_cases[i]);
-    ck_assert_int_eq(hec_flows_read(path, &arena, &flows), HEC_OK);
+    ck_ok(hec_flows_read(path, &arena, &flows));
     ck_assert_int_le(flows.n_flows, 128);
     for (int32_t f = 0; f < flows.n_flows; f++)
       flows.flow[f].start = 0;
     memset(flows.route_latency, 0, (size_t)flows.n_routes * sizeof *flows.route_latency);
-    ck_assert_int_eq(hec_flows_run(&flows, "max_min", fluid), HEC_OK);
-    ck_assert_int_eq(hec_flows_run(&flows, "alpha_beta", closed), HEC_OK);
+    ck_ok(hec_flows_run(&flows, "max_min", fluid));
+    ck_ok(hec_flows_run(&flows, "alpha_beta", closed));
     double makespan = hec_flows_makespan(&flows, closed);
     ck_assert_double_ge(hec_flows_makespan(&flows, fluid), makespan * (1 - 1e-13));
     if (strcmp(own_cases[i], "incast") == 0)
@@ -143,11 +138,10 @@ START_TEST(busiest_port_is_a_lower_bound) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
 
 /* ---- output ---- */
 
-START_TEST(output_reads_back) {
+HEC_TEST(output_reads_back) {
   hec_arena arena = {0};
   hec_flows flows;
   double finish[3];
@@ -157,7 +151,7 @@ START_TEST(output_reads_back) {
   hec_text text = {0};
   hec_flows_write(&flows, "max_min", finish, &text);
   hec_json *json;
-  ck_assert_int_eq(hec_json_parse(text.data, text.length, "output", &json), HEC_OK);
+  ck_ok(hec_json_parse(text.data, text.length, "output", &json));
   const hec_json_value *root = hec_json_root(json), *list = hec_json_get(root, "flows");
   ck_assert_str_eq(hec_json_text(hec_json_get(root, "law")), "max_min");
   ck_assert(hec_json_number(hec_json_get(root, "makespan")) == hec_flows_makespan(&flows, finish));
@@ -175,16 +169,14 @@ START_TEST(output_reads_back) {
   hec_text_free(&text);
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(unknown_law) {
+HEC_TEST(unknown_law) {
   hec_flows flows = {0};
   ck_assert_int_eq(hec_flows_run(&flows, "magic", NULL), HEC_BAD_INPUT);
   for (int32_t i = 0; hec_flows_law_name(i); i++)
     ck_assert_ptr_nonnull(strstr(hec_last_error(), hec_flows_law_name(i)));
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "magic"));
 }
-END_TEST
 
 /* ---- errors ---- */
 
@@ -201,31 +193,30 @@ static const struct {
     {"[]", "hosts"},
     {"3", "hosts"},
     {"{}", "hosts"},
-    {"{\"hosts\":[]}", "hosts"},
-    {"{\"hosts\":{}}", "hosts"},
-    {"{\"hosts\":[\"a\",3]}", "hosts[1]"},
-    {"{\"hosts\":[\"a\",\"b\",\"a\"]," GOOD_LINK ROUTE GOOD_FLOW, "hosts[2]"},
+    {"{`hosts`:[]}", "hosts"},
+    {"{`hosts`:{}}", "hosts"},
+    {"{`hosts`:[`a`,3]}", "hosts[1]"},
+    {"{`hosts`:[`a`,`b`,`a`]," GOOD_LINK ROUTE GOOD_FLOW, "hosts[2]"},
     {HOSTS ROUTE GOOD_FLOW, "links"},
-    {HOSTS "\"links\":[7]," ROUTE GOOD_FLOW, "links[0]"},
-    {HOSTS "\"links\":[{\"bandwidth\":1}]," ROUTE GOOD_FLOW, "id"},
-    {HOSTS "\"links\":[{\"id\":\"x\",\"bandwidth\":1},{\"id\":\"x\",\"bandwidth\":2}]," ROUTE GOOD_FLOW, "links[1].id"},
+    {HOSTS "`links`:[7]," ROUTE GOOD_FLOW, "links[0]"},
+    {HOSTS "`links`:[{`bandwidth`:1}]," ROUTE GOOD_FLOW, "id"},
+    {HOSTS "`links`:[{`id`:`x`,`bandwidth`:1},{`id`:`x`,`bandwidth`:2}]," ROUTE GOOD_FLOW, "links[1].id"},
     {HOSTS LINK("0", "0") ROUTE GOOD_FLOW, "links[0].bandwidth"},
     {HOSTS LINK("-5", "0") ROUTE GOOD_FLOW, "links[0].bandwidth"},
     {HOSTS LINK("1e999", "0") ROUTE GOOD_FLOW, "case:1"},
-    {HOSTS LINK("\"5\"", "0") ROUTE GOOD_FLOW, "links[0].bandwidth"},
+    {HOSTS LINK("`5`", "0") ROUTE GOOD_FLOW, "links[0].bandwidth"},
     {HOSTS LINK("5", "-1") ROUTE GOOD_FLOW, "links[0].latency"},
     {HOSTS LINK("5", "null") ROUTE GOOD_FLOW, "links[0].latency"},
     {HOSTS GOOD_LINK GOOD_FLOW, "routes"},
-    {HOSTS GOOD_LINK "\"routes\":[[]]," GOOD_FLOW, "routes[0]"},
-    {HOSTS GOOD_LINK "\"routes\":[{\"src\":\"a\",\"dst\":\"b\"}]," GOOD_FLOW, "routes[0]"},
-    {HOSTS GOOD_LINK "\"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":\"x\"}]," GOOD_FLOW, "routes[0].links"},
-    {HOSTS GOOD_LINK "\"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[\"y\"]}]," GOOD_FLOW, "routes[0].links[0]"},
-    {HOSTS GOOD_LINK "\"routes\":[{\"src\":\"a\",\"dst\":\"q\",\"links\":[\"x\"]}]," GOOD_FLOW, "routes[0].dst"},
-    {HOSTS GOOD_LINK
-     "\"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[]},{\"src\":\"a\",\"dst\":\"b\",\"links\":[]}]," GOOD_FLOW,
+    {HOSTS GOOD_LINK "`routes`:[[]]," GOOD_FLOW, "routes[0]"},
+    {HOSTS GOOD_LINK "`routes`:[{`src`:`a`,`dst`:`b`}]," GOOD_FLOW, "routes[0]"},
+    {HOSTS GOOD_LINK "`routes`:[{`src`:`a`,`dst`:`b`,`links`:`x`}]," GOOD_FLOW, "routes[0].links"},
+    {HOSTS GOOD_LINK "`routes`:[{`src`:`a`,`dst`:`b`,`links`:[`y`]}]," GOOD_FLOW, "routes[0].links[0]"},
+    {HOSTS GOOD_LINK "`routes`:[{`src`:`a`,`dst`:`q`,`links`:[`x`]}]," GOOD_FLOW, "routes[0].dst"},
+    {HOSTS GOOD_LINK "`routes`:[{`src`:`a`,`dst`:`b`,`links`:[]},{`src`:`a`,`dst`:`b`,`links`:[]}]," GOOD_FLOW,
      "routes[1]"},
-    {HOSTS GOOD_LINK ROUTE "\"n\":0}", "flows"},
-    {HOSTS GOOD_LINK ROUTE "\"flows\":[]}", "flows"},
+    {HOSTS GOOD_LINK ROUTE "`n`:0}", "flows"},
+    {HOSTS GOOD_LINK ROUTE "`flows`:[]}", "flows"},
     {HOSTS GOOD_LINK ROUTE ONE("4"), "flows[0]"},
     {HOSTS GOOD_LINK ROUTE ONE(FLOW("z", "b", "1", "0")), "flows[0].src"},
     {HOSTS GOOD_LINK ROUTE ONE(FLOW("a", "a", "1", "0")), "flows[0].dst"},
@@ -236,14 +227,15 @@ static const struct {
     {HOSTS GOOD_LINK ROUTE ONE(FLOW("a", "b", "true", "0")), "flows[0].bytes"},
     {HOSTS GOOD_LINK ROUTE ONE(FLOW("a", "b", "1", "-1")), "flows[0].start"},
     {HOSTS GOOD_LINK ROUTE ONE(FLOW("a", "b", "1", "1e300")), "flows[0].start"},
-    {HOSTS GOOD_LINK ROUTE ONE("{\"src\":\"a\",\"dst\":\"b\",\"start\":0}"), "bytes"},
+    {HOSTS GOOD_LINK ROUTE ONE("{`src`:`a`,`dst`:`b`,`start`:0}"), "bytes"},
     {HOSTS GOOD_LINK ROUTE GOOD_FLOW "x", "case:1"},
 };
 
-START_TEST(bad_input) {
+HEC_TEST_ROWS(bad_input, bad) {
   hec_arena arena = {0};
   hec_flows flows = {.n_flows = 77};
-  ck_assert_msg(hec_flows_parse(bad[_i].text, strlen(bad[_i].text), "case", &arena, &flows) == HEC_BAD_INPUT,
+  ck_assert_msg(hec_flows_parse(hec_test_quoted(bad[_i].text), strlen(bad[_i].text), "case", &arena, &flows) ==
+                    HEC_BAD_INPUT,
                 "accepted: %s", bad[_i].text);
   ck_assert_msg(strstr(hec_last_error(), bad[_i].where) != NULL, "%s: does not name %s", hec_last_error(),
                 bad[_i].where);
@@ -251,20 +243,18 @@ START_TEST(bad_input) {
   ck_assert_int_eq(flows.n_flows, 77); /* written only on success */
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* A case cut anywhere is an error, never a crash and never a smaller case. */
-START_TEST(truncated_input) {
+HEC_TEST(truncated_input) {
   static const char text[] = HOSTS GOOD_LINK ROUTE GOOD_FLOW;
   hec_arena arena = {0};
   hec_flows flows;
   for (size_t n = 0; n < sizeof text - 1; n++) {
     ck_assert_int_eq(hec_flows_parse(text, n, "case", &arena, &flows), HEC_BAD_INPUT);
   }
-  ck_assert_int_eq(hec_flows_parse(text, sizeof text - 1, "case", &arena, &flows), HEC_OK);
+  ck_ok(hec_flows_parse(text, sizeof text - 1, "case", &arena, &flows));
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* ---- the command ---- */
 
@@ -291,7 +281,7 @@ static int command(int argc, char **argv, char out[4096], char errors[4096]) {
   return code;
 }
 
-START_TEST(command_line) {
+HEC_TEST(command_line) {
   char out[4096], errors[4096], path[1024];
   (void)snprintf(path, sizeof path, "%s/tests/sim/cases/incast.json", HEC_SOURCE_DIR);
   ck_assert_int_eq(command(2, (char *[]){"flows", path, NULL}, out, errors), 0);
@@ -307,9 +297,8 @@ START_TEST(command_line) {
   ck_assert_int_eq(command(2, (char *[]){"flows", "--help", NULL}, out, errors), 0);
   ck_assert_ptr_nonnull(strstr(out, "--law"));
 }
-END_TEST
 
-START_TEST(command_line_errors) {
+HEC_TEST(command_line_errors) {
   char out[4096], errors[4096], path[1024];
   (void)snprintf(path, sizeof path, "%s/tests/sim/cases/incast.json", HEC_SOURCE_DIR);
   struct {
@@ -332,26 +321,3 @@ START_TEST(command_line_errors) {
     ck_assert_ptr_eq(strchr(errors, '\n'), errors + strlen(errors) - 1); /* one line */
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("sim.flows");
-  TCase *cases = tcase_create("flows");
-  tcase_set_timeout(cases, 60);
-  tcase_add_loop_test(cases, own_cases_exactly, 0, (int)(sizeof own_cases / sizeof *own_cases));
-  tcase_add_loop_test(cases, shared_cases_by_simgrid, 0, (int)(sizeof shared_cases / sizeof *shared_cases));
-  tcase_add_test(cases, max_min_by_hand);
-  tcase_add_test(cases, precision_after_a_long_pause);
-  tcase_add_test(cases, alpha_beta_by_hand);
-  tcase_add_test(cases, busiest_port_is_a_lower_bound);
-  tcase_add_test(cases, output_reads_back);
-  tcase_add_test(cases, unknown_law);
-  tcase_add_loop_test(cases, bad_input, 0, (int)(sizeof bad / sizeof *bad));
-  tcase_add_test(cases, truncated_input);
-  tcase_add_test(cases, command_line);
-  tcase_add_test(cases, command_line_errors);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

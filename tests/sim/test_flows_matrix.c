@@ -2,27 +2,24 @@
  * every law, on clusters of every tier. */
 #include "runtime/plan/problem.h"
 #include "sim/flows.h"
-#include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 static void flows_of(const hec_traffic_matrix *m, const hec_cluster *cluster, hec_flows *flows) {
-  ck_assert_msg(hec_flows_of_matrix(m, cluster, &arena, flows) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_flows_of_matrix(m, cluster, &arena, flows));
 }
 
 /* Two nodes of two: 1 GB/s ports with 2 us, 0.5 GB/s NICs with 5 us. Ranks 0 and 1 send 1000 and 3000 bytes to node 1:
  * 5 us + 4000 / 0.5 GB/s = 13 us is the last, 1 sends 500 to 0 in the node. The size is what rank 2 receives, 4000, against
  * 107 (own part) + 3000 + 500 that rank 1 sends. */
-START_TEST(by_hand) {
+HEC_TEST(by_hand) {
   hec_cluster cluster;
-  ck_assert_int_eq(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us flops=1T mem=1G", &arena, &cluster), HEC_OK);
+  ck_ok(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us flops=1T mem=1G", &arena, &cluster));
   int64_t bytes[16] = {0, 0, 1000, 0, 500, 107, 3000, 0};
   const hec_traffic_matrix m = {4, bytes};
   hec_flows flows;
@@ -31,9 +28,9 @@ START_TEST(by_hand) {
   ck_assert(flows.n_flows == 3 && flows.n_hosts == 4 && flows.hosts_per_node == 2 && flows.size_bytes == 4000);
   ck_assert_str_eq(flows.host_name[3], "rank3");
   ck_assert_str_eq(flows.link_name[flows.route_link[flows.route_at[0]]], "nic_out:node0");
-  ck_assert_int_eq(hec_flows_run(&flows, "alpha_beta", finish), HEC_OK);
+  ck_ok(hec_flows_run(&flows, "alpha_beta", finish));
   ck_assert_double_eq_tol(hec_flows_makespan(&flows, finish), 13e-6, 1e-15);
-  ck_assert_int_eq(hec_flows_run(&flows, "max_min", finish), HEC_OK);
+  ck_ok(hec_flows_run(&flows, "max_min", finish));
   ck_assert_double_eq_tol(finish[0], 5e-6 + 4e-6, 1e-15); /* half of the NIC each until then */
   ck_assert_double_eq_tol(finish[1], 2.5e-6, 1e-15);
   ck_assert_double_eq_tol(finish[2], 13e-6, 1e-15);
@@ -46,22 +43,20 @@ START_TEST(by_hand) {
   flows_of(&m, &cluster, &flows);
   ck_assert(flows.n_flows == 0 && flows.size_bytes == 1000);
   for (int32_t i = 0; hec_flows_law_name(i); i++) {
-    ck_assert_int_eq(hec_flows_run(&flows, hec_flows_law_name(i), finish), HEC_OK);
+    ck_ok(hec_flows_run(&flows, hec_flows_law_name(i), finish));
     ck_assert(hec_flows_makespan(&flows, finish) == 0);
   }
 }
-END_TEST
 
 /* PXN: 0 -> 3 goes over device 1, which has the first chunk of 128 KiB, or all of less, before it sends; 0 -> 2 stays on its
  * rail. Latency 2 us to the relay and 5 us on. max_min knows no chunks. */
-START_TEST(relays_wait_for_a_chunk) {
+HEC_TEST(relays_wait_for_a_chunk) {
   hec_cluster cluster;
   int64_t bytes[16] = {0};
   const hec_traffic_matrix m = {4, bytes};
   hec_flows flows;
   double finish;
-  ck_assert_int_eq(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us nics=2 pxn=1 flops=1T mem=1G", &arena, &cluster),
-                   HEC_OK);
+  ck_ok(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us nics=2 pxn=1 flops=1T mem=1G", &arena, &cluster));
   const struct {
     int32_t chunk, destination;
     int64_t bytes;
@@ -78,13 +73,12 @@ START_TEST(relays_wait_for_a_chunk) {
     bytes[2] = bytes[3] = 0;
     bytes[cases[i].destination] = cases[i].bytes;
     flows_of(&m, &cluster, &flows);
-    ck_assert_int_eq(hec_flows_run(&flows, "nccl_rounds", &finish), HEC_OK);
+    ck_ok(hec_flows_run(&flows, "nccl_rounds", &finish));
     ck_assert_double_eq_tol(finish, latency + cases[i].relay_s, 1e-12);
-    ck_assert_int_eq(hec_flows_run(&flows, "max_min", &finish), HEC_OK);
+    ck_ok(hec_flows_run(&flows, "max_min", &finish));
     ck_assert_double_eq_tol(finish, latency, 1e-12);
   }
 }
-END_TEST
 
 static const char *const lines[] = {
     "1x4 nvlink=300G@2us flops=1T mem=1G",
@@ -110,12 +104,12 @@ static void make_exchange(const hec_traffic_matrix *m, hec_program *p) {
 }
 
 /* On the last two clusters links have shares by message size; the whole cluster need not be used. */
-START_TEST(as_an_exchange) {
+HEC_TEST_LOOP(as_an_exchange, 120) {
   static const hec_link_share shares[] = {{1e4, 0.3}, {1e6, 0.9}, {1e8, 1}};
   uint64_t seed = 300 + (uint64_t)_i;
   hec_cluster cluster;
   int32_t line = _i % (int32_t)(sizeof lines / sizeof *lines);
-  ck_assert_int_eq(hec_cluster_load(lines[line], &arena, &cluster), HEC_OK);
+  ck_ok(hec_cluster_load(lines[line], &arena, &cluster));
   for (int32_t l = 0; line >= 4 && l < cluster.n_links; l++) {
     cluster.links[l].shares = shares;
     cluster.links[l].n_shares = 3;
@@ -128,46 +122,27 @@ START_TEST(as_an_exchange) {
   m.bytes[1] = 77;
   hec_flows flows;
   hec_program p = {0};
-  hec_timeline t = {0};
   flows_of(&m, &cluster, &flows);
   make_exchange(&m, &p);
   double *finish = HEC_NEW(&arena, double, flows.n_flows);
   const hec_problem problem = {.cluster = &cluster, .n_ranks = n};
   for (int32_t i = 0; hec_flows_law_name(i); i++) {
     const char *law = hec_flows_law_name(i);
-    ck_assert_int_eq(hec_flows_run(&flows, law, finish), HEC_OK);
-    hec_sim *sim = hec_sim_new(&problem, hec_law_find(law), &arena);
-    hec_sim_run(sim, &p, (hec_sim_options){0}, &t);
-    double wanted = (double)hec_timeline_end_ps(&t) * 1e-12, found = hec_flows_makespan(&flows, finish);
+    ck_ok(hec_flows_run(&flows, law, finish));
+    int64_t end_ps = hec_test_end_ps(&problem, &p, hec_law_find(law), (hec_sim_options){0});
+    double wanted = (double)end_ps * 1e-12, found = hec_flows_makespan(&flows, finish);
     double bytes = cluster.sized && strcmp(law, "alpha_beta") == 0 ? 0.5 * flows.n_flows : 0; /* rounded loads there */
     ck_assert_msg(fabs(wanted - found) <= 2e-12 + bytes / 25e9, "%s on %s, %d ranks: exchange %.15g s, flows %.15g s",
                   law, lines[line], n, wanted, found);
-    hec_sim_free(sim);
   }
-  hec_timeline_free(&t);
   hec_program_free(&p);
 }
-END_TEST
 
-START_TEST(too_many_ranks) {
+HEC_TEST(too_many_ranks) {
   hec_cluster cluster;
   hec_flows flows;
   int64_t bytes[25] = {0};
-  ck_assert_int_eq(hec_cluster_load(lines[0], &arena, &cluster), HEC_OK);
+  ck_ok(hec_cluster_load(lines[0], &arena, &cluster));
   ck_assert_int_eq(hec_flows_of_matrix(&(hec_traffic_matrix){5, bytes}, &cluster, &arena, &flows), HEC_BAD_INPUT);
   ck_assert(strstr(hec_last_error(), "at most the 4 devices") && strstr(hec_last_error(), "found 5 ranks"));
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("sim.flows_matrix");
-  TCase *cases = tcase_create("flows_matrix");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, by_hand);
-  tcase_add_test(cases, relays_wait_for_a_chunk);
-  tcase_add_loop_test(cases, as_an_exchange, 0, 120);
-  tcase_add_test(cases, too_many_ranks);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

@@ -2,8 +2,8 @@
  * reference solver over random networks. */
 #include "runtime/base/arena.h"
 #include "sim/fluid.h"
-#include "tests/support/check_main.h"
 #include "tests/support/reference_fluid.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <signal.h>
@@ -128,7 +128,7 @@ static void run(problem *p, const int32_t *order, bool check) {
 static problem hand;
 
 /* One link of 10, flows of 10, 20, 30 from 0: thirds until 3, halves until 5, alone until 6. */
-START_TEST(one_link_in_turn) {
+HEC_TEST(one_link_in_turn) {
   hand = (problem){.n_links = 1, .capacity = {10}};
   for (int i = 1; i <= 3; i++)
     add_flow(&hand, 0, 10.0 * i, INFINITY, 1, (int32_t[]){0});
@@ -137,10 +137,9 @@ START_TEST(one_link_in_turn) {
   ck_assert_double_eq_tol(hand.finish[1], 5, 1e-14);
   ck_assert_double_eq_tol(hand.finish[2], 6, 1e-14);
 }
-END_TEST
 
 /* The textbook line of links 1 and 2 (capacities 6 and 10): the long flow gets 3, the short ones 3 and 7. */
-START_TEST(long_flow_and_short_flows) {
+HEC_TEST(long_flow_and_short_flows) {
   hand = (problem){.n_links = 2, .capacity = {6, 10}};
   add_flow(&hand, 0, 9, INFINITY, 2, (int32_t[]){0, 1});
   add_flow(&hand, 0, 9, INFINITY, 1, (int32_t[]){0});
@@ -150,10 +149,9 @@ START_TEST(long_flow_and_short_flows) {
   ck_assert_double_eq_tol(hand.finish[1], 3, 1e-14);
   ck_assert_double_eq_tol(hand.finish[2], 3 + 0.7, 1e-14); /* 21 by then, 7 left at 10 */
 }
-END_TEST
 
 /* A later flow takes half of what the first had: 100 at 10/s from 0, a second of 20 from 4. */
-START_TEST(a_later_start) {
+HEC_TEST(a_later_start) {
   hand = (problem){.n_links = 1, .capacity = {10}};
   add_flow(&hand, 0, 100, INFINITY, 1, (int32_t[]){0});
   add_flow(&hand, 4, 20, INFINITY, 1, (int32_t[]){0});
@@ -161,10 +159,9 @@ START_TEST(a_later_start) {
   ck_assert_double_eq_tol(hand.finish[1], 8, 1e-14); /* 20 at 5 */
   ck_assert_double_eq_tol(hand.finish[0], 12, 1e-14);
 }
-END_TEST
 
 /* A device (capacity 1 second a second) shared by two works of which one may use at most a quarter. */
-START_TEST(caps_and_devices) {
+HEC_TEST(caps_and_devices) {
   hand = (problem){.n_links = 1, .capacity = {1}};
   add_flow(&hand, 0, 1, 0.25, 1, (int32_t[]){0});       /* 0.25 all along: 4 */
   add_flow(&hand, 0, 1.5, 1, 1, (int32_t[]){0});        /* 0.75: 2 */
@@ -178,10 +175,9 @@ START_TEST(caps_and_devices) {
   ck_assert_double_eq(hand.finish[3], 3);
   ck_assert_double_eq(hand.finish[4], 2.5);
 }
-END_TEST
 
 /* A link that is crossed twice carries the flow twice. */
-START_TEST(a_link_crossed_twice) {
+HEC_TEST(a_link_crossed_twice) {
   hand = (problem){.n_links = 1, .capacity = {12}};
   add_flow(&hand, 0, 8, INFINITY, 2, (int32_t[]){0, 0});
   add_flow(&hand, 0, 8, INFINITY, 1, (int32_t[]){0});
@@ -189,10 +185,9 @@ START_TEST(a_link_crossed_twice) {
   ck_assert_double_eq_tol(hand.finish[0], 2, 1e-14); /* 2 x + x = 12 */
   ck_assert_double_eq_tol(hand.finish[1], 2, 1e-14);
 }
-END_TEST
 
 /* Equal flows end in one pop, in the order they were added, although slots were reused in another order. */
-START_TEST(one_instant_one_pop) {
+HEC_TEST(one_instant_one_pop) {
   double capacity[2] = {7, 3};
   hec_fluid *fluid = hec_fluid_new(2, capacity);
   for (int round = 0; round < 3; round++) {
@@ -214,11 +209,10 @@ START_TEST(one_instant_one_pop) {
   }
   hec_fluid_free(fluid);
 }
-END_TEST
 
 /* 0.1 + 0.2 and 0.3 are two doubles and one instant: one pop, in the order of adding, not of finishing. A difference of
  * 1e-12 is a difference. */
-START_TEST(roundings_are_one_instant) {
+HEC_TEST(roundings_are_one_instant) {
   hec_fluid *fluid = hec_fluid_new(0, NULL);
   double amounts[3] = {0.1 + 0.2, 0.3, 0.3 + 1e-12};
   ck_assert(amounts[0] > amounts[1]);
@@ -236,7 +230,6 @@ START_TEST(roundings_are_one_instant) {
   ck_assert(done[0].tag == 2 && done[0].finish == amounts[2]);
   hec_fluid_free(fluid);
 }
-END_TEST
 
 /* ---- random networks ---- */
 
@@ -287,7 +280,7 @@ static void make_problem(problem *p, uint64_t *random) {
   }
 }
 
-START_TEST(random_certificates) {
+HEC_TEST(random_certificates) {
   static problem p;
   uint64_t random = 11;
   for (int i = 0; i < 60; i++) {
@@ -295,9 +288,8 @@ START_TEST(random_certificates) {
     run(&p, NULL, true);
   }
 }
-END_TEST
 
-START_TEST(random_equals_reference) {
+HEC_TEST(random_equals_reference) {
   static problem p;
   static hec_reference_flow flow[MOST_FLOWS];
   static double finish[MOST_FLOWS];
@@ -316,7 +308,6 @@ START_TEST(random_equals_reference) {
   }
   ck_assert_double_le(worst, 1e-10);
 }
-END_TEST
 
 /* Finishes of the last run are those of another, but for roundings. */
 static void check_same_finishes(const problem *p, int32_t n, const double *finish) {
@@ -325,7 +316,7 @@ static void check_same_finishes(const problem *p, int32_t n, const double *finis
 }
 
 /* Adding the flows in another order changes nothing. */
-START_TEST(order_of_adding_does_not_matter) {
+HEC_TEST(order_of_adding_does_not_matter) {
   static problem p;
   static double finish[MOST_FLOWS];
   static int32_t order[MOST_FLOWS];
@@ -343,10 +334,9 @@ START_TEST(order_of_adding_does_not_matter) {
     check_same_finishes(&p, p.n_flows, finish);
   }
 }
-END_TEST
 
 /* Twice the capacity everywhere: every finish is half (starts at 0), exactly: only powers of two are involved. */
-START_TEST(capacity_scales_time) {
+HEC_TEST(capacity_scales_time) {
   static problem p;
   static double finish[MOST_FLOWS];
   uint64_t random = 14;
@@ -365,12 +355,11 @@ START_TEST(capacity_scales_time) {
       ck_assert(2 * p.finish[f] == finish[f]);
   }
 }
-END_TEST
 
 /* All-to-all of 32 on one switch: equal sizes end together. Unequal ones, with one sender that has the most for
  * everybody: its port is the most crowded one all along, so it is always full and the last flow ends when it has
  * carried its load. */
-START_TEST(all_to_all_of_32) {
+HEC_TEST(all_to_all_of_32) {
   enum { N = 32 };
   double capacity[2 * N];
   for (int l = 0; l < 2 * N; l++)
@@ -406,10 +395,9 @@ START_TEST(all_to_all_of_32) {
     hec_fluid_free(fluid);
   }
 }
-END_TEST
 
 /* Flows on links of their own, added in the middle of everything, do not change the others' finishes. */
-START_TEST(strangers_do_not_disturb) {
+HEC_TEST(strangers_do_not_disturb) {
   static problem p;
   static double finish[MOST_FLOWS];
   uint64_t random = 16;
@@ -425,10 +413,9 @@ START_TEST(strangers_do_not_disturb) {
     check_same_finishes(&p, known, finish);
   }
 }
-END_TEST
 
 /* Capacities over 18 decades and amounts over 12: still a certificate at every event, and every flow ends. */
-START_TEST(extreme_ratios) {
+HEC_TEST(extreme_ratios) {
   static problem p;
   static const double capacities[] = {1e-3, 2.385, 1e6, 2.385e10, 1e15}, amounts[] = {1, 2385, 1e8, 9e12};
   uint64_t random = 17;
@@ -441,7 +428,6 @@ START_TEST(extreme_ratios) {
     run(&p, NULL, true);
   }
 }
-END_TEST
 
 /* ---- misuse is ours, and stops ---- */
 
@@ -452,58 +438,26 @@ static void one_flow(hec_fluid **fluid) {
   hec_fluid_advance(*fluid, 2);
 }
 
-START_TEST(time_runs_backwards) {
+HEC_TEST_ABORTS(time_runs_backwards, 1) {
   hec_fluid *fluid;
   one_flow(&fluid);
   hec_fluid_advance(fluid, 1);
 }
-END_TEST
 
-START_TEST(time_jumps_over_a_finish) {
+HEC_TEST_ABORTS(time_jumps_over_a_finish, 1) {
   hec_fluid *fluid;
   one_flow(&fluid);
   hec_fluid_advance(fluid, 5.5);
 }
-END_TEST
 
-START_TEST(rebase_with_flows_inside) {
+HEC_TEST_ABORTS(rebase_with_flows_inside, 1) {
   hec_fluid *fluid;
   one_flow(&fluid);
   hec_fluid_rebase(fluid);
 }
-END_TEST
 
-START_TEST(no_such_link) {
+HEC_TEST_ABORTS(no_such_link, 1) {
   hec_fluid *fluid;
   one_flow(&fluid);
   (void)hec_fluid_add(fluid, &(hec_fluid_flow){.links = (int32_t[]){1}, .n_links = 1, .amount = 5, .cap = INFINITY});
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("sim.fluid");
-  TCase *cases = tcase_create("fluid");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, one_link_in_turn);
-  tcase_add_test(cases, long_flow_and_short_flows);
-  tcase_add_test(cases, a_later_start);
-  tcase_add_test(cases, caps_and_devices);
-  tcase_add_test(cases, a_link_crossed_twice);
-  tcase_add_test(cases, one_instant_one_pop);
-  tcase_add_test(cases, roundings_are_one_instant);
-  tcase_add_test(cases, random_certificates);
-  tcase_add_test(cases, random_equals_reference);
-  tcase_add_test(cases, order_of_adding_does_not_matter);
-  tcase_add_test(cases, capacity_scales_time);
-  tcase_add_test(cases, all_to_all_of_32);
-  tcase_add_test(cases, strangers_do_not_disturb);
-  tcase_add_test(cases, extreme_ratios);
-  tcase_add_test_raise_signal(cases, time_runs_backwards, SIGABRT);
-  tcase_add_test_raise_signal(cases, time_jumps_over_a_finish, SIGABRT);
-  tcase_add_test_raise_signal(cases, rebase_with_flows_inside, SIGABRT);
-  tcase_add_test_raise_signal(cases, no_such_link, SIGABRT);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -3,7 +3,9 @@
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
+#include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -16,6 +18,7 @@ static void teardown(void) {
   hec_program_free(&program);
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 enum { NS = 1000 };
 #define ROUND " flops=1G mem=1G hbm=1G eff=1 a=0s c=0s launch=0s plan=0s@0s tile=1"
@@ -23,33 +26,22 @@ enum { NS = 1000 };
 /* One block, two experts, top-1, ten tokens a rank; every parameter, gradient and moment is one byte. */
 static hec_problem *tiny_problem(const char *line, int32_t n_ranks, bool train) {
   hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
-  *moe = (hec_moe){.name = "hand",
-                   .n_layers = 1,
-                   .n_moe_layers = 1,
-                   .d_model = 10,
-                   .d_ffn = 10,
-                   .d_ffn_dense = 10,
-                   .n_ffn_matrices = 2,
-                   .n_experts = 2,
-                   .top_k = 1,
-                   .n_heads = 1,
-                   .n_kv_heads = 1,
-                   .d_head = 10,
-                   .seq_len = 10,
-                   .tokens_per_rank = 10,
-                   .micro_batches = 1,
-                   .dtype_bytes = 1,
-                   .grad_bytes = 1,
-                   .optimizer_bytes = 1,
-                   .attention = HEC_ATTENTION_FULL,
-                   .fused_attention = true,
-                   .nonmoe_scale = 1};
+  *moe = *hec_test_problem(&arena, line, n_ranks, 1, 2, 1, train)->moe;
+  moe->d_model = moe->d_ffn = moe->d_ffn_dense = moe->d_head = moe->seq_len = moe->tokens_per_rank = 10;
+  moe->n_heads = moe->n_kv_heads = moe->dtype_bytes = 1;
+  moe->grad_bytes = moe->optimizer_bytes = 1;
+  moe->fused_attention = true;
   hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
   hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
-  if (hec_cluster_parse_line(line, &arena, cluster) != HEC_OK ||
-      hec_problem_make(moe, cluster, train, n_ranks, 10, problem) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_cluster_parse_line(line, &arena, cluster));
+  ck_ok(hec_problem_make(moe, cluster, train, n_ranks, 10, problem));
   return problem;
+}
+
+/* On one node, with an empty program for them. */
+static hec_problem *three_ranks(void) {
+  hec_program_clear(&program, 3);
+  return tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
 }
 
 typedef struct {
@@ -58,10 +50,7 @@ typedef struct {
 
 static void expect_spans(const hec_problem *problem, const hec_program *p, const hec_law *law, bool engine,
                          const span *wanted) {
-  hec_sim *sim = hec_sim_new(problem, law, &arena);
-  hec_timeline t = {0};
-  hec_sim_run(sim, p, (hec_sim_options){.force_engine = engine}, &t);
-  hec_timeline_check(&t, p);
+  hec_timeline t = hec_test_simulate(problem, p, law, (hec_sim_options){.force_engine = engine});
   for (int32_t i = 0; i < t.n_ops * t.n_ranks; i++) {
     int64_t begin = wanted[i].begin < 0 ? -1 : wanted[i].begin * NS, end = wanted[i].end < 0 ? -1 : wanted[i].end * NS;
     ck_assert_msg(t.begin_ps[i] == begin && t.end_ps[i] == end,
@@ -70,7 +59,6 @@ static void expect_spans(const hec_problem *problem, const hec_program *p, const
                   (long long)t.end_ps[i], (long long)begin, (long long)end);
   }
   hec_timeline_free(&t);
-  hec_sim_free(sim);
 }
 
 static void expect_everywhere(const hec_problem *problem, const hec_program *p, const span *alpha_beta,
@@ -84,12 +72,11 @@ static void expect_everywhere(const hec_problem *problem, const hec_program *p, 
  * Loads: source 0 sends 3 and 7 assignments to experts 0 and 1, source 1 sends 4 and 6; a token is 10 bytes. So 70
  * bytes go 0 -> 1 and 40 bytes 1 -> 0; rank 0 computes 7 rows (2940 ns), rank 1 13 (5460 ns). Dense: 400 attention + 20
  * norms + 20 gate = 440 bytes; optimizer 4 * (440 + 200). */
-START_TEST(whole_iteration) {
+HEC_TEST(whole_iteration) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us" ROUND, 2, true);
   hec_load load = hec_load_new(&arena, 1, 2, 2);
   memcpy(load.counts, (uint32_t[]){3, 7, 4, 6}, 4 * sizeof(uint32_t));
-  hec_lowering *low = hec_lowering_new(problem, hec_policy_find("ep"), &hec_schedule_serial, NULL, &arena);
-  hec_lower_iteration(low, 1, &load, 1, 1);
+  hec_lowering *low = hec_test_lower(problem, "ep", "serial", &load, &arena);
   static const span wanted[] = {
       {0, 13400},     {0, 13400},     /* attention: 12000 + 1400 */
       {13400, 14040}, {13400, 14040}, /* gate: 400 + 240 */
@@ -114,7 +101,6 @@ START_TEST(whole_iteration) {
   expect_everywhere(problem, p, wanted, wanted);
   hec_lowering_free(low);
 }
-END_TEST
 
 static hec_op row(hec_op_kind kind, hec_lane lane, hec_role role) {
   return hec_op_new(kind, lane, role, -1);
@@ -144,33 +130,28 @@ static int32_t exchange(hec_lane lane, const hec_transfer *transfers, int32_t n,
   { .source = (s), .destination = (d), .bytes = (b), .item = -1, .after = -1 }
 
 /* Ranks post at 500, 2000 and 0. Both senders go to rank 1, which is last. */
-START_TEST(staggered_incast) {
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
-  hec_program_clear(&program, 3);
+HEC_TEST(staggered_incast) {
+  hec_problem *problem = three_ranks();
   int32_t wait = busy(HEC_LANE_COMPUTE, (double[]){500, 2000, 0});
   exchange(HEC_LANE_TOKEN, (hec_transfer[]){SEND(0, 1, 100), SEND(2, 1, 100)}, 2, 1, wait);
   hec_program_check(&program);
   expect_everywhere(problem, &program, (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3100}, {2000, 3200}, {2000, 3100}},
                     (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3200}, {2000, 3200}, {2000, 3200}});
 }
-END_TEST
 
 /* The same posts; 2 -> 0 need not wait for rank 1. Under alpha_beta rank 0 begins with its last partner. */
-START_TEST(staggered_line) {
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
-  hec_program_clear(&program, 3);
+HEC_TEST(staggered_line) {
+  hec_problem *problem = three_ranks();
   int32_t wait = busy(HEC_LANE_COMPUTE, (double[]){500, 2000, 0});
   exchange(HEC_LANE_TOKEN, (hec_transfer[]){SEND(0, 1, 100), SEND(2, 0, 100)}, 2, 1, wait);
   expect_everywhere(problem, &program, (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3100}, {2000, 3100}, {500, 1600}},
                     (span[]){{0, 500}, {0, 2000}, {0, 0}, {500, 3100}, {2000, 3100}, {500, 1600}});
 }
-END_TEST
 
 /* 0 -> 1 -> 2, two chunks of 50 bytes. 0 -> 1 runs 1000-1100; its first chunk is there at 1050, so 1 -> 2 runs from
  * 2050 (a latency of its own) to 2150. */
-START_TEST(chunked_chain) {
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
-  hec_program_clear(&program, 3);
+HEC_TEST(chunked_chain) {
+  hec_problem *problem = three_ranks();
   hec_transfer chain[] = {SEND(0, 1, 100), SEND(1, 2, 100)};
   chain[1].after = 0;
   exchange(HEC_LANE_PARAM, chain, 2, 2, -1);
@@ -178,12 +159,11 @@ START_TEST(chunked_chain) {
   const span wanted[] = {{0, 1100}, {0, 2150}, {0, 2150}};
   expect_everywhere(problem, &program, wanted, wanted);
 }
-END_TEST
 
 /* The same where a message of 100 bytes reaches half of a port: it takes 200 ns, its first chunk is there after 100. */
-START_TEST(chunked_chain_of_small_messages) {
+HEC_TEST(chunked_chain_of_small_messages) {
   static const hec_link_share half[] = {{100, 0.5}, {400, 1}};
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
+  hec_problem *problem = three_ranks();
   hec_cluster *cluster = (hec_cluster *)(uintptr_t)problem->cluster;
   cluster->sized = true;
   for (int32_t l = 0; l < cluster->n_links; l++) {
@@ -197,12 +177,11 @@ START_TEST(chunked_chain_of_small_messages) {
   const span wanted[] = {{0, 1200}, {0, 2300}, {0, 2300}};
   expect_everywhere(problem, &program, wanted, wanted);
 }
-END_TEST
 
 /* A slow first hop (half the rate into rank 1) holds the second one up chunk by chunk under max_min: chunks arrive at
  * 1100 and 1200; the second hop starts at 2100, and its second chunk follows at once at 2150. */
-START_TEST(chunked_chain_behind_a_slow_link) {
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
+HEC_TEST(chunked_chain_behind_a_slow_link) {
+  hec_problem *problem = three_ranks();
   hec_cluster *cluster = (hec_cluster *)(uintptr_t)problem->cluster;
   for (int32_t l = 0; l < cluster->n_links; l++)
     if (cluster->links[l].kind == HEC_LINK_PORT_IN && cluster->links[l].device == 1)
@@ -213,19 +192,16 @@ START_TEST(chunked_chain_behind_a_slow_link) {
   exchange(HEC_LANE_PARAM, chain, 2, 2, -1);
   expect_spans(problem, &program, &hec_law_max_min, false, (span[]){{0, 1200}, {0, 2200}, {0, 2200}});
 }
-END_TEST
 
 /* Two exchanges in flight at once on different lanes share rank 1's port under max_min only: 100 + 300 bytes; the first
  * runs at half rate from 1000 to 1200, the second then has 200 left and ends at 1400. */
-START_TEST(two_lanes_share_a_port) {
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
-  hec_program_clear(&program, 3);
+HEC_TEST(two_lanes_share_a_port) {
+  hec_problem *problem = three_ranks();
   exchange(HEC_LANE_TOKEN, (hec_transfer[]){SEND(0, 1, 100)}, 1, 1, -1);
   exchange(HEC_LANE_PARAM, (hec_transfer[]){SEND(2, 1, 300)}, 1, 1, -1);
   expect_everywhere(problem, &program, (span[]){{0, 1100}, {0, 1100}, {-1, -1}, {-1, -1}, {0, 1300}, {0, 1300}},
                     (span[]){{0, 1200}, {0, 1200}, {-1, -1}, {-1, -1}, {0, 1400}, {0, 1400}});
 }
-END_TEST
 
 static void all_reduce(double bytes, int32_t dep) {
   hec_op op = row(HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE);
@@ -234,29 +210,26 @@ static void all_reduce(double bytes, int32_t dep) {
 }
 
 /* Everybody waits for the last; 2 * 2/3 * 300 bytes after 4 latencies. */
-START_TEST(all_reduce_one_node) {
-  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
-  hec_program_clear(&program, 3);
+HEC_TEST(all_reduce_one_node) {
+  hec_problem *problem = three_ranks();
   all_reduce(300, busy(HEC_LANE_COMPUTE, (double[]){0, 500, 700}));
   const span wanted[] = {{0, 0}, {0, 500}, {0, 700}, {700, 5100}, {700, 5100}, {700, 5100}};
   expect_everywhere(problem, &program, wanted, wanted);
 }
-END_TEST
 
 /* Ring 0 1 2 3 over two nodes: a piece makes six hops, of 1 and 5 us in turn: 18 us; NICs carry 2 * 3/4 * 2000 bytes.
  */
-START_TEST(all_reduce_two_nodes) {
+HEC_TEST(all_reduce_two_nodes) {
   hec_problem *problem = tiny_problem("2x2 nvlink=10G@1us nic=1G@5us" ROUND, 4, true);
   hec_program_clear(&program, 4);
   all_reduce(2000, -1);
   const span wanted[] = {{0, 21000}, {0, 21000}, {0, 21000}, {0, 21000}};
   expect_everywhere(problem, &program, wanted, wanted);
 }
-END_TEST
 
 /* Communication takes a quarter of the device. Compute of 4000 ns starts at 0; an exchange is posted at 0 and lasts
  * 0-1100 on ranks 0 and 1: 825 ns of work done, 3175 left. Rank 2 computes alone. */
-START_TEST(share_of_the_device) {
+HEC_TEST(share_of_the_device) {
   hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us sm=0.25" ROUND, 3, true);
   hec_program_clear(&program, 3);
   HEC_RESERVE(program.shapes, program.shapes_capacity, 1);
@@ -269,11 +242,10 @@ START_TEST(share_of_the_device) {
   expect_spans(problem, &program, &hec_law_alpha_beta, false, wanted);
   expect_spans(problem, &program, &hec_law_max_min, false, wanted);
 }
-END_TEST
 
 /* It starts and ends in the middle, twice: compute 4000 ns from 0; exchange 0 posted at 1000 (ends 2100), exchange 1 at
  * 2500 (ends 3600); half the device. Work done by then: 1000 + 550 + 400 + 550 = 2500, the rest ends at 5100. */
-START_TEST(share_comes_and_goes) {
+HEC_TEST(share_comes_and_goes) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us sm=0.5" ROUND, 2, true);
   hec_program_clear(&program, 2);
   HEC_RESERVE(program.shapes, program.shapes_capacity, 1);
@@ -290,10 +262,9 @@ START_TEST(share_comes_and_goes) {
   expect_spans(problem, &program, &hec_law_alpha_beta, false, wanted);
   expect_spans(problem, &program, &hec_law_max_min, false, wanted);
 }
-END_TEST
 
 /* Planning costs a + b * units; one-off operations can be left out and then wait for no one. */
-START_TEST(planning_and_one_off) {
+HEC_TEST(planning_and_one_off) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us flops=1G mem=1G hbm=1G eff=1 a=0s c=0s launch=0s "
                                       "plan=300ns@2ns tile=1",
                                       2, true);
@@ -312,37 +283,12 @@ START_TEST(planning_and_one_off) {
   expect_everywhere(problem, &program, wanted, wanted);
   static const int64_t ordinary[] = {0, 0, 0, 0, 0, 0, 0, 700, 0, 0, 700, 700, 0, 10, 700, 710};
   for (int engine = 0; engine < 2; engine++) {
-    hec_sim *sim = hec_sim_new(problem, &hec_law_alpha_beta, &arena);
-    hec_timeline t = {0};
-    hec_sim_run(sim, &program, (hec_sim_options){.without_one_off = true, .force_engine = engine == 1}, &t);
+    hec_timeline t = hec_test_simulate(problem, &program, &hec_law_alpha_beta,
+                                       (hec_sim_options){.without_one_off = true, .force_engine = engine == 1});
     for (int32_t i = 0; i < 8; i++) {
       ck_assert_int_eq(t.begin_ps[i], ordinary[2 * i] * NS);
       ck_assert_int_eq(t.end_ps[i], ordinary[2 * i + 1] * NS);
     }
     hec_timeline_free(&t);
-    hec_sim_free(sim);
   }
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("golden");
-  TCase *c = tcase_create("golden");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, whole_iteration);
-  tcase_add_test(c, staggered_incast);
-  tcase_add_test(c, staggered_line);
-  tcase_add_test(c, chunked_chain);
-  tcase_add_test(c, chunked_chain_of_small_messages);
-  tcase_add_test(c, chunked_chain_behind_a_slow_link);
-  tcase_add_test(c, two_lanes_share_a_port);
-  tcase_add_test(c, all_reduce_one_node);
-  tcase_add_test(c, all_reduce_two_nodes);
-  tcase_add_test(c, share_of_the_device);
-  tcase_add_test(c, share_comes_and_goes);
-  tcase_add_test(c, planning_and_one_off);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

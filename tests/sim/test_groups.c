@@ -3,7 +3,7 @@
  * with even loads on 16 ranks it copied the hottest and overloaded the owners of the others: 1.05 times slower, overload
  * 1.38.) Rows that know the loads gain from them where groups are in use, too. */
 #include "sim/compare.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/job_make.h"
 
@@ -14,48 +14,18 @@ static const struct {
   bool gains;
   hec_test_trace trace;
 } cases[] = {
-    {"8x8 nvlink=160G@2us nic=360G@5us flops=990T mem=80G",
-     "mixtral-8x7b",
-     64,
-     0,
-     20,
-     false,
-     {.layers = 2, .experts = 8, .top_k = 2, .sources = 1, .records = 8}},
-    {"8x8 nvlink=160G@2us nic=360G@5us flops=990T mem=80G",
-     "mixtral-8x7b",
-     64,
-     0,
-     1,
-     false,
-     {.layers = 2, .experts = 8, .top_k = 2, .sources = 1, .records = 8}},
-    {"2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
-     "gpt-moe-s",
-     16,
-     0,
-     1,
-     false,
-     {.layers = 4, .experts = 16, .top_k = 2, .sources = 1, .records = 8}},
-    {"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
-     "gpt-moe-s",
-     16,
-     0,
-     1,
-     false,
-     {.layers = 4, .experts = 16, .top_k = 2, .sources = 1, .records = 8}},
-    {"2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
-     "gpt-moe-s",
-     16,
-     0,
-     10,
-     true,
-     {.layers = 4, .experts = 16, .top_k = 2, .sources = 1, .records = 8}},
-    {"2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
-     "gpt-moe-s",
-     16,
-     8,
-     10,
-     false,
-     {.layers = 4, .experts = 16, .top_k = 2, .sources = 1, .records = 8}},
+    {"8x8 nvlink=160G@2us nic=360G@5us flops=990T mem=80G", "mixtral-8x7b", .ranks = 64, .spread = 20,
+     .trace.layers = 2, .trace.experts = 8, .trace.top_k = 2, .trace.sources = 1, .trace.records = 8},
+    {"8x8 nvlink=160G@2us nic=360G@5us flops=990T mem=80G", "mixtral-8x7b", .ranks = 64, .spread = 1, .trace.layers = 2,
+     .trace.experts = 8, .trace.top_k = 2, .trace.sources = 1, .trace.records = 8},
+    {"2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", "gpt-moe-s", .ranks = 16, .spread = 1, .trace.layers = 4,
+     .trace.experts = 16, .trace.top_k = 2, .trace.sources = 1, .trace.records = 8},
+    {"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", "gpt-moe-s", .ranks = 16, .spread = 1, .trace.layers = 4,
+     .trace.experts = 16, .trace.top_k = 2, .trace.sources = 1, .trace.records = 8},
+    {"2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", "gpt-moe-s", .ranks = 16, .spread = 10, .gains = true,
+     .trace.layers = 4, .trace.experts = 16, .trace.top_k = 2, .trace.sources = 1, .trace.records = 8},
+    {"2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", "gpt-moe-s", .ranks = 16, .ep = 8, .spread = 10,
+     .trace.layers = 4, .trace.experts = 16, .trace.top_k = 2, .trace.sources = 1, .trace.records = 8},
 };
 
 /* The same loads in every record: expert e of n has a share that falls from `spread` to 1 with e, moved on by layer. */
@@ -79,7 +49,7 @@ static void write_trace(const hec_test_trace *t, double spread, hec_text *out) {
   }
 }
 
-START_TEST(hecate_is_not_slower_than_ep) {
+HEC_TEST_ROWS(hecate_is_not_slower_than_ep, cases) {
   hec_arena arena = {0};
   hec_text text = {0};
   hec_job job;
@@ -93,12 +63,12 @@ START_TEST(hecate_is_not_slower_than_ep) {
   wanted.warmup = 3;
   write_trace(&cases[_i].trace, cases[_i].spread, &text);
   hec_trace_reader *reader = NULL;
-  ck_assert_msg(hec_trace_open_memory(text.data, text.length, "made", &reader) == HEC_OK, "%s", hec_last_error());
-  ck_assert_msg(hec_job_make(&wanted, reader, &arena, &job) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_trace_open_memory(text.data, text.length, "made", &reader));
+  ck_ok(hec_job_make(&wanted, reader, &arena, &job));
   const hec_policy *const policies[] = {&hec_policy_ep, &hec_policy_hecate};
   const hec_compare_options options = {
       .policies = policies, .n_policies = 2, .schedule = "auto", .law = &hec_law_alpha_beta, .check = true};
-  ck_assert_msg(hec_compare(&job, reader, &options, &arena, &summary) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_compare(&job, reader, &options, &arena, &summary));
   hec_summary_row *ep = &summary.rows[0], *hecate = &summary.rows[1];
   double ep_s = hec_series_quantile(&ep->iteration_s, 0.5), hecate_s = hec_series_quantile(&hecate->iteration_s, 0.5);
   double planning_s = hecate->book_s[HEC_BOOK_PLAN] / (double)hecate->n;
@@ -111,15 +81,3 @@ START_TEST(hecate_is_not_slower_than_ep) {
   hec_text_free(&text);
   hec_arena_free(&arena);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("groups");
-  TCase *tc = tcase_create("groups");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, hecate_is_not_slower_than_ep, 0, (int)(sizeof cases / sizeof *cases));
-  suite_add_tcase(s, tc);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,15 +1,12 @@
 /* A memo of timelines gives what a run gives, for programs of every policy and schedule; and programs that differ in
  * anything that takes time are not taken for each other. */
 #include "sim/memo.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 typedef struct {
   const hec_law *law;
@@ -44,7 +41,7 @@ static void visit(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(same_as_run) {
+HEC_TEST_LOOP(same_as_run, 6) {
   uint64_t seed = 100 + (uint64_t)_i;
   const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.comm_share = _i % 2, .ranks_most = 6});
   work w = {.law = _i % 3 ? &hec_law_max_min : &hec_law_nccl_rounds, .memo = hec_sim_memo_new()};
@@ -60,7 +57,6 @@ START_TEST(same_as_run) {
   hec_timeline_free(&w.expected);
   hec_timeline_free(&w.found);
 }
-END_TEST
 
 /* One thing at a time is changed in a program that has been run, and changed back. */
 typedef struct {
@@ -134,24 +130,10 @@ static void spoil(const hec_test_step *step, void *context) {
   }
 }
 
-START_TEST(differences_are_seen) {
+HEC_TEST_LOOP(differences_are_seen, 2) {
   uint64_t seed = 7 + (uint64_t)_i;
   change c = {.memo = hec_sim_memo_new()};
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 4}), false, spoil, &c);
   ck_assert_int_gt(c.n_tried, 1000);
   hec_sim_memo_free(c.memo);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("sim.memo");
-  TCase *c = tcase_create("memo");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, same_as_run, 0, 6);
-  tcase_add_loop_test(c, differences_are_seen, 0, 2);
-  suite_add_tcase(suite, c);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,15 +1,13 @@
 /* Laws against the links: under max_min and nccl_rounds no link carries more than its capacity in any window of time, and one exchange
  * is never faster than its busiest port and the longest latency allow. */
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* A transfer on a link: all of its bytes cross it between first and last. */
 typedef struct {
@@ -60,9 +58,7 @@ static void visit_capacity(const hec_test_step *step, void *context) {
   hec_cluster narrow = *cluster;
   narrow.p2p = (hec_p2p){.channels = 2, .channels_per_peer = 1, .batch = 1}; /* so that rounds wait for each other */
   problem.cluster = &narrow;
-  hec_sim *sim = hec_sim_new(&problem, of->law, &arena);
-  hec_timeline t = {0};
-  hec_sim_run(sim, program, (hec_sim_options){0}, &t);
+  hec_timeline t = hec_test_simulate(&problem, program, of->law, (hec_sim_options){0});
   int32_t *n = HEC_NEW(&arena, int32_t, cluster->n_links);
   size_t room = 0;
   for (size_t i = 0; i < program->n_ops; i++)
@@ -89,18 +85,16 @@ static void visit_capacity(const hec_test_step *step, void *context) {
     of->checked += n[l];
   }
   hec_timeline_free(&t);
-  hec_sim_free(sim);
   hec_arena_rewind(&arena, mark);
 }
 
-START_TEST(capacity_holds) {
+HEC_TEST_LOOP(capacity_holds, hec_test_cases(24)) {
   uint64_t seed = 101 + (uint64_t)_i;
   capacity_of context = {.law = _i % 2 ? &hec_law_nccl_rounds : &hec_law_max_min};
   const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
   hec_test_each(c, false, visit_capacity, &context);
   ck_assert(context.checked > 0 || c->problem.n_ranks == 1);
 }
-END_TEST
 
 /* Each exchange of a random program alone, everybody posting at 0. */
 static void visit_alone(const hec_test_step *step, void *context) {
@@ -127,16 +121,9 @@ static void visit_alone(const hec_test_step *step, void *context) {
     }
     (void)hec_program_add(&alone, copy, NULL, 0);
     int64_t end[2];
-    for (int law = 0; law < 2; law++) {
-      hec_arena own = {0};
-      hec_sim *sim = hec_sim_new(&step->c->problem, law ? &hec_law_max_min : &hec_law_alpha_beta, &own);
-      hec_timeline t = {0};
-      hec_sim_run(sim, &alone, (hec_sim_options){0}, &t);
-      end[law] = hec_timeline_end_ps(&t);
-      hec_timeline_free(&t);
-      hec_sim_free(sim);
-      hec_arena_free(&own);
-    }
+    for (int law = 0; law < 2; law++)
+      end[law] = hec_test_end_ps(&step->c->problem, &alone, law ? &hec_law_max_min : &hec_law_alpha_beta,
+                                 (hec_sim_options){0});
     /* one latency of the closed form may belong to another transfer than its busiest port's */
     int64_t slack = 2;
     if (op->kind == HEC_OP_EXCHANGE) {
@@ -156,21 +143,7 @@ static void visit_alone(const hec_test_step *step, void *context) {
   hec_program_free(&alone);
 }
 
-START_TEST(closed_form_is_a_bound) {
+HEC_TEST_LOOP(closed_form_is_a_bound, hec_test_cases(24)) {
   uint64_t seed = 301 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_alone, NULL);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("network");
-  TCase *c = tcase_create("network");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, capacity_holds, 0, hec_test_cases(24));
-  tcase_add_loop_test(c, closed_form_is_a_bound, 0, hec_test_cases(24));
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

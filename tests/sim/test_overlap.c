@@ -16,40 +16,15 @@
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
+#include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 enum { LAYERS = 5 };
-
-static hec_moe model(void) {
-  return (hec_moe){.name = "overlap",
-                   .n_layers = LAYERS,
-                   .n_moe_layers = LAYERS,
-                   .d_model = 64,
-                   .d_ffn = 6400,
-                   .d_ffn_dense = 64,
-                   .n_ffn_matrices = 2,
-                   .n_experts = 2,
-                   .top_k = 1,
-                   .n_heads = 4,
-                   .n_kv_heads = 4,
-                   .d_head = 16,
-                   .seq_len = 64,
-                   .tokens_per_rank = 1000,
-                   .micro_batches = 1,
-                   .dtype_bytes = 2,
-                   .grad_bytes = 2,
-                   .optimizer_bytes = 12,
-                   .attention = HEC_ATTENTION_FULL,
-                   .fused_attention = true,
-                   .nonmoe_scale = 1};
-}
 
 typedef struct {
   int64_t total, gather, scatter, regathers, counts, window, experts; /* ps; regathers: how many */
@@ -61,16 +36,18 @@ static measured run_with(const char *attention, const char *policy, const hec_sc
   hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
   hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
   hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
-  *moe = model();
+  *moe = *hec_test_problem(&arena, "1x2 nvlink=1G flops=1T mem=400G", 2, LAYERS, 2, 1, true)->moe;
+  moe->d_ffn = 6400;
+  moe->seq_len = 64;
+  moe->fused_attention = true;
   ck_assert_ptr_null(hec_attention_read(attention, &moe->attention, &moe->s2));
   double flops = 1e12, bytes = 4.0 * 64 * 6400; /* of an expert's parameters */
   double window_s = 1000 * (8.0 * 64 * 64 + 4.0 * 64 * 64 + 2.0 * 64 * 2) / flops;
   char line[200];
   (void)snprintf(line, sizeof line, "1x2 nvlink=%.17g flops=1T mem=400G eff=1 a=0s c=0s launch=0s plan=0s@0s tile=1",
                  bytes / (ratio * window_s));
-  if (hec_cluster_parse_line(line, &arena, cluster) != HEC_OK ||
-      hec_problem_make(moe, cluster, true, 2, 1000, problem) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_cluster_parse_line(line, &arena, cluster));
+  ck_ok(hec_problem_make(moe, cluster, true, 2, 1000, problem));
   problem->t = problem->m = 1;
   for (int32_t d = 0; d < 2; d++)
     cluster->devices[d].hbm_bandwidth = 1e30;
@@ -84,9 +61,7 @@ static measured run_with(const char *attention, const char *policy, const hec_sc
   hec_lowering *low = hec_lowering_new(problem, row, schedule, NULL, &arena);
   hec_lower_iteration(low, 1, &load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
-  hec_sim *sim = hec_sim_new(problem, &hec_law_alpha_beta, &arena);
-  hec_timeline t = {0};
-  hec_sim_run(sim, program, (hec_sim_options){0}, &t);
+  hec_timeline t = hec_test_simulate(problem, program, &hec_law_alpha_beta, (hec_sim_options){0});
   measured m = {.total = hec_timeline_end_ps(&t)};
   for (size_t i = 0; i < program->n_ops; i++) {
     int64_t length = t.end_ps[2 * i] - t.begin_ps[2 * i];
@@ -104,7 +79,6 @@ static measured run_with(const char *attention, const char *policy, const hec_sc
   }
   m.parts = hec_timeline_breakdown(&t, program);
   hec_timeline_free(&t);
-  hec_sim_free(sim);
   hec_lowering_free(low);
   return m;
 }
@@ -114,7 +88,7 @@ static measured run(const char *policy, const hec_schedule *schedule, double rat
 }
 
 static const double within[] = {0.1, 0.5, 0.9, 0.999};
-START_TEST(hidden_costs_nothing) {
+HEC_TEST_LOOP(hidden_costs_nothing, 4) {
   const hec_schedule *schedule = &hec_schedule_hecate;
   measured plain = run("hecate-published", schedule, within[_i]), again = run("hecate-rm", schedule, within[_i]);
   measured none = run("ep", schedule, within[_i]);
@@ -126,10 +100,9 @@ START_TEST(hidden_costs_nothing) {
    * lies beside attention of layer 0 */
   ck_assert_int_eq(plain.total, none.total);
 }
-END_TEST
 
 static const double beyond[] = {1.1, 1.5, 1.9};
-START_TEST(exposed_three_times) {
+HEC_TEST_LOOP(exposed_three_times, 3) {
   const hec_schedule *schedule = &hec_schedule_hecate;
   measured plain = run("hecate-published", schedule, beyond[_i]), again = run("hecate-rm", schedule, beyond[_i]);
   measured none = run("ep", schedule, beyond[_i]);
@@ -142,10 +115,9 @@ START_TEST(exposed_three_times) {
   /* per layer, but for the counts and the one layer that stays: three times */
   ck_assert_int_le(llabs(with - exposed - 2 * exposed * (LAYERS - 1) / LAYERS), 2 * LAYERS * plain.counts + rounding);
 }
-END_TEST
 
 static const double under_experts[] = {0.5, 1.5, 10, 30};
-START_TEST(experts_hide_more) {
+HEC_TEST_LOOP(experts_hide_more, 4) {
   double ratio = under_experts[_i];
   measured plain = run("hecate-published", &hec_schedule_laer, ratio),
            again = run("hecate-rm", &hec_schedule_laer, ratio);
@@ -160,10 +132,9 @@ START_TEST(experts_hide_more) {
   bool sooner = plain.total < beside.total, expected = (ratio > 1);
   ck_assert_int_eq(sooner, expected);
 }
-END_TEST
 
 /* 1.2 times full attention's window; below twice the shortest, so that the backward hides its spRS throughout. */
-START_TEST(a_shorter_attention_hides_less) {
+HEC_TEST(a_shorter_attention_hides_less) {
   static const char *const kinds[] = {"full", "causal", "s2:shards=4,local=4,block=4,dense=2",
                                       "s2:shards=4,local=4,block=4"};
   measured before = {0};
@@ -185,18 +156,3 @@ START_TEST(a_shorter_attention_hides_less) {
     before = plain;
   }
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("overlap");
-  TCase *c = tcase_create("overlap");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, hidden_costs_nothing, 0, 4);
-  tcase_add_loop_test(c, exposed_three_times, 0, 3);
-  tcase_add_loop_test(c, experts_hide_more, 0, 4);
-  tcase_add_test(c, a_shorter_attention_hides_less);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

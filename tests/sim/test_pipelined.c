@@ -5,33 +5,16 @@
 #include "runtime/program/lowering_state.h"
 #include "runtime/program/pipeline.h"
 #include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* ---- Schedules of a fixed degree, and nothing else ---- */
 
-static void at_1(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, 1);
-}
-static void at_2(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, 2);
-}
-static void at_4(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, 4);
-}
-static void at_8(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, 8);
-}
-static void at_most(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, HEC_DEGREE_MAX);
-}
 static void backward(hec_lowering *low, int32_t l) {
   hec_pipeline_backward_tokens(low, l, -1);
   hec_pipeline_backward_dense(low, l);
@@ -40,9 +23,15 @@ static void end(hec_lowering *low) {
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
     (void)hec_pipeline_reduce(low, l);
 }
-#define FIXED(function)                                                                                                \
-  { .name = #function, .to_gate = hec_emit_to_gate, .from_gate = (function), .backward = backward, .end = end }
-static const hec_schedule fixed[] = {FIXED(at_1), FIXED(at_2), FIXED(at_4), FIXED(at_8), FIXED(at_most)};
+#define EACH_DEGREE(X) X(1) X(2) X(4) X(8) X(HEC_DEGREE_MAX)
+#define FROM_GATE(degree)                                                                                              \
+  static void at_##degree(hec_lowering *low, int32_t l) {                                                              \
+    hec_pipeline_from_gate(low, l, degree);                                                                            \
+  }
+#define FIXED(degree)                                                                                                  \
+  {.name = "at " #degree, .to_gate = hec_emit_to_gate, .from_gate = at_##degree, .backward = backward, .end = end},
+EACH_DEGREE(FROM_GATE)
+static const hec_schedule fixed[] = {EACH_DEGREE(FIXED)};
 
 static hec_lowering *lower(const hec_problem *p, const char *policy, const hec_schedule *schedule, hec_load load,
                            int32_t times) {
@@ -53,29 +42,11 @@ static hec_lowering *lower(const hec_problem *p, const char *policy, const hec_s
   return low;
 }
 
-static hec_timeline simulate(const hec_problem *p, const hec_program *program, const hec_law *law) {
-  hec_timeline timeline = {0};
-  hec_sim *sim = hec_sim_new(p, law, &arena);
-  hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
-  hec_sim_free(sim);
-  return timeline;
-}
-
 static double seconds_of(const hec_problem *p, const char *policy, const hec_schedule *schedule, hec_load load) {
   hec_lowering *low = lower(p, policy, schedule, load, 1);
-  hec_timeline timeline = simulate(p, hec_lowering_program(low), &hec_law_alpha_beta);
-  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12;
-  hec_timeline_free(&timeline);
+  double s = hec_test_seconds(p, hec_lowering_program(low));
   hec_lowering_free(low);
   return s;
-}
-
-/* Every source sends `each` tokens to every expert. */
-static hec_load even_load(const hec_problem *p, uint32_t each) {
-  hec_load load = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
-  for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
-    load.counts[i] = each;
-  return load;
 }
 
 static int32_t degree_of(const hec_lowering *low, int32_t layer) {
@@ -95,10 +66,10 @@ static hec_problem *smooth(uint64_t *seed, bool train) {
   return p;
 }
 
-START_TEST(balanced_takes_what_the_formula_says) {
+HEC_TEST_LOOP(balanced_takes_what_the_formula_says, 20) {
   uint64_t seed = 11 + (uint64_t)_i;
   hec_problem *p = smooth(&seed, false);
-  hec_load load = even_load(p, 160);
+  hec_load load = hec_test_equal_load(p, 160, &arena);
   double whole_s = seconds_of(p, "ep", &fixed[0], load), saved_before = 0;
   ck_assert_double_eq_tol(whole_s, seconds_of(p, "ep", hec_schedule_find("serial"), load), 1e-11);
   hec_chunk_time whole = hec_degree_balanced(p, 1, false, &arena);
@@ -116,10 +87,9 @@ START_TEST(balanced_takes_what_the_formula_says) {
   ck_assert_double_le(chosen_s, whole_s + 1e-11);
   ck_assert_double_eq_tol(chosen_s, whole_s - saved_before, 1e-10); /* the most that any degree saves */
 }
-END_TEST
 
 /* Latency: every further chunk costs, and pipemoe takes what is best of both passes together. */
-START_TEST(pipemoe_is_the_best_degree_on_balanced_loads) {
+HEC_TEST_LOOP(pipemoe_is_the_best_degree_on_balanced_loads, 20) {
   uint64_t seed = 211 + (uint64_t)_i;
   char line[200];
   (void)snprintf(
@@ -127,7 +97,7 @@ START_TEST(pipemoe_is_the_best_degree_on_balanced_loads) {
       1 + (int)hec_test_below(&seed, 400), (int)hec_test_below(&seed, 3000), 1 + (int)hec_test_below(&seed, 40));
   hec_problem *p = hec_test_problem(&arena, line, 4, 2, 8, 2, true);
   p->tokens = 8 * 160 / 2;
-  hec_load load = even_load(p, 160);
+  hec_load load = hec_test_equal_load(p, 160, &arena);
   double best_s = 1e9;
   for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
     double s = seconds_of(p, "ep", &fixed[i], load);
@@ -135,14 +105,13 @@ START_TEST(pipemoe_is_the_best_degree_on_balanced_loads) {
   }
   ck_assert_double_eq_tol(seconds_of(p, "ep", hec_schedule_find("pipemoe"), load), best_s, 1e-10);
 }
-END_TEST
 
 /* ---- Chunks ---- */
 
 /* Three tokens in many chunks: each is in one of them, and nothing else is. */
-START_TEST(three_tokens) {
+HEC_TEST(three_tokens) {
   hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G@2us nic=1G@5us flops=10T mem=40G", 4, 2, 4, 1, true);
-  hec_load load = even_load(p, 0);
+  hec_load load = hec_test_equal_load(p, 0, &arena);
   for (int32_t l = 0; l < 2; l++)
     for (int32_t s = 0; s < 3; s++)
       hec_load_row(&load, l, s)[(s + 1) % 4] = 1;
@@ -166,18 +135,15 @@ START_TEST(three_tokens) {
     ck_assert_int_eq(n_experts, 2 * degree_of(low, 0));
     ck_assert_int_eq(rows, 2 * 2 * 3);
     ck_assert_int_eq(bytes, 2 * 4 * 3 * (int64_t)p->bytes.token);
-    hec_timeline timeline = simulate(p, program, &hec_law_max_min);
-    hec_timeline_check(&timeline, program);
-    hec_timeline_free(&timeline);
+    (void)hec_test_end_ps(p, program, &hec_law_max_min, (hec_sim_options){0}); /* checks the timeline */
     hec_lowering_free(low);
   }
 }
-END_TEST
 
 /* Chunks of a cell differ by one row, and those of many small cells are about equally full, whichever comes first. */
-START_TEST(small_cells_spread_over_the_chunks) {
+HEC_TEST(small_cells_spread_over_the_chunks) {
   hec_problem *p = hec_test_problem(&arena, "1x8 nvlink=10G@2us flops=10T mem=40G", 8, 1, 32, 2, false);
-  hec_lowering *low = lower(p, "ep", &fixed[3], even_load(p, 3), 1);
+  hec_lowering *low = lower(p, "ep", &fixed[3], hec_test_equal_load(p, 3, &arena), 1);
   const hec_program *program = hec_lowering_program(low);
   const hec_layer_ops *ops = &low->layer[0];
   int32_t n = ops->in->n_cells / 8, all = 3 * 8 * 32;
@@ -193,14 +159,13 @@ START_TEST(small_cells_spread_over_the_chunks) {
   }
   hec_lowering_free(low);
 }
-END_TEST
 
 /* ---- Tutel ---- */
 
-START_TEST(tutel_tries_each_degree_once_and_keeps_the_best) {
+HEC_TEST_LOOP(tutel_tries_each_degree_once_and_keeps_the_best, 10) {
   uint64_t seed = 411 + (uint64_t)_i;
   hec_problem *p = smooth(&seed, _i % 2 == 1);
-  hec_load load = even_load(p, 160), other = even_load(p, 16 * 40);
+  hec_load load = hec_test_equal_load(p, 160, &arena), other = hec_test_equal_load(p, 16 * 40, &arena);
   hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
   for (int32_t round = 0; round < 2; round++) { /* another capacity is another key, and is tried afresh */
     const hec_load *now = round ? &other : &load;
@@ -217,9 +182,7 @@ START_TEST(tutel_tries_each_degree_once_and_keeps_the_best) {
     }
     ck_assert_int_eq(tried, 1 | 2 | 4 | 8);
     hec_lower_iteration(low, 9, now, 1, 1);
-    hec_timeline timeline = simulate(p, hec_lowering_program(low), &hec_law_alpha_beta);
-    ck_assert_double_eq_tol((double)hec_timeline_end_ps(&timeline) * 1e-12, best_s, 1e-10);
-    hec_timeline_free(&timeline);
+    ck_assert_double_eq_tol(hec_test_seconds(p, hec_lowering_program(low)), best_s, 1e-10);
   }
   hec_lower_iteration(low, 10, &load, 1, 1); /* remembered */
   hec_lowering *again = lower(p, "ep", hec_schedule_find("tutel"), load, HEC_N_DEGREES + 1);
@@ -227,7 +190,6 @@ START_TEST(tutel_tries_each_degree_once_and_keeps_the_best) {
   hec_lowering_free(again);
   hec_lowering_free(low);
 }
-END_TEST
 
 /* ---- All-reduce where no tokens travel ---- */
 
@@ -256,23 +218,22 @@ static bool has_rest(const hec_problem *p) {
   return p->bytes.dense_grad > p->n_layers * hec_moe_block_params(p->moe) * p->moe->grad_bytes;
 }
 
-START_TEST(improved_reduces_beside_the_dense_part_only) {
+HEC_TEST_LOOP(improved_reduces_beside_the_dense_part_only, 10) {
   uint64_t seed = 611 + (uint64_t)_i;
   const hec_law *law = _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min;
   hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G@2us nic=1G@5us flops=10T mem=40G", 4, 4, 8, 2, true);
   hec_load load = hec_test_random_load(&arena, p, &seed);
   hec_lowering *low = lower(p, "ep", hec_schedule_find("tutel-improved"), load, 1 + _i % 5);
-  hec_timeline t = simulate(p, hec_lowering_program(low), law);
+  hec_timeline t = hec_test_simulate(p, hec_lowering_program(low), law, (hec_sim_options){0});
   ck_assert_int_eq(check_apart(hec_lowering_program(low), &t), p->n_layers + has_rest(p));
   hec_lowering *plain = lower(p, "ep", hec_schedule_find("tutel"), load, 1 + _i % 5);
-  hec_timeline later = simulate(p, hec_lowering_program(plain), law);
+  hec_timeline later = hec_test_simulate(p, hec_lowering_program(plain), law, (hec_sim_options){0});
   ck_assert_int_lt(hec_timeline_end_ps(&t), hec_timeline_end_ps(&later));
   hec_timeline_free(&later);
   hec_timeline_free(&t);
   hec_lowering_free(plain);
   hec_lowering_free(low);
 }
-END_TEST
 
 /* ---- Lina ---- */
 
@@ -290,19 +251,19 @@ static hec_problem *heavy(uint64_t *seed, int32_t d) {
   (void)snprintf(line, sizeof line, "2x2 nvlink=%dG@2us nic=%dG@5us flops=%dT mem=40G",
                  20 + (int)hec_test_below(seed, 200), 1 + (int)hec_test_below(seed, 40),
                  1 + (int)hec_test_below(seed, 20));
-  ck_assert(hec_cluster_parse_line(line, &arena, cluster) == HEC_OK);
-  ck_assert(hec_problem_make(moe, cluster, true, 4, 4096, p) == HEC_OK);
+  ck_ok(hec_cluster_parse_line(line, &arena, cluster));
+  ck_ok(hec_problem_make(moe, cluster, true, 4, 4096, p));
   return p;
 }
 
 /* Pieces of one layer's gradients follow each other, are at most 30 MB and add up; beside gate' and attention' of a layer
  * stand as many as begin there while some are left, counted again from the cost laws. */
-START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
+HEC_TEST_LOOP(lina_sends_pieces_where_no_tokens_are_pending, 20) {
   uint64_t seed = 811 + (uint64_t)_i;
   hec_problem *p = heavy(&seed, 1024 + 64 * (int32_t)hec_test_below(&seed, 32));
   hec_lowering *low = lower(p, "ep", hec_schedule_find("lina"), hec_test_random_load(&arena, p, &seed), 2);
   const hec_program *program = hec_lowering_program(low);
-  hec_timeline t = simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+  hec_timeline t = hec_test_simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min, (hec_sim_options){0});
   double block = hec_moe_block_params(p->moe) * 4, sum = 0, window_s = 0;
   int32_t n_pieces = (int32_t)((block + 30e6 - 1) / 30e6), here = 0, left = 0, next = 0;
   int64_t first_byte = 0;
@@ -336,10 +297,9 @@ START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
   hec_timeline_free(&t);
   hec_lowering_free(low);
 }
-END_TEST
 
 /* Chunks: as many as the busiest source has 30 MB, at most 16. */
-START_TEST(lina_cuts_tokens_into_micro_operations) {
+HEC_TEST(lina_cuts_tokens_into_micro_operations) {
   uint64_t seed = 911;
   hec_problem *p = heavy(&seed, 1024); /* rows of 2 KB */
   ck_assert(p->bytes.token == 2048);
@@ -348,7 +308,7 @@ START_TEST(lina_cuts_tokens_into_micro_operations) {
     int32_t degree;
   } cases[] = {{0, 1}, {1, 1}, {14648, 1}, {14649, 2}, {29296, 2}, {29297, 3}, {146484, 10}, {400000, 16}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_load load = even_load(p, 0);
+    hec_load load = hec_test_equal_load(p, 0, &arena);
     for (int32_t l = 0; l < p->n_layers; l++)
       hec_load_row(&load, l, 2)[l] = cases[i].rows;
     hec_lowering *low = lower(p, "ep", hec_schedule_find("lina"), load, 1);
@@ -356,23 +316,3 @@ START_TEST(lina_cuts_tokens_into_micro_operations) {
     hec_lowering_free(low);
   }
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("pipelined");
-  TCase *c = tcase_create("pipelined");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, balanced_takes_what_the_formula_says, 0, 20);
-  tcase_add_loop_test(c, pipemoe_is_the_best_degree_on_balanced_loads, 0, 20);
-  tcase_add_test(c, three_tokens);
-  tcase_add_test(c, small_cells_spread_over_the_chunks);
-  tcase_add_loop_test(c, tutel_tries_each_degree_once_and_keeps_the_best, 0, 10);
-  tcase_add_loop_test(c, improved_reduces_beside_the_dense_part_only, 0, 10);
-  tcase_add_loop_test(c, lina_sends_pieces_where_no_tokens_are_pending, 0, 20);
-  tcase_add_test(c, lina_cuts_tokens_into_micro_operations);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

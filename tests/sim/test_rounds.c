@@ -1,7 +1,7 @@
 /* NCCL's rounds: the order, what is in flight at once, that nothing waits for ever; and the laws that use them. */
 #include "sim/flows.h"
 #include "sim/rounds.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,16 +9,12 @@
 enum { MOST_RANKS = 48, MOST = 4000 };
 
 static const hec_p2p one_by_one = {.channels = 1, .channels_per_peer = 1, .batch = 1};
-static hec_arena arena;
-
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* ---- The order ---- */
 
 /* In every round each rank sends to one rank and receives from one, and after all rounds it has met everybody. */
-START_TEST(rounds_are_permutations) {
+HEC_TEST_LOOP(rounds_are_permutations, 9) {
   static const int32_t sizes[][2] = {{1, 1}, {4, 4}, {6, 3}, {8, 8}, {12, 4}, {13, 4}, {24, 8}, {48, 16}, {35, 5}};
   int32_t n = sizes[_i][0];
   const hec_rounds *rounds = hec_rounds_new(&arena, n, sizes[_i][1], one_by_one, 0, NULL);
@@ -33,10 +29,9 @@ START_TEST(rounds_are_permutations) {
       ck_assert((hec_rounds_of(rounds, r, r) == k) == (k == 0));
     }
 }
-END_TEST
 
 /* One node of 16: the order that NCCL's source gives as an example. Two nodes of 4: own node first, then the other. */
-START_TEST(order_by_hand) {
+HEC_TEST(order_by_hand) {
   static const int32_t order[16] = {0, 1, 3, 6, 10, 15, 5, 12, 4, 13, 7, 2, 14, 11, 9, 8};
   const hec_rounds *node = hec_rounds_new(&arena, 16, 16, one_by_one, 0, NULL);
   for (int32_t k = 0; k < 16; k++)
@@ -47,7 +42,6 @@ START_TEST(order_by_hand) {
   for (int32_t k = 0; k < 8; k++)
     ck_assert_int_eq(hec_rounds_of(nodes, 1, of_rank_1[k]), k);
 }
-END_TEST
 
 /* ---- What is in flight ---- */
 
@@ -82,7 +76,7 @@ static int32_t rounds_in_flight(const hec_rounds *rounds, const run *r, int32_t 
 
 /* Random sparse transfers that end in random order: each starts once, none is left, and no rank has more rounds in flight
  * than slots and batch allow. */
-START_TEST(bounded_and_complete) {
+HEC_TEST_LOOP(bounded_and_complete, 60) {
   uint64_t random = 100 + (uint64_t)_i;
   static run r;
   static hec_rounds_pair pair[MOST];
@@ -110,7 +104,6 @@ START_TEST(bounded_and_complete) {
   ck_assert_int_eq(r.n_running, 0);
   ck_assert(most > 0 || n == 0);
 }
-END_TEST
 
 /* ---- Bare flows ---- */
 
@@ -138,8 +131,8 @@ static double makespan(const char *law, int32_t n, int32_t bytes, const char *p2
   }
   ADD("]}");
   ck_assert_uint_lt(at, sizeof text);
-  ck_assert_msg(hec_flows_parse(text, at, "case", &arena, &flows) == HEC_OK, "%s", hec_last_error());
-  ck_assert_int_eq(hec_flows_run(&flows, law, finish), HEC_OK);
+  ck_ok(hec_flows_parse(text, at, "case", &arena, &flows));
+  ck_ok(hec_flows_run(&flows, law, finish));
   return hec_flows_makespan(&flows, finish);
 }
 
@@ -150,7 +143,7 @@ static double makespan(const char *law, int32_t n, int32_t bytes, const char *p2
  *   2->1 waits for 0->1: 3 to 4. 3->2 runs 1 to 2. 1->0 waits for 0 and 1: 3 to 4.
  *   Round 3 (opposite): 1->3 needs 1 (done with 1->0 and 2->1 at 4) and 3 (done with 3->2 and 0->3 at 6): 6 to 7; 3->1
  *   likewise; 2->0 needs 2 (4) and 0 (6): 6 to 7; 0->2: 6 to 9. */
-START_TEST(one_round_at_a_time) {
+HEC_TEST(one_round_at_a_time) {
   double finish[12];
   double end = makespan("nccl_rounds", 4, 1, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1", finish);
   static const double wanted[12] = {3, 9, 6, /* 1-> */ 4, 1, 7, /* 2-> */ 7, 4, 1, /* 3-> */ 1, 7, 2};
@@ -158,10 +151,9 @@ START_TEST(one_round_at_a_time) {
     ck_assert_double_eq_tol(finish[i], wanted[i], 1e-12);
   ck_assert_double_eq_tol(end, 9, 1e-12);
 }
-END_TEST
 
 /* Protocol LL: what fits takes longer by 1 / share, what does not stays; the limit is of each channel. */
-START_TEST(small_messages) {
+HEC_TEST(small_messages) {
   double plain[12], slow[12];
   double end = makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1", plain);
   double same =
@@ -182,10 +174,9 @@ START_TEST(small_messages) {
   end = makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":2", slow);
   ck_assert_double_eq_tol(slow[4], 4, 1e-9); /* 2 bytes: 1->2 in the first round */
 }
-END_TEST
 
 /* With room for all rounds it is max_min; with less it never beats the busiest port. */
-START_TEST(between_max_min_and_rounds) {
+HEC_TEST(between_max_min_and_rounds) {
   static double all[32 * 31], bounded[32 * 31];
   double free_end = makespan("max_min", 32, 5, "", all), same = makespan("nccl_rounds", 32, 5, "", bounded);
   ck_assert(free_end == same && memcmp(all, bounded, sizeof all) == 0);
@@ -193,42 +184,22 @@ START_TEST(between_max_min_and_rounds) {
   ck_assert_double_ge(end, 31 * 15 * (1 - 1e-12));
   ck_assert(memcmp(all, bounded, sizeof all) != 0);
 }
-END_TEST
 
-START_TEST(bad_p2p) {
+HEC_TEST_LOOP(bad_p2p, 7) {
   static const char *const bad[][2] = {
-      {"\"p2p\":{\"channels\":6,\"channels_per_peer\":4}", "channels_per_peer (4 unless given) to divide channels"},
-      {"\"p2p\":{\"batch\":0}", "batch"},
-      {"\"p2p\":{\"peers\":1}", "peers"},
-      {"\"p2p\":{\"ll_share\":0}", "ll_share"},
-      {"\"p2p\":{\"ll_bytes\":-1}", "ll_bytes"},
-      {"\"p2p\":{\"chunk_bytes\":0.5}", "chunk_bytes"},
-      {"\"hosts_per_node\":3", "hosts_per_node"}};
+      {"`p2p`:{`channels`:6,`channels_per_peer`:4}", "channels_per_peer (4 unless given) to divide channels"},
+      {"`p2p`:{`batch`:0}", "batch"},
+      {"`p2p`:{`peers`:1}", "peers"},
+      {"`p2p`:{`ll_share`:0}", "ll_share"},
+      {"`p2p`:{`ll_bytes`:-1}", "ll_bytes"},
+      {"`p2p`:{`chunk_bytes`:0.5}", "chunk_bytes"},
+      {"`hosts_per_node`:3", "hosts_per_node"}};
   char text[400];
   hec_flows flows;
   (void)snprintf(
       text, sizeof text,
       "{%s,\"hosts\":[\"a\",\"b\"],\"links\":[{\"id\":\"l\",\"bandwidth\":1}],\"routes\":[{\"src\":\"a\",\"dst\":\"b\","
       "\"links\":[\"l\"]}],\"flows\":[{\"src\":\"a\",\"dst\":\"b\",\"bytes\":1}]}",
-      bad[_i][0]);
-  ck_assert_int_eq(hec_flows_parse(text, strlen(text), "case", &arena, &flows), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), bad[_i][1]) != NULL, "%s", hec_last_error());
+      hec_test_quoted(bad[_i][0]));
+  ck_refused(hec_flows_parse(text, strlen(text), "case", &arena, &flows), bad[_i][1]);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("sim.rounds");
-  TCase *c = tcase_create("rounds");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, rounds_are_permutations, 0, 9);
-  tcase_add_test(c, order_by_hand);
-  tcase_add_loop_test(c, bounded_and_complete, 0, 60);
-  tcase_add_test(c, one_round_at_a_time);
-  tcase_add_test(c, small_messages);
-  tcase_add_test(c, between_max_min_and_rounds);
-  tcase_add_loop_test(c, bad_p2p, 0, 7);
-  suite_add_tcase(suite, c);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,8 +1,8 @@
 /* Sweeps read their inputs once: what happens to the files afterwards is in no row; other contents are another sweep. Paths in
- * a spec are relative to its folder. */
+ * a spec are relative to its folder. A bad spec is refused by file and place. */
 #include "models/preset_data.h"
 #include "runtime/base/temporary.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/sweep/sweep.h"
 
@@ -22,7 +22,7 @@ static void path_of(const char *name, hec_text *path) {
 static void put(const char *name, const char *text) {
   hec_text path = {0};
   path_of(name, &path);
-  ck_assert_msg(hec_write_file(path.data, text, strlen(text)) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_write_file(path.data, text, strlen(text)));
   hec_text_free(&path);
 }
 
@@ -66,17 +66,18 @@ static void teardown(void) {
   (void)rmdir(folder);
   hec_text_free(&spec_path);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 /* The rows as CSV; `meanwhile` happens when all is read and nothing computed. */
 static uint64_t run(void (*meanwhile)(void), hec_text *csv) {
   hec_sweep sweep = {.n = 0};
-  ck_assert_msg(hec_sweep_read(spec_path.data, &sweep) == HEC_OK, "%s", hec_last_error());
-  ck_assert_msg(hec_sweep_load(&sweep, "test", hec_source_digest) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_sweep_read(spec_path.data, &sweep));
+  ck_ok(hec_sweep_load(&sweep, "test", hec_source_digest));
   if (meanwhile)
     meanwhile();
   hec_sweep_rows rows = hec_sweep_rows_new(&sweep);
   hec_sweep_run_options options = {.n_threads = 1, .n_shards = 1};
-  ck_assert_msg(hec_sweep_run(&rows, &options) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_sweep_run(&rows, &options));
   ck_assert_int_eq(rows.sweep->n, 4);
   for (int64_t i = 0; i < rows.sweep->n; i++)
     ck_assert_msg(rows.row[i]->why == NULL, "%s", rows.row[i]->why);
@@ -101,7 +102,7 @@ static void delete_files(void) {
   remove_files(1);
 }
 
-START_TEST(inputs_are_read_once) {
+HEC_TEST_LOOP(inputs_are_read_once, 3) {
   static void (*const events[])(void) = {change_cluster, break_files, delete_files};
   hec_text whole = {0}, csv = {0};
   uint64_t digest = run(NULL, &whole);
@@ -110,9 +111,8 @@ START_TEST(inputs_are_read_once) {
   hec_text_free(&whole);
   hec_text_free(&csv);
 }
-END_TEST
 
-START_TEST(other_contents_are_another_sweep) {
+HEC_TEST(other_contents_are_another_sweep) {
   hec_text text = {0};
   uint64_t digest = run(NULL, &text);
   put_cluster(3);
@@ -126,10 +126,9 @@ START_TEST(other_contents_are_another_sweep) {
   ck_assert_uint_ne(run(NULL, &text), digest);
   hec_text_free(&text);
 }
-END_TEST
 
 /* A policy with options is a row of its own, named by them; said or not, a default gives the same. */
-START_TEST(options_of_policies) {
+HEC_TEST(options_of_policies) {
   hec_text csv = {0};
   put("spec.json", "{\"trace\": \"loads.jsonl\", \"cluster\": \"cluster.json\", \"model\": \"model.json\",\n"
                    " \"policy\": [\"eplb\", \"eplb:period=100\", \"eplb:slots=4,period=1\", \"ep\"]}");
@@ -144,31 +143,9 @@ START_TEST(options_of_policies) {
   ck_assert_str_eq(default_row + strlen(",eplb"), said + strlen(",eplb:period=100"));
   hec_text_free(&csv);
 }
-END_TEST
-
-static const struct {
-  const char *policy, *error;
-} bad_options[] = {
-    {"\"llep\", \"llep:cap=0\"", "spec.json:1: policy[1] llep: cap: expected a number from 0.01 to 1000, found \"0\""},
-    {"\"llep:cop=1\"",
-     "spec.json:1: policy[0] llep: expected threshold=VALUE, cap=VALUE, least=VALUE, found \"cop=1\""},
-    {"\"llepp:cap=1\"", "(did you mean \"llep\"?), found \"llepp\""},
-    {"\"llep:cap=1\", \"llep:cap=1.0\"", "expected every value of an axis once"},
-};
-
-START_TEST(options_that_are_wrong) {
-  hec_sweep sweep = {.n = 0};
-  char text[200];
-  (void)snprintf(text, sizeof text, "{\"trace\": \"loads.jsonl\", \"policy\": [%s]}", bad_options[_i].policy);
-  put("spec.json", text);
-  ck_assert_int_eq(hec_sweep_read(spec_path.data, &sweep), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), bad_options[_i].error) != NULL, "%s", hec_last_error());
-  hec_sweep_free(&sweep);
-}
-END_TEST
 
 /* The rows do not say from where the sweep was started. */
-START_TEST(paths_are_relative_to_the_spec) {
+HEC_TEST(paths_are_relative_to_the_spec) {
   hec_text from_far = {0}, from_near = {0};
   char *before = getcwd(NULL, 0);
   uint64_t digest = run(NULL, &from_far);
@@ -182,36 +159,99 @@ START_TEST(paths_are_relative_to_the_spec) {
   hec_text_free(&from_far);
   hec_text_free(&from_near);
 }
-END_TEST
 
-START_TEST(says_where_it_looked) {
+HEC_TEST_LOOP(says_where_it_looked, N_FILES - 1) {
   const char *name = names[1 + _i];
   hec_sweep sweep = {.n = 0};
   hec_text path = {0};
   path_of(name, &path);
   ck_assert_int_eq(unlink(path.data), 0);
-  ck_assert_int_eq(hec_sweep_read(spec_path.data, &sweep), HEC_OK);
-  ck_assert_int_eq(hec_sweep_load(&sweep, "test", hec_source_digest), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), path.data));
+  ck_ok(hec_sweep_read(spec_path.data, &sweep));
+  ck_refused(hec_sweep_load(&sweep, "test", hec_source_digest), path.data);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "No such file"));
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "paths in a spec are relative to its folder"));
   hec_sweep_free(&sweep);
   hec_text_free(&path);
 }
-END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("sweep");
-  TCase *c = tcase_create("sweep");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, inputs_are_read_once, 0, 3);
-  tcase_add_test(c, other_contents_are_another_sweep);
-  tcase_add_test(c, paths_are_relative_to_the_spec);
-  tcase_add_test(c, options_of_policies);
-  tcase_add_loop_test(c, options_that_are_wrong, 0, sizeof bad_options / sizeof *bad_options);
-  tcase_add_loop_test(c, says_where_it_looked, 0, N_FILES - 1);
-  suite_add_tcase(s, c);
-  return s;
+/* A spec, or the axes of one of loads.jsonl; ` is a quote. */
+static const struct {
+  const char *words, *spec;
+} bad_specs[] = {
+    {"expected a known field", "`polices`: `ep`"},
+    {"a member `trace`", "{`policy`: `ep`}"},
+    {"an object", "[]"},
+    {"spec.json:2: policy[1]: expected one of the", "{`trace`: `loads.jsonl`,\n  `policy`: [`ep`, `nonsense`]}"},
+    {"every value of an axis once", "`ranks`: [4, 8, 4]"},
+    {"every value of an axis once", "`policy`: [`ep`, `all`]"},
+    {"at least one value", "`ranks`: []"},
+    {"at least one value", "{`trace`: []}"},
+    {"ranks: expected a whole number from 1 to 65536", "`ranks`: 0"},
+    {"found 2.5", "`tokens`: [2.5]"},
+    {"found true", "`m`: true"},
+    {"found null", "`cluster`: null"},
+    {"an array of 1", "`m`: [[1]]"},
+    {"mp: expected a whole number from 1 to 65536", "`mp`: 0"},
+    {"slow: expected a text", "`slow`: 1"},
+    {"every value of an axis once", "`slow`: [``, `auto`]"},
+    {"slow[1]: expected what some configuration can have (",
+     "`cluster`: [`2x4 nvlink=300G nic=50G flops=312T mem=40G`, `1x4 nvlink=90G flops=100T mem=16G`], `ranks`: [8, 4, "
+     "16], `slow`: [``, `rank=9:0.5`]"},
+    {"skew: expected what some configuration can have", "`skew`: `rank=16:500us`"},
+    {"skew[1]: expected what some configuration can have", "`skew`: [`rank=0:1us`, `rank=0`], `ranks`: [1, 64]"},
+    {"law: expected", "`law`: `auto`"},
+    {"schedule: expected one of the 12 names", "`schedule`: `ideal`"},
+    {"phase: expected train", "`phase`: `decode`"},
+    {"attention: expected", "`attention`: `s2:shards=-1`"},
+    {"cluster[1]: expected a cluster", "`cluster`: [`auto`, `4y8`]"},
+    {"model: expected a model", "`model`: `absent.json`"},
+    {"trace: expected a trace that can be read (", "{`trace`: `absent.jsonl`}"},
+    {"expected a regular file", "{`trace`: `/dev/zero`}"},
+    {"expected a regular file", "{`trace`: `.`}"},
+    {"expected a trace file", "{`trace`: `-`}"},
+    {"workload", "{`trace`: {`synth`: {`layers`: 2}}}"},
+    {"expected a known field", "{`trace`: {`synth`: {`workload`: `zipf`, `drift`: `1:0.9`}}}"},
+    {"expected a known field", "{`trace`: {`synth`: {`workload`: `zipf`}, `seed`: 1}}"},
+    {"trace.synth.top_k[1]", "{`trace`: {`synth`: {`workload`: `zipf`, `top_k`: [1, `2`]}}}"},
+    {"expected at most 1073741824, found 2", "{`trace`: {`synth`: {`workload`: `zipf`, `iterations`: 1000000000}}}"},
+    {"spec.json:1: policy[1] llep: cap: expected a number from 0.01 to 1000, found `0`",
+     "`policy`: [`llep`, `llep:cap=0`]"},
+    {"llep: expected threshold=VALUE, cap=VALUE, least=VALUE, found `cop=1`", "`policy`: `llep:cop=1`"},
+    {"(did you mean `llep`?), found `llepp`", "`policy`: [`llepp:cap=1`]"},
+    {"expected every value of an axis once", "`policy`: [`llep:cap=1`, `llep:cap=1.0`]"},
+    {"not valid JSON", "{`trace`: `loads.jsonl`"},
+    {"not valid JSON", ""},
+    {"every key once", "{`trace`: `loads.jsonl`, `trace`: `loads.jsonl`}"},
+};
+
+static void spec_refused(const char *spec, const char *words) {
+  hec_text text = {0};
+  hec_sweep sweep = {.n = 0};
+  hec_text_printf(&text, *spec == '`' ? "{\"trace\": \"loads.jsonl\", %s}" : "%s", hec_test_quoted(spec));
+  hec_status status = hec_sweep_parse(text.data ? text.data : "", text.length, spec_path.data, &sweep);
+  if (status == HEC_OK)
+    status = hec_sweep_load(&sweep, "test", hec_source_digest);
+  hec_test_refused(status, spec, hec_test_quoted(words));
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "spec.json:"));
+  hec_sweep_free(&sweep);
+  hec_text_free(&text);
 }
 
-HEC_TEST_MAIN(suite)
+HEC_TEST_ROWS(says_what_is_wrong, bad_specs) {
+  spec_refused(bad_specs[_i].spec, bad_specs[_i].words);
+}
+
+HEC_TEST(too_much) {
+  hec_text list = {0}, spec = {0};
+  for (int i = 1; i <= 2000; i++)
+    hec_text_printf(&list, "%s%d", i > 1 ? ", " : "", i);
+  hec_text_printf(&spec, "{\"trace\": \"loads.jsonl\", \"ranks\": [%s], \"tokens\": [%s]}", list.data, list.data);
+  spec_refused(spec.data, "at most 1000000 configurations, found 1");
+  for (int i = 2001; i <= 20000; i++)
+    hec_text_printf(&list, ", %d", i);
+  spec.length = 0;
+  hec_text_printf(&spec, "{\"trace\": \"loads.jsonl\", \"tokens\": [%s]}", list.data);
+  spec_refused(spec.data, "at most 16384 values");
+  hec_text_free(&list);
+  hec_text_free(&spec);
+}

@@ -1,6 +1,6 @@
 /* Options as a table: every row is set by "--name value" and "--name=value", and what is no value of its kind is refused
  * with the option's name. One parser serves every command, so what is tested here need not be tried on each. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/front/options.h"
 
 #include <stdio.h>
@@ -43,33 +43,31 @@ static hec_status parse(parsed *p, const char *const words[WORDS]) {
 
 static void refused(const char *words, const char *const argv[WORDS]) {
   parsed p;
-  ck_assert_int_eq(parse(&p, argv), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), words) != NULL, "\"%s\" says nothing of \"%s\"", hec_last_error(), words);
+  ck_refused(parse(&p, argv), words);
 }
 #define REFUSED(words, ...) refused(words, (const char *const[WORDS]){__VA_ARGS__})
 
-START_TEST(both_ways_of_writing) {
+HEC_TEST(both_ways_of_writing) {
   parsed p;
-  ck_assert_int_eq(PARSE(&p, "--whole", "12", "--real", "0.25", "--size", "3G"), HEC_OK);
+  ck_ok(PARSE(&p, "--whole", "12", "--real", "0.25", "--size", "3G"));
   ck_assert(p.whole == 12 && p.real == 0.25 && p.size == 3000000000 && !p.flag && !p.text && p.n == 0);
-  ck_assert_int_eq(PARSE(&p, "--whole=13", "--real=1e-1", "--size=1", "--flag", "--text=a=b"), HEC_OK);
+  ck_ok(PARSE(&p, "--whole=13", "--real=1e-1", "--size=1", "--flag", "--text=a=b"));
   ck_assert(p.whole == 13 && p.real == 0.1 && p.size == 1 && p.flag);
   ck_assert_str_eq(p.text, "a=b");
-  ck_assert_int_eq(PARSE(&p, "trace", "--text", "--flag"), HEC_OK); /* whatever follows is its value */
+  ck_ok(PARSE(&p, "trace", "--text", "--flag")); /* whatever follows is its value */
   ck_assert(!p.flag && p.n == 1);
   ck_assert_str_eq(p.text, "--flag");
   ck_assert_str_eq(p.first, "trace");
-  ck_assert_int_eq(PARSE(&p, "--whole=0", "--", "--flag"), HEC_OK);
+  ck_ok(PARSE(&p, "--whole=0", "--", "--flag"));
   ck_assert(p.whole == 0 && !p.flag);
   ck_assert_str_eq(p.first, "--flag");
-  ck_assert_int_eq(PARSE(&p, "-"), HEC_OK);
+  ck_ok(PARSE(&p, "-"));
   ck_assert_str_eq(p.first, "-");
-  ck_assert_int_eq(PARSE(&p, NULL), HEC_OK);
+  ck_ok(PARSE(&p, NULL));
   ck_assert(p.whole == -7 && p.real == -7 && p.n == 0); /* unchanged */
 }
-END_TEST
 
-START_TEST(what_is_missing_or_too_much) {
+HEC_TEST(what_is_missing_or_too_much) {
   static const char *const valued[] = {"--whole", "--real", "--size", "--text"};
   for (size_t i = 0; i < sizeof valued / sizeof *valued; i++) {
     char words[64];
@@ -85,10 +83,9 @@ START_TEST(what_is_missing_or_too_much) {
   REFUSED("--help: expected man, complete or nothing behind it, found \"nonsense\"", "--help=nonsense");
   REFUSED("--version: takes no value, found \"1\"", "--version=1");
 }
-END_TEST
 
 /* "3" is the only way to write it. */
-START_TEST(numbers_are_plain) {
+HEC_TEST(numbers_are_plain) {
   static const char *const not_whole[] = {"",    " 3",  "3 ",  "-0", "+3",   "03",  "0x3",
                                           "3.0", "3e0", "nan", "-1", "2001", "1e1", "99999999999999999999"};
   for (size_t i = 0; i < sizeof not_whole / sizeof *not_whole; i++) {
@@ -106,14 +103,13 @@ START_TEST(numbers_are_plain) {
   for (size_t i = 0; i < sizeof not_size / sizeof *not_size; i++)
     REFUSED("--size: expected", "--size", not_size[i]);
 }
-END_TEST
 
-START_TEST(lists_are_plain) {
+HEC_TEST(lists_are_plain) {
   const hec_args_list list = {"--lags", 1, 1000, 16};
   int32_t values[16], n = 0;
-  ck_assert_int_eq(hec_args_wholes(&list, "1,20,1000", values, &n), HEC_OK);
+  ck_ok(hec_args_wholes(&list, "1,20,1000", values, &n));
   ck_assert(n == 3 && values[0] == 1 && values[1] == 20 && values[2] == 1000);
-  ck_assert_int_eq(hec_args_wholes(&list, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", values, &n), HEC_OK);
+  ck_ok(hec_args_wholes(&list, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", values, &n));
   ck_assert_int_eq(n, 16);
   static const char *const bad[] = {"",
                                     "1,,2",
@@ -136,7 +132,6 @@ START_TEST(lists_are_plain) {
     ck_assert_str_eq(hec_last_error(), words);
   }
 }
-END_TEST
 
 /* ---- Options that describe a run ---- */
 
@@ -160,15 +155,14 @@ static hec_status parse_job(hec_job_options *job, const char *keys, const char *
 }
 #define PARSE_JOB(job, keys, ...) parse_job(job, keys, (const char *const[WORDS]){__VA_ARGS__})
 
-START_TEST(job_options_reach_their_members) {
+HEC_TEST(job_options_reach_their_members) {
   hec_job_options job;
   const char *keys = HEC_OPTIONS_JOB " " HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE;
-  ck_assert_int_eq(PARSE_JOB(&job, keys, "--micro-batches", "3", "--t=paper", "--nonmoe-scale", "0.5", "--mp=2"),
-                   HEC_OK);
+  ck_ok(PARSE_JOB(&job, keys, "--micro-batches", "3", "--t=paper", "--nonmoe-scale", "0.5", "--mp=2"));
   ck_assert(job.micro_batches == 3 && job.t == HEC_T_PAPER && job.nonmoe_scale == 0.5 && job.mp == 2);
   ck_assert(job.m == HEC_AUTO && job.warmup == -1 && job.tokens == 0 && !job.model); /* left as without the option */
   ck_assert_str_eq(job.law, "alpha_beta");
-  ck_assert_int_eq(PARSE_JOB(&job, keys, "--t", "7"), HEC_OK);
+  ck_ok(PARSE_JOB(&job, keys, "--t", "7"));
   ck_assert_int_eq(job.t, 7);
   ck_assert_int_eq(PARSE_JOB(&job, keys, "--t", "papers"), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"papers\"");
@@ -176,9 +170,8 @@ START_TEST(job_options_reach_their_members) {
   ck_assert_int_eq(PARSE_JOB(&job, HEC_OPTIONS_JOB, "--mp", "2"), HEC_BAD_INPUT); /* in none of its groups */
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "unknown option \"--mp\""));
 }
-END_TEST
 
-START_TEST(job_options_are_told_apart) {
+HEC_TEST(job_options_are_told_apart) {
   for (int32_t i = 0; i < HEC_N_OPTIONS; i++) {
     char flag[64];
     (void)snprintf(flag, sizeof flag, "--%s", hec_run_rows[i].key);
@@ -190,28 +183,10 @@ START_TEST(job_options_are_told_apart) {
   }
   ck_assert_ptr_null(hec_run_option_find("--micro"));
 }
-END_TEST
 
-START_TEST(keys_become_flags) {
+HEC_TEST(keys_become_flags) {
   hec_text text = {0};
   hec_args_add_flags("a.json: `micro_batches`: `ep`, not `Ep`, ``, `a b` nor `t", &text);
   ck_assert_str_eq(text.data, "a.json: --micro-batches: --ep, not `Ep`, ``, `a b` nor `t");
   hec_text_free(&text);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("tools.args");
-  TCase *c = tcase_create("args");
-  tcase_add_test(c, both_ways_of_writing);
-  tcase_add_test(c, what_is_missing_or_too_much);
-  tcase_add_test(c, numbers_are_plain);
-  tcase_add_test(c, lists_are_plain);
-  tcase_add_test(c, job_options_reach_their_members);
-  tcase_add_test(c, job_options_are_told_apart);
-  tcase_add_test(c, keys_become_flags);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,5 +1,5 @@
 /* What gets which colour; and whatever the text, without its escapes it is the same bytes. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/front/colour.h"
 
 #include <string.h>
@@ -24,17 +24,16 @@ static const struct {
     {"trace,policy\n1,ep\n", "trace,policy\n1,ep\n"},
 };
 
-START_TEST(rules) {
+HEC_TEST_ROWS(rules, cases) {
   hec_text out = {0};
   hec_text_add(&out, "");
   hec_colour_add(cases[_i].plain, strlen(cases[_i].plain), &out);
   ck_assert_str_eq(out.data, cases[_i].coloured);
   hec_text_free(&out);
 }
-END_TEST
 
 /* Pieces that rules look for, in any order. */
-START_TEST(nothing_lost) {
+HEC_TEST_LOOP(nothing_lost, 200) {
   static const char *const pieces[] = {"\n",  " ",  "  ",  "mind ",     "FAILED",  "passed", "Fastest", "1.5",
                                        " no", "no", "p95", "NOT EXACT", "hecate-", "x",      "\n\n",    "\t"};
   uint64_t seed = 900 + (uint64_t)_i;
@@ -54,14 +53,3 @@ START_TEST(nothing_lost) {
   hec_text_free(&out);
   hec_text_free(&back);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("tools.colour");
-  TCase *tests = tcase_create("colour");
-  tcase_add_loop_test(tests, rules, 0, (int)(sizeof cases / sizeof *cases));
-  tcase_add_loop_test(tests, nothing_lost, 0, 200);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

@@ -4,7 +4,7 @@
 #include "runtime/base/status.h"
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/model/model.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/bench/gpu_bench.h"
 
 #include <math.h>
@@ -278,13 +278,13 @@ static void expect_rate(const hec_gpu_results *r, const char *section, const cha
     expect_near(name, row->share.median, base / ns_each);
 }
 
-START_TEST(finds_the_rates_of_the_device) {
+HEC_TEST(finds_the_rates_of_the_device) {
   hec_gpu_results *r = calloc(1, sizeof *r);
   static const char *const precisions[] = {"fp32", "tf32", "bf16"};
   char section[32];
   set_law();
   ck_assert_ptr_nonnull(r);
-  ck_assert_int_eq(run(3, r), HEC_OK);
+  ck_ok(run(3, r));
   expect_rate(r, "memory", "copy", law.copy, 0);
   expect_rate(r, "memory", "permute", law.permute, law.copy);
   expect_rate(r, "memory", "combine", law.combine, law.copy);
@@ -309,16 +309,15 @@ START_TEST(finds_the_rates_of_the_device) {
   ck_assert_int_eq(n_open, 0);
   free(r);
 }
-END_TEST
 
-START_TEST(what_calls_cost_the_device) {
+HEC_TEST(what_calls_cost_the_device) {
   hec_gpu_results *r = calloc(1, sizeof *r);
   set_law();
   ck_assert_ptr_nonnull(r);
   law.copy = law.add = law.dense = law.list = 1e-12;
   law.permute = law.combine = law.adam = law.listed = 1e-12;
   law.call_ns = 3000, law.event_ns = 1700, law.idle_ns = 0;
-  ck_assert_int_eq(run(1, r), HEC_OK);
+  ck_ok(run(1, r));
   ck_assert_int_eq(r->n_launches, 9);
   for (int32_t i = 0; i < r->n_launches; i++) {
     const hec_gpu_launch *l = &r->launches[i];
@@ -331,15 +330,14 @@ START_TEST(what_calls_cost_the_device) {
   ck_assert(r->events_per_s > 0);
   free(r);
 }
-END_TEST
 
 /* A quarter of what is free, when that is less than the piece. */
-START_TEST(takes_half_of_the_free_memory_at_most) {
+HEC_TEST(takes_half_of_the_free_memory_at_most) {
   hec_gpu_results *r = calloc(1, sizeof *r);
   set_law();
   ck_assert_ptr_nonnull(r);
   free_memory = 1 << 20;
-  ck_assert_int_eq(run(1, r), HEC_OK);
+  ck_ok(run(1, r));
   expect_near("bytes of the copy", find(r, "memory", "copy")->amount, 2 * (1 << 18));
   free_memory = 100;
   ck_assert_int_eq(run(1, r), HEC_FAILED);
@@ -347,9 +345,8 @@ START_TEST(takes_half_of_the_free_memory_at_most) {
   ck_assert_int_eq(n_open, 0);
   free(r);
 }
-END_TEST
 
-START_TEST(failures_are_said_in_the_devices_words) {
+HEC_TEST(failures_are_said_in_the_devices_words) {
   hec_gpu_results *r = calloc(1, sizeof *r);
   ck_assert_ptr_nonnull(r);
   set_law();
@@ -371,18 +368,3 @@ START_TEST(failures_are_said_in_the_devices_words) {
   }
   free(r);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("gpu_bench");
-  TCase *tests = tcase_create("gpu_bench");
-  tcase_set_timeout(tests, 120);
-  tcase_add_test(tests, finds_the_rates_of_the_device);
-  tcase_add_test(tests, what_calls_cost_the_device);
-  tcase_add_test(tests, takes_half_of_the_free_memory_at_most);
-  tcase_add_test(tests, failures_are_said_in_the_devices_words);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

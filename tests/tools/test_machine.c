@@ -2,7 +2,7 @@
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/problem.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/front/machine.h"
 
 #include <string.h>
@@ -11,14 +11,13 @@
 static double free_by(const char *text) {
   char path[64];
   (void)snprintf(path, sizeof path, "/tmp/hecate-meminfo-%ld", (long)getpid());
-  if (hec_write_file(path, text, strlen(text)) != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  ck_ok(hec_write_file(path, text, strlen(text)));
   double bytes = hec_machine_memory_free(path);
   (void)unlink(path);
   return bytes;
 }
 
-START_TEST(free_memory) {
+HEC_TEST(free_memory) {
   double all = hec_machine_memory();
   ck_assert(all > 0);
   ck_assert(free_by("MemTotal:  9 kB\nMemFree:  1 kB\nMemAvailable:      3000 kB\nSwapFree: 7 kB\n") == 3000 * 1024.0);
@@ -30,31 +29,17 @@ START_TEST(free_memory) {
   double here = hec_machine_memory_free("/proc/meminfo");
   ck_assert(here > 0 && here <= all);
 }
-END_TEST
 
 /* 0.6 of it is taken by one rank that holds everything; the dense reference takes as much. */
-START_TEST(memory_of_a_run) {
+HEC_TEST(memory_of_a_run) {
   hec_moe moe = {.n_experts = 1};
   hec_problem p = {.moe = &moe, .n_layers = 1, .n_experts = 1, .n_ranks = 1, .mp = 1, .train = true};
   p.bytes.expert_param = p.bytes.expert_grad = 0.15 * hec_machine_memory();
   p.bytes.expert_optimizer = 0.3 * hec_machine_memory();
-  ck_assert_int_eq(hec_machine_check_memory(&p, 1, false), HEC_OK);
-  ck_assert_int_eq(hec_machine_check_memory(&p, 0, true), HEC_OK);
-  ck_assert_int_eq(hec_machine_check_memory(&p, 2, false), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "the ranks need at least"));
-  ck_assert_int_eq(hec_machine_check_memory(&p, 1, true), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "--check: the dense reference and the ranks need at least"));
+  ck_ok(hec_machine_check_memory(&p, 1, false));
+  ck_ok(hec_machine_check_memory(&p, 0, true));
+  ck_refused(hec_machine_check_memory(&p, 2, false), "the ranks need at least");
+  ck_refused(hec_machine_check_memory(&p, 1, true), "--check: the dense reference and the ranks need at least");
   p.train = false; /* parameters alone */
-  ck_assert_int_eq(hec_machine_check_memory(&p, 1, true), HEC_OK);
+  ck_ok(hec_machine_check_memory(&p, 1, true));
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("tools.machine");
-  TCase *tests = tcase_create("machine");
-  tcase_add_test(tests, free_memory);
-  tcase_add_test(tests, memory_of_a_run);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

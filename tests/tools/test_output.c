@@ -1,5 +1,5 @@
 /* --out DIR replaces and removes what hecate wrote there, and nothing else. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tools/front/timeline_files.h"
 
 #include <string.h>
@@ -15,6 +15,7 @@ static void setup(void) {
   kineto = hec_timeline_format_find("kineto");
   ck_assert(chrome && kineto && hec_timeline_by_rank(kineto) && !hec_timeline_by_rank(chrome));
 }
+HEC_TEST_FIXTURE(setup, NULL)
 
 static const char *at(const char *name) {
   static char path[4][256];
@@ -72,7 +73,7 @@ static void refused(const hec_timeline_format *format, const char *name) {
                 hec_last_error());
 }
 
-START_TEST(a_file_of_the_user_stays) {
+HEC_TEST(a_file_of_the_user_stays) {
   static const char *const names[] = {"compare.md", "report.html", "summary.json", "summary.csv", "timeline.json"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     put(names[i], "mine");
@@ -83,16 +84,15 @@ START_TEST(a_file_of_the_user_stays) {
     ck_assert_int_eq(unlink(at(names[i])), 0);
   }
   put("notes.md", "mine"); /* a name that hecate has no use for */
-  ck_assert_int_eq(run(chrome, "{}", NULL, NULL), HEC_OK);
+  ck_ok(run(chrome, "{}", NULL, NULL));
   ck_assert(holds("notes.md", "mine") && holds("summary.json", "{}"));
 }
-END_TEST
 
-START_TEST(what_hecate_wrote_is_replaced_and_removed) {
-  ck_assert_int_eq(look(chrome), HEC_OK);
-  ck_assert_int_eq(run(chrome, "first", "report", NULL), HEC_OK);
-  ck_assert_int_eq(look(chrome), HEC_OK);
-  ck_assert_int_eq(run(chrome, "second", NULL, NULL), HEC_OK);
+HEC_TEST(what_hecate_wrote_is_replaced_and_removed) {
+  ck_ok(look(chrome));
+  ck_ok(run(chrome, "first", "report", NULL));
+  ck_ok(look(chrome));
+  ck_ok(run(chrome, "second", NULL, NULL));
   ck_assert(holds("summary.json", "second") && !is_there("compare.md"));
   put("compare.md", "report"); /* byte for byte what it was is still not this run's to know */
   refused(chrome, "compare.md");
@@ -102,49 +102,44 @@ START_TEST(what_hecate_wrote_is_replaced_and_removed) {
   ck_assert_int_eq(run(chrome, "third", NULL, NULL), HEC_FAILED);
   ck_assert(holds("summary.json", "secoNd"));
 }
-END_TEST
 
-START_TEST(a_link_is_not_followed) {
-  ck_assert_int_eq(run(chrome, "first", NULL, NULL), HEC_OK);
+HEC_TEST(a_link_is_not_followed) {
+  ck_ok(run(chrome, "first", NULL, NULL));
   ck_assert_int_eq(rename(at("summary.json"), at("kept.json")), 0);
   ck_assert_int_eq(symlink("kept.json", at("summary.json")), 0);
   refused(chrome, "summary.json");
 }
-END_TEST
 
-START_TEST(timelines_of_ranks) {
-  ck_assert_int_eq(run(kineto, "first", NULL, "rank"), HEC_OK);
+HEC_TEST(timelines_of_ranks) {
+  ck_ok(run(kineto, "first", NULL, "rank"));
   ck_assert(holds("kineto/ep/rank0.json", "rank"));
-  ck_assert_int_eq(look(kineto), HEC_OK);
-  ck_assert_int_eq(run(kineto, "second", NULL, "other"), HEC_OK);
+  ck_ok(look(kineto));
+  ck_ok(run(kineto, "second", NULL, "other"));
   ck_assert(holds("kineto/ep/rank0.json", "other"));
   put("kineto/ep/rank0.json", "mine");
   refused(kineto, "kineto/ep/rank0.json");
   ck_assert(run(kineto, "third", NULL, "rank") != HEC_OK);
-  ck_assert_int_eq(run(chrome, "fourth", NULL, NULL), HEC_OK);
+  ck_ok(run(chrome, "fourth", NULL, NULL));
   ck_assert(holds("kineto/ep/rank0.json", "mine")); /* of another format: it stays */
   put("kineto/ep/rank0.json", "rank");
   ck_assert_int_eq(unlink(at("kineto/ep/rank0.json")), 0);
   ck_assert_int_eq(rmdir(at("kineto/ep")), 0);
   ck_assert_int_eq(rmdir(at("kineto")), 0);
-  ck_assert_int_eq(run(kineto, "fifth", NULL, "rank"), HEC_OK);
-  ck_assert_int_eq(run(chrome, "sixth", NULL, NULL), HEC_OK);
+  ck_ok(run(kineto, "fifth", NULL, "rank"));
+  ck_ok(run(chrome, "sixth", NULL, NULL));
   ck_assert(!is_there("kineto")); /* hecate's own: of other numbers */
 }
-END_TEST
 
-START_TEST(a_list_that_is_none) {
+HEC_TEST(a_list_that_is_none) {
   put(HEC_MANIFEST_NAME, "my list\n");
-  ck_assert_int_eq(look(chrome), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "expected the list of files that hecate wrote"));
+  ck_refused(look(chrome), "expected the list of files that hecate wrote");
   ck_assert_int_eq(unlink(at(HEC_MANIFEST_NAME)), 0);
   ck_assert_int_eq(mkdir(at(HEC_MANIFEST_NAME), 0777), 0);
   ck_assert_int_eq(look(chrome), HEC_BAD_INPUT);
 }
-END_TEST
 
 /* A run that was killed while it put its files in place left some of both runs: all are hecate's. */
-START_TEST(files_of_two_runs) {
+HEC_TEST(files_of_two_runs) {
   hec_manifest both = {.lines = {0}};
   hec_text text = {0};
   hec_manifest_add(&both, "summary.json", "new", 3);
@@ -154,26 +149,9 @@ START_TEST(files_of_two_runs) {
   put(HEC_MANIFEST_NAME, text.data);
   put("summary.json", "new");
   put("summary.csv", "old");
-  ck_assert_int_eq(look(chrome), HEC_OK);
+  ck_ok(look(chrome));
   put("summary.csv", "new");
   refused(chrome, "summary.csv");
   hec_manifest_free(&both);
   hec_text_free(&text);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("tools.output");
-  TCase *cases = tcase_create("output");
-  tcase_add_checked_fixture(cases, setup, NULL);
-  tcase_add_test(cases, a_file_of_the_user_stays);
-  tcase_add_test(cases, what_hecate_wrote_is_replaced_and_removed);
-  tcase_add_test(cases, a_link_is_not_followed);
-  tcase_add_test(cases, timelines_of_ranks);
-  tcase_add_test(cases, a_list_that_is_none);
-  tcase_add_test(cases, files_of_two_runs);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -246,53 +246,14 @@ expect stragglers.json '[(r["slow"], r["ranks"]) for r in d["rows"] if "error" i
 expect stragglers.json 'len({r["iteration_s"]["median"] for r in d["rows"] if "error" not in r and r["policy"] == "ep"})' 6
 expect mp.json '{(r["slow"], r["skew"]) for r in d["rows"]}' "{('', '')}"
 
-# ---- Hostile specs ----
+# ---- Hostile specs; others: tests/sim/test_sweep.c ----
 try() { # PART JSON
   printf '%s' "$2" >bad.json
   refuses 2 "$1" bad.json --out unmade
   grep -q "bad.json:" err.txt || fail "no file and line: $(cat err.txt)"
 }
-try "expected a known field" '{"trace": "loads.jsonl", "polices": "ep"}'
-try 'a member "trace"' '{"policy": "ep"}'
-try "an object" '[]'
 try "bad.json:2: policy[1]: expected one of the" '{"trace": "loads.jsonl",
   "policy": ["ep", "nonsense"]}'
-try "every value of an axis once" '{"trace": "loads.jsonl", "ranks": [4, 8, 4]}'
-try "every value of an axis once" '{"trace": "loads.jsonl", "policy": ["ep", "all"]}'
-try "at least one value" '{"trace": "loads.jsonl", "ranks": []}'
-try "at least one value" '{"trace": []}'
-try "ranks: expected a whole number from 1 to 65536" '{"trace": "loads.jsonl", "ranks": 0}'
-try "found 2.5" '{"trace": "loads.jsonl", "tokens": [2.5]}'
-try "found true" '{"trace": "loads.jsonl", "m": true}'
-try "found null" '{"trace": "loads.jsonl", "cluster": null}'
-try "an array of 1" '{"trace": "loads.jsonl", "m": [[1]]}'
-try "mp: expected a whole number from 1 to 65536" '{"trace": "loads.jsonl", "mp": 0}'
-try "slow: expected a text" '{"trace": "loads.jsonl", "slow": 1}'
-try "every value of an axis once" '{"trace": "loads.jsonl", "slow": ["", "auto"]}'
-try 'slow[1]: expected what some configuration can have (--slow: expected a rank from 0 to 7, found "rank=9:0.5")' \
-  "{\"trace\": \"loads.jsonl\", \"cluster\": [\"$box\", \"$tiny\"], \"ranks\": [8, 4, 16], \"slow\": [\"\", \"rank=9:0.5\"]}"
-try "skew: expected what some configuration can have" '{"trace": "loads.jsonl", "skew": "rank=16:500us"}' # its 16 sources
-try "skew[1]: expected what some configuration can have" '{"trace": "loads.jsonl", "skew": ["rank=0:1us", "rank=0"], "ranks": [1, 64]}'
-try "law: expected" '{"trace": "loads.jsonl", "law": "auto"}'
-try "schedule: expected one of the 12 names" '{"trace": "loads.jsonl", "schedule": "ideal"}'
-try "phase: expected train" '{"trace": "loads.jsonl", "phase": "decode"}'
-try "attention: expected" '{"trace": "loads.jsonl", "attention": "s2:shards=-1"}'
-try "cluster[1]: expected a cluster" '{"trace": "loads.jsonl", "cluster": ["auto", "4y8"]}'
-try "model: expected a model" '{"trace": "loads.jsonl", "model": "absent.json"}'
-try "trace: expected a trace that can be read (absent.jsonl" '{"trace": "absent.jsonl"}'
-try "expected a regular file" '{"trace": "/dev/zero"}'
-try "expected a regular file" '{"trace": "."}'
-try "expected a trace file" '{"trace": "-"}'
-try "workload" '{"trace": {"synth": {"layers": 2}}}'
-try "expected a known field" '{"trace": {"synth": {"workload": "zipf", "drift": "1:0.9"}}}'
-try "expected a known field" '{"trace": {"synth": {"workload": "zipf"}, "seed": 1}}'
-try "trace.synth.top_k[1]" '{"trace": {"synth": {"workload": "zipf", "top_k": [1, "2"]}}}'
-try "at most 1000000 configurations, found 1" "{\"trace\": \"loads.jsonl\", \"ranks\": [$(seq -s, 2000)], \"tokens\": [$(seq -s, 2000)]}"
-try "at most 16384 values" "{\"trace\": \"loads.jsonl\", \"tokens\": [$(seq -s, 20000)]}"
-try "expected at most 1073741824, found 2" '{"trace": {"synth": {"workload": "zipf", "iterations": 1000000000}}}'
-try "not valid JSON" '{"trace": "loads.jsonl"'
-try "not valid JSON" ''
-try "every key once" '{"trace": "loads.jsonl", "trace": "loads.jsonl"}'
 printf '{"iter":7}\n' | cat loads.jsonl - >late.jsonl # a bad record far in is found before anything runs
 try "late.jsonl:" '{"trace": "late.jsonl"}'
 ls unmade.* >/dev/null 2>&1 && fail "something was written for a bad spec"

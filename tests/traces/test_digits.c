@@ -1,5 +1,5 @@
 /* Digits against the C library's: every length, both sides of every power of ten, whatever stands behind. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "traces/digits.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static void check_print(uint64_t value) {
   ck_assert_int_eq(printed[n], '#'); /* nothing behind it is written */
 }
 
-START_TEST(numbers_are_printed) {
+HEC_TEST(numbers_are_printed) {
   uint64_t seed = 1, power = 1;
   for (int digits = 1; digits <= 20; digits++, power *= 10)
     for (uint64_t near = 0; near < 3; near++)
@@ -22,9 +22,8 @@ START_TEST(numbers_are_printed) {
   for (int i = 0; i < 200000; i++)
     check_print(hec_test_random(&seed) >> hec_test_below(&seed, 64));
 }
-END_TEST
 
-START_TEST(short_numbers_are_read) {
+HEC_TEST(short_numbers_are_read) {
   static const char behind[] = {',', ']', ' ', 0, '/', ':', '-', '.', 'e', (char)0x80, (char)0xb0, (char)0xff, '\n'};
   uint64_t seed = 2;
   for (int i = 0; i < 400000; i++) {
@@ -49,15 +48,3 @@ START_TEST(short_numbers_are_read) {
     }
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.digits");
-  TCase *cases = tcase_create("digits");
-  tcase_add_test(cases, numbers_are_printed);
-  tcase_add_test(cases, short_numbers_are_read);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

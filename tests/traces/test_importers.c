@@ -1,6 +1,7 @@
 /* Importers against counts made beside the text: rows of equal length in every spacing, router traces of random ranks,
  * layers, micro-batches and stages, whose counts and transitions are added up again token by token. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
+#include "tests/traces/import_case.h"
 #include "traces/import/import.h"
 #include "traces/import/job.h"
 
@@ -15,7 +16,7 @@ static void add_spaces(hec_text *text, uint64_t *seed, int style) {
     hec_text_add(text, style == 1 ? "" : style == 2 ? " " : gaps[hec_test_below(seed, 5)]);
 }
 
-START_TEST(rows_in_every_spacing) {
+HEC_TEST_LOOP(rows_in_every_spacing, 72) {
   uint64_t seed = (uint64_t)_i + 1;
   int style = _i % 4, columns = 1 + _i % 9, rows = _i % 3 == 0 ? 60000 / columns : (int)hec_test_below(&seed, 200);
   hec_text text = {0};
@@ -38,9 +39,9 @@ START_TEST(rows_in_every_spacing) {
   hec_source *source = NULL;
   hec_scan scan;
   hec_scan_matrix m = {.n_columns = -1};
-  ck_assert_int_eq(hec_source_open_memory(text.data, text.length, "rows", &source), HEC_OK);
-  ck_assert_int_eq(hec_scan_begin(&scan, source), HEC_OK);
-  ck_assert_msg(hec_scan_rows(&scan, &m, "numbers") == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_source_open_memory(text.data, text.length, "rows", &source));
+  ck_ok(hec_scan_begin(&scan, source));
+  ck_ok(hec_scan_rows(&scan, &m, "numbers"));
   ck_assert_int_eq(m.n_rows, rows);
   if (rows > 0) {
     ck_assert_int_eq(m.n_columns, columns);
@@ -53,7 +54,6 @@ START_TEST(rows_in_every_spacing) {
   free(wanted);
   hec_text_free(&text);
 }
-END_TEST
 
 /* `n` rows of `columns` zeros: no more is kept than there may be, and the message names line and place. */
 static void check_too_many(int64_t n, int64_t columns, const char *wanted) {
@@ -69,8 +69,8 @@ static void check_too_many(int64_t n, int64_t columns, const char *wanted) {
     hec_text_add_bytes(&text, row.data, row.length);
   }
   hec_text_add(&text, "]");
-  ck_assert_int_eq(hec_source_open_memory(text.data, text.length, "rows", &source), HEC_OK);
-  ck_assert_int_eq(hec_scan_begin(&scan, source), HEC_OK);
+  ck_ok(hec_source_open_memory(text.data, text.length, "rows", &source));
+  ck_ok(hec_scan_begin(&scan, source));
   hec_status status = hec_scan_rows(&scan, &m, "numbers");
   if (wanted)
     ck_assert_str_eq(hec_last_error(), wanted);
@@ -82,14 +82,13 @@ static void check_too_many(int64_t n, int64_t columns, const char *wanted) {
   hec_text_free(&text);
 }
 
-START_TEST(rows_are_bounded) {
+HEC_TEST(rows_are_bounded) {
   int64_t rows = HEC_SCAN_ROWS_MAX / 4096;
   check_too_many(1, HEC_SCAN_ROW_MAX, NULL);
   check_too_many(1, HEC_SCAN_ROW_MAX + 1, "rows:1: [0]: expected at most 1048576 numbers, found more");
   check_too_many(rows, 4096, NULL);
   check_too_many(rows + 1, 4096, "rows:1: expected at most 16777216 numbers, found more");
 }
-END_TEST
 
 /* ---- router traces ---- */
 
@@ -102,20 +101,10 @@ typedef struct {
   hec_text file[MOST_RANKS];
 } recording;
 
-/* top_k different experts */
-static void draw_experts(const recording *r, uint64_t *seed, int *ids) {
-  for (int k = 0; k < r->top_k; k++)
-    for (bool again = true; again;) {
-      ids[k] = (int)hec_test_below(seed, (uint64_t)r->experts);
-      again = false;
-      for (int b = 0; b < k; b++)
-        again = again || ids[b] == ids[k];
-    }
-}
-
 /* One rank's tokens of a micro-batch through its stage. */
 static void record_tokens(recording *r, uint64_t *seed, int step, int micro, int rank) {
-  int before[20][MOST_EXPERTS], now[20][MOST_EXPERTS], n = (int)hec_test_below(seed, 20);
+  uint32_t before[20][MOST_EXPERTS], now[20][MOST_EXPERTS];
+  int n = (int)hec_test_below(seed, 20);
   int stage = rank / (r->ranks / r->stages), source = rank % (r->ranks / r->stages);
   for (int l = 0; l < r->layers; l++) {
     int layer = stage * r->layers + l;
@@ -124,9 +113,9 @@ static void record_tokens(recording *r, uint64_t *seed, int step, int micro, int
                     "\"num_tokens\": %d, \"topk\": %d, \"top_indices\": [",
                     step * 10, l, rank, n, r->top_k);
     for (int t = 0; t < n; t++) {
-      draw_experts(r, seed, now[t]);
+      hec_test_distinct(seed, r->experts, r->top_k, now[t]);
       for (int k = 0; k < r->top_k; k++) {
-        hec_text_printf(&r->file[rank], "%s%d%s", k == 0 ? (t > 0 ? ", [" : "[") : ", ", now[t][k],
+        hec_text_printf(&r->file[rank], "%s%u%s", k == 0 ? (t > 0 ? ", [" : "[") : ", ", now[t][k],
                         k == r->top_k - 1 ? "]" : "");
         r->counts[step][micro][layer][source][now[t][k]]++;
         for (int b = 0; l > 0 && b < r->top_k; b++)
@@ -195,10 +184,10 @@ static void check_import(recording *r, const hec_import_options *options, uint64
     inputs[i] = (hec_import_input){.path = names[i], .bytes = r->file[rank].data, .length = r->file[rank].length};
   }
   const hec_importer *format = hec_importer_find("megatron-router-trace");
-  ck_assert_msg(hec_import_begin(format, options, inputs, r->ranks, &job) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_import_begin(format, options, inputs, r->ranks, &job));
   job->recent_tokens = recent;
   for (;;) {
-    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_import_next(job, &record, &more));
     if (!more)
       break;
     ck_assert_int_eq(record.iter, step * 10);
@@ -219,7 +208,7 @@ static void check_import(recording *r, const hec_import_options *options, uint64
   hec_import_end(job);
 }
 
-START_TEST(router_traces_at_random) {
+HEC_TEST_LOOP(router_traces_at_random, 200) {
   static recording r;
   make_recording(&r, (uint64_t)_i + 7, 1 + _i % 2);
   if (!has_empty_layer(&r))
@@ -231,7 +220,6 @@ START_TEST(router_traces_at_random) {
   for (int rank = 0; rank < r.ranks; rank++)
     hec_text_free(&r.file[rank]);
 }
-END_TEST
 
 /* ---- steps ---- */
 
@@ -239,12 +227,11 @@ static const char count_lines[] = "step,layer,expert,count\n3,0,0,1\n3,0,1,2\n5,
 
 static hec_import *begin_counts(const hec_import_options *options, const hec_import_input *inputs, int n) {
   hec_import *job = NULL;
-  ck_assert_msg(hec_import_begin(hec_importer_find("csv-counts"), options, inputs, n, &job) == HEC_OK, "%s",
-                hec_last_error());
+  ck_ok(hec_import_begin(hec_importer_find("csv-counts"), options, inputs, n, &job));
   return job;
 }
 
-START_TEST(steps_can_be_chosen) {
+HEC_TEST(steps_can_be_chosen) {
   hec_import_input input = {.path = "a.csv", .bytes = count_lines, .length = sizeof count_lines - 1};
   for (int from = 0; from <= 10; from++)
     for (int until = -1; until <= 10; until++) {
@@ -266,10 +253,9 @@ START_TEST(steps_can_be_chosen) {
       hec_import_end(job);
     }
 }
-END_TEST
 
 /* Files of one rank in the order of numbers in their names; ranks that are numbered anew. */
-START_TEST(names_are_ordered_by_numbers) {
+HEC_TEST(names_are_ordered_by_numbers) {
   static const char *const names[] = {"x/rank10_t9.csv", "x/rank9_t10.csv", "x/rank9_t9.csv", "x/rank10_t010.csv"};
   static const uint32_t wanted[2][2] = {{3, 1}, {2, 4}}; /* [step][source] of the count of expert 0 */
   char text[4][64];
@@ -290,21 +276,15 @@ START_TEST(names_are_ordered_by_numbers) {
   ck_assert(hec_import_next(job, &record, &more) == HEC_OK && !more);
   hec_import_end(job);
 }
-END_TEST
 
 /* ---- steps that are left out ---- */
 
 enum { MOST_REQUESTS = 7, REQUEST_LAYERS = 3, REQUEST_EXPERTS = 5, REQUEST_TOP_K = 2, MOST_TOKENS = 6 };
 
 static void make_request(hec_text *file, uint64_t *seed, int n, uint8_t ids[][REQUEST_LAYERS][REQUEST_TOP_K]) {
-  char header[119], bytes[10] = "\x93NUMPY\1";
-  memset(header, ' ', sizeof header);
-  int length = snprintf(header, sizeof header, "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d, %d), }", n,
-                        REQUEST_LAYERS, REQUEST_TOP_K);
-  header[length] = ' ';
-  bytes[8] = 118;
-  hec_text_add_bytes(file, bytes, sizeof bytes);
-  hec_text_add_bytes(file, header, 118);
+  char shape[32];
+  (void)snprintf(shape, sizeof shape, "(%d, %d, %d)", n, REQUEST_LAYERS, REQUEST_TOP_K);
+  hec_test_npy_header(file, "|u1", shape);
   for (int t = 0; t < n; t++)
     for (int l = 0; l < REQUEST_LAYERS; l++) {
       ids[t][l][0] = (uint8_t)(1 + hec_test_below(seed, REQUEST_EXPERTS - 1));
@@ -314,7 +294,7 @@ static void make_request(hec_text *file, uint64_t *seed, int n, uint8_t ids[][RE
 }
 
 /* Transitions are those of the records alone: neither of steps before --from nor of a last one that lacks sources. */
-START_TEST(transitions_are_of_what_is_written) {
+HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
   static uint8_t ids[MOST_REQUESTS][MOST_TOKENS][REQUEST_LAYERS][REQUEST_TOP_K];
   uint64_t seed = (uint64_t)_i + 3, wanted[REQUEST_LAYERS - 1][REQUEST_EXPERTS][REQUEST_EXPERTS] = {{{0}}};
   int ranks = 1 + _i % 3, n_steps = MOST_REQUESTS / ranks, from = (int)hec_test_below(&seed, (uint64_t)n_steps);
@@ -341,9 +321,9 @@ START_TEST(transitions_are_of_what_is_written) {
   hec_import *job = NULL;
   hec_import_record record;
   hec_trace_header header;
-  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, MOST_REQUESTS, &job) == HEC_OK);
+  ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, MOST_REQUESTS, &job));
   for (bool more = true; more;)
-    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_import_next(job, &record, &more));
   hec_import_header(job, &header);
   ck_assert_msg(header.transitions != NULL, "%s", header.notes);
   ck_assert(header.transitions_first == from && header.transitions_last == (until < 0 ? n_steps - 1 : until));
@@ -352,19 +332,3 @@ START_TEST(transitions_are_of_what_is_written) {
   for (int r = 0; r < MOST_REQUESTS; r++)
     hec_text_free(&file[r]);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.importers");
-  TCase *cases = tcase_create("importers");
-  tcase_add_loop_test(cases, rows_in_every_spacing, 0, 72);
-  tcase_add_test(cases, rows_are_bounded);
-  tcase_add_loop_test(cases, router_traces_at_random, 0, 200);
-  tcase_add_test(cases, steps_can_be_chosen);
-  tcase_add_test(cases, names_are_ordered_by_numbers);
-  tcase_add_loop_test(cases, transitions_are_of_what_is_written, 0, 60);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -3,8 +3,8 @@
  * another whole file of the format has: a step, a layer or a rank less or more. A name that was misspelt is never passed
  * over in silence. HECATE_TEST_CASES=N takes N times as many; HECATE_MUTANTS=1 lists those that were accepted. */
 #include "runtime/base/arena.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 #include "traces/import/import.h"
 #include "traces/import/job.h"
 
@@ -397,7 +397,7 @@ static void judge(const fixture *f, const outcome *whole, uint64_t seed, account
   hec_text_free(&mutant);
 }
 
-START_TEST(damaged_files) {
+HEC_TEST_TABLE(damaged_files, hec_importers) {
   static fixture f;
   account all = {0};
   int n = hec_test_cases(1600);
@@ -413,18 +413,3 @@ START_TEST(damaged_files) {
   for (int i = 0; i < f.n_files; i++)
     hec_text_free(&f.file[i]);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.mutants");
-  TCase *cases = tcase_create("mutants");
-  int n = 0;
-  while (hec_importers[n])
-    n++;
-  tcase_set_timeout(cases, 600);
-  tcase_add_loop_test(cases, damaged_files, 0, n);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,7 +1,8 @@
 /* What an import may not guess: the meaning of axes, whether numbers are ids or counts, the phase, who wrote a file; and that
  * what it leaves out is counted and named. Files are bytes in memory. */
 #include "runtime/base/arena.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
+#include "tests/traces/import_case.h"
 #include "traces/import/import.h"
 
 #include <string.h>
@@ -17,7 +18,11 @@ typedef struct {
 } reading;
 
 /* One import of one file to its end; its records' counts one behind the other. */
-static hec_text run(const reading *r, hec_trace_header *header, hec_text *source) {
+static hec_text run(const reading *quoted, hec_trace_header *header, hec_text *source) {
+  reading copy = *quoted, *r = &copy;
+  copy.bytes = copy.length > 0 ? copy.bytes : hec_test_quoted(copy.bytes);
+  copy.error = copy.error ? hec_test_quoted(copy.error) : NULL;
+  copy.notes = copy.notes ? hec_test_quoted(copy.notes) : NULL;
   hec_import_options options = r->options;
   hec_import_input input = {r->path, r->bytes, r->length > 0 ? r->length : strlen(r->bytes), NULL};
   hec_import *job = NULL;
@@ -35,7 +40,7 @@ static hec_text run(const reading *r, hec_trace_header *header, hec_text *source
     ck_assert_msg(status == HEC_BAD_INPUT, "%s: accepted", r->path);
     ck_assert_msg(strstr(hec_last_error(), r->error) != NULL, "\"%s\" does not say \"%s\"", hec_last_error(), r->error);
   } else {
-    ck_assert_msg(status == HEC_OK, "%s", hec_last_error());
+    ck_ok(status);
     if (r->notes)
       ck_assert_msg(strstr(result.notes, r->notes) != NULL, "\"%s\" does not say \"%s\"", result.notes, r->notes);
     if (r->read)
@@ -59,7 +64,7 @@ static void check(const reading *r, const char *wanted) {
   hec_trace_header header = {0};
   hec_text source = {0}, counts = run(r, &header, &source);
   if (wanted)
-    ck_assert_str_eq(counts.data, wanted);
+    ck_assert_str_eq(counts.data, hec_test_quoted(wanted));
   hec_text_free(&counts);
   hec_text_free(&source);
 }
@@ -68,17 +73,9 @@ static void check(const reading *r, const char *wanted) {
 
 /* Bytes of a .npy of |u1 with this shape, whose numbers are `value` of their index. */
 static void make_npy(hec_text *file, const char *shape, int n, int (*value)(int i)) {
-  char header[128];
-  hec_text_add_bytes(file, "\x93NUMPY\1\0\x76\0", 10);
-  memset(header, ' ', sizeof header);
-  int length = snprintf(header, sizeof header, "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }", shape);
-  header[length] = ' ';
-  header[117] = '\n';
-  hec_text_add_bytes(file, header, 118);
-  for (int i = 0; i < n; i++) {
-    char byte = (char)value(i);
-    hec_text_add_bytes(file, &byte, 1);
-  }
+  hec_test_npy_header(file, "|u1", shape);
+  for (int i = 0; i < n; i++)
+    hec_text_add_bytes(file, &(char){(char)value(i)}, 1);
 }
 
 static int two_of_three(int i) { /* pairs of different experts: (0,1) (1,2) (2,0) */
@@ -99,93 +96,40 @@ typedef struct {
 
 static const axes_case axes_cases[] = {
     /* [4 layers][1024 tokens][2]: not 1,024 layers, and not without a word what it is. */
-    {"(4, 1024, 2)",
-     8192,
-     two_of_three,
-     {.experts = 6},
-     "--axes NAME decides which it is: tokens,layers,top_k (expert ids: 4 tokens, 1024 layers, top-2 experts each); "
-     "layers,tokens,top_k (expert ids: 4 layers, 1024 tokens, top-2 experts each)",
-     NULL,
-     NULL},
-    {"(4, 1024, 2)",
-     8192,
-     two_of_three,
-     {.experts = 3, .axes = "layers,tokens,top_k"},
-     NULL,
-     NULL,
-     "{\"iter\":0,\"layers\":[[683,683,682],[682,683,683],[683,682,683],[683,683,682]]}\n"},
-    {"(4, 1024, 2)",
-     8192,
-     two_of_three,
-     {.experts = 6, .layers = 4},
-     NULL,
-     "assumed   axes: layers,tokens,top_k (--axes)",
-     NULL},
-    {"(1024, 4, 2)", 8192, two_of_three, {.experts = 6}, NULL, "assumed   axes: tokens,layers,top_k (--axes)", NULL},
-    {"(3, 3, 2)", 18, two_of_three, {.experts = 6}, "expected axes that are certain, found 3: 3 x 3 x 2", NULL, NULL},
-    {"(3, 3, 2)", 18, two_of_three, {.experts = 6, .layers = 4}, "of the sizes that are known (--layers,", NULL, NULL},
-    {"(3, 3, 2)",
-     18,
-     two_of_three,
-     {.experts = 3, .axes = "tokens,layers"},
-     "expected 2 axes (--axes tokens,layers)",
-     NULL,
-     NULL},
+    {"(4, 1024, 2)", 8192, two_of_three, .options.experts = 6,
+     .error = "--axes NAME decides which it is: tokens,layers,top_k (expert ids: 4 tokens, 1024 layers, top-2 experts "
+              "each); layers,tokens,top_k (expert ids: 4 layers, 1024 tokens, top-2 experts each)"},
+    {"(4, 1024, 2)", 8192, two_of_three, .options.experts = 3, .options.axes = "layers,tokens,top_k",
+     .wanted = "{`iter`:0,`layers`:[[683,683,682],[682,683,683],[683,682,683],[683,683,682]]}\n"},
+    {"(4, 1024, 2)", 8192, two_of_three, .options.experts = 6, .options.layers = 4,
+     .notes = "assumed   axes: layers,tokens,top_k (--axes)"},
+    {"(1024, 4, 2)", 8192, two_of_three, .options.experts = 6, .notes = "assumed   axes: tokens,layers,top_k (--axes)"},
+    {"(3, 3, 2)", 18, two_of_three, .options.experts = 6,
+     .error = "expected axes that are certain, found 3: 3 x 3 x 2"},
+    {"(3, 3, 2)", 18, two_of_three, .options.experts = 6, .options.layers = 4,
+     .error = "of the sizes that are known (--layers,"},
+    {"(3, 3, 2)", 18, two_of_three, .options.experts = 3, .options.axes = "tokens,layers",
+     .error = "expected 2 axes (--axes tokens,layers)"},
     /* A table of small counts is not expert ids. */
-    {"(3, 4)", 12, small, {.experts = 4}, "layers,experts (counts: 3 layers, 4 experts)", NULL, NULL},
-    {"(3, 4)", 12, small, {.top_k = 1}, "steps,experts (counts: 3 steps, 4 experts)", NULL, NULL},
-    {"(3, 4)",
-     12,
-     small,
-     {.top_k = 1, .axes = "layers,experts"},
-     NULL,
-     "assumed   phase: train (--phase)",
-     "{\"iter\":0,\"layers\":[[0,1,2,3],[0,1,2,3],[0,1,2,3]]}\n"},
-    {"(3, 4)",
-     12,
-     small,
-     {.top_k = 1, .axes = "steps,experts"},
-     NULL,
-     NULL,
-     "{\"iter\":0,\"layers\":[[0,1,2,3]]}\n{\"iter\":1,\"layers\":[[0,1,2,3]]}\n{\"iter\":2,\"layers\":[[0,1,2,3]]}\n"},
-    {"(2, 2, 4)",
-     16,
-     small,
-     {.top_k = 1, .axes = "steps,layers,experts"},
-     NULL,
-     NULL,
-     "{\"iter\":0,\"layers\":[[0,1,2,3],[0,1,2,3]]}\n{\"iter\":1,\"layers\":[[0,1,2,3],[0,1,2,3]]}\n"},
-    {"(1000, 4, 2)",
-     8000,
-     small,
-     {.experts = 2},
-     "steps,layers,experts (counts: 1000 steps, 4 layers, 2 experts)",
-     NULL,
-     NULL},
-    {"(3, 4)",
-     12,
-     small,
-     {.experts = 4, .axes = "tokens,layers"},
-     NULL,
-     NULL,
-     "{\"iter\":0,\"layers\":[[3,0,0,0],[0,3,0,0],[0,0,3,0],[0,0,0,3]]}\n"},
-    {"(3, 4)",
-     12,
-     small,
-     {.experts = 4, .axes = "layers,tokens"},
-     NULL,
-     NULL,
-     "{\"iter\":0,\"layers\":[[1,1,1,1],[1,1,1,1],[1,1,1,1]]}\n"},
-    {"(6, 2)",
-     12,
-     two_of_three,
-     {.experts = 3, .axes = "tokens,top_k"},
-     NULL,
-     NULL,
-     "{\"iter\":0,\"layers\":[[4,4,4]]}\n"},
+    {"(3, 4)", 12, small, .options.experts = 4, .error = "layers,experts (counts: 3 layers, 4 experts)"},
+    {"(3, 4)", 12, small, .options.top_k = 1, .error = "steps,experts (counts: 3 steps, 4 experts)"},
+    {"(3, 4)", 12, small, .options.top_k = 1, .options.axes = "layers,experts",
+     .notes = "assumed   phase: train (--phase)", .wanted = "{`iter`:0,`layers`:[[0,1,2,3],[0,1,2,3],[0,1,2,3]]}\n"},
+    {"(3, 4)", 12, small, .options.top_k = 1, .options.axes = "steps,experts",
+     .wanted = "{`iter`:0,`layers`:[[0,1,2,3]]}\n{`iter`:1,`layers`:[[0,1,2,3]]}\n{`iter`:2,`layers`:[[0,1,2,3]]}\n"},
+    {"(2, 2, 4)", 16, small, .options.top_k = 1, .options.axes = "steps,layers,experts",
+     .wanted = "{`iter`:0,`layers`:[[0,1,2,3],[0,1,2,3]]}\n{`iter`:1,`layers`:[[0,1,2,3],[0,1,2,3]]}\n"},
+    {"(1000, 4, 2)", 8000, small, .options.experts = 2,
+     .error = "steps,layers,experts (counts: 1000 steps, 4 layers, 2 experts)"},
+    {"(3, 4)", 12, small, .options.experts = 4, .options.axes = "tokens,layers",
+     .wanted = "{`iter`:0,`layers`:[[3,0,0,0],[0,3,0,0],[0,0,3,0],[0,0,0,3]]}\n"},
+    {"(3, 4)", 12, small, .options.experts = 4, .options.axes = "layers,tokens",
+     .wanted = "{`iter`:0,`layers`:[[1,1,1,1],[1,1,1,1],[1,1,1,1]]}\n"},
+    {"(6, 2)", 12, two_of_three, .options.experts = 3, .options.axes = "tokens,top_k",
+     .wanted = "{`iter`:0,`layers`:[[4,4,4]]}\n"},
 };
 
-START_TEST(axes_are_not_guessed) {
+HEC_TEST_ROWS(axes_are_not_guessed, axes_cases) {
   const axes_case *a = &axes_cases[_i];
   hec_text file = {0};
   make_npy(&file, a->shape, a->n, a->value);
@@ -199,10 +143,9 @@ START_TEST(axes_are_not_guessed) {
   check(&r, a->wanted);
   hec_text_free(&file);
 }
-END_TEST
 
 /* A header is as NumPy writes it, or refused: junk in it may be a damaged size. */
-START_TEST(headers_are_strict) {
+HEC_TEST(headers_are_strict) {
   static const char *const headers[] = {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), }",
                                         "{\"shape\": (1,2),\"descr\":\"|u1\",\"fortran_order\":False}   ",
                                         "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), } x",
@@ -231,7 +174,6 @@ START_TEST(headers_are_strict) {
     hec_text_free(&file);
   }
 }
-END_TEST
 
 /* ---- the rest ---- */
 
@@ -245,238 +187,85 @@ END_TEST
 
 static const reading readings[] = {
     /* An array of arrays may be anything. */
-    {"eplb-json",
-     "a.json",
-     "[[1,2],[3,4]]",
-     0,
-     {.top_k = 1},
-     "--axes NAME decides which it is: tokens,layers (expert ids); layers,tokens (expert ids); tokens,top_k (expert "
-     "ids); "
-     "layers,experts (counts); steps,experts (counts)",
-     NULL,
-     NULL},
-    {"eplb-json", "a.json", "[[[1,2],[3,4]]]", 0, {.top_k = 1}, "--axes NAME decides which it is: ", NULL, NULL},
-    {"eplb-json",
-     "a.json",
-     "[[1,2],[3,4]]",
-     0,
-     {.top_k = 1, .axes = "steps,experts"},
-     NULL,
-     NULL,
-     "2 rows of counts in 2 steps; left out: nothing"},
-    {"eplb-json",
-     "a.json",
-     "[[1,2],[3,4]]",
-     0,
-     {.top_k = 1, .axes = "layers,experts"},
-     NULL,
-     NULL,
-     "2 rows of counts in 1 step; left out: nothing"},
-    {"eplb-json",
-     "a.json",
-     "[[[1,2],[3,4]]]",
-     0,
-     {.top_k = 1, .axes = "steps,layers,experts"},
-     NULL,
-     NULL,
-     "2 rows of counts in 1 step; left out: nothing"},
-    {"eplb-json",
-     "a.json",
-     "[[1,2],[3,4]]",
-     0,
-     {.top_k = 1, .axes = "tokens,layers"},
-     "expected --axes of counts",
-     NULL,
-     NULL},
-    {"eplb-json",
-     "a.json",
-     "{\"logical_count\":[[1,2],[3,4]],\"logical_counts\":[[1,2]]}",
-     0,
-     {.top_k = 1},
-     NULL,
-     "left out  key \"logical_counts\" (1, nearest known name: logical_count)",
-     "2 rows of counts in 1 step; left out: 1 key"},
-    {"csv-counts",
-     "a.csv",
-     COUNTS,
-     0,
-     {.top_k = 1, .axes = "layers,experts"},
-     "--axes: expected a format with bare tables",
-     NULL,
-     NULL},
-    {"eplb-json",
-     "a.json",
-     "[[1,2],[3,4]]",
-     0,
-     {.top_k = 1, .axes = "layers,expert"},
-     "--axes: expected one of",
-     NULL,
-     NULL},
+    {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1,
+     .error = "--axes NAME decides which it is: tokens,layers (expert ids); layers,tokens (expert ids); tokens,top_k "
+              "(expert ids); layers,experts (counts); steps,experts (counts)"},
+    {"eplb-json", "a.json", "[[[1,2],[3,4]]]", .options.top_k = 1, .error = "--axes NAME decides which it is: "},
+    {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "steps,experts",
+     .read = "2 rows of counts in 2 steps; left out: nothing"},
+    {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "layers,experts",
+     .read = "2 rows of counts in 1 step; left out: nothing"},
+    {"eplb-json", "a.json", "[[[1,2],[3,4]]]", .options.top_k = 1, .options.axes = "steps,layers,experts",
+     .read = "2 rows of counts in 1 step; left out: nothing"},
+    {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "tokens,layers",
+     .error = "expected --axes of counts"},
+    {"eplb-json", "a.json", "{`logical_count`:[[1,2],[3,4]],`logical_counts`:[[1,2]]}", .options.top_k = 1,
+     .notes = "left out  key `logical_counts` (1, nearest known name: logical_count)",
+     .read = "2 rows of counts in 1 step; left out: 1 key"},
+    {"csv-counts", "a.csv", COUNTS, .options.top_k = 1, .options.axes = "layers,experts",
+     .error = "--axes: expected a format with bare tables"},
+    {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "layers,expert",
+     .error = "--axes: expected one of"},
     /* Keys that nobody knows are counted, and may be slips. */
-    {"megatron-router-trace",
-     "a.jsonl",
-     "{\"step\":0,\"layer\":1,\"mtp_indx\":3," RECORD "}\n{\"step\":1,\"layer\":1,\"mtp_indx\":3,\"hs\":[1]," RECORD
-     "}\n",
-     0,
-     {.experts = 4},
-     NULL,
-     "left out  keys \"mtp_indx\" (2, nearest known name: mtp_idx), \"hs\" (1)",
-     "2 rows of counts in 2 steps; left out: 3 keys"},
-    {"megatron-router-trace",
-     "a.jsonl",
-     "{\"step\":0,\"layr\":1," RECORD "}\n",
-     0,
-     {.experts = 4},
-     "a.jsonl:1: layer: expected this key in every record, found no such key (but \"layr\")",
-     NULL,
-     NULL},
+    {"megatron-router-trace", "a.jsonl",
+     "{`step`:0,`layer`:1,`mtp_indx`:3," RECORD "}\n{`step`:1,`layer`:1,`mtp_indx`:3,`hs`:[1]," RECORD "}\n",
+     .options.experts = 4, .notes = "left out  keys `mtp_indx` (2, nearest known name: mtp_idx), `hs` (1)",
+     .read = "2 rows of counts in 2 steps; left out: 3 keys"},
+    {"megatron-router-trace", "a.jsonl", "{`step`:0,`layr`:1," RECORD "}\n", .options.experts = 4,
+     .error = "a.jsonl:1: layer: expected this key in every record, found no such key (but `layr`)"},
     /* So are requests of which nothing is known. */
-    {"json-routed-experts",
-     "a.jsonl",
-     "{\"choices\":[{\"routed_experts\":\"" NPY_1 "\"},{\"routed_expert\":\"" NPY_1 "\"}]}\n",
-     0,
-     {.experts = 4},
-     NULL,
-     "left out  request with \"routed_expert\" (1, nearest known name: routed_experts)",
-     "1 row of counts in 1 step; left out: 1 request"},
-    {"json-routed-experts",
-     "a.jsonl",
-     "{\"choices\":[{\"routed_experts\":\"" NPY_1 "\"},{\"routed_experts\":null},{\"routed_experts\":null}]}\n",
-     0,
-     {.experts = 4},
-     "expected experts of most of them (--gaps takes those that have some), found 1 with and 2 without",
-     NULL,
-     NULL},
-    {"json-routed-experts",
-     "a.jsonl",
-     "{\"choices\":[{\"routed_experts\":\"" NPY_1 "\"},{\"routed_experts\":null},{\"routed_experts\":null}]}\n",
-     0,
-     {.experts = 4, .gaps = true},
-     NULL,
-     "left out  requests with \"routed_experts: null\" (2)",
-     "1 row of counts in 1 step; left out: 2 requests"},
-    {"json-routed-experts",
-     "a.jsonl",
-     "{\"routed_expert\":\"" NPY_1 "\"}\n",
-     0,
-     {.experts = 4},
-     "a.jsonl:1: routed_experts: expected this key in every response, found no such key (but \"routed_expert\")",
-     NULL,
-     NULL},
-    {"json-routed-experts",
-     "a.jsonl",
-     "{\"routed_experts\":null}\n",
-     0,
-     {.experts = 4},
-     "found null alone",
-     NULL,
-     NULL},
+    {"json-routed-experts", "a.jsonl", "{`choices`:[{`routed_experts`:`" NPY_1 "`},{`routed_expert`:`" NPY_1 "`}]}\n",
+     .options.experts = 4, .notes = "left out  request with `routed_expert` (1, nearest known name: routed_experts)",
+     .read = "1 row of counts in 1 step; left out: 1 request"},
+    {"json-routed-experts", "a.jsonl",
+     "{`choices`:[{`routed_experts`:`" NPY_1 "`},{`routed_experts`:null},{`routed_experts`:null}]}\n",
+     .options.experts = 4,
+     .error = "expected experts of most of them (--gaps takes those that have some), found 1 with and 2 without"},
+    {"json-routed-experts", "a.jsonl",
+     "{`choices`:[{`routed_experts`:`" NPY_1 "`},{`routed_experts`:null},{`routed_experts`:null}]}\n",
+     .options.experts = 4, .options.gaps = true, .notes = "left out  requests with `routed_experts: null` (2)",
+     .read = "1 row of counts in 1 step; left out: 2 requests"},
+    {"json-routed-experts", "a.jsonl", "{`routed_expert`:`" NPY_1 "`}\n", .options.experts = 4,
+     .error =
+         "a.jsonl:1: routed_experts: expected this key in every response, found no such key (but `routed_expert`)"},
+    {"json-routed-experts", "a.jsonl", "{`routed_experts`:null}\n", .options.experts = 4, .error = "found null alone"},
     /* Columns that nobody reads; lines of other kinds. */
-    {"csv-counts",
-     "a.csv",
-     "stpe,layer,expert,count,note\n0,0,0,3,x\n0,0,1,4,y\n",
-     0,
-     {.top_k = 1},
-     NULL,
-     "left out  columns \"stpe\" (1, nearest known name: step), \"note\" (1)",
-     "1 row of counts in 1 step; left out: 2 columns"},
-    {"csv-counts",
-     "a.csv",
-     "method,step,layer,expert,count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
-     0,
-     {.top_k = 1},
-     "a.csv:4: method: expected --method, as there are several, found A and B",
-     NULL,
-     NULL},
-    {"csv-counts",
-     "a.csv",
-     "Method,Step,Layer,Expert,Count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
-     0,
-     {.top_k = 1, .method = "B"},
-     NULL,
-     "left out  lines of \"A\" (2)",
-     "1 row of counts in 1 step; left out: 2 lines"},
-    {"csv-ranks",
-     "a.csv",
-     "Method,rank,layer,iter,tokens\nA,0,0,0,3\nB,0,0,1,4\n",
-     0,
-     {.top_k = 1},
-     "a.csv:3: Method: expected --method, as there are several, found A and B",
-     NULL,
-     NULL},
-    {"csv-ranks",
-     "a.csv",
-     "phase,rank,layer,iter,tokens\ntrain,0,0,0,3\ndecode,0,0,1,4\n",
-     0,
-     {.top_k = 1},
-     "a.csv:3: phase: expected train as before (a trace has one phase), found decode",
-     NULL,
-     NULL},
+    {"csv-counts", "a.csv", "stpe,layer,expert,count,note\n0,0,0,3,x\n0,0,1,4,y\n", .options.top_k = 1,
+     .notes = "left out  columns `stpe` (1, nearest known name: step), `note` (1)",
+     .read = "1 row of counts in 1 step; left out: 2 columns"},
+    {"csv-counts", "a.csv", "method,step,layer,expert,count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
+     .options.top_k = 1, .error = "a.csv:4: method: expected --method, as there are several, found A and B"},
+    {"csv-counts", "a.csv", "Method,Step,Layer,Expert,Count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
+     .options.top_k = 1, .options.method = "B", .notes = "left out  lines of `A` (2)",
+     .read = "1 row of counts in 1 step; left out: 2 lines"},
+    {"csv-ranks", "a.csv", "Method,rank,layer,iter,tokens\nA,0,0,0,3\nB,0,0,1,4\n", .options.top_k = 1,
+     .error = "a.csv:3: Method: expected --method, as there are several, found A and B"},
+    {"csv-ranks", "a.csv", "phase,rank,layer,iter,tokens\ntrain,0,0,0,3\ndecode,0,0,1,4\n", .options.top_k = 1,
+     .error = "a.csv:3: phase: expected train as before (a trace has one phase), found decode"},
     /* How many experts there are, sparse tables do not say; a line that was lost is not a zero. */
-    {"csv-counts",
-     "a.csv",
-     "layer,expert,count\n0,0,3\n0,2,4\n",
-     0,
-     {.top_k = 1},
-     "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3 (--gaps and --experts "
-     "N: ",
-     NULL,
-     NULL},
-    {"csv-counts",
-     "a.csv",
-     "layer,expert,count\n0,0,3\n0,2,4\n",
-     0,
-     {.top_k = 1, .experts = 4},
-     "found 2 for 4 (--gaps: those without one have no tokens)",
-     NULL,
-     NULL},
-    {"csv-counts",
-     "a.csv",
-     "layer,expert,count\n0,0,3\n0,2,4\n",
-     0,
-     {.top_k = 1, .experts = 4, .gaps = true},
-     NULL,
-     "assumed   experts without a line have no tokens",
-     "1 row of counts in 1 step; left out: nothing"},
-    {"csv-counts",
-     "a.csv",
-     "layer,expert,count\n0,0,3\n0,1,4",
-     0,
-     {.top_k = 1},
-     NULL,
-     "assumed   the last line of a.csv is whole, though no line end is behind it",
-     NULL},
-    {"csv-ranks",
-     "a.csv",
-     "rank,layer,iter,tokens\n0,0,0,3\n1,0,0,4\n",
-     0,
-     {.top_k = 1},
-     NULL,
-     "assumed   ranks 0 to 1 are all there are (--ranks N checks)",
-     NULL},
+    {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1,
+     .error = "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3 (--gaps and "
+              "--experts N: "},
+    {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
+     .error = "found 2 for 4 (--gaps: those without one have no tokens)"},
+    {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
+     .options.gaps = true, .notes = "assumed   experts without a line have no tokens",
+     .read = "1 row of counts in 1 step; left out: nothing"},
+    {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,1,4", .options.top_k = 1,
+     .notes = "assumed   the last line of a.csv is whole, though no line end is behind it"},
+    {"csv-ranks", "a.csv", "rank,layer,iter,tokens\n0,0,0,3\n1,0,0,4\n", .options.top_k = 1,
+     .notes = "assumed   ranks 0 to 1 are all there are (--ranks N checks)"},
     /* What the user chose is counted too. */
-    {"csv-counts",
-     "a.csv",
-     COUNTS "1,0,0,3\n1,0,1,4\n2,0,0,3\n2,0,1,4\n",
-     0,
-     {.top_k = 1, .first_step = 1, .last_step = 1},
-     NULL,
-     NULL,
-     "2 rows of counts in 2 steps; left out: 1 step before --from, and all behind --until"},
-    {"csv-counts",
-     "a.csv",
-     "step,layer,expert,count\n0,0,0,0\n0,1,0,4\n1,0,0,0\n1,1,0,0\n",
-     0,
-     {.top_k = 1},
-     NULL,
-     NULL,
-     "4 rows of counts in 2 steps; left out: 1 layer without tokens, 1 step without tokens"},
+    {"csv-counts", "a.csv", COUNTS "1,0,0,3\n1,0,1,4\n2,0,0,3\n2,0,1,4\n", .options.top_k = 1, .options.first_step = 1,
+     .options.last_step = 1,
+     .read = "2 rows of counts in 2 steps; left out: 1 step before --from, and all behind --until"},
+    {"csv-counts", "a.csv", "step,layer,expert,count\n0,0,0,0\n0,1,0,4\n1,0,0,0\n1,1,0,0\n", .options.top_k = 1,
+     .read = "4 rows of counts in 2 steps; left out: 1 layer without tokens, 1 step without tokens"},
 };
 
-START_TEST(what_is_left_out_is_said) {
+HEC_TEST_ROWS(what_is_left_out_is_said, readings) {
   check(&readings[_i], NULL);
 }
-END_TEST
 
 /* ---- phase and source ---- */
 
@@ -487,37 +276,31 @@ typedef struct {
 } phase_case;
 
 static const phase_case phase_cases[] = {
-    {"csv-counts", COUNTS, {.top_k = 1}, "train", "assumed   phase: train (--phase)"},
-    {"csv-counts", COUNTS, {.top_k = 1, .phase = "decode"}, "decode", NULL},
-    {"csv-counts", "phase,layer,expert,count\nprefill,0,0,3\n", {.top_k = 1}, "prefill", NULL},
-    {"csv-counts",
-     "phase,layer,expert,count\nprefill,0,0,3\ndecode,0,0,2\n",
-     {.top_k = 1, .phase = "decode"},
-     "decode",
-     NULL},
-    {"csv-ranks", "rank,layer,iter,tokens\n0,0,0,3\n", {.top_k = 1}, "train", "assumed   phase: train (--phase)"},
-    {"eplb-json",
-     "{\"logical_count\":[[1,2]]}",
-     {.top_k = 1},
-     "prefill+decode",
-     "assumed   phase: prefill+decode (--phase)"},
+    {"csv-counts", COUNTS, .options.top_k = 1, .phase = "train", .note = "assumed   phase: train (--phase)"},
+    {"csv-counts", COUNTS, .options.top_k = 1, .options.phase = "decode", .phase = "decode"},
+    {"csv-counts", "phase,layer,expert,count\nprefill,0,0,3\n", .options.top_k = 1, .phase = "prefill"},
+    {"csv-counts", "phase,layer,expert,count\nprefill,0,0,3\ndecode,0,0,2\n", .options.top_k = 1,
+     .options.phase = "decode", .phase = "decode"},
+    {"csv-ranks", "rank,layer,iter,tokens\n0,0,0,3\n", .options.top_k = 1, .phase = "train",
+     .note = "assumed   phase: train (--phase)"},
+    {"eplb-json", "{`logical_count`:[[1,2]]}", .options.top_k = 1, .phase = "prefill+decode",
+     .note = "assumed   phase: prefill+decode (--phase)"},
 };
 
-START_TEST(a_phase_is_known_or_said) {
+HEC_TEST_ROWS(a_phase_is_known_or_said, phase_cases) {
   const phase_case *p = &phase_cases[_i];
   const reading r = {
       .format = p->format, .path = "d/mine.csv", .bytes = p->bytes, .options = p->options, .notes = p->note};
-  hec_import_input input = {r.path, r.bytes, strlen(r.bytes), NULL};
+  hec_import_input input = {r.path, hec_test_quoted(r.bytes), strlen(r.bytes), NULL};
   hec_import_options options = r.options;
   hec_import *job = NULL;
   hec_import_record record;
   hec_trace_header header;
   bool more = true;
   options.last_step = -1;
-  ck_assert_msg(hec_import_begin(hec_importer_find(r.format), &options, &input, 1, &job) == HEC_OK, "%s",
-                hec_last_error());
+  ck_ok(hec_import_begin(hec_importer_find(r.format), &options, &input, 1, &job));
   while (more)
-    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_import_next(job, &record, &more));
   hec_import_header(job, &header);
   ck_assert_str_eq(header.phase_text, p->phase);
   ck_assert_int_eq(header.phase, strcmp(p->phase, "train") == 0 ? HEC_PHASE_TRAIN : HEC_PHASE_FORWARD);
@@ -525,10 +308,9 @@ START_TEST(a_phase_is_known_or_said) {
   hec_import_end(job);
   check(&r, NULL);
 }
-END_TEST
 
 /* A key of a trace's own header that is not quite one: others' keys are welcome, but this one is said. */
-START_TEST(a_misspelt_key_of_a_trace_is_said) {
+HEC_TEST(a_misspelt_key_of_a_trace_is_said) {
   static const struct {
     const char *members, *misspelt;
   } cases[] = {{"\"phaes\":\"decode\"", "\"phaes\" (nearest known key: phase)"},
@@ -542,16 +324,15 @@ START_TEST(a_misspelt_key_of_a_trace_is_said) {
                     "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,\"top_k\":1,%s}\n"
                     "{\"iter\":0,\"layers\":[[1,2]]}\n",
                     cases[i].members);
-    ck_assert_msg(hec_trace_open_memory(text.data, text.length, "t", &reader) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_trace_open_memory(text.data, text.length, "t", &reader));
     ck_assert_str_eq(hec_trace_header_of(reader)->misspelt, cases[i].misspelt);
     hec_trace_close(reader);
     hec_text_free(&text);
   }
 }
-END_TEST
 
 /* A table of one's own is nobody else's. */
-START_TEST(a_source_says_what_is_known) {
+HEC_TEST(a_source_says_what_is_known) {
   const reading r = {.format = "csv-counts", .path = "d/mine.csv", .bytes = COUNTS, .options = {.top_k = 1}};
   hec_trace_header header = {0};
   hec_text source = {0}, counts = run(&r, &header, &source);
@@ -559,19 +340,3 @@ START_TEST(a_source_says_what_is_known) {
   hec_text_free(&counts);
   hec_text_free(&source);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.readings");
-  TCase *cases = tcase_create("readings");
-  tcase_add_loop_test(cases, axes_are_not_guessed, 0, (int)(sizeof axes_cases / sizeof *axes_cases));
-  tcase_add_loop_test(cases, what_is_left_out_is_said, 0, (int)(sizeof readings / sizeof *readings));
-  tcase_add_loop_test(cases, a_phase_is_known_or_said, 0, (int)(sizeof phase_cases / sizeof *phase_cases));
-  tcase_add_test(cases, headers_are_strict);
-  tcase_add_test(cases, a_misspelt_key_of_a_trace_is_said);
-  tcase_add_test(cases, a_source_says_what_is_known);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

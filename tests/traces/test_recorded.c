@@ -1,6 +1,6 @@
 /* The traces recorded by our own training runs, as committed: every source sends all its tokens top-k times, and the
  * transitions of the header are those of the records' totals. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "traces/trace.h"
 
 #include <string.h>
@@ -22,11 +22,11 @@ static void add_record(const hec_load *load, uint64_t total[LAYERS][EXPERTS]) {
     }
 }
 
-START_TEST(recorded) {
+HEC_TEST_LOOP(recorded, 2) {
   uint64_t total[LAYERS][EXPERTS] = {{0}}, count[LAYERS - 1][EXPERTS][EXPERTS];
   hec_trace_reader *reader;
   const hec_trace_record *record;
-  ck_assert_msg(hec_trace_open(paths[_i], &reader) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_trace_open(paths[_i], &reader));
   const hec_trace_header *h = hec_trace_header_of(reader);
   ck_assert(h->n_layers == LAYERS && h->n_experts == EXPERTS && h->top_k == TOP_K && h->n_sources == SOURCES);
   ck_assert(h->per_source && h->transitions && !h->transitions_over && h->shape && !h->synthetic);
@@ -34,7 +34,7 @@ START_TEST(recorded) {
   memcpy(count, h->transitions, sizeof count);
   int32_t n = 0;
   for (;; n++) {
-    ck_assert_msg(hec_trace_next(reader, &record) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_trace_next(reader, &record));
     if (!record)
       break;
     ck_assert_int_eq(record->iter, n);
@@ -53,14 +53,3 @@ START_TEST(recorded) {
       ck_assert_uint_eq(column, TOP_K * total[l + 1][a]);
     }
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("recorded");
-  TCase *c = tcase_create("recorded");
-  tcase_add_loop_test(c, recorded, 0, 2);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -3,7 +3,8 @@
  * that have only zeros in a request are dense, those that have them in a part of it are not (of several experts a token
  * has no two alike there: its part is expert 0 and the next ones). */
 #include "runtime/base/arena.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
+#include "tests/traces/import_case.h"
 #include "traces/import/import.h"
 
 #include <inttypes.h>
@@ -22,13 +23,10 @@ typedef struct {
 
 /* top_k experts of a token, all different. */
 static void draw(const requests *r, uint64_t *seed, bool first_ones, uint32_t *ids) {
-  for (int k = 0; k < r->top_k; k++)
-    for (bool again = true; again;) {
-      ids[k] = first_ones ? (uint32_t)k : (uint32_t)hec_test_below(seed, (uint64_t)r->experts);
-      again = false;
-      for (int b = 0; b < k; b++)
-        again = again || ids[b] == ids[k];
-    }
+  if (!first_ones)
+    hec_test_distinct(seed, r->experts, r->top_k, ids);
+  for (int k = 0; first_ones && k < r->top_k; k++)
+    ids[k] = (uint32_t)k;
 }
 
 static void count(requests *r, int q) {
@@ -86,13 +84,10 @@ static void add_numbers(const requests *r, int q, int item, hec_text *text) {
 }
 
 static void add_npy(const requests *r, int q, hec_text *text) {
-  char header[129];
-  int n = snprintf(header, sizeof header,
-                   "\x93NUMPY\1%c\x76%c{'descr': '%c%c%d', 'fortran_order': False, 'shape': (%d, %d, %d), }", 0, 0,
-                   r->item == 1 ? '|' : '<', r->is_signed ? 'i' : 'u', r->item, r->tokens[q], r->layers, r->top_k);
-  memset(header + n, ' ', 128 - (size_t)n);
-  header[127] = '\n';
-  hec_text_add_bytes(text, header, 128);
+  char type[8], shape[48];
+  (void)snprintf(type, sizeof type, "%c%c%d", r->item == 1 ? '|' : '<', r->is_signed ? 'i' : 'u', r->item);
+  (void)snprintf(shape, sizeof shape, "(%d, %d, %d)", r->tokens[q], r->layers, r->top_k);
+  hec_test_npy_header(text, type, shape);
   add_numbers(r, q, r->item, text);
 }
 
@@ -134,8 +129,7 @@ static void check(const requests *r, const char *format, const hec_import_input 
     options.layers = r->layers;
     options.top_k = r->top_k;
   }
-  ck_assert_msg(hec_import_begin(hec_importer_find(format), &options, inputs, n, &job) == HEC_OK, "%s",
-                hec_last_error());
+  ck_ok(hec_import_begin(hec_importer_find(format), &options, inputs, n, &job));
   for (int q = 0; q < REQUESTS; q++) {
     if (q == 0 || !by_ranks)
       ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK && more, "%s", hec_last_error());
@@ -168,7 +162,7 @@ static void check_files(const requests *r, const hec_text npy[REQUESTS]) {
     (void)remove(paths[q]);
 }
 
-START_TEST(requests_of_many_windows) {
+HEC_TEST_LOOP(requests_of_many_windows, 24) {
   static requests r;
   hec_text npy[REQUESTS] = {{0}}, json = {0};
   hec_import_input inputs[REQUESTS];
@@ -194,7 +188,6 @@ START_TEST(requests_of_many_windows) {
   }
   hec_text_free(&json);
 }
-END_TEST
 
 /* Of the first request's file; frees both. */
 static void refused(requests *r, hec_text *npy, const char *wanted) {
@@ -203,7 +196,7 @@ static void refused(requests *r, hec_text *npy, const char *wanted) {
   bool more = true;
   hec_import_input input = {.path = "d/r.npy", .bytes = npy->data, .length = npy->length};
   hec_import_options options = {.experts = r->experts, .last_step = -1, .axes = "tokens,layers,top_k"};
-  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
+  ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job));
   ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
   ck_assert_str_eq(hec_last_error(), wanted);
   hec_import_end(job);
@@ -213,7 +206,7 @@ static void refused(requests *r, hec_text *npy, const char *wanted) {
 }
 
 /* A number that is too large is found wherever it is, before a row is given, and the message names its place. */
-START_TEST(a_wrong_number_is_named) {
+HEC_TEST_LOOP(a_wrong_number_is_named, 12) {
   static requests r;
   uint64_t seed = (uint64_t)_i + 100;
   hec_text npy = {0};
@@ -228,10 +221,9 @@ START_TEST(a_wrong_number_is_named) {
                  k, r.experts - 1, r.experts);
   refused(&r, &npy, wanted);
 }
-END_TEST
 
 /* A token with an expert twice, as one that was not recorded has (zeros), is found wherever it is, but in a dense layer. */
-START_TEST(a_repeated_expert_is_named) {
+HEC_TEST_LOOP(a_repeated_expert_is_named, 12) {
   static requests r;
   uint64_t seed = (uint64_t)_i + 100;
   hec_text npy = {0};
@@ -249,10 +241,9 @@ START_TEST(a_repeated_expert_is_named) {
                  (int)again);
   refused(&r, &npy, wanted);
 }
-END_TEST
 
 /* A request without tokens is a step without any. */
-START_TEST(a_request_may_be_empty) {
+HEC_TEST(a_request_may_be_empty) {
   requests r = {.tokens = {0, 1}, .layers = 2, .top_k = 2, .experts = 3, .item = 1, .dense = -1};
   uint32_t ids[] = {0, 1, 2, 0};
   hec_text npy[REQUESTS] = {{0}};
@@ -267,7 +258,7 @@ START_TEST(a_request_may_be_empty) {
     inputs[q] =
         (hec_import_input){.path = q == 0 ? "d/r-0.npy" : "d/r-1.npy", .bytes = npy[q].data, .length = npy[q].length};
   }
-  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, REQUESTS, &job) == HEC_OK);
+  ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, REQUESTS, &job));
   ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK && more, "%s", hec_last_error());
   ck_assert_int_eq(record.iter, 1);
   ck_assert_mem_eq(record.load.counts, ((uint32_t[]){1, 1, 0, 1, 0, 1}), 6 * sizeof(uint32_t));
@@ -276,18 +267,3 @@ START_TEST(a_request_may_be_empty) {
   for (int q = 0; q < REQUESTS; q++)
     hec_text_free(&npy[q]);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.routed");
-  TCase *cases = tcase_create("routed");
-  tcase_set_timeout(cases, 60);
-  tcase_add_loop_test(cases, requests_of_many_windows, 0, 24);
-  tcase_add_loop_test(cases, a_wrong_number_is_named, 0, 12);
-  tcase_add_loop_test(cases, a_repeated_expert_is_named, 0, 12);
-  tcase_add_test(cases, a_request_may_be_empty);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

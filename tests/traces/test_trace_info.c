@@ -1,5 +1,5 @@
 /* Statistics of a trace: golden values of recorded traces, an independent plain computation on random ones. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "traces/trace_info.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static hec_trace_info info_of(hec_trace_reader *reader, int32_t ranks, int32_t n
   hec_trace_info_options options = {.ranks = ranks, .n_lags = n_lags};
   memcpy(options.lags, lags, (size_t)n_lags * sizeof *lags);
   hec_trace_info info;
-  ck_assert_msg(hec_trace_info_read(reader, &options, &info) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_trace_info_read(reader, &options, &info));
   return info;
 }
 
@@ -148,7 +148,7 @@ static void random_case(uint64_t seed) {
     hec_text_add(&text, "]}\n");
   }
   hec_trace_reader *reader = NULL;
-  ck_assert_msg(hec_trace_open_memory(text.data, text.length, "t", &reader) == HEC_OK, "%s", hec_last_error());
+  ck_ok(hec_trace_open_memory(text.data, text.length, "t", &reader));
   hec_trace_info info = info_of(reader, ranks, 2, (int32_t[]){1, 4});
   hec_trace_close(reader);
   hec_text_free(&text);
@@ -165,19 +165,18 @@ static void random_case(uint64_t seed) {
   agrees(&tvd, &info.tvd, false);
 }
 
-START_TEST(agrees_with_plain_computation) {
+HEC_TEST(agrees_with_plain_computation) {
   for (uint64_t seed = 1; seed <= 300; seed++)
     random_case(seed);
 }
-END_TEST
 
-START_TEST(known_by_hand) {
+HEC_TEST(known_by_hand) {
   static const char text[] =
       "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1,\"ranks\":2}\n"
       "{\"iter\":0,\"layers\":[[1,2,3,6]]}\n{\"iter\":10,\"layers\":[[6,3,2,1]]}\n{\"iter\":10,\"layers\":[[0,0,0,12]]}"
       "\n";
   hec_trace_reader *reader = NULL;
-  ck_assert_int_eq(hec_trace_open_memory(text, strlen(text), "t", &reader), HEC_OK);
+  ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   hec_trace_info info = info_of(reader, 0, 1, (int32_t[]){1});
   hec_trace_close(reader);
   ck_assert(info.n_records == 3 && info.n_iterations == 2 && info.stride_least == 10 && info.ranks == 2);
@@ -188,10 +187,9 @@ START_TEST(known_by_hand) {
   ck_assert(fabs(info.tvd.most - 11.0 / 12) < 1e-12 && fabs(info.idle_share - 0.25) < 1e-12);
   ck_assert(info.idle_worst_layer == 0 && fabs(info.idle_worst - 0.75) < 1e-12);
 }
-END_TEST
 
 /* Ranks that nobody asked for are no more than there are experts; those asked for are as asked. */
-START_TEST(ranks_by_default) {
+HEC_TEST(ranks_by_default) {
   static const struct {
     const char *also;
     int32_t wanted, ranks;
@@ -203,20 +201,19 @@ START_TEST(ranks_by_default) {
                    "{\"iter\":0,\"layers\":[[1,2,3,6]]}\n",
                    cases[i].also);
     hec_trace_reader *reader = NULL;
-    ck_assert_int_eq(hec_trace_open_memory(text, strlen(text), "t", &reader), HEC_OK);
+    ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
     hec_trace_info info = info_of(reader, cases[i].wanted, 1, (int32_t[]){1});
     hec_trace_close(reader);
     ck_assert_int_eq(info.ranks, cases[i].ranks);
   }
 }
-END_TEST
 
 /* One value and no pair: nothing is invented. */
-START_TEST(one_record) {
+HEC_TEST(one_record) {
   static const char text[] = "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":1,\"top_k\":1}\n"
                              "{\"iter\":0,\"layers\":[[7]]}\n";
   hec_trace_reader *reader = NULL;
-  ck_assert_int_eq(hec_trace_open_memory(text, strlen(text), "t", &reader), HEC_OK);
+  ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   hec_trace_info info = info_of(reader, 1, 1, (int32_t[]){1});
   ck_assert(info.correlation[0].n == 0 && isnan(info.correlation[0].p50) && info.stride_most == 0);
   hec_text table = {0}, json = {0};
@@ -228,14 +225,13 @@ START_TEST(one_record) {
   hec_text_free(&json);
   hec_trace_close(reader);
 }
-END_TEST
 
 static void close_to(double got, double wanted, double half_last_digit) {
   ck_assert_msg(fabs(got - wanted) <= half_last_digit * 1.001 + 1e-4 * fabs(wanted), "%.6g, wanted %.6g", got, wanted);
 }
 
 /* Measured by other means when the traces were collected. */
-START_TEST(recorded_traces) {
+HEC_TEST(recorded_traces) {
   static const struct {
     const char *file;
     int ranks;
@@ -254,7 +250,7 @@ START_TEST(recorded_traces) {
     char name[128];
     (void)snprintf(name, sizeof name, "traces/%s.jsonl", cases[i].file);
     hec_trace_reader *reader = NULL;
-    ck_assert_msg(hec_trace_open(hec_test_shared_path(name), &reader) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_trace_open(hec_test_shared_path(name), &reader));
     hec_trace_info info = info_of(reader, cases[i].ranks, 1, (int32_t[]){1});
     hec_trace_close(reader);
     close_to(info.expert_peak.least, cases[i].peak[0], 0.005);
@@ -270,19 +266,3 @@ START_TEST(recorded_traces) {
       close_to(info.idle_worst, 0.31, 0.005);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.info");
-  TCase *cases = tcase_create("info");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, agrees_with_plain_computation);
-  tcase_add_test(cases, known_by_hand);
-  tcase_add_test(cases, ranks_by_default);
-  tcase_add_test(cases, one_record);
-  tcase_add_test(cases, recorded_traces);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,5 +1,5 @@
 /* The writer: what is written reads back the same, files are whole or absent, failures are said. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "traces/trace.h"
 
 #include <dirent.h>
@@ -52,7 +52,7 @@ static void fill_random(hec_load *load, uint64_t seed) {
   }
 }
 
-START_TEST(round_trip) {
+HEC_TEST(round_trip) {
   make_folder();
   static const char *const names[] = {"a.jsonl", "a.jsonl.gz"};
   static uint32_t counts[3 * 4 * 50];
@@ -62,14 +62,14 @@ START_TEST(round_trip) {
     hec_trace_header header = header_of(3, per_source ? 4 : 1, 50, per_source);
     hec_load load = {3, header.n_sources, 50, counts};
     hec_trace_writer *writer = NULL;
-    ck_assert_int_eq(hec_trace_create(path, &header, &writer), HEC_OK);
+    ck_ok(hec_trace_create(path, &header, &writer));
     for (int i = 0; i < 20; i++) {
       fill_random(&load, (uint64_t)i);
-      ck_assert_int_eq(hec_trace_write(writer, i / 2, i % 3 == 0 ? "label" : NULL, &load), HEC_OK);
+      ck_ok(hec_trace_write(writer, i / 2, i % 3 == 0 ? "label" : NULL, &load));
     }
-    ck_assert_int_eq(hec_trace_finish(writer), HEC_OK);
+    ck_ok(hec_trace_finish(writer));
     hec_trace_reader *reader = NULL;
-    ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_trace_open(path, &reader));
     const hec_trace_header *h = hec_trace_header_of(reader);
     ck_assert_str_eq(h->name, header.name);
     ck_assert_str_eq(h->synthetic, "{\"seed\":1,  \"generator\":\"x\"}");
@@ -79,13 +79,13 @@ START_TEST(round_trip) {
     ck_assert(h->per_source == per_source && h->phase == HEC_PHASE_TRAIN);
     const hec_trace_record *record = NULL;
     for (int i = 0; i < 20; i++) {
-      ck_assert_msg(hec_trace_next(reader, &record) == HEC_OK, "%s", hec_last_error());
+      ck_ok(hec_trace_next(reader, &record));
       fill_random(&load, (uint64_t)i);
       ck_assert_int_eq(record->iter, i / 2);
       ck_assert_str_eq(record->label, i % 3 == 0 ? "label" : "");
       ck_assert_mem_eq(record->load.counts, counts, sizeof(uint32_t) * 150 * (size_t)header.n_sources);
     }
-    ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
+    ck_ok(hec_trace_next(reader, &record));
     ck_assert_ptr_null(record);
     hec_trace_close(reader);
   }
@@ -94,10 +94,9 @@ START_TEST(round_trip) {
   (void)remove(in_folder("a.jsonl.gz"));
   ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
 /* Every power of ten and its neighbours, and what the reader makes of them. */
-START_TEST(numbers_of_every_length) {
+HEC_TEST(numbers_of_every_length) {
   make_folder();
   uint32_t counts[32];
   int n = 0;
@@ -111,9 +110,9 @@ START_TEST(numbers_of_every_length) {
   hec_load load = {1, 1, n, counts};
   hec_trace_writer *writer = NULL;
   const char *path = in_folder("n");
-  ck_assert_int_eq(hec_trace_create(path, &header, &writer), HEC_OK);
-  ck_assert_int_eq(hec_trace_write(writer, 5, NULL, &load), HEC_OK);
-  ck_assert_int_eq(hec_trace_finish(writer), HEC_OK);
+  ck_ok(hec_trace_create(path, &header, &writer));
+  ck_ok(hec_trace_write(writer, 5, NULL, &load));
+  ck_ok(hec_trace_finish(writer));
   FILE *file = fopen(path, "rb");
   char line[2048], wanted[2048];
   ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
@@ -126,16 +125,15 @@ START_TEST(numbers_of_every_length) {
   ck_assert_str_eq(line, wanted);
   hec_trace_reader *reader = NULL;
   const hec_trace_record *record = NULL;
-  ck_assert_int_eq(hec_trace_open(path, &reader), HEC_OK);
-  ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
+  ck_ok(hec_trace_open(path, &reader));
+  ck_ok(hec_trace_next(reader, &record));
   ck_assert_mem_eq(record->load.counts, counts, sizeof(uint32_t) * (size_t)n);
   hec_trace_close(reader);
   (void)remove(path);
   ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
-START_TEST(abandoned_leaves_nothing) {
+HEC_TEST(abandoned_leaves_nothing) {
   make_folder();
   const char *path = in_folder("kept.gz");
   FILE *file = fopen(path, "wb");
@@ -144,8 +142,8 @@ START_TEST(abandoned_leaves_nothing) {
   hec_trace_header header = header_of(1, 1, 2, false);
   hec_load load = {1, 1, 2, (uint32_t[]){1, 2}};
   hec_trace_writer *writer = NULL;
-  ck_assert_int_eq(hec_trace_create(path, &header, &writer), HEC_OK);
-  ck_assert_int_eq(hec_trace_write(writer, 1, NULL, &load), HEC_OK);
+  ck_ok(hec_trace_create(path, &header, &writer));
+  ck_ok(hec_trace_write(writer, 1, NULL, &load));
   hec_trace_abandon(writer);
   ck_assert_int_eq(count_files(), 1);
   char old[8] = {0};
@@ -156,9 +154,8 @@ START_TEST(abandoned_leaves_nothing) {
   (void)remove(path);
   ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
-START_TEST(failures_are_said) {
+HEC_TEST(failures_are_said) {
   hec_trace_header header = header_of(1, 1, 2, false);
   hec_load load = {1, 1, 2, (uint32_t[]){1, 2}};
   hec_trace_writer *writer = NULL;
@@ -166,28 +163,14 @@ START_TEST(failures_are_said) {
   ck_assert_str_eq(hec_last_error(), "/nonexistent/x: cannot be written: No such file or directory");
   ck_assert_ptr_null(writer);
   ck_assert_int_eq(hec_trace_create("/", &header, &writer), HEC_BAD_INPUT);
-  ck_assert_int_eq(hec_trace_create("/dev/full", &header, &writer), HEC_OK);
-  ck_assert_int_eq(hec_trace_write(writer, 1, NULL, &load), HEC_OK); /* still in the block */
+  ck_ok(hec_trace_create("/dev/full", &header, &writer));
+  ck_ok(hec_trace_write(writer, 1, NULL, &load)); /* still in the block */
   ck_assert_int_eq(hec_trace_finish(writer), HEC_FAILED);
   ck_assert_str_eq(hec_last_error(), "/dev/full: cannot be written: No space left on device");
-  ck_assert_int_eq(hec_trace_create("/dev/full", &header, &writer), HEC_OK);
+  ck_ok(hec_trace_create("/dev/full", &header, &writer));
   hec_status status = HEC_OK;
   for (int i = 0; i < 100000 && status == HEC_OK; i++) /* the block fills and cannot be emptied */
     status = hec_trace_write(writer, i, NULL, &load);
   ck_assert_int_eq(status, HEC_FAILED);
   hec_trace_abandon(writer);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("traces.write");
-  TCase *cases = tcase_create("write");
-  tcase_add_test(cases, round_trip);
-  tcase_add_test(cases, numbers_of_every_length);
-  tcase_add_test(cases, abandoned_leaves_nothing);
-  tcase_add_test(cases, failures_are_said);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,6 +1,6 @@
 /* The header's transitions: both forms of a row, in any place of the header; what is refused; written and read back; what
  * the generator draws. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "traces/synth.h"
 #include "traces/trace.h"
 #include "traces/trace_info.h"
@@ -18,7 +18,7 @@ static hec_trace_reader *open_text(const char *text) {
   return reader;
 }
 
-START_TEST(forms_agree) {
+HEC_TEST(forms_agree) {
   static const char *const forms[] = {
       "{" SIZES ",\"transitions\":[[[1,0],[2,30]],[[0,0],[0,4]]]}\n" RECORD,
       "{\"transitions\":[[[1,0],[2,30]],[[0,0],[0,4]]]," SIZES "}\n" RECORD,
@@ -33,8 +33,8 @@ START_TEST(forms_agree) {
     ck_assert(header->transitions && !header->transitions_over);
     ck_assert(memcmp(header->transitions, counts, sizeof counts) == 0);
     for (int round = 0; round < 2; round++) {
-      ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
-      ck_assert_int_eq(hec_trace_rewind(reader), HEC_OK);
+      ck_ok(hec_trace_next(reader, &record));
+      ck_ok(hec_trace_rewind(reader));
     }
     hec_trace_close(reader);
   }
@@ -49,16 +49,17 @@ START_TEST(forms_agree) {
     hec_trace_close(reader);
   }
 }
-END_TEST
 
 static void refused(const char *text, const char *message) {
+  text = hec_test_quoted(text);
+  message = hec_test_quoted(message);
   hec_trace_reader *reader = NULL;
   ck_assert_msg(hec_trace_open_memory(text, strlen(text), "t", &reader) == HEC_BAD_INPUT, "%s", text);
   ck_assert_ptr_null(reader);
   ck_assert_str_eq(hec_last_error(), message);
 }
 
-START_TEST(errors) {
+HEC_TEST(errors) {
 #define AFTER(value) "{" SIZES ",\n\"transitions\":" value "}\n" RECORD
 #define BEFORE(value) "{\n\"transitions\":" value "," SIZES "}\n" RECORD
   refused(AFTER("7"), "t:2: transitions: expected an array of layers but the last, found 7");
@@ -78,36 +79,34 @@ START_TEST(errors) {
   refused(AFTER("[[[1,0],[2,1.5]],[[0,0],[0,4]]]"),
           "t:2: transitions[0][1][1]: expected a whole number from 0 to 9007199254740988, found 1.5");
   refused(AFTER("[[[9007199254740991,0],[0,1]],[[0,0],[0,4]]]"), "t:2: transitions[0][1][1]: expected 0, found 1");
-  refused(AFTER("[[{\"2\":1},[2,3]],[[0,0],[0,4]]]"),
-          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"2\"");
-  refused(AFTER("[[{\"01\":1},[2,3]],[[0,0],[0,4]]]"),
-          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"01\"");
-  refused(AFTER("[[{\"x\":1},[2,3]],[[0,0],[0,4]]]"),
-          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"x\"");
-  refused(AFTER("[[{\"1\":\"1\"},[2,3]],[[0,0],[0,4]]]"),
-          "t:2: transitions[0][0]: expected a whole number from 0 to 9007199254740991, found \"1\" (key \"1\")");
-  refused(AFTER("[[{\"1\":1,\"1\":2},[2,3]],[[0,0],[0,4]]]"),
-          "t:2: transitions: expected every expert once in a row, found two counts from expert 0 to expert 1 behind "
-          "layer 0");
-  refused(AFTER("[[[1,0],[2,3]],[[0,0],[0,4]]],\"transitions\":[]"),
+  refused(AFTER("[[{`2`:1},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found `2`");
+  refused(AFTER("[[{`01`:1},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found `01`");
+  refused(AFTER("[[{`x`:1},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found `x`");
+  refused(AFTER("[[{`1`:`1`},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected a whole number from 0 to 9007199254740991, found `1` (key `1`)");
+  refused(AFTER("[[{`1`:1,`1`:2},[2,3]],[[0,0],[0,4]]]"), "t:2: transitions: expected every expert once in a row, "
+                                                          "found two counts from expert 0 to expert 1 behind layer 0");
+  refused(AFTER("[[[1,0],[2,3]],[[0,0],[0,4]]],`transitions`:[]"),
           "t:2: transitions: expected this key once, found a second one");
   refused(BEFORE("[[[1,0],[2,3]]]"), "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 1 x 2");
   refused(BEFORE("[[[1]],[[2]]]"), "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 2 x 1");
-  refused(BEFORE("[[{\"7\":1},{}],[{},{}]]"),
+  refused(BEFORE("[[{`7`:1},{}],[{},{}]]"),
           "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 2 x 8");
   refused(BEFORE("[]"), "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 0 x 0");
-  refused(AFTER("null,\"transitions_over\":[2,1]"),
+  refused(AFTER("null,`transitions_over`:[2,1]"),
           "t:2: transitions_over: expected a whole number from 2 to 9007199254740991, found 1");
-  refused(AFTER("null,\"transitions_over\":3"), "t:2: transitions_over: expected '[', found 3");
-  refused("{\"format\":\"hecate-trace\",\"version\":1,\"layers\":2,\"experts\":8192,\"top_k\":1,\"transitions\":[[[",
+  refused(AFTER("null,`transitions_over`:3"), "t:2: transitions_over: expected '[', found 3");
+  refused("{`format`:`hecate-trace`,`version`:1,`layers`:2,`experts`:8192,`top_k`:1,`transitions`:[[[",
           "t:1: transitions[0][0][0]: expected a whole number from 0 to 9007199254740991, found end of file");
 #undef AFTER
 #undef BEFORE
 }
-END_TEST
 
 /* Claims of sizes cost nothing before the lists are there; then there is a limit. */
-START_TEST(has_a_limit) {
+HEC_TEST(has_a_limit) {
   static char text[1 << 17];
   int n = snprintf(text, sizeof text, "%s",
                    "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":2,\"experts\":8192,\"top_k\":1,"
@@ -115,13 +114,12 @@ START_TEST(has_a_limit) {
   for (int e = 0; e < 8192; e++)
     n += snprintf(text + n, sizeof text - (size_t)n, "%s{}", e > 0 ? "," : "");
   (void)snprintf(text + n, sizeof text - (size_t)n, "]]}\n");
-  refused(text, "t:1: transitions: expected at most 33554432 counts (layers but the last x experts x experts), found "
-                "1 x 8192 x 8192");
+  refused(text, "t:1: transitions: expected at most 33554432 counts (layers but the last x experts x experts), found 1 "
+                "x 8192 x 8192");
 }
-END_TEST
 
 /* Any length of number, rows full, thin and empty: the same back, and thin rows are short. */
-START_TEST(round_trip) {
+HEC_TEST(round_trip) {
   enum { LAYERS = 4, EXPERTS = 40, CELLS = (LAYERS - 1) * EXPERTS * EXPERTS };
   static uint64_t transitions[CELLS];
   static uint32_t counts[LAYERS * EXPERTS];
@@ -146,10 +144,10 @@ START_TEST(round_trip) {
                                .transitions_last = 2 * round};
     hec_trace_writer *writer = NULL;
     hec_trace_reader *reader = NULL;
-    ck_assert_int_eq(hec_trace_create(path, &header, &writer), HEC_OK);
-    ck_assert_int_eq(hec_trace_write(writer, 0, NULL, &load), HEC_OK);
-    ck_assert_int_eq(hec_trace_finish(writer), HEC_OK);
-    ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_trace_create(path, &header, &writer));
+    ck_ok(hec_trace_write(writer, 0, NULL, &load));
+    ck_ok(hec_trace_finish(writer));
+    ck_ok(hec_trace_open(path, &reader));
     const hec_trace_header *h = hec_trace_header_of(reader);
     ck_assert(memcmp(h->transitions, transitions, sizeof transitions) == 0);
     ck_assert(h->transitions_over == (round % 2 == 1));
@@ -158,7 +156,6 @@ START_TEST(round_trip) {
   }
   ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
 static uint64_t row_sum(const hec_load *load, int32_t layer, int32_t expert) {
   uint64_t sum = 0;
@@ -174,7 +171,7 @@ static double affinity_of(const uint64_t *counts, int32_t layers, int32_t expert
 }
 
 /* By hand: a product of margins has none; a permutation of E even experts has 1 - 1/E; pairs of layers weigh by counts. */
-START_TEST(affinity_is_off_independence) {
+HEC_TEST(affinity_is_off_independence) {
   static const uint64_t product[] = {2, 4, 6, 12}, permutation[] = {0, 5, 0, 0, 0, 5, 5, 0, 0};
   static const uint64_t both[] = {10, 10, 10, 10, 0, 60, 60, 0}, none[4] = {0};
   ck_assert_double_eq_tol(affinity_of(product, 2, 2), 0, 1e-15);
@@ -183,11 +180,10 @@ START_TEST(affinity_is_off_independence) {
   ck_assert(isnan(affinity_of(none, 2, 2)));
   ck_assert(isnan(hec_trace_affinity(&(hec_trace_header){.n_layers = 3, .n_experts = 4})));
 }
-END_TEST
 
 /* Every assignment of the first record has top_k of the next layer behind it. With affinity 1 all go where a coupling of
  * at most 2 E - 1 pairs sends them; with 0 they follow the next layer's loads alone. Same options, same numbers. */
-START_TEST(synthetic_affinity) {
+HEC_TEST(synthetic_affinity) {
   enum { LAYERS = 4, EXPERTS = 32, TOP_K = 2 };
   double kept[3] = {0}, affinity[3] = {0};
   for (int a = 0; a < 3; a++) {
@@ -203,12 +199,12 @@ START_TEST(synthetic_affinity) {
     o.n_sources = 4;
     o.n_iterations = 2;
     o.affinity = 0.5 * a;
-    ck_assert_msg(hec_synth_write(&o, path) == HEC_OK, "%s", hec_last_error());
+    ck_ok(hec_synth_write(&o, path));
     hec_trace_reader *reader = NULL;
     const hec_trace_record *record = NULL;
-    ck_assert_int_eq(hec_trace_open(path, &reader), HEC_OK);
+    ck_ok(hec_trace_open(path, &reader));
     const hec_trace_header *h = hec_trace_header_of(reader);
-    ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
+    ck_ok(hec_trace_next(reader, &record));
     ck_assert(h->transitions && h->transitions_over && h->transitions_first == 1 && h->transitions_last == 1);
     ck_assert(strstr(h->synthetic, "\"affinity\"") && strstr(h->notes, " --affinity "));
     affinity[a] = hec_trace_affinity(h);
@@ -237,19 +233,3 @@ START_TEST(synthetic_affinity) {
                 affinity[1], affinity[2]);
   ck_assert_msg(kept[0] < kept[1] - 0.1 && kept[1] < kept[2] - 0.1, "%g %g %g", kept[0], kept[1], kept[2]);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("transitions");
-  TCase *c = tcase_create("transitions");
-  tcase_add_test(c, forms_agree);
-  tcase_add_test(c, errors);
-  tcase_add_test(c, has_a_limit);
-  tcase_add_test(c, round_trip);
-  tcase_add_test(c, affinity_is_off_independence);
-  tcase_add_test(c, synthetic_affinity);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

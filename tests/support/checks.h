@@ -1,0 +1,32 @@
+/* Checks that tests share, and what they say when they fail. */
+#ifndef HEC_TESTS_CHECKS_H
+#define HEC_TESTS_CHECKS_H
+#include "runtime/base/status.h"
+#include "tests/support/check_main.h"
+
+/* `call` gives HEC_OK; or HEC_BAD_INPUT, and the message has `words`. */
+#define ck_ok(call) ck_assert_msg((call) == HEC_OK, "%s", hec_last_error())
+#define ck_refused(call, words) hec_test_refused(call, #call, words)
+void hec_test_refused(hec_status status, const char *call, const char *words);
+/* Within a billionth of a thousandth of it, or of 1. */
+void ck_near(double found, double expected);
+/* The text with a quote for every backquote, so that JSON can be read in C; one of eight buffers in turn. */
+const char *hec_test_quoted(const char *text);
+
+/* `run` with its allocation number k failing, for k = 1, 3, 5, ... until it comes through, with HEC_OK: the end of the test,
+ * whose process leaves what was allocated. */
+void hec_test_no_memory(hec_status (*run)(uint64_t k));
+
+/* What test.h notes of each test before `main`, and the tests of a file run; 0: all passed. */
+typedef struct hec_test_row {
+  const char *file;  /* its tests are run together */
+  const TTest *test; /* NULL: a fixture */
+  int n, signal;     /* n times; the signal to end with, 0 for none */
+  void (*setup)(void), (*teardown)(void);
+  struct hec_test_row *next;
+} hec_test_row;
+
+void hec_test_add(hec_test_row *row);
+int hec_test_run_file(const char *file);
+
+#endif
