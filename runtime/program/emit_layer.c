@@ -76,6 +76,24 @@ static int32_t add_returned(hec_lowering *low, hec_op op, const int32_t *deps, i
   return hec_program_add(&low->in->program, op, wait, n_wait);
 }
 
+/* Reads and writes every assigned row once: to where they leave from, or back. Rows that leave (forward of a permutation, backward
+ * of its reverse) and travel once per node are gathered for that first. */
+static int32_t add_reordering(hec_lowering *low, int32_t layer, hec_role role, bool backward, const int32_t *deps,
+                              int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[layer];
+  int32_t wait[HEC_NODE_WAITS];
+  bool leaves = backward == (role == HEC_ROLE_UNPERMUTE);
+  if (ops->in->nodes.on && leaves) {
+    n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
+    deps = wait;
+  }
+  hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, role, layer, backward);
+  op.local.bytes_at = ops->in->assigned_at;
+  op.bytes = 2;
+  hec_set_cells(&op, ops, -1);
+  return add_returned(low, op, deps, n_deps);
+}
+
 /* The routing's rows become work entries; backward uses the same. */
 static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
   hec_program *program = &low->in->program;
@@ -192,16 +210,7 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
     if (ops->degree > 1)
       hec_cut_layer(low, layer);
   }
-  int32_t wait[HEC_NODE_WAITS];
-  if (ops->in->nodes.on && !backward) {
-    n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
-    deps = wait;
-  }
-  hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
-  op.local.bytes_at = ops->in->assigned_at;
-  op.bytes = 2;
-  hec_set_cells(&op, ops, -1);
-  int32_t id = add_returned(low, op, deps, n_deps);
+  int32_t id = add_reordering(low, layer, HEC_ROLE_PERMUTE, backward, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_INPUT, id);
@@ -222,16 +231,7 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
 
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
-  int32_t wait[HEC_NODE_WAITS];
-  if (ops->in->nodes.on && backward) {
-    n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
-    deps = wait;
-  }
-  hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
-  op.local.bytes_at = ops->in->assigned_at;
-  op.bytes = 2;
-  hec_set_cells(&op, ops, -1);
-  int32_t id = add_returned(low, op, deps, n_deps);
+  int32_t id = add_reordering(low, layer, HEC_ROLE_UNPERMUTE, backward, deps, n_deps);
   if (backward) {
     if (ops->in->nodes.on)
       hec_node_out_read(low, layer, backward, id);

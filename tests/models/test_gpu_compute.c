@@ -4,7 +4,7 @@
 #include "models/compute_cost.h"
 #include "models/link_cost.h"
 #include "models/preset_data.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void near(double found, double expected, double share) {
 }
 
 /* No preset has constants of its own beside its GPU's. */
-START_TEST(every_preset_names_a_gpu) {
+HEC_TEST(every_preset_names_a_gpu) {
   int n = 0;
   for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
     if (strncmp(preset->name, "cluster-", 8) != 0)
@@ -45,10 +45,9 @@ START_TEST(every_preset_names_a_gpu) {
   ck_assert_int_eq(n, 13);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Equal messages inside a node take what the all-to-all law says, at sizes between the points, too; a busy port takes longer. */
-START_TEST(links_give_back_the_all_to_all) {
+HEC_TEST(links_give_back_the_all_to_all) {
   static const char *const specs[] = {"dgx-h100", "a100-80g-4x8", "1x8 gpu=b200", "1x4 gpu=a100", "1x2 gpu=h100"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     hec_cluster cluster = load(specs[i]);
@@ -71,10 +70,9 @@ START_TEST(links_give_back_the_all_to_all) {
   }
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Inside a node by the law, all-reduce in the switch included; slower where a port is; links that were given count instead. */
-START_TEST(collectives_inside_a_node) {
+HEC_TEST(collectives_inside_a_node) {
   hec_cluster cluster = load("dgx-h100"), given = load("8x8 gpu=h100 nvlink_eff=0.5");
   hec_collective_how how;
   double bytes = 1 << 28, law_s = hec_gpu_collective_s(&cluster.gpu->gpu, HEC_ALL_REDUCE, 8, bytes, &how);
@@ -87,14 +85,13 @@ START_TEST(collectives_inside_a_node) {
   ck_assert(hec_link_cost_allreduce(&given, 8, bytes) >= 2 * 7.0 / 8 * bytes / 225e9);
   hec_arena_free(&arena);
 }
-END_TEST
 
 static double experts_s(const hec_device *device, const hec_moe *moe, const int32_t *rows, int32_t n) {
   hec_work_shape expert = hec_work_expert(moe);
   return hec_work_experts_s(device, &expert, rows, n, 1);
 }
 
-START_TEST(experts_are_priced_together) {
+HEC_TEST(experts_are_priced_together) {
   hec_cluster h100 = load("dgx-h100"), a100 = load("a100-80g-4x8");
   hec_moe moe = model("mixtral-8x7b");
   const int32_t even[8] = {512, 512, 512, 512, 512, 512, 512, 512}, uneven[8] = {3648, 64, 64, 64, 64, 64, 64, 64},
@@ -120,9 +117,8 @@ START_TEST(experts_are_priced_together) {
   ck_assert_msg(share > 0.74 && share < 0.82, "%g of peak", share);
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(dense_parts) {
+HEC_TEST(dense_parts) {
   hec_cluster h100 = load("dgx-h100"), b200 = load("1x8 gpu=b200 step=1"), line = load("1x8 gpu=h100 step=1");
   hec_moe moe = model("mixtral-8x7b");
   const hec_device *device = &h100.devices[0];
@@ -147,10 +143,9 @@ START_TEST(dense_parts) {
   ck_assert(hec_work_s(device, &head, 100) <= 0 && hec_work_s(device, &blocks, 100) <= 0);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Bounds take the linear part of a rate for what no plan goes below; more rows never take less time. */
-START_TEST(rates_promise_no_more_than_laws) {
+HEC_TEST(rates_promise_no_more_than_laws) {
   static const char *const specs[] = {"dgx-h100", "p4d-4x8", "gb200-nvl72", "v100-1edr", "1x8 gpu=l40s"};
   static const char *const models[] = {"gpt-moe-s", "mixtral-8x7b", "deepseek-v3"};
   uint64_t random = 7;
@@ -171,7 +166,6 @@ START_TEST(rates_promise_no_more_than_laws) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
 
 static const struct {
   const char *spec, *words;
@@ -193,7 +187,7 @@ static const struct {
     {"{\"nodes\": 1, \"devices_per_node\": 8, \"gpu\": 7}", "gpu"},
 };
 
-START_TEST(bad_clusters) {
+HEC_TEST_ROWS(bad_clusters, bad) {
   hec_cluster cluster;
   const char *spec = bad[_i].spec;
   hec_status status = spec[0] == '{' ? hec_cluster_parse_json(spec, "c.json", &arena, &cluster)
@@ -202,10 +196,9 @@ START_TEST(bad_clusters) {
   ck_assert_msg(strstr(hec_last_error(), bad[_i].words), "%s", hec_last_error());
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* What is given beside the GPU counts, wherever it stands; a GPU without constants is known by its data sheet. */
-START_TEST(given_beside_the_gpu) {
+HEC_TEST(given_beside_the_gpu) {
   hec_cluster line = load("2x4 nic=10G@1us mem=20G gpu=a100 nvlink=100G nics=2 slow=3:0.5"),
               peak = load("1x8 gpu=mi300x"), json;
   ck_assert(line.devices[0].memory_bytes == 20e9 && line.links[0].nominal == 100e9 && line.links[16].nominal == 10e9);
@@ -220,21 +213,3 @@ START_TEST(given_beside_the_gpu) {
   near(json.devices[1].flops_efficiency * 2, json.devices[0].flops_efficiency * HEC_IN_STEP, 1e-12);
   hec_arena_free(&arena);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("gpu_compute");
-  TCase *test = tcase_create("gpu_compute");
-  tcase_add_test(test, every_preset_names_a_gpu);
-  tcase_add_test(test, links_give_back_the_all_to_all);
-  tcase_add_test(test, collectives_inside_a_node);
-  tcase_add_test(test, experts_are_priced_together);
-  tcase_add_test(test, dense_parts);
-  tcase_add_test(test, rates_promise_no_more_than_laws);
-  tcase_add_loop_test(test, bad_clusters, 0, (int)(sizeof bad / sizeof *bad));
-  tcase_add_test(test, given_beside_the_gpu);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,6 +1,6 @@
 /* The project checks the project: the tree follows the rules of rules.c. The second half feeds every rule a text that
  * breaks it, so that a rule which cannot fail would be found out. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/tidy/rules.h"
 
 #include <dirent.h>
@@ -74,7 +74,7 @@ static int walk(hec_tidy *f, const char *folder) {
   return n_sources;
 }
 
-START_TEST(tree_is_tidy) {
+HEC_TEST(tree_is_tidy) {
   hec_tidy f = {.on_disk = true};
   (void)walk(&f, "");
   hec_tidy_circles(&f);
@@ -82,7 +82,6 @@ START_TEST(tree_is_tidy) {
   ck_assert_int_gt(f.n_files, 20); /* it did read a tree */
   hec_tidy_free(&f);
 }
-END_TEST
 
 /* ---- Can it fail? Each text breaks one rule; "" as `expected` means it breaks none. ---- */
 
@@ -190,7 +189,7 @@ static const struct {
     {"sim/a.h", "#ifndef A_H\n#define A_H\n#endif\n", "not of the form"},
 };
 
-START_TEST(rules_find_what_is_wrong) {
+HEC_TEST_ROWS(rules_find_what_is_wrong, samples) {
   hec_tidy f = {0};
   hec_tidy_file(&f, samples[_i].path, samples[_i].text);
   if (!*samples[_i].expected)
@@ -201,9 +200,8 @@ START_TEST(rules_find_what_is_wrong) {
                   f.found.data ? f.found.data : "none");
   hec_tidy_free(&f);
 }
-END_TEST
 
-START_TEST(included_files_exist) {
+HEC_TEST(included_files_exist) {
   hec_tidy f = {.on_disk = true};
   hec_tidy_file(&f, "sim/a.c", "/* a */\n#include \"runtime/base/text.h\"\n");
   ck_assert_int_eq(f.n_found, 0);
@@ -211,10 +209,9 @@ START_TEST(included_files_exist) {
   ck_assert_int_eq(f.n_found, 1);
   hec_tidy_free(&f);
 }
-END_TEST
 
 /* a -> b -> c -> b: b and c are one; a is not, nor what c includes besides, nor a pair of a header and its own file. */
-START_TEST(circles_are_found) {
+HEC_TEST(circles_are_found) {
   static const struct {
     const char *path, *text;
   } files[] = {{"sim/a.c", "/* a */\n#include \"sim/a.h\"\n#include \"sim/b.h\"\n"},
@@ -233,9 +230,8 @@ START_TEST(circles_are_found) {
     hec_tidy_free(&f);
   }
 }
-END_TEST
 
-START_TEST(guards_are_unique) {
+HEC_TEST(guards_are_unique) {
   hec_tidy f = {0};
   const char *header = "#ifndef HEC_A_H\n#define HEC_A_H\n#endif\n";
   hec_tidy_file(&f, "sim/a.h", header);
@@ -246,7 +242,6 @@ START_TEST(guards_are_unique) {
   ck_assert_ptr_nonnull(strstr(f.found.data, "models/a.h:1: the guard HEC_A_H is used twice"));
   hec_tidy_free(&f);
 }
-END_TEST
 
 /* A function of `lines` lines after a table and a type that are as long and must not count. */
 static void long_file(hec_text *text, int lines) {
@@ -262,7 +257,7 @@ static void long_file(hec_text *text, int lines) {
   }
 }
 
-START_TEST(lengths_have_limits) {
+HEC_TEST(lengths_have_limits) {
   for (int over = 0; over <= 1; over++) {
     hec_tidy f = {0};
     hec_text text = {0};
@@ -282,9 +277,8 @@ START_TEST(lengths_have_limits) {
     hec_tidy_free(&f);
   }
 }
-END_TEST
 
-START_TEST(top_level_is_fixed) {
+HEC_TEST(top_level_is_fixed) {
   hec_tidy f = {0};
   hec_tidy_top_entry(&f, "sim", true, true);
   hec_tidy_top_entry(&f, ".github", true, true);
@@ -296,20 +290,3 @@ START_TEST(top_level_is_fixed) {
   ck_assert(is_output("build") && is_output("build-dev") && is_output("hecate-out") && !is_output("builder"));
   hec_tidy_free(&f);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("tidy.tidy");
-  TCase *cases = tcase_create("tidy");
-  tcase_add_test(cases, tree_is_tidy);
-  tcase_add_loop_test(cases, rules_find_what_is_wrong, 0, sizeof samples / sizeof *samples);
-  tcase_add_test(cases, included_files_exist);
-  tcase_add_test(cases, circles_are_found);
-  tcase_add_test(cases, guards_are_unique);
-  tcase_add_test(cases, lengths_have_limits);
-  tcase_add_test(cases, top_level_is_fixed);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -3,7 +3,7 @@
  * itself does; noise and stalls must not move it far, nor disturbed readings; what it cannot describe is refused. */
 #include "runtime/plan/problem.h"
 #include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/validate/imitated.h"
 #include "validate/calibrate/calibrate.h"
 #include "validate/configurations.h"
@@ -15,10 +15,7 @@
 
 enum { TOKENS = 256, EXPERTS = 8, CASES = 48 };
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* ---- The machine ---- */
 
@@ -212,7 +209,7 @@ static hec_error judge_it(const trial *t) {
 }
 
 /* Operations whose times are lines, without noise: half of the configurations come out to the picosecond. */
-START_TEST(straight_machine) {
+HEC_TEST_LOOP(straight_machine, 2) {
   trial t = {.seed = 7};
   open_trial(&t, _i, false, false);
   measure(&t, (hec_imitated){0}, 1);
@@ -226,9 +223,8 @@ START_TEST(straight_machine) {
   ck_assert(error.median <= 1e-9 && error.worst <= 0.01);
   hec_calibration_close(&t.calibration);
 }
-END_TEST
 
-START_TEST(kinked_machine) {
+HEC_TEST_LOOP(kinked_machine, 2) {
   trial t = {.seed = 8};
   open_trial(&t, _i, true, false);
   measure(&t, (hec_imitated){0}, 1);
@@ -239,10 +235,9 @@ START_TEST(kinked_machine) {
   ck_assert(error.median <= 0.002 && error.p90 <= 0.015 && error.worst <= 0.05);
   hec_calibration_close(&t.calibration);
 }
-END_TEST
 
 /* 3 % of noise on every operation, 5 % of them stalled for two to ten times their time: against the quiet machine. */
-START_TEST(noisy_machine) {
+HEC_TEST_LOOP(noisy_machine, 4) {
   trial t = {.seed = 9 + 100000 * (uint64_t)_i};
   open_trial(&t, _i % 2, true, false);
   measure(&t, (hec_imitated){.noise = 0.03, .stalls = 0.05}, 3);
@@ -251,10 +246,9 @@ START_TEST(noisy_machine) {
   ck_assert(error.median <= 0.005 && error.worst <= 0.03);
   hec_calibration_close(&t.calibration);
 }
-END_TEST
 
 /* Virtual time measures no link: they stay as given. */
-START_TEST(virtual_time) {
+HEC_TEST(virtual_time) {
   trial t = {.seed = 10};
   open_trial(&t, 0, false, true);
   measure(&t, (hec_imitated){0}, 1);
@@ -266,11 +260,10 @@ START_TEST(virtual_time) {
               fabs(t.found.links[i].bandwidth / t.base.links[i].bandwidth - 1) < 1e-12);
   hec_calibration_close(&t.calibration);
 }
-END_TEST
 
 /* Of every iteration of a case the least disturbed half of the readings teaches; it is never refused. Rounds at half the
  * speed, told as disturbed; all of them disturbed, two more than the others. */
-START_TEST(contaminated) {
+HEC_TEST_LOOP(contaminated, 4) {
   static const double disturbance[][5] = {{0, 0, 0, 0, 0}, {9, 0, 0, 0, 9}, {0, 9, 9, 0, 9}, {3, 9, 2, 9, 4}};
   static const double share[] = {0, 0.4, 0.6, 1};
   trial t = {.seed = 11};
@@ -286,10 +279,9 @@ START_TEST(contaminated) {
   ck_assert(judge_it(&t).worst <= 0.02);
   hec_calibration_close(&t.calibration);
 }
-END_TEST
 
 /* The same measurements, the same file, byte for byte; another seed, other loads. */
-START_TEST(same_bytes) {
+HEC_TEST(same_bytes) {
   hec_text text[3] = {{0}, {0}, {0}};
   for (int32_t i = 0; i < 3; i++) {
     trial t = {.seed = i < 2 ? 12 : 13};
@@ -308,12 +300,11 @@ START_TEST(same_bytes) {
   for (int32_t i = 0; i < 3; i++)
     hec_text_free(&text[i]);
 }
-END_TEST
 
 /* ---- Pace ---- */
 
 /* measured = at speed v, exactly; fewer than half of the iterations are off. */
-START_TEST(pace) {
+HEC_TEST(pace) {
   static const double speeds[] = {1, 0.97, 0.9, 0.6, 1.2};
   for (size_t s = 0; s < sizeof speeds / sizeof *speeds; s++) {
     hec_calibration c = {.speed = 0.5};
@@ -337,7 +328,6 @@ START_TEST(pace) {
   hec_calibration_pace(&none, (const double *const[]){same, same}, same, 3, &arena);
   ck_assert(none.speed >= 1 && none.speed <= 1); /* nothing computes: nothing to learn */
 }
-END_TEST
 
 /* The calibration's cases on the machine as it is and on one whose devices are slower: pace finds by how much. */
 static void total_of(void *context, int32_t index, const hec_replayed *iteration) {
@@ -346,7 +336,7 @@ static void total_of(void *context, int32_t index, const hec_replayed *iteration
     j->real[j->n++] = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline);
 }
 
-START_TEST(pace_of_a_machine) {
+HEC_TEST(pace_of_a_machine) {
   trial t = {0};
   judge runs[3] = {{0}, {0}, {0}};
   static const double speeds[] = {1, HEC_PACE_TRIED, 0.8};
@@ -364,7 +354,6 @@ START_TEST(pace_of_a_machine) {
   ck_assert_double_eq_tol(t.calibration.speed, 0.8, 1e-3);
   hec_calibration_close(&t.calibration);
 }
-END_TEST
 
 /* ---- What it cannot describe ---- */
 
@@ -384,7 +373,7 @@ static const struct {
     {NODES DEVICE ", \"devices\": [{\"device\": 3, \"speed\": 0.5}]}", "expected no slow ones"},
 };
 
-START_TEST(refused) {
+HEC_TEST_ROWS(refused, refusals) {
   hec_calibration c;
   hec_cluster base;
   hec_calibrate_options options = {
@@ -395,10 +384,9 @@ START_TEST(refused) {
                 hec_last_error());
   hec_calibration_close(&c);
 }
-END_TEST
 
 /* Where experts are in shards, so are those of all its cases: their curve is that of a shard. Nothing moves there. */
-START_TEST(experts_in_shards) {
+HEC_TEST(experts_in_shards) {
   hec_calibration c;
   hec_cluster base;
   ck_assert(hec_cluster_load("1x4 nvlink=1G@1us flops=1T mem=1G", &arena, &base) == HEC_OK);
@@ -417,26 +405,4 @@ START_TEST(experts_in_shards) {
   ck_assert_msg(strstr(hec_last_error(), "`esp`") != NULL, "%s", hec_last_error());
   hec_calibration_close(&c);
 }
-END_TEST
 
-#define N(array) ((int)(sizeof(array) / sizeof *(array)))
-static Suite *suite(void) {
-  Suite *s = suite_create("calibrate");
-  TCase *c = tcase_create("calibrate");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, straight_machine, 0, 2);
-  tcase_add_loop_test(c, kinked_machine, 0, 2);
-  tcase_add_loop_test(c, noisy_machine, 0, 4);
-  tcase_add_test(c, virtual_time);
-  tcase_add_loop_test(c, contaminated, 0, 4);
-  tcase_add_test(c, same_bytes);
-  tcase_add_test(c, pace);
-  tcase_add_test(c, pace_of_a_machine);
-  tcase_add_loop_test(c, refused, 0, N(refusals));
-  tcase_add_test(c, experts_in_shards);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

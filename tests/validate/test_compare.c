@@ -2,7 +2,7 @@
  * controls, on programs of one operation and on machines on which they must change nothing. */
 #include "models/json.h"
 #include "sim/duration.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
 #include "tests/validate/imitated.h"
 #include "tools/validate/session_report.h"
@@ -48,6 +48,7 @@ static void setup(void) {
 static void teardown(void) {
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 /* ---- Rounds ---- */
 
@@ -111,7 +112,7 @@ static const char *ranking_of(const hec_comparison *c) {
   return said;
 }
 
-START_TEST(known_errors) {
+HEC_TEST(known_errors) {
   static const double factor[] = {1, 1.25, 0.8, 1.04};
   session s;
   open_session(&s, false);
@@ -154,10 +155,9 @@ START_TEST(known_errors) {
   ck_assert(c->range.median.low > 0 && c->range.median.high < 0.2);
   hec_comparison_close(c);
 }
-END_TEST
 
 /* Order: the two largest are measured the other way round by 20 %: one pair in six is wrong; within 5 % it is no pair. */
-START_TEST(ranking) {
+HEC_TEST(ranking) {
   for (int32_t apart = 0; apart < 2; apart++) {
     session s;
     double factor[CASES] = {1, 1, 1, 1};
@@ -179,10 +179,9 @@ START_TEST(ranking) {
     hec_comparison_close(&s.comparison);
   }
 }
-END_TEST
 
 /* The cheapest by prediction is measured dearer than another: that is what choosing it costs. */
-START_TEST(regret) {
+HEC_TEST(regret) {
   session s;
   double factor[CASES] = {1, 1, 1, 1};
   open_session(&s, false);
@@ -202,11 +201,10 @@ START_TEST(regret) {
   ck_assert_double_eq_tol(s.comparison.by_case[0].measured_s / s.comparison.by_case[1].measured_s, 1.3, 1e-6);
   hec_comparison_close(&s.comparison);
 }
-END_TEST
 
 /* Of readings that something disturbed the least disturbed half counts, so there is always a number. Of 5 rounds 0, 1, 2
  * are spoilt, of the last case 2 and the other 3 are not quiet either. */
-START_TEST(disturbed_rounds) {
+HEC_TEST(disturbed_rounds) {
   session s;
   open_session(&s, false);
   for (int32_t i = 0; i < CASES; i++)
@@ -227,10 +225,9 @@ START_TEST(disturbed_rounds) {
   ck_assert_ptr_nonnull(strstr(ranking_of(c), "6 pairs right, 0 wrong, 0 not told apart"));
   hec_comparison_close(c);
 }
-END_TEST
 
 /* The time was over before two of four cases ran: they are said to be missing, and are in no number. */
-START_TEST(no_time_for_all) {
+HEC_TEST(no_time_for_all) {
   session s;
   open_session(&s, false);
   for (int32_t round = 0; round < 2; round++)
@@ -249,10 +246,9 @@ START_TEST(no_time_for_all) {
   ck_assert_ptr_nonnull(strstr(ranking_of(c), "; of 2 policies; there was no time for the other 2"));
   hec_comparison_close(c);
 }
-END_TEST
 
 /* Iterations differ in their loads: two cases are ranked by those that count in both, not at all when there is none. */
-START_TEST(ranked_by_common_iterations) {
+HEC_TEST(ranked_by_common_iterations) {
   static const int32_t only[CASES] = {1, 2, 0, 1};
   session s;
   double ratio = 0;
@@ -275,10 +271,9 @@ START_TEST(ranked_by_common_iterations) {
     hec_comparison_close(&s.comparison);
   }
 }
-END_TEST
 
 /* With no two cases that count nothing is ranked: no tau, no best, and neither text says that there is. */
-START_TEST(one_case_is_no_ranking) {
+HEC_TEST(one_case_is_no_ranking) {
   session s;
   open_session(&s, false);
   for (int32_t round = 0; round < ROUNDS; round++)
@@ -300,11 +295,10 @@ START_TEST(one_case_is_no_ranking) {
   hec_text_free(&text);
   hec_comparison_close(&s.comparison);
 }
-END_TEST
 
 /* Measuring may stop once the case that is known least is known well enough: two quiet rounds are not enough, five are;
  * a case whose rounds scatter by 10 % keeps all waiting. */
-START_TEST(narrow_enough) {
+HEC_TEST(narrow_enough) {
   session s;
   for (int32_t wild = 0; wild < 2; wild++) {
     open_session(&s, false);
@@ -319,10 +313,9 @@ START_TEST(narrow_enough) {
     hec_comparison_close(&s.comparison);
   }
 }
-END_TEST
 
 /* What was executed is not what is planned again: named, whatever changed. */
-START_TEST(another_program) {
+HEC_TEST(another_program) {
   session s;
   double factor[CASES] = {1, 1, 1, 1};
   open_session(&s, false);
@@ -332,7 +325,6 @@ START_TEST(another_program) {
   ck_assert_msg(strstr(hec_last_error(), "case 2, iteration 2:") != NULL, "%s", hec_last_error());
   hec_comparison_close(&s.comparison);
 }
-END_TEST
 
 /* ---- The overlay ---- */
 
@@ -349,7 +341,7 @@ static double sum_of(const hec_json_value *events, int32_t first, int32_t *n) {
   return sum;
 }
 
-START_TEST(overlay) {
+HEC_TEST(overlay) {
   session s;
   hec_json *json;
   double factor[CASES] = {1, 1.5, 2, 0.5};
@@ -375,7 +367,6 @@ START_TEST(overlay) {
   hec_json_free(json);
   hec_comparison_close(&s.comparison);
 }
-END_TEST
 
 static hec_status list_file(void *text, const char *folder, int32_t rank, const hec_text *file) {
   hec_text_printf(text, "%s %d %s\n", folder, (int)rank, file->length > 0 ? "full" : "empty");
@@ -383,7 +374,7 @@ static hec_status list_file(void *text, const char *folder, int32_t rank, const 
 }
 
 /* Files of ranks: two folders a case, none of them another's even where cases have one name. */
-START_TEST(files_of_ranks) {
+HEC_TEST(files_of_ranks) {
   session s;
   hec_lab_case named[CASES];
   double factor[CASES] = {1, 1, 1, 1};
@@ -406,7 +397,6 @@ START_TEST(files_of_ranks) {
   hec_text_free(&expected);
   hec_comparison_close(&s.comparison);
 }
-END_TEST
 
 /* ---- Controls ---- */
 
@@ -436,11 +426,10 @@ static void same_as_simulator(const hec_test_step *step, void *context) {
   hec_arena_free(&scratch);
 }
 
-START_TEST(no_control) {
+HEC_TEST_LOOP(no_control, hec_test_cases(16)) {
   uint64_t seed = 61 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 6}), false, same_as_simulator, NULL);
 }
-END_TEST
 
 /* An iteration of plain expert parallelism on a machine, with loads of that skew. */
 static void controls_on(const char *line, double sigma, double found[4]) {
@@ -476,7 +465,7 @@ static bool equal(double a, double b) {
   return fabs(a / b - 1) < 1e-6;
 }
 
-START_TEST(controls) {
+HEC_TEST(controls) {
   double s[4];
   controls_on(FREE_LINKS "a=0s c=0s", 1.5, s); /* skewed, only computing costs, in proportion to rows */
   ck_assert(s[1] < 0.95 * s[0] && equal(s[2], s[0]) && equal(s[3], s[0]));
@@ -487,10 +476,9 @@ START_TEST(controls) {
   controls_on("1x4 nvlink=100M@1us flops=10G hbm=1000P mem=1G a=0s c=0s tile=1", 0, s); /* balanced, a flat law */
   ck_assert(equal(s[1], s[0]) && equal(s[2], s[0]) && equal(s[3], s[0]));
 }
-END_TEST
 
 /* One exchange: 0 sends 3000 bytes to 1, 1 sends 1000 to 0: the mean port carries 2000. */
-START_TEST(mean_of_ports) {
+HEC_TEST(mean_of_ports) {
   const hec_problem *problem = cases[0].problem;
   hec_program program = {0};
   hec_program_clear(&program, RANKS);
@@ -507,29 +495,3 @@ START_TEST(mean_of_ports) {
   ck_assert_int_eq(program.transfers[0].bytes, 3000); /* the program itself stays */
   hec_program_free(&program);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("compare");
-  TCase *c = tcase_create("compare");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, known_errors);
-  tcase_add_test(c, ranking);
-  tcase_add_test(c, regret);
-  tcase_add_test(c, one_case_is_no_ranking);
-  tcase_add_test(c, disturbed_rounds);
-  tcase_add_test(c, ranked_by_common_iterations);
-  tcase_add_test(c, no_time_for_all);
-  tcase_add_test(c, narrow_enough);
-  tcase_add_test(c, another_program);
-  tcase_add_test(c, overlay);
-  tcase_add_test(c, files_of_ranks);
-  tcase_add_loop_test(c, no_control, 0, hec_test_cases(16));
-  tcase_add_test(c, controls);
-  tcase_add_test(c, mean_of_ports);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

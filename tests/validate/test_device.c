@@ -3,7 +3,7 @@
  * where the shared cases are. */
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/device/constants.h"
 #include "validate/device/fit.h"
 #include "validate/device/judge.h"
@@ -58,7 +58,7 @@ static hec_error error_of(const hec_fit_rows *rows, const double *constants) {
   return hec_error_of(predicted, rows->measured_s, rows->n);
 }
 
-START_TEST(a_fit_finds_the_constants_again) {
+HEC_TEST_LOOP(a_fit_finds_the_constants_again, 2) {
   static const double truth[HEC_LAW_CONSTANTS_MAX] = {4e-6, 1e-6, 0.5, 0.72, 0.1, 0.8, 0.8, 0.7, 0.65, 0.7, 0.55, 3};
   hec_gpu gpu = load("a100");
   hec_fit_rows rows = made_with(&gpu, truth, _i);
@@ -78,9 +78,8 @@ START_TEST(a_fit_finds_the_constants_again) {
   ck_assert(memcmp(found, again, sizeof found) == 0); /* the same input, the same bytes */
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(a_pinned_constant_stays) {
+HEC_TEST(a_pinned_constant_stays) {
   static const double truth[HEC_LAW_CONSTANTS_MAX] = {4e-6, 1e-6, 0.5, 0.72, 0.1, 0.8, 0.8, 0.7, 0.65, 0.7, 0.55, 3};
   hec_gpu gpu = load("a100");
   hec_fit_rows rows = made_with(&gpu, truth, 0);
@@ -92,10 +91,9 @@ START_TEST(a_pinned_constant_stays) {
   ck_assert_msg(error_of(&rows, found).median > 0.005, "whole waves matter in a table that has them");
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Ranges of a collective, found with their ends. */
-START_TEST(a_collective_finds_its_ranges) {
+HEC_TEST(a_collective_finds_its_ranges) {
   static const double truth[HEC_LAW_CONSTANTS_MAX] = {8e-6, 0.02, 20000, 1.2e-5, 0.1, 1.5e6, 5e-5, 0.8, 2e6};
   hec_gpu gpu = load("h100");
   const void *work[44];
@@ -117,10 +115,9 @@ START_TEST(a_collective_finds_its_ranges) {
                 found[7]);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Rows that a fit did not see are harder than rows that it saw, and with one shape there is nothing to learn from. */
-START_TEST(cross_validation_does_not_look) {
+HEC_TEST(cross_validation_does_not_look) {
   hec_gpu gpu = load("h100");
   const void *work[12];
   double seconds[12], predicted[12];
@@ -138,7 +135,6 @@ START_TEST(cross_validation_does_not_look) {
     ck_assert_msg(fabs(predicted[i] / (bytes[i].bytes / (i < 6 ? 1.5e12 : 3e12)) - 1) < 0.01, "row %d saw itself", i);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* ---- A folder ---- */
 
@@ -171,7 +167,7 @@ static double predicted_of(const char *file, int32_t line) {
   return c->predicted_s;
 }
 
-START_TEST(every_row_is_predicted_or_has_a_reason) {
+HEC_TEST(every_row_is_predicted_or_has_a_reason) {
   if (hec_judge_folder(made_up(), &judgement) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   ck_assert_int_eq(judgement.cases.n, 31);
@@ -208,9 +204,8 @@ START_TEST(every_row_is_predicted_or_has_a_reason) {
   hec_judgement_free(&judgement);
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(the_json_has_every_row) {
+HEC_TEST(the_json_has_every_row) {
   hec_text text = {0};
   ck_assert(hec_judge_folder(made_up(), &judgement) == HEC_OK);
   hec_doc_write(hec_judgement_report, &judgement, HEC_DOC_JSON, 0, &text);
@@ -225,9 +220,8 @@ START_TEST(the_json_has_every_row) {
   hec_text_free(&text);
   hec_judgement_free(&judgement);
 }
-END_TEST
 
-START_TEST(bad_tables_are_refused) {
+HEC_TEST(bad_tables_are_refused) {
   static const struct {
     const char *name, *text, *words;
   } bad[] = {{"gemm.csv", "gpu,dtype,m,n,seconds,framework\n", "gemm.csv:1: expected a column \"k\""},
@@ -245,7 +239,6 @@ START_TEST(bad_tables_are_refused) {
     ck_assert(unlink(path) == 0 && rmdir(folder) == 0);
   }
 }
-END_TEST
 
 /* ---- The real tables ---- */
 
@@ -270,7 +263,7 @@ static const struct {
     {"deepep normal dispatch", "b200", 0.08, 0.2}, {"deepep normal combine", "b200", 0.08, 0.2},
 };
 
-START_TEST(presets_on_the_real_tables) {
+HEC_TEST(presets_on_the_real_tables) {
   if (!have_tables("presets_on_the_real_tables"))
     return;
   ck_assert(hec_judge_folder(hec_test_shared_path("cases/gpu"), &judgement) == HEC_OK);
@@ -288,10 +281,9 @@ START_TEST(presets_on_the_real_tables) {
   }
   hec_judgement_free(&judgement);
 }
-END_TEST
 
 /* The committed constants are what the command finds: one law that is quick to fit. */
-START_TEST(a_preset_is_what_the_command_finds) {
+HEC_TEST(a_preset_is_what_the_command_finds) {
   if (!have_tables("a_preset_is_what_the_command_finds"))
     return;
   hec_constants found;
@@ -313,11 +305,10 @@ START_TEST(a_preset_is_what_the_command_finds) {
   hec_constants_free(&found);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* (operation, ranks) without a fit, taken from a twin or from between: what users get for the others. The fit of the pair is
  * taken away, and the rows that it was fitted to are predicted without it. */
-START_TEST(collectives_without_their_own_fit) {
+HEC_TEST(collectives_without_their_own_fit) {
   static const char *const devices[] = {"a100", "h100", "b200"}, *const taken[] = {"all_gather 4", "reduce_scatter 4"};
   enum { ROWS_MAX = 4096 };
   double *predicted = HEC_NEW(&arena, double, ROWS_MAX), *measured = HEC_NEW(&arena, double, ROWS_MAX);
@@ -350,24 +341,3 @@ START_TEST(collectives_without_their_own_fit) {
   hec_cases_free(&cases);
   hec_arena_free(&arena);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("device");
-  TCase *c = tcase_create("device");
-  tcase_set_timeout(c, 60);
-  tcase_add_loop_test(c, a_fit_finds_the_constants_again, 0, 2);
-  tcase_add_test(c, a_pinned_constant_stays);
-  tcase_add_test(c, a_collective_finds_its_ranges);
-  tcase_add_test(c, cross_validation_does_not_look);
-  tcase_add_test(c, every_row_is_predicted_or_has_a_reason);
-  tcase_add_test(c, the_json_has_every_row);
-  tcase_add_test(c, bad_tables_are_refused);
-  tcase_add_test(c, presets_on_the_real_tables);
-  tcase_add_test(c, a_preset_is_what_the_command_finds);
-  tcase_add_test(c, collectives_without_their_own_fit);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,5 +1,5 @@
 /* One report in its forms: each has what is for it, and nothing else. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/doc.h"
 
 #include <math.h>
@@ -60,19 +60,9 @@ static const struct {
      "- first\n- x|y\n\nfor people\n     25 us  -50.00 %\n"},
 };
 
-START_TEST(a_form_has_what_is_for_it) {
+HEC_TEST_ROWS(a_form_has_what_is_for_it, forms) {
   hec_text out = {0};
   hec_doc_write(rows, &forms[_i].n, forms[_i].kind, 0, &out);
   ck_assert_str_eq(out.data, forms[_i].written);
   hec_text_free(&out);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("doc");
-  TCase *test = tcase_create("doc");
-  tcase_add_loop_test(test, a_form_has_what_is_for_it, 0, (int)(sizeof forms / sizeof *forms));
-  suite_add_tcase(suite, test);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

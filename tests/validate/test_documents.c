@@ -2,7 +2,7 @@
  * a report there, what is in double quotes stands in one of the linked reports, and no number of accuracy stands outside of
  * quotes. Whoever renews a report sees here which sentences it makes wrong. */
 #include "runtime/base/text.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static int check_document(const char *text, const char *folder, hec_text *wrong)
   return n;
 }
 
-START_TEST(documents_say_what_the_reports_say) {
+HEC_TEST(documents_say_what_the_reports_say) {
   static const struct {
     const char *name, *folder;
     int rows;
@@ -104,7 +104,6 @@ START_TEST(documents_say_what_the_reports_say) {
     hec_text_free(&text);
   }
 }
-END_TEST
 
 /* Each row is wrong in one way. */
 static const struct {
@@ -118,7 +117,7 @@ static const struct {
     {"| a | \"worst 3.6 % | [r](validate/results/outcomes.md) |", "a quote does not end"},
 };
 
-START_TEST(other_numbers_are_found) {
+HEC_TEST_ROWS(other_numbers_are_found, samples) {
   hec_text wrong = {0};
   ck_assert_int_eq(check_document(samples[_i].row, "", &wrong), 1);
   if (samples[_i].said)
@@ -128,15 +127,3 @@ START_TEST(other_numbers_are_found) {
     ck_assert_msg(wrong.length == 0, "%s", wrong.data);
   hec_text_free(&wrong);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("validate.documents");
-  TCase *cases = tcase_create("documents");
-  tcase_add_test(cases, documents_say_what_the_reports_say);
-  tcase_add_loop_test(cases, other_numbers_are_found, 0, sizeof samples / sizeof *samples);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,7 +1,7 @@
 /* Fits of sums of work: known curves come back, without noise exactly, with noise and stalls nearly; whatever the data,
  * the curve is non-negative and does not decrease; where the fit is plain least squares, no increment can be moved to a
  * better one; residuals are counted a second time. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
 #include "validate/calibrate/fit.h"
 #include "validate/stats.h"
@@ -107,7 +107,7 @@ static void check_fit(const data *d, const hec_fit_options *options, const hec_f
   free(off);
 }
 
-START_TEST(known_curves_come_back_exactly) {
+HEC_TEST(known_curves_come_back_exactly) {
   uint64_t seed = 3;
   for (int k = 0; k < hec_test_cases(80); k++) {
     curve c = random_curve(&seed, 1 + (int32_t)hec_test_below(&seed, 12), hec_test_below(&seed, 2), k & 1);
@@ -128,9 +128,8 @@ START_TEST(known_curves_come_back_exactly) {
     hec_arena_free(&d.arena);
   }
 }
-END_TEST
 
-START_TEST(noise_and_stalls_hardly_move_it) {
+HEC_TEST(noise_and_stalls_hardly_move_it) {
   uint64_t seed = 41;
   double worst = 0;
   for (int k = 0; k < hec_test_cases(16); k++) {
@@ -151,10 +150,9 @@ START_TEST(noise_and_stalls_hardly_move_it) {
   printf("worst knot with 1 %% of noise and 5 to 10 %% of stalls: %.2f %%\n", 100 * worst);
   ck_assert_double_lt(worst, 0.02);
 }
-END_TEST
 
 /* Knots chosen from the sizes follow a smooth curve between them too. */
-START_TEST(chosen_knots_follow_a_curve) {
+HEC_TEST(chosen_knots_follow_a_curve) {
   uint64_t seed = 8;
   data d = {.arena = {0}};
   enum { N = 600, M = 6 };
@@ -178,7 +176,6 @@ START_TEST(chosen_knots_follow_a_curve) {
     ck_assert_double_eq_tol(hec_fit_at(&fit, true, x) / (1e-5 + 2e-7 * pow(x, 0.9)), 1, 0.01);
   hec_arena_free(&d.arena);
 }
-END_TEST
 
 /* Durations that have nothing to do with the work, few observations, knots far from everything. */
 static void adversarial(data *d, hec_fit_options *options, double *knots, uint64_t *seed) {
@@ -204,7 +201,7 @@ static void adversarial(data *d, hec_fit_options *options, double *knots, uint64
     knots[j] = (j ? knots[j - 1] : 0) + exp(7 * hec_test_uniform(seed));
 }
 
-START_TEST(never_negative_never_decreasing) {
+HEC_TEST(never_negative_never_decreasing) {
   uint64_t seed = 17;
   int32_t how[3] = {0, 0, 0}, zeros = 0;
   for (int k = 0; k < hec_test_cases(4000); k++) {
@@ -228,7 +225,6 @@ START_TEST(never_negative_never_decreasing) {
   printf("bisquare %d, Huber %d, least squares %d; increments held at zero %d\n", how[0], how[1], how[2], zeros);
   ck_assert(how[HEC_FIT_BISQUARE] > 0 && how[HEC_FIT_LEAST_SQUARES] > 0 && zeros > 0);
 }
-END_TEST
 
 static double squares(const data *d, const hec_fit *fit, const hec_fit_options *options) {
   double sum = 0;
@@ -239,7 +235,7 @@ static double squares(const data *d, const hec_fit *fit, const hec_fit_options *
 }
 
 /* Least squares with bounds is convex: when no single move helps, nothing does. */
-START_TEST(few_observations_are_fitted_best) {
+HEC_TEST(few_observations_are_fitted_best) {
   uint64_t seed = 29;
   int32_t seen = 0;
   for (int k = 0; k < hec_test_cases(2000); k++) {
@@ -266,7 +262,6 @@ START_TEST(few_observations_are_fitted_best) {
   }
   ck_assert_int_gt(seen, 0);
 }
-END_TEST
 
 static hec_fit fit_of(data *d, hec_fit_options options) {
   hec_fit fit;
@@ -275,7 +270,7 @@ static hec_fit fit_of(data *d, hec_fit_options options) {
   return fit;
 }
 
-START_TEST(knots_that_nothing_determines_are_left_out) {
+HEC_TEST(knots_that_nothing_determines_are_left_out) {
   int32_t x_at[] = {0, 1, 2, 3, 4};
   double x[] = {2, 1000, 2, 1000}, y[] = {3, 70, 3, 70}, knots[] = {2, 10, 100, 1000, 5000};
   data d = {.x_at = x_at, .x = x, .y = y, .o = {.n = 4, .x_at = x_at, .x = x, .y = y}};
@@ -307,9 +302,8 @@ START_TEST(knots_that_nothing_determines_are_left_out) {
   ck_assert_double_eq_tol(fit.y[0], 7, 1e-12);
   hec_arena_free(&d.arena);
 }
-END_TEST
 
-START_TEST(nothing_to_fit_is_said) {
+HEC_TEST(nothing_to_fit_is_said) {
   int32_t none[] = {0, 0, 0}, x_at[] = {0, 1, 2};
   double x[] = {4, 5}, y[] = {1, 2}, *bad[] = {&y[1], &x[1]};
   const double wrong[] = {0, -1, NAN, INFINITY};
@@ -338,10 +332,9 @@ START_TEST(nothing_to_fit_is_said) {
                    HEC_FAILED);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* The size that calibration may bring; twice, and in another unit of time that is a power of two: the same bytes. */
-START_TEST(the_same_twice_and_in_another_unit) {
+HEC_TEST(the_same_twice_and_in_another_unit) {
   uint64_t seed = 77;
   curve c = random_curve(&seed, 24, true, true);
   data d;
@@ -360,7 +353,6 @@ START_TEST(the_same_twice_and_in_another_unit) {
   ck_assert_double_eq(scaled.fixed, once.fixed * 1024);
   hec_arena_free(&d.arena);
 }
-END_TEST
 
 /* ---- Lines ---- */
 
@@ -379,7 +371,7 @@ static hec_line line_of(const double *x, const double *y, int32_t n) {
   return line;
 }
 
-START_TEST(latency_and_bandwidth) {
+HEC_TEST(latency_and_bandwidth) {
   uint64_t seed = 2;
   double x[200], y[200];
   for (int noisy = 0; noisy < 2; noisy++) {
@@ -394,9 +386,8 @@ START_TEST(latency_and_bandwidth) {
     ck_assert_double_eq_tol(line.b, 1 / 11.7e9, (noisy ? 5e-3 : 1e-9) / 11.7e9);
   }
 }
-END_TEST
 
-START_TEST(lines_stay_above_zero) {
+HEC_TEST(lines_stay_above_zero) {
   const double x[] = {10, 20, 30, 40}, early[] = {1, 11, 21, 31}, falling[] = {9, 7, 5, 3}, same[] = {5, 5, 5, 5};
   const double none[] = {0, 0, 0, 0}, y[] = {4, 4, 4, 4};
   hec_line line = line_of(x, early, 4);
@@ -413,24 +404,3 @@ START_TEST(lines_stay_above_zero) {
   ck_assert(line.a == 0 && line.how == HEC_FIT_LEAST_SQUARES);
   ck_assert_double_eq_tol(line.b, 0.4, 1e-14);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("fit");
-  TCase *t = tcase_create("fit");
-  tcase_set_timeout(t, 240);
-  tcase_add_test(t, known_curves_come_back_exactly);
-  tcase_add_test(t, noise_and_stalls_hardly_move_it);
-  tcase_add_test(t, chosen_knots_follow_a_curve);
-  tcase_add_test(t, never_negative_never_decreasing);
-  tcase_add_test(t, few_observations_are_fitted_best);
-  tcase_add_test(t, knots_that_nothing_determines_are_left_out);
-  tcase_add_test(t, nothing_to_fit_is_said);
-  tcase_add_test(t, the_same_twice_and_in_another_unit);
-  tcase_add_test(t, latency_and_bandwidth);
-  tcase_add_test(t, lines_stay_above_zero);
-  suite_add_tcase(s, t);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -1,6 +1,6 @@
 /* FSMoE's comparison: the grid and the laws against the reference's numbers, the programs' walks against sums and formulas that
  * must hold, SLSQP against enumeration. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/nlopt/slsqp.h"
 #include "validate/published/fsmoe_grid.h"
 #include "validate/published/fsmoe_slsqp.h"
@@ -19,10 +19,11 @@ static void teardown(void) {
   hec_fsmoe_bench_free(bench);
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 /* ---- the grid and its laws ---- */
 
-START_TEST(grid_has_every_layer_once) {
+HEC_TEST_LOOP(grid_has_every_layer_once, 2) {
   const hec_fsmoe_testbed *testbed = _i ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
   double batch = 0, length = 0, model = 0, ffn = 0, heads = 0, factor = 0;
   int32_t mixtral = 0;
@@ -49,10 +50,9 @@ START_TEST(grid_has_every_layer_once) {
   ck_assert_double_eq_tol(factor, HEC_FSMOE_GRID * 5.6 / 3, 1e-6);
   ck_assert_int_eq(mixtral, HEC_FSMOE_GRID / 2);
 }
-END_TEST
 
 /* Reference policies.md 6.4 (r = 1), Table 2's all-reduces, and the ops of 1.6 with the artifact's line. */
-START_TEST(laws_are_the_published_ones) {
+HEC_TEST(laws_are_the_published_ones) {
   const hec_fsmoe_shape gpt = {4, 25, 1024, 1600, 6400, 1.2, HEC_FSMOE_SIMPLE};
   const hec_fsmoe_shape mixtral = {4, 32, 1024, 4096, 14336, 1.2, HEC_FSMOE_MIXTRAL};
   static const double times[2][4] = {{2.568, 2.184, 2.139, 1.188}, {6.126, 5.065, 4.859, 6.679}};
@@ -78,7 +78,6 @@ START_TEST(laws_are_the_published_ones) {
   hec_fsmoe_testbed small = hec_fsmoe_testbed_a_of(2);
   ck_assert(small.a2a.per_size == 1.3057e-6 && small.reduce.per_size == 2.9157e-6 && small.nodes == 2);
 }
-END_TEST
 
 /* ---- the programs ---- */
 
@@ -121,7 +120,7 @@ static void check_program(const hec_fsmoe_case_study *study, hec_fsmoe_system sy
   ck_assert(system == HEC_FSMOE_FSMOE ? busy > 0 : busy == 0);
 }
 
-START_TEST(programs_hold_everything_once) {
+HEC_TEST_LOOP(programs_hold_everything_once, 30) {
   uint64_t seed = 60 + (uint64_t)_i;
   hec_fsmoe_case_study study = random_study(&seed, false);
   for (int s = 0; s < HEC_N_FSMOE_SYSTEMS; s++) {
@@ -130,10 +129,9 @@ START_TEST(programs_hold_everything_once) {
     ck_assert(ms == hec_fsmoe_bench_ms(bench, &study, (hec_fsmoe_system)s));
   }
 }
-END_TEST
 
 /* Without overlap time is a sum; a pipeline's is its formula's where gather and scatter are alike; FSMoE's the planner's. */
-START_TEST(walks_are_what_formulas_say_where_these_are_exact) {
+HEC_TEST_LOOP(walks_are_what_formulas_say_where_these_are_exact, 60) {
   uint64_t seed = 160 + (uint64_t)_i;
   hec_fsmoe_case_study s = random_study(&seed, true);
   double dense = LAYERS * (s.dense[0] + s.dense[1]), one = s.reduce.start + s.reduce.per_unit * s.gradient;
@@ -166,11 +164,10 @@ START_TEST(walks_are_what_formulas_say_where_these_are_exact) {
       ck_assert_double_le(found, tutel + 1e-6); /* the same pipelines, and gradients may go anywhere */
   }
 }
-END_TEST
 
 /* Lina's rule, read off the timeline: a chunk begins only while the next AlltoAll of its lane cannot, and none could have
  * begun earlier; between combines there is none. */
-START_TEST(lina_reduces_while_nothing_else_can) {
+HEC_TEST_LOOP(lina_reduces_while_nothing_else_can, 40) {
   uint64_t seed = 260 + (uint64_t)_i;
   hec_fsmoe_case_study s = random_study(&seed, false);
   s.gradient = 3e7 * hec_test_uniform(&seed) + 1e5; /* a few chunks */
@@ -202,11 +199,10 @@ START_TEST(lina_reduces_while_nothing_else_can) {
   }
   ck_assert_int_ge(chunks, LAYERS);
 }
-END_TEST
 
 /* ---- SLSQP ---- */
 
-START_TEST(slsqp_finds_a_known_optimum) {
+HEC_TEST(slsqp_finds_a_known_optimum) {
   if (!hec_slsqp_version()) {
     hec_test_skip("slsqp_finds_a_known_optimum", hec_slsqp_absent());
     return;
@@ -218,9 +214,8 @@ START_TEST(slsqp_finds_a_known_optimum) {
   ck_assert_double_eq_tol(found.real_degree, sqrt(6 / 0.9), 1e-4);
   ck_assert_int_eq(found.choice.degree, hec_fsmoe_best(&layer, 0, 8).degree);
 }
-END_TEST
 
-START_TEST(slsqp_is_never_better_than_enumeration) {
+HEC_TEST(slsqp_is_never_better_than_enumeration) {
   if (!hec_slsqp_version()) {
     hec_test_skip("slsqp_is_never_better_than_enumeration", hec_slsqp_absent());
     return;
@@ -251,11 +246,10 @@ START_TEST(slsqp_is_never_better_than_enumeration) {
     ck_assert_int_le(without.unanswered + with.unanswered, with.n / 100);
   }
 }
-END_TEST
 
 /* ---- the report ---- */
 
-START_TEST(report_has_the_papers_numbers) {
+HEC_TEST(report_has_the_papers_numbers) {
   static const struct {
     const char *quantity;
     double low, high;
@@ -285,10 +279,9 @@ START_TEST(report_has_the_papers_numbers) {
   }
   hec_systems_free(report);
 }
-END_TEST
 
 /* What README and the report say of the whole grid, as it is (pinned: a change of a schedule shows). */
-START_TEST(grid_means) {
+HEC_TEST(grid_means) {
   static const double means[2][3] = {{1.072, 1.084, 1.195}, {1.059, 1.061, 1.083}};
   for (int t = 0; t < 2; t++) {
     hec_fsmoe_grid_result r = hec_fsmoe_grid(t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a,
@@ -300,10 +293,9 @@ START_TEST(grid_means) {
     ck_assert_int_eq(r.slower[HEC_FSMOE_FSMOE], 0);
   }
 }
-END_TEST
 
 /* What the schedules' one degree for both directions costs over the grid (runtime/program/schedules/fsmoe.c says so). */
-START_TEST(one_degree_costs_little) {
+HEC_TEST(one_degree_costs_little) {
   static const double mean[2] = {0.0038, 0.0014}, worst[2] = {0.0249, 0.0066};
   for (int t = 0; t < 2; t++) {
     const hec_fsmoe_testbed *testbed = t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
@@ -328,25 +320,3 @@ START_TEST(one_degree_costs_little) {
     hec_fsmoe_bench_free(two);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("fsmoe");
-  TCase *cases = tcase_create("all");
-  tcase_add_checked_fixture(cases, setup, teardown);
-  tcase_set_timeout(cases, 120);
-  tcase_add_loop_test(cases, grid_has_every_layer_once, 0, 2);
-  tcase_add_test(cases, laws_are_the_published_ones);
-  tcase_add_loop_test(cases, programs_hold_everything_once, 0, 30);
-  tcase_add_loop_test(cases, walks_are_what_formulas_say_where_these_are_exact, 0, 60);
-  tcase_add_loop_test(cases, lina_reduces_while_nothing_else_can, 0, 40);
-  tcase_add_test(cases, slsqp_finds_a_known_optimum);
-  tcase_add_test(cases, slsqp_is_never_better_than_enumeration);
-  tcase_add_test(cases, report_has_the_papers_numbers);
-  tcase_add_test(cases, grid_means);
-  tcase_add_test(cases, one_degree_costs_little);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -2,7 +2,7 @@
  * of a band, or where the machine was too disturbed for a failure to count; not counting when a control does not fail or
  * matters nowhere. Loads are whole and the same everywhere; stored predictions notice a change of one; the committed baseline
  * is written as it was read. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/gate/gate.h"
 
 #include "runtime/base/arena.h"
@@ -57,7 +57,7 @@ static void expect(session *s, int32_t broken, hec_gate_verdict verdict, const c
   hec_arena_free(&arena);
 }
 
-START_TEST(good_predictions_pass) {
+HEC_TEST(good_predictions_pass) {
   hec_arena arena = {0};
   session s;
   make(&s);
@@ -75,9 +75,8 @@ START_TEST(good_predictions_pass) {
   s.run.disturbed = s.run.calibrated = 0.9; /* what is within its band, counts on a busy machine too */
   expect(&s, -1, HEC_GATE_PASSED, NULL);
 }
-END_TEST
 
-START_TEST(every_broken_law_fails) {
+HEC_TEST(every_broken_law_fails) {
   for (int32_t k = 0; hec_controls[k].name; k++) {
     session s;
     char why[96];
@@ -86,9 +85,8 @@ START_TEST(every_broken_law_fails) {
     expect(&s, k, HEC_GATE_FAILED, why);
   }
 }
-END_TEST
 
-START_TEST(each_band_fails) {
+HEC_TEST(each_band_fails) {
   session s;
   make(&s); /* median: all 6 % too long */
   for (int32_t i = 0; i < N; i++)
@@ -113,11 +111,10 @@ START_TEST(each_band_fails) {
   }
   expect(&s, -1, HEC_GATE_FAILED, "in the wrong order");
 }
-END_TEST
 
 /* Intervals on both sides of a band decide nothing, whichever side the estimate is on; neither does a number outside on
  * a machine that was disturbed most of the time. */
-START_TEST(not_decided) {
+HEC_TEST(not_decided) {
   session s;
   for (int32_t above = 0; above < 2; above++) {
     make(&s);
@@ -149,9 +146,8 @@ START_TEST(not_decided) {
     s.points[i].executed = false;
   expect(&s, -1, HEC_GATE_NOISY, "median error");
 }
-END_TEST
 
-START_TEST(a_gate_that_cannot_tell_does_not_count) {
+HEC_TEST(a_gate_that_cannot_tell_does_not_count) {
   session s;
   make(&s);
   for (int32_t i = 0; i < N; i++)
@@ -164,9 +160,8 @@ START_TEST(a_gate_that_cannot_tell_does_not_count) {
   }
   expect(&s, -1, HEC_GATE_FAILED, "does not count: control mean_compute, which is wrong");
 }
-END_TEST
 
-START_TEST(loads_are_whole) {
+HEC_TEST(loads_are_whole) {
   hec_arena arena = {0};
   for (int32_t skew = 0; skew <= 16; skew += 4) {
     hec_load a = hec_load_new(&arena, 3, 2, 8), b = hec_load_new(&arena, 3, 2, 8);
@@ -187,9 +182,8 @@ START_TEST(loads_are_whole) {
   }
   hec_arena_free(&arena);
 }
-END_TEST
 
-START_TEST(the_baseline_holds_and_notices) {
+HEC_TEST(the_baseline_holds_and_notices) {
   hec_arena arena = {0};
   hec_gate_file file, again;
   hec_text text = {0};
@@ -219,21 +213,3 @@ START_TEST(the_baseline_holds_and_notices) {
   ck_assert_int_eq(hec_gate_check_groups(&file, now), HEC_FAILED);
   hec_arena_free(&arena);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("gate");
-  TCase *t = tcase_create("gate");
-  tcase_set_timeout(t, 60);
-  tcase_add_test(t, good_predictions_pass);
-  tcase_add_test(t, every_broken_law_fails);
-  tcase_add_test(t, each_band_fails);
-  tcase_add_test(t, not_decided);
-  tcase_add_test(t, a_gate_that_cannot_tell_does_not_count);
-  tcase_add_test(t, loads_are_whole);
-  tcase_add_test(t, the_baseline_holds_and_notices);
-  suite_add_tcase(s, t);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

@@ -2,7 +2,7 @@
  * bounds count both ways, hostile files are refused by name; and what others measured, where the shared cases are. */
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/hardware/hardware.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ static const hec_hardware_line *line_of(const char *group, const char *what) {
   return NULL;
 }
 
-START_TEST(the_law_has_no_error_against_itself) {
+HEC_TEST(the_law_has_no_error_against_itself) {
   run(made_up());
   ck_assert_int_eq(hardware.n_rows, 31);
   ck_assert_int_eq(hardware.n_groups, 4);
@@ -82,7 +82,6 @@ START_TEST(the_law_has_no_error_against_itself) {
   ck_assert(nodes->larges == 5 && nodes->large_error[0].n == 5 && nodes->large_error[1].n == 4);
   hec_hardware_free(&hardware);
 }
-END_TEST
 
 static const struct {
   const char *from, *to, *group, *line;
@@ -93,16 +92,15 @@ static const struct {
     {"hbm=1000G", "hbm=1M", "gemm", "tau"}, /* only reading the weights counts: sizes of m look alike */
 };
 
-START_TEST(broken_laws_fail) {
+HEC_TEST_ROWS(broken_laws_fail, mutations) {
   run(mutated(mutations[_i].from, mutations[_i].to));
   ck_assert(!hardware.passed && !line_of(mutations[_i].group, mutations[_i].line)->passed);
   (void)unlink(path);
   hec_hardware_free(&hardware);
 }
-END_TEST
 
 /* What holds only because slow rows are left out does not hold. */
-START_TEST(bounds_count_both_ways) {
+HEC_TEST(bounds_count_both_ways) {
   run(mutated("2 * 3/4 of bytes / 10 GB/s", "slower than expected"));
   const hec_hardware_group *group = group_of("two_nodes");
   ck_assert(group->bounds == 5 && group->error[1].n == 4 && hardware.passed);
@@ -113,9 +111,8 @@ START_TEST(bounds_count_both_ways) {
   (void)unlink(path);
   hec_hardware_free(&hardware);
 }
-END_TEST
 
-START_TEST(loads_are_whole_and_add_up) {
+HEC_TEST(loads_are_whole_and_add_up) {
   static int64_t load[256];
   const struct {
     int64_t tokens, top_k, experts;
@@ -135,7 +132,6 @@ START_TEST(loads_are_whole_and_add_up) {
     ck_assert_int_eq(sum, row.tokens * row.top_k);
   }
 }
-END_TEST
 
 static const struct {
   const char *from, *to, *error;
@@ -161,7 +157,7 @@ static const struct {
     {"}\n]", "}\n] x", "expected"},
 };
 
-START_TEST(hostile_files_are_refused_by_name) {
+HEC_TEST_ROWS(hostile_files_are_refused_by_name, hostile) {
   const char *file = mutated(hostile[_i].from, hostile[_i].to);
   ck_assert_int_eq(hec_hardware_run(file, &hardware), HEC_BAD_INPUT);
   if (!strstr(hec_last_error(), hostile[_i].error))
@@ -170,11 +166,10 @@ START_TEST(hostile_files_are_refused_by_name) {
   (void)unlink(path);
   hec_hardware_free(&hardware);
 }
-END_TEST
 
 /* What is required of the measurements of others, with its numbers: a change of a law or a preset that makes them worse is
  * to be seen here. */
-START_TEST(measured_by_others) {
+HEC_TEST(measured_by_others) {
   const char *cases = hec_test_wants("validate.hardware/measured_by_others", "cases/hardware/a100_v100.json",
                                      "link and GEMM laws against measurements on A100 and V100");
   if (!cases)
@@ -197,11 +192,10 @@ START_TEST(measured_by_others) {
   ck_assert(group_of("nccl_multi_node")->size_tau[0] < 0.6);
   hec_hardware_free(&hardware);
 }
-END_TEST
 
 /* The verdict is formed from the rows: what is made up here has accepted rows between nodes, no exceeded bound, and with
  * a law that is too slow a bound that is exceeded. */
-START_TEST(the_verdict_names_what_is_weak) {
+HEC_TEST(the_verdict_names_what_is_weak) {
   hec_text text = {0};
   run(made_up());
   hec_hardware_verdict(&hardware, &text);
@@ -218,20 +212,3 @@ START_TEST(the_verdict_names_what_is_weak) {
   hec_hardware_free(&hardware);
   hec_text_free(&text);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("hardware");
-  TCase *test = tcase_create("hardware");
-  tcase_add_test(test, the_law_has_no_error_against_itself);
-  tcase_add_loop_test(test, broken_laws_fail, 0, (int)(sizeof mutations / sizeof *mutations));
-  tcase_add_test(test, bounds_count_both_ways);
-  tcase_add_test(test, loads_are_whole_and_add_up);
-  tcase_add_loop_test(test, hostile_files_are_refused_by_name, 0, (int)(sizeof hostile / sizeof *hostile));
-  tcase_add_test(test, the_verdict_names_what_is_weak);
-  tcase_add_test(test, measured_by_others);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -2,7 +2,7 @@
  * order of its own; and a whole session. Nothing here looks at how long anything took. */
 #include "runtime/exec/backend.h"
 #include "runtime/plan/problem.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/validate/imitated.h"
 #include "validate/configurations.h"
 #include "validate/session.h"
@@ -21,6 +21,7 @@ static void setup(void) {
 static void teardown(void) {
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(setup, teardown)
 
 /* ---- Draws ---- */
 
@@ -43,7 +44,7 @@ static bool alike(const hec_load *a, const hec_load *b) {
   return memcmp(a->counts, b->counts, hec_load_cells(a) * sizeof *a->counts) == 0;
 }
 
-START_TEST(loads) {
+HEC_TEST(loads) {
   const hec_replay_step *steps = draw(1, 7), *again = draw(1, 7), *other = draw(1, 8), *even = draw(0, 7);
   for (int32_t i = 0; i < 5; i++) {
     const hec_load *load = &steps[i].loads[0];
@@ -61,7 +62,6 @@ START_TEST(loads) {
         }
   }
 }
-END_TEST
 
 enum { DRAWN = 40 };
 static void configurations(uint64_t seed, const hec_policy *const *policies, hec_lab_case *cases) {
@@ -80,7 +80,7 @@ static void configurations(uint64_t seed, const hec_policy *const *policies, hec
     ck_abort_msg("%s", hec_last_error());
 }
 
-START_TEST(random_configurations) {
+HEC_TEST(random_configurations) {
   static hec_lab_case one[DRAWN], again[DRAWN], other[DRAWN];
   const hec_policy *const policies[] = {hec_policy_find("ep"), hec_policy_find("hecate"), hec_policy_find("eplb")};
   int32_t times[3] = {0}, n_different = 0, least = 1000, most = 0, seen_k = 0;
@@ -107,7 +107,6 @@ START_TEST(random_configurations) {
     ck_assert_int_ge(times[k], DRAWN / 3);
   ck_assert(n_different > DRAWN / 2 && least == 10 && most == 80 && seen_k == 0x1e);
 }
-END_TEST
 
 /* ---- Executed ---- */
 
@@ -194,7 +193,7 @@ static void run_all(notes *to, uint64_t seed, int32_t stop_after) {
     ck_abort_msg("%s", hec_last_error());
 }
 
-START_TEST(every_case_every_round) {
+HEC_TEST(every_case_every_round) {
   static notes one, again;
   int32_t n_same = 0;
   run_all(&one, 5, 0);
@@ -212,10 +211,9 @@ START_TEST(every_case_every_round) {
   hec_lab_close(&one.lab);
   hec_lab_close(&again.lab);
 }
-END_TEST
 
 /* The first four of five take turns, one in a round beside the fifth, which is in every round. */
-START_TEST(in_turn) {
+HEC_TEST(in_turn) {
   static notes one;
   n_in_turn = CASES - 1;
   run_all(&one, 5, 0);
@@ -226,10 +224,9 @@ START_TEST(in_turn) {
   ck_assert_int_eq(one.n_asked, 2 * ROUNDS);
   hec_lab_close(&one.lab);
 }
-END_TEST
 
 /* All ranks stop before the case that rank 0 found not to be worth it. */
-START_TEST(stopped) {
+HEC_TEST(stopped) {
   static notes one;
   run_all(&one, 5, CASES + 1); /* the first of the second round is the last */
   int32_t n = 0;
@@ -240,7 +237,6 @@ START_TEST(stopped) {
   ck_assert_int_eq(one.n_asked, CASES + 2);
   hec_lab_close(&one.lab);
 }
-END_TEST
 
 /* ---- A session ---- */
 
@@ -318,7 +314,7 @@ static void run_whole(timed *t, double within_s, bool every_round) {
     ck_abort_msg("%s", hec_last_error());
 }
 
-START_TEST(whole_session) {
+HEC_TEST(whole_session) {
   timed t;
   run_whole(&t, 0, true);
   int32_t n = t.session.calibration.n_cases;
@@ -331,9 +327,8 @@ START_TEST(whole_session) {
   ck_assert_double_gt(t.session.calibration.level, 0);
   hec_session_close(&t.session);
 }
-END_TEST
 
-START_TEST(time_is_over) {
+HEC_TEST(time_is_over) {
   timed t;
   run_whole(&t, 1, false); /* before anything is compared: said, and no failure */
   ck_assert(t.session.time_over);
@@ -347,22 +342,3 @@ START_TEST(time_is_over) {
   ck_assert(t.session.seconds <= n + 5);
   hec_session_close(&t.session);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("lab");
-  TCase *c = tcase_create("lab");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, loads);
-  tcase_add_test(c, random_configurations);
-  tcase_add_test(c, every_case_every_round);
-  tcase_add_test(c, in_turn);
-  tcase_add_test(c, stopped);
-  tcase_add_test(c, whole_session);
-  tcase_add_test(c, time_is_over);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

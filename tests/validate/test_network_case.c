@@ -1,5 +1,5 @@
 /* What a peer is asked through: the program is started without a shell, so that no character of a path is run. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/network_case.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@ static char scratch[] = "/tmp/hecate-peer-XXXXXX";
 static void teardown(void) {
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(NULL, teardown)
 
 /* A peer that reads its argument and answers 0.5 s, finishes 1 and 2. */
 static void write_peer(const char *path) {
@@ -22,7 +23,7 @@ static void write_peer(const char *path) {
   ck_assert_int_eq(chmod(path, 0700), 0);
 }
 
-START_TEST(no_shell_reads_a_path) {
+HEC_TEST(no_shell_reads_a_path) {
   ck_assert_ptr_nonnull(mkdtemp(scratch));
   ck_assert_int_eq(chdir(scratch), 0);
   const char *hostile = "a $(touch ran) `touch ran` \"; touch ran; \"";
@@ -42,9 +43,8 @@ START_TEST(no_shell_reads_a_path) {
   ck_assert_msg(status == HEC_OK, "%s", hec_last_error());
   ck_assert(seconds == 0.5 && finish[0] == 1 && finish[1] == 2);
 }
-END_TEST
 
-START_TEST(a_peer_that_is_not_there) {
+HEC_TEST(a_peer_that_is_not_there) {
   hec_flows flows;
   double seconds, finish[2];
   hec_network_case(HEC_NETWORK_SWITCH, 2, 1, &arena, &flows);
@@ -52,16 +52,3 @@ START_TEST(a_peer_that_is_not_there) {
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "--peer: expected a program, without arguments, found \"./absent"));
   ck_assert_int_eq(hec_network_peer("false", &flows, &seconds, finish), HEC_FAILED);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("validate.network_case");
-  TCase *cases = tcase_create("network_case");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, no_shell_reads_a_path);
-  tcase_add_test(cases, a_peer_that_is_not_there);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

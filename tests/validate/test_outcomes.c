@@ -5,7 +5,7 @@
  * recomputation is then 4 * sum over layers of (f * max L + g), g the gate, and rank r waits 2 * f * (max - L) in the
  * combines of forward and recomputation and as long in the dispatch of backward. The column leaves out the combine of the
  * first layer and the dispatch of the last. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/outcomes/outcomes.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static void near_to(double ours, double known) {
   ck_assert_double_eq_tol(ours, known, 1e-4 * fabs(known) + 1e-6);
 }
 
-START_TEST(a_known_law_is_met) {
+HEC_TEST(a_known_law_is_met) {
   hec_outcomes *o = run_on(small, free_links);
   const double maxima[HEC_N_METHODS] = {3200, 2600, 2000};
   for (int32_t m = 0; m < HEC_N_METHODS; m++) {
@@ -66,9 +66,8 @@ START_TEST(a_known_law_is_met) {
   near_to(o->set.step_error[1], (16 + 8000 * g) / 15.3 - 1);
   hec_outcomes_free(o);
 }
-END_TEST
 
-START_TEST(the_maximum_is_per_layer_and_per_rank) {
+HEC_TEST(the_maximum_is_per_layer_and_per_rank) {
   hec_outcomes *o = run_on(small, free_links);
   const char *const begin[] = {"control: maximum over the sum", "control: mean load"};
   for (int32_t i = 0; i < 2; i++) {
@@ -80,9 +79,8 @@ START_TEST(the_maximum_is_per_layer_and_per_rank) {
   ck_assert_double_gt(o->set.ratio[0], 1.55);
   hec_outcomes_free(o);
 }
-END_TEST
 
-START_TEST(coupling_all_ranks_moves_waiting_not_the_step) {
+HEC_TEST(coupling_all_ranks_moves_waiting_not_the_step) {
   hec_outcomes *o = run_on(small, free_links);
   const hec_outcome_change *all = change_of(o, "every all-to-all waits");
   const hec_outcome_prediction *p = &all->set.of[HEC_METHOD_FSDP];
@@ -91,10 +89,9 @@ START_TEST(coupling_all_ranks_moves_waiting_not_the_step) {
   near_to(p->rank_alltoall_s[2], 2 * 2 * f * 600); /* both layers: 1000 of its own against 1600 elsewhere */
   hec_outcomes_free(o);
 }
-END_TEST
 
 /* Links that take no time are shared by nobody. */
-START_TEST(both_network_laws_agree_where_links_are_free) {
+HEC_TEST(both_network_laws_agree_where_links_are_free) {
   hec_outcomes_options options = {
       .path = small, .cluster = free_links, .model = small_model, .law = "max_min", .first = -1, .quick = true};
   hec_outcomes *a = run_on(small, free_links), *b = NULL;
@@ -105,9 +102,8 @@ START_TEST(both_network_laws_agree_where_links_are_free) {
   hec_outcomes_free(a);
   hec_outcomes_free(b);
 }
-END_TEST
 
-START_TEST(half_the_compute_rate_doubles_the_step) {
+HEC_TEST(half_the_compute_rate_doubles_the_step) {
   char slow[sizeof free_links];
   (void)snprintf(slow, sizeof slow, "%s", free_links);
   memcpy(strstr(slow, "52.4288"), "26.2144", 7);
@@ -117,7 +113,6 @@ START_TEST(half_the_compute_rate_doubles_the_step) {
   hec_outcomes_free(a);
   hec_outcomes_free(b);
 }
-END_TEST
 
 /* ---- variants of the file ---- */
 
@@ -149,7 +144,7 @@ static char *variant(const char *after, const char *from, const char *to) {
   return path;
 }
 
-START_TEST(a_wrong_order_or_ratio_does_not_pass) {
+HEC_TEST(a_wrong_order_or_ratio_does_not_pass) {
   char *path = variant("\"FLEX\"", "13.26", "9.9");
   hec_outcomes *o = run_on(path, free_links);
   ck_assert(!o->set.order_kept && !o->passed);
@@ -166,10 +161,9 @@ START_TEST(a_wrong_order_or_ratio_does_not_pass) {
   hec_outcomes_free(o);
   unlink(path);
 }
-END_TEST
 
 /* A node that computes more than its ranks send gets the rest from the other over the NICs. */
-START_TEST(what_a_node_lacks_comes_from_others) {
+HEC_TEST(what_a_node_lacks_comes_from_others) {
   char slow_nic[sizeof free_links];
   (void)snprintf(slow_nic, sizeof slow_nic, "%s", free_links);
   memcpy(strstr(slow_nic, "nic=1000P"), "nic=1.00M", 9);
@@ -183,9 +177,8 @@ START_TEST(what_a_node_lacks_comes_from_others) {
   hec_outcomes_free(local);
   hec_outcomes_free(crossing);
 }
-END_TEST
 
-START_TEST(bad_recordings_are_refused_by_name) {
+HEC_TEST(bad_recordings_are_refused_by_name) {
   static const struct {
     const char *after, *from, *to, *said;
   } bad[] = {
@@ -225,9 +218,8 @@ START_TEST(bad_recordings_are_refused_by_name) {
     unlink(path);
   }
 }
-END_TEST
 
-START_TEST(what_does_not_fit_together_is_refused) {
+HEC_TEST(what_does_not_fit_together_is_refused) {
   const hec_outcomes_options wrong[] = {
       {.path = "/nonexistent/outcomes.json", .cluster = free_links, .model = small_model, .first = -1},
       {.path = small, .cluster = "1x4 nvlink=1G flops=1T mem=1G", .model = small_model, .first = -1},
@@ -244,9 +236,8 @@ START_TEST(what_does_not_fit_together_is_refused) {
     ck_assert_uint_gt(strlen(hec_last_error()), 0);
   }
 }
-END_TEST
 
-START_TEST(the_report_is_the_same_twice) {
+HEC_TEST(the_report_is_the_same_twice) {
   hec_text text[2][2] = {{{0}}};
   for (int32_t i = 0; i < 2; i++) {
     hec_outcomes_options options = {
@@ -275,7 +266,6 @@ START_TEST(the_report_is_the_same_twice) {
     for (int32_t k = 0; k < 2; k++)
       hec_text_free(&text[i][k]);
 }
-END_TEST
 
 /* The report without the lines that name the inputs. */
 static hec_text conclusions(hec_outcomes *o) {
@@ -292,7 +282,7 @@ static hec_text conclusions(hec_outcomes *o) {
   return kept;
 }
 
-START_TEST(names_of_inputs_conclude_nothing) {
+HEC_TEST(names_of_inputs_conclude_nothing) {
   hec_outcomes *o = run_on(small, free_links);
   hec_text before = conclusions(o);
   (void)strcpy(o->recorded.name, "laer_mixtral_8x7b_e16k4");
@@ -304,9 +294,8 @@ START_TEST(names_of_inputs_conclude_nothing) {
   hec_text_free(&after);
   hec_outcomes_free(o);
 }
-END_TEST
 
-START_TEST(the_reach_follows_from_the_numbers) {
+HEC_TEST(the_reach_follows_from_the_numbers) {
   hec_outcomes *o = run_on(small, free_links);
   int32_t n = 0;
   for (int32_t i = 0; i < o->n_changes; i++) {
@@ -325,11 +314,10 @@ START_TEST(the_reach_follows_from_the_numbers) {
   hec_text_free(&text);
   hec_outcomes_free(o);
 }
-END_TEST
 
 /* ---- the real recording ---- */
 
-START_TEST(the_32_a100_outcomes_are_met) {
+HEC_TEST(the_32_a100_outcomes_are_met) {
   const char *path = hec_test_wants("the_32_a100_outcomes_are_met", "cases/outcomes/laer_mixtral_8x7b_e16k4.json",
                                     "predictions against a recorded run on 32 A100");
   if (!path)
@@ -369,27 +357,3 @@ START_TEST(the_32_a100_outcomes_are_met) {
   ck_assert(!change_of(o, "loads: every recorded")->set.within_bound);
   hec_outcomes_free(o);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("outcomes");
-  TCase *known = tcase_create("known"), *real = tcase_create("real");
-  tcase_add_test(known, a_known_law_is_met);
-  tcase_add_test(known, the_maximum_is_per_layer_and_per_rank);
-  tcase_add_test(known, coupling_all_ranks_moves_waiting_not_the_step);
-  tcase_add_test(known, both_network_laws_agree_where_links_are_free);
-  tcase_add_test(known, half_the_compute_rate_doubles_the_step);
-  tcase_add_test(known, a_wrong_order_or_ratio_does_not_pass);
-  tcase_add_test(known, what_a_node_lacks_comes_from_others);
-  tcase_add_test(known, bad_recordings_are_refused_by_name);
-  tcase_add_test(known, what_does_not_fit_together_is_refused);
-  tcase_add_test(known, the_report_is_the_same_twice);
-  tcase_add_test(known, names_of_inputs_conclude_nothing);
-  tcase_add_test(known, the_reach_follows_from_the_numbers);
-  tcase_set_timeout(real, 120);
-  tcase_add_test(real, the_32_a100_outcomes_are_met);
-  suite_add_tcase(suite, known);
-  suite_add_tcase(suite, real);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

@@ -1,6 +1,6 @@
 /* Markdown as text: columns are as wide as their widest cell, marks go, lines are wrapped unless they are preformatted, no line
  * ends in a space. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/plain.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static void expect(const char *markdown, const char *plain) {
   hec_text_free(&out);
 }
 
-START_TEST(tables_are_aligned) {
+HEC_TEST(tables_are_aligned) {
   expect("## A table\n\n| a | long name | |\n|---|---|---|\n| **wide cell** | | x |\n| b | 2 | |\nend\n",
          "A table\n\na          long name\nwide cell             x\nb          2\nend\n");
   expect("| a |\n|---|\n", "a\n");
@@ -20,9 +20,8 @@ START_TEST(tables_are_aligned) {
   expect("| open | cell", "open\n");
   expect("| a | ms | |\n|---|---:|---:|\n| b | 12.5 | |\n| c | | 7 |\n", "a    ms\nb  12.5\nc        7\n");
 }
-END_TEST
 
-START_TEST(lines_are_wrapped) {
+HEC_TEST(lines_are_wrapped) {
   char text[512] = "- ", wrapped[512] = "- ";
   for (int i = 0; i < 40; i++) {
     strcat(text, i > 0 ? " word" : "word");
@@ -36,14 +35,3 @@ START_TEST(lines_are_wrapped) {
   expect("```\nno end", "no end\n");
   expect("**bold** and 2 * 3\n", "bold and 2 * 3\n");
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("plain");
-  TCase *test = tcase_create("plain");
-  tcase_add_test(test, tables_are_aligned);
-  tcase_add_test(test, lines_are_wrapped);
-  suite_add_tcase(suite, test);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)

@@ -1,7 +1,7 @@
 /* The report of the published set-ups: its pieces by hand-computed values, its rows against the tables they come from,
  * and a quick run: complete, the same twice, with and without recorded loads. */
 #include "runtime/plan/problem.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/published/published.h"
 #include "validate/stats.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- pieces ---- */
 
-START_TEST(statistics) {
+HEC_TEST(statistics) {
   const double value[] = {2.0, 0.5, 8.0};
   ck_assert_double_eq_tol(hec_geo_mean(value, 3), 2.0, 1e-12);
   ck_assert_double_eq(hec_mean(value, 3), 3.5);
@@ -26,17 +26,15 @@ START_TEST(statistics) {
   ck_assert_int_eq(hec_side_of_one(0.8, 0.01), -1);
   ck_assert_int_eq(hec_side_of_one(1.005, 0.01), 0);
 }
-END_TEST
 
-START_TEST(the_grid_takes_the_first_least_number) {
+HEC_TEST(the_grid_takes_the_first_least_number) {
   const hec_grid_point grid[] = {{.objective = NAN}, {.objective = 0.5}, {.objective = 0.3}, {.objective = 0.3}};
   ck_assert_int_eq(hec_grid_best(grid, 4), 2);
   ck_assert_int_eq(hec_grid_best(grid, 2), 1);
   ck_assert_int_eq(hec_grid_best(grid, 1), -1);
 }
-END_TEST
 
-START_TEST(rows_are_judged_by_sign_and_distance) {
+HEC_TEST(rows_are_judged_by_sign_and_distance) {
   const hec_published_row win = {.kind = HEC_ROW_NUMBER, .paper = {1.5, 3}};
   ck_assert_int_eq(hec_row_verdict(&win, (hec_span){1.2, 9}), HEC_AGREES);
   ck_assert_int_eq(hec_row_verdict(&win, (hec_span){0.9, 9}), HEC_DISAGREES);
@@ -53,7 +51,6 @@ START_TEST(rows_are_judged_by_sign_and_distance) {
   const hec_published_row info = {.kind = HEC_ROW_INFO};
   ck_assert_int_eq(hec_row_verdict(&info, (hec_span){1.1, 1.1}), HEC_UNDEFINED);
 }
-END_TEST
 
 static hec_published *open_rows(void) {
   hec_published *p;
@@ -63,7 +60,7 @@ static hec_published *open_rows(void) {
 }
 
 /* A row is found by its key; a number of the paper is a range; a number has a reading and a place in the paper. */
-START_TEST(rows_are_well_formed) {
+HEC_TEST(rows_are_well_formed) {
   hec_published *p = open_rows();
   int32_t numbers = 0;
   for (int32_t i = 0; i < p->n_rows; i++) {
@@ -80,7 +77,6 @@ START_TEST(rows_are_well_formed) {
   ck_assert_int_gt(numbers, 0);
   hec_published_free(p);
 }
-END_TEST
 
 /* ---- loads ---- */
 
@@ -108,7 +104,7 @@ static void write_trace(void) {
   (void)fclose(out);
 }
 
-START_TEST(recorded_loads_are_cut_as_documented) {
+HEC_TEST(recorded_loads_are_cut_as_documented) {
   write_trace();
   hec_loads_store *store;
   ck_assert_msg(hec_loads_open(trace_path, 60, 1, &store) == HEC_OK, "%s", hec_last_error());
@@ -141,9 +137,8 @@ START_TEST(recorded_loads_are_cut_as_documented) {
   hec_arena_free(&arena);
   hec_loads_close(store);
 }
-END_TEST
 
-START_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
+HEC_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
   hec_loads_store *store;
   ck_assert_int_eq(hec_loads_open(NULL, 8, 7, &store), HEC_OK);
   ck_assert(!hec_loads_recorded(store));
@@ -160,9 +155,8 @@ START_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
   hec_arena_free(&arena);
   hec_loads_close(store);
 }
-END_TEST
 
-START_TEST(unfit_traces_are_refused) {
+HEC_TEST(unfit_traces_are_refused) {
   hec_loads_store *store;
   ck_assert_int_eq(hec_loads_open("/nonexistent/trace", 8, 1, &store), HEC_BAD_INPUT);
   ck_assert_ptr_null(store);
@@ -175,7 +169,6 @@ START_TEST(unfit_traces_are_refused) {
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "32 experts"));
   (void)remove(trace_path);
 }
-END_TEST
 
 /* ---- the lab ---- */
 
@@ -201,7 +194,7 @@ static const hec_lab_cell *cell_of(hec_lab *lab, const hec_system_file *file, co
   return cell;
 }
 
-START_TEST(a_cell_is_simulated_once_and_is_sound) {
+HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
   hec_published *p = open_rows();
   hec_setup inputs = p->plain;
   inputs.drift = false;
@@ -241,12 +234,11 @@ START_TEST(a_cell_is_simulated_once_and_is_sound) {
   hec_lab_free(lab);
   hec_published_free(p);
 }
-END_TEST
 
 /* attention < spAG = spRS <= 2 attention: of L layers, each exposes (spAG - attention) in forward, and with
  * re-materialisation all but the last layer twice that in backward. Owners fixed, nothing to calibrate (m = t), a
  * gather that cannot hide. */
-START_TEST(rematerialisation_exposes_three_times_as_much) {
+HEC_TEST(rematerialisation_exposes_three_times_as_much) {
   hec_published *p = open_rows();
   hec_setup inputs = p->plain;
   inputs.drift = false;
@@ -270,9 +262,8 @@ START_TEST(rematerialisation_exposes_three_times_as_much) {
   hec_lab_free(lab);
   hec_published_free(p);
 }
-END_TEST
 
-START_TEST(small_clusters_are_refused) {
+HEC_TEST(small_clusters_are_refused) {
   hec_published *published;
   hec_published_options options = {
       .cluster_a = "p3dn-4x8", .cluster_b = "1x8 nvlink=300G flops=100T mem=40G", .quick = true};
@@ -280,7 +271,6 @@ START_TEST(small_clusters_are_refused) {
   ck_assert_ptr_null(published);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "--cluster-b"));
 }
-END_TEST
 
 static int32_t row_of(const hec_published *p, const char *key) {
   int32_t i = 0;
@@ -290,7 +280,7 @@ static int32_t row_of(const hec_published *p, const char *key) {
 }
 
 /* What a disagreement may come from is what the changed inputs of this run say, of this row and no other. */
-START_TEST(disagreements_are_explained_by_the_run) {
+HEC_TEST(disagreements_are_explained_by_the_run) {
   hec_published *p = open_rows();
   int32_t growth = row_of(p, "growth"), fastest = row_of(p, "hecate_fastest"), flex = row_of(p, "smartmoe_total");
   hec_published_table *table = &p->table[0];
@@ -319,7 +309,6 @@ START_TEST(disagreements_are_explained_by_the_run) {
   hec_text_free(&text);
   hec_published_free(p);
 }
-END_TEST
 
 /* ---- the whole ---- */
 
@@ -343,7 +332,7 @@ static hec_text report(const char *trace, bool json) {
   return text;
 }
 
-START_TEST(two_runs_are_the_same_and_whole) {
+HEC_TEST(two_runs_are_the_same_and_whole) {
   hec_text a = report(NULL, true), b = report(NULL, true);
   ck_assert_uint_eq(a.length, b.length);
   ck_assert_mem_eq(a.data, b.data, a.length);
@@ -358,9 +347,8 @@ START_TEST(two_runs_are_the_same_and_whole) {
   hec_text_free(&a);
   hec_text_free(&b);
 }
-END_TEST
 
-START_TEST(recorded_loads_get_their_columns) {
+HEC_TEST(recorded_loads_get_their_columns) {
   write_trace();
   hec_text text = report(trace_path, false);
   (void)remove(trace_path);
@@ -373,27 +361,3 @@ START_TEST(recorded_loads_get_their_columns) {
   hec_published_free(p);
   hec_text_free(&text);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("validate.published");
-  TCase *cases = tcase_create("published");
-  tcase_set_timeout(cases, 240);
-  tcase_add_test(cases, statistics);
-  tcase_add_test(cases, the_grid_takes_the_first_least_number);
-  tcase_add_test(cases, rows_are_judged_by_sign_and_distance);
-  tcase_add_test(cases, rows_are_well_formed);
-  tcase_add_test(cases, recorded_loads_are_cut_as_documented);
-  tcase_add_test(cases, synthetic_loads_do_not_depend_on_how_many_are_asked_for);
-  tcase_add_test(cases, unfit_traces_are_refused);
-  tcase_add_test(cases, a_cell_is_simulated_once_and_is_sound);
-  tcase_add_test(cases, rematerialisation_exposes_three_times_as_much);
-  tcase_add_test(cases, small_clusters_are_refused);
-  tcase_add_test(cases, disagreements_are_explained_by_the_run);
-  tcase_add_test(cases, two_runs_are_the_same_and_whole);
-  tcase_add_test(cases, recorded_loads_get_their_columns);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,17 +1,14 @@
 /* Intervals of medians, on readings that are made up so that the truth is known: quiet ones, bursts of a neighbour, a clock that
  * drifts, one slow core. In 1,000 simulated measurements intervals must hold the truth at least 900 times; those that
  * leave out the calibration's own doubt must not, and those that count every reading of a machine with bursts are wide. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
 #include "validate/resample.h"
 
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_ARENA(arena)
 
 /* Sum of twelve: near enough to a normal number. */
 static double normal(uint64_t *seed) {
@@ -23,7 +20,7 @@ static double normal(uint64_t *seed) {
 
 /* ---- Choosing ---- */
 
-START_TEST(undisturbed_or_the_better_half) {
+HEC_TEST(undisturbed_or_the_better_half) {
   static const struct {
     double disturbance[6], value[6], kept[6];
   } rows[] = {
@@ -42,11 +39,10 @@ START_TEST(undisturbed_or_the_better_half) {
     ck_assert_msg(memcmp(value, rows[i].kept, sizeof value) == 0, "row %d", (int)i);
   }
 }
-END_TEST
 
 /* ---- Medians ---- */
 
-START_TEST(medians) {
+HEC_TEST(medians) {
   const int32_t row_at[] = {0, 2, 3, 4};
   const double value[] = {3, 1, 2, 0, 10, 30, 20, 0, /* a block of two rows, three rounds of both */
                           5, 0, 0, 0,                /* one reading */
@@ -75,9 +71,8 @@ START_TEST(medians) {
             level[7] <= 1);
   ck_assert(isinf(hec_medians_half_width(&one, 2, 4)));
 }
-END_TEST
 
-START_TEST(an_interval) {
+HEC_TEST(an_interval) {
   double drawn[HEC_DRAWS];
   for (int32_t i = 0; i < HEC_DRAWS; i++)
     drawn[i] = 2 + (double)((i * 7) % HEC_DRAWS) / HEC_DRAWS; /* 2 to 3 */
@@ -90,7 +85,6 @@ START_TEST(an_interval) {
   ck_assert_double_eq_tol(i.high, 2.8 * 2.8 / 2.025, 1e-9);
   ck_assert(hec_interval_known(i) && !hec_interval_known((hec_interval){NAN, NAN}));
 }
-END_TEST
 
 /* ---- Simulated measurements ---- */
 
@@ -193,16 +187,15 @@ static double coverage(trial t, double *average) {
 }
 
 static const int32_t rounds[] = {3, 8};
-START_TEST(intervals_hold_the_truth) {
+HEC_TEST_ROWS(intervals_hold_the_truth, rounds) {
   double width;
   for (int32_t k = 0; k < N_MACHINES; k++)
     ck_assert(coverage((trial){.kind = (machine)k, .n_rounds = rounds[_i], .seed = 11}, &width) >= 0.9);
 }
-END_TEST
 
 /* A bad calibration, good readings of the cases: without the doubt about its level, intervals are too narrow. Readings that
  * bursts made longer, all of them counted, hide how long the quiet ones are. */
-START_TEST(wrong_intervals_do_not) {
+HEC_TEST(wrong_intervals_do_not) {
   double all, chosen, width;
   (void)coverage((trial){.kind = BURSTS, .n_rounds = 8, .all_count = true, .seed = 12}, &all);
   (void)coverage((trial){.kind = BURSTS, .n_rounds = 8, .seed = 12}, &chosen);
@@ -212,7 +205,6 @@ START_TEST(wrong_intervals_do_not) {
       coverage((trial){.kind = QUIET, .n_rounds = 16, .n_training = 3, .without_scale = true, .seed = 13}, &width);
   ck_assert(with >= 0.9 && without < 0.8);
 }
-END_TEST
 
 /* ---- Told apart ---- */
 
@@ -242,7 +234,7 @@ static double told_apart(double more, int32_t n_rounds) {
   return (double)n / all;
 }
 
-START_TEST(told_apart_or_not) {
+HEC_TEST(told_apart_or_not) {
   double alike = told_apart(0, 8), close = told_apart(0.003, 8), far = told_apart(0.05, 8);
   printf("told apart: alike %.3f, 0.3 %% apart %.3f, 5 %% apart %.3f\n", alike, close, far);
   ck_assert(alike <= 0.08 && close < 0.5 && far >= 0.99);
@@ -251,13 +243,12 @@ START_TEST(told_apart_or_not) {
   hec_contest c = hec_contest_of(&m, (const int32_t[]){0}, (const int32_t[]){1}, 1); /* one reading says nothing */
   ck_assert(!c.apart && !hec_interval_known(c.range) && c.ratio < 0.6);
 }
-END_TEST
 
 /* ---- Stopping early ---- */
 
 /* Measuring until rows are known within 2 %, looking after every round from the fifth on: the median is no more off than
  * one over a number of rounds that was fixed before, and on neither side. */
-START_TEST(stopping_favours_nothing) {
+HEC_TEST(stopping_favours_nothing) {
   int32_t all = hec_test_cases(200), row_at[] = {0, STEPS};
   double bias = 0, rounds_used = 0;
   for (int32_t i = 0; i < all; i++) {
@@ -287,22 +278,3 @@ START_TEST(stopping_favours_nothing) {
   ck_assert(rounds_used / all < ROUNDS_MOST - 2 && rounds_used / all > 5.5);
   ck_assert(fabs(bias / all) < 0.002);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("resample");
-  TCase *c = tcase_create("resample");
-  tcase_set_timeout(c, 240);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, undisturbed_or_the_better_half);
-  tcase_add_test(c, medians);
-  tcase_add_test(c, an_interval);
-  tcase_add_loop_test(c, intervals_hold_the_truth, 0, (int)(sizeof rounds / sizeof *rounds));
-  tcase_add_test(c, wrong_intervals_do_not);
-  tcase_add_test(c, told_apart_or_not);
-  tcase_add_test(c, stopping_favours_nothing);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

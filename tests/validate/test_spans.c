@@ -2,7 +2,7 @@
  * durations back. Timelines of the simulator, of every policy under every schedule on random problems, and of random
  * durations that no law would give. Mending gives an undisturbed timeline back. */
 #include "sim/simulate.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
 #include "tests/validate/imitated.h"
 #include "validate/spans.h"
@@ -112,7 +112,7 @@ static void free_tools(tools *t) {
   hec_arena_free(&t->arena);
 }
 
-START_TEST(equal_durations) {
+HEC_TEST_LOOP(equal_durations, hec_test_cases(40)) {
   uint64_t seed = 4200 + (uint64_t)_i;
   tools t = {.seed = seed};
   hec_test_case *c = hec_test_random_case(&t.arena, &seed, (hec_test_wish){.ranks_most = 8});
@@ -123,10 +123,9 @@ START_TEST(equal_durations) {
     ck_assert(t.n_waited > 0);
   free_tools(&t);
 }
-END_TEST
 
 /* What happens on the host between two operations counts as the later one's; planning keeps what it took itself. */
-START_TEST(gaps) {
+HEC_TEST(gaps) {
   hec_program program = {0};
   hec_timeline timeline = {0};
   hec_spans spans = {0};
@@ -149,16 +148,3 @@ START_TEST(gaps) {
   hec_timeline_free(&timeline);
   hec_program_free(&program);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("spans");
-  TCase *c = tcase_create("spans");
-  tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, equal_durations, 0, hec_test_cases(40));
-  tcase_add_test(c, gaps);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

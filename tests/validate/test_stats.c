@@ -1,12 +1,12 @@
 /* Quantiles, errors and rankings: values worked out by hand, and Kendall's tau against its definition by tie groups. */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
 #include "validate/stats.h"
 
 #include <math.h>
 #include <string.h>
 
-START_TEST(quantiles_lie_between_order_statistics) {
+HEC_TEST(quantiles_lie_between_order_statistics) {
   const double x[] = {3.7, 1.2, 9.4, 5.5}; /* numpy.quantile(x, q), method 'linear' */
   ck_assert_double_eq(hec_quantile(x, 4, 0), 1.2);
   ck_assert_double_eq_tol(hec_quantile(x, 4, 0.25), 3.075, 1e-14);
@@ -21,10 +21,9 @@ START_TEST(quantiles_lie_between_order_statistics) {
   ck_assert_double_eq(hec_quantile(far, 4, 1.0 / 3), 2);
   ck_assert(isinf(hec_quantile(far, 4, 0.9)));
 }
-END_TEST
 
 /* A quantile between two ranks: as many values at or below it as the rank says, and it moves with the values. */
-START_TEST(quantiles_of_random_values) {
+HEC_TEST(quantiles_of_random_values) {
   uint64_t seed = 11;
   for (int k = 0; k < hec_test_cases(2000); k++) {
     int32_t n = 1 + (int32_t)hec_test_below(&seed, 40);
@@ -45,9 +44,8 @@ START_TEST(quantiles_of_random_values) {
     }
   }
 }
-END_TEST
 
-START_TEST(errors_of_predictions) {
+HEC_TEST(errors_of_predictions) {
   const double predicted[] = {1.1, 1.8, 3.3, 7, 4.8}, measured[] = {1, 2, 3, 0, 4};
   hec_error e = hec_error_of(predicted, measured, 5); /* 0.1, -0.1, 0.1, out, 0.2 */
   ck_assert_int_eq(e.n, 4);
@@ -62,9 +60,8 @@ START_TEST(errors_of_predictions) {
   ck_assert(e.n == 0 && isnan(e.median) && isnan(e.p90) && isnan(e.worst) && isnan(e.bias));
   ck_assert_int_eq(hec_error_of(NULL, NULL, 0).n, 0);
 }
-END_TEST
 
-START_TEST(tau_by_hand) {
+HEC_TEST(tau_by_hand) {
   /* 3 1 4 2 5: of the ten pairs, (3,1) (3,2) (4,2) are turned round */
   const double up[] = {1, 2, 3, 4, 5}, mixed[] = {3, 1, 4, 2, 5}, down[] = {5, 4, 3, 2, 1};
   ck_assert_double_eq_tol(hec_kendall_tau(up, mixed, 5), 0.4, 1e-15);
@@ -80,7 +77,6 @@ START_TEST(tau_by_hand) {
   ck_assert_double_eq(hec_kendall_tau(up, mixed, 1), 1);
   ck_assert_double_eq(hec_kendall_tau(NULL, NULL, 0), 1);
 }
-END_TEST
 
 /* Pairs alike, by the sizes of the groups of equal values. */
 static double pairs_alike(const double *x, int32_t n) {
@@ -96,7 +92,7 @@ static double pairs_alike(const double *x, int32_t n) {
   return pairs;
 }
 
-START_TEST(tau_by_its_definition) {
+HEC_TEST(tau_by_its_definition) {
   uint64_t seed = 5;
   for (int k = 0; k < hec_test_cases(2000); k++) {
     int32_t n = 2 + (int32_t)hec_test_below(&seed, 15), alike = 2 + (int32_t)hec_test_below(&seed, 20);
@@ -116,9 +112,8 @@ START_TEST(tau_by_its_definition) {
     ck_assert_double_ge(hec_kendall_tau(a, b, n), -1 - 1e-14);
   }
 }
-END_TEST
 
-START_TEST(rankings_of_what_is_apart) {
+HEC_TEST(rankings_of_what_is_apart) {
   /* More than 5 % apart: all but (1, 1.04); 1.2 and 2 are in no order in a. */
   const double a[] = {1, 0.9, 1.5, 1.5}, b[] = {1, 1.04, 1.2, 2};
   hec_ranking r = hec_ranking_of(a, b, 4, 0.05);
@@ -134,10 +129,9 @@ START_TEST(rankings_of_what_is_apart) {
   ck_assert_double_eq(hec_ranking_of(a, edge, 2, 0.24).tau, -1);
   ck_assert_int_eq(hec_ranking_of(a, b, 1, 0).pairs, 0);
 }
-END_TEST
 
 /* Without ties and with nothing set apart, the ranking is Kendall's. */
-START_TEST(rankings_agree_with_tau) {
+HEC_TEST(rankings_agree_with_tau) {
   uint64_t seed = 23;
   for (int k = 0; k < hec_test_cases(500); k++) {
     int32_t n = 2 + (int32_t)hec_test_below(&seed, 15);
@@ -152,9 +146,8 @@ START_TEST(rankings_agree_with_tau) {
     ck_assert_int_le(hec_ranking_of(a, b, n, 0.3).pairs, r.pairs);
   }
 }
-END_TEST
 
-START_TEST(regret_of_a_choice) {
+HEC_TEST(regret_of_a_choice) {
   const double measured[] = {3, 2, 4, 2.5};
   int32_t chosen, best;
   ck_assert_double_eq_tol(hec_regret((const double[]){5, 6, 7, 4}, measured, 4, &chosen, &best), 0.25, 1e-15);
@@ -164,22 +157,3 @@ START_TEST(regret_of_a_choice) {
   ck_assert_double_eq(hec_regret((const double[]){1, 1, 1, 1}, measured, 4, &chosen, &best), 1); /* the dearest */
   ck_assert(chosen == 2 && best == 1);
 }
-END_TEST
-
-static Suite *suite(void) {
-  Suite *s = suite_create("stats");
-  TCase *t = tcase_create("stats");
-  tcase_set_timeout(t, 60);
-  tcase_add_test(t, quantiles_lie_between_order_statistics);
-  tcase_add_test(t, quantiles_of_random_values);
-  tcase_add_test(t, errors_of_predictions);
-  tcase_add_test(t, tau_by_hand);
-  tcase_add_test(t, tau_by_its_definition);
-  tcase_add_test(t, rankings_of_what_is_apart);
-  tcase_add_test(t, rankings_agree_with_tau);
-  tcase_add_test(t, regret_of_a_choice);
-  suite_add_tcase(s, t);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)

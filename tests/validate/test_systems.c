@@ -1,7 +1,7 @@
 /* Published numbers of other systems: how a row is judged, what a data file says and its mistakes, loads as they
  * are described, recorded data that is absent or unfit, and every row of the table in a quick run: complete, finite, the same twice. */
 #include "models/json.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/published/expression.h"
 #include "validate/published/system.h"
 
@@ -22,7 +22,7 @@ static hec_system_row gain(double low, double high, double our_low, double our_h
                           .ours = {our_low, our_high}};
 }
 
-START_TEST(rows_are_judged) {
+HEC_TEST(rows_are_judged) {
   static const struct {
     double published[2], ours[2], ratio;
     hec_winner winner;
@@ -42,7 +42,6 @@ START_TEST(rows_are_judged) {
     ck_assert(isnan(hec_system_ratio(&r)));
   }
 }
-END_TEST
 
 static const hec_system four = {
     "four", "{\"title\": \"title\", \"source\": \"source\", \"differs\": \"differs\","
@@ -58,7 +57,7 @@ static hec_system_report *run(const hec_system *system, const char *shared) {
   return report;
 }
 
-START_TEST(rows_are_summed) {
+HEC_TEST(rows_are_summed) {
   hec_system_report *report = run(&four, NULL);
   hec_system_summary sum = hec_system_sum(report, NULL);
   ck_assert_int_eq(sum.numbers, 4);
@@ -81,14 +80,13 @@ START_TEST(rows_are_summed) {
   hec_text_free(&text);
   hec_systems_free(report);
 }
-END_TEST
 
 /* ---- what a file says ---- */
 
 #define FILE_OF(rows) "{\"title\": \"t\", \"source\": \"s\", \"differs\": \"d\", " rows "}"
 #define ROW "\"quantity\": \"q\", \"setup\": \"s\", \"from\": \"p\", \"assumed\": \"\", \"published\": 2"
 
-START_TEST(formulas_are_computed) {
+HEC_TEST(formulas_are_computed) {
   static const struct {
     const char *formula;
     double value;
@@ -115,10 +113,9 @@ START_TEST(formulas_are_computed) {
     hec_text_free(&text);
   }
 }
-END_TEST
 
 /* AlltoAll of testbed B is linear in the factor: 1, 2, 3 and 4 times, so every form has a value of its own. */
-START_TEST(values_are_collected_over_axes) {
+HEC_TEST(values_are_collected_over_axes) {
   static const char text[] = FILE_OF(
       ROW
       ", \"measure\": \"fsmoe-operation\", \"testbed\": \"B\", \"layers\": 1, \"batch\": 1, \"length\": 256,"
@@ -156,9 +153,8 @@ START_TEST(values_are_collected_over_axes) {
   ck_assert_double_eq_tol(row[6].moves.high, start + 4 * one, 1e-12);
   hec_systems_free(report);
 }
-END_TEST
 
-START_TEST(mistakes_in_a_file_are_named) {
+HEC_TEST(mistakes_in_a_file_are_named) {
   static const struct {
     const char *text, *said;
   } bad[] = {
@@ -191,7 +187,6 @@ START_TEST(mistakes_in_a_file_are_named) {
     ck_assert_msg(strstr(hec_last_error(), bad[i].said) != NULL, "%zu: %s", i, hec_last_error());
   }
 }
-END_TEST
 
 /* ---- loads ---- */
 
@@ -199,10 +194,11 @@ static hec_arena arena;
 static void free_arena(void) {
   hec_arena_free(&arena);
 }
+HEC_TEST_FIXTURE(NULL, free_arena)
 
 static const hec_loads_wish small = {.n_ranks = 4, .n_experts = 16, .n_layers = 2, .tokens = 100, .top_k = 2};
 
-START_TEST(hot_experts_have_their_share) {
+HEC_TEST(hot_experts_have_their_share) {
   hec_loads loads;
   ck_assert_int_eq(hec_loads_hot(&small, 3, 4, 0.8, &arena, &loads), HEC_OK);
   for (int32_t i = 0; i < 3; i++)
@@ -219,9 +215,8 @@ START_TEST(hot_experts_have_their_share) {
                           0.03); /* a group's first rank: 80 + 20 * 4 / 12 % of its half */
   ck_assert_int_eq(hec_loads_hot(&small, 3, 16, 0.8, &arena, &loads), HEC_BAD_INPUT);
 }
-END_TEST
 
-START_TEST(loads_have_the_stated_imbalance) {
+HEC_TEST(loads_have_the_stated_imbalance) {
   const hec_loads_wish wish = {
       .still = true, .n_ranks = 16, .n_experts = 64, .n_layers = 4, .tokens = 1024, .top_k = 8};
   hec_loads_store *store;
@@ -237,7 +232,6 @@ START_TEST(loads_have_the_stated_imbalance) {
   }
   hec_loads_close(store);
 }
-END_TEST
 
 /* A trace of 4 layers of 16 experts from 4 sources: layer l has all of its load on expert l. */
 static char folder[64];
@@ -263,7 +257,7 @@ static void write_trace(void) {
   (void)fclose(out);
 }
 
-START_TEST(recorded_loads_are_read) {
+HEC_TEST(recorded_loads_are_read) {
   hec_loads loads;
   char path[96];
   write_trace();
@@ -301,7 +295,6 @@ START_TEST(recorded_loads_are_read) {
   (void)remove(path);
   (void)rmdir(folder);
 }
-END_TEST
 
 /* ---- the table ---- */
 
@@ -320,7 +313,7 @@ static void check_row(const char *system, const hec_system_row *row) {
                   row->quantity);
 }
 
-START_TEST(every_system_runs_twice_the_same) {
+HEC_TEST(every_system_runs_twice_the_same) {
   hec_system_report *report = run(NULL, NULL), *again = run(NULL, NULL);
   for (int32_t k = 0; k < report->n_sections; k++) {
     const hec_system_section *section = &report->section[k];
@@ -348,10 +341,9 @@ START_TEST(every_system_runs_twice_the_same) {
   hec_systems_free(again);
   hec_systems_free(report);
 }
-END_TEST
 
 /* A file without its row would never be shown; a row without its file is an assertion. */
-START_TEST(every_file_is_listed) {
+HEC_TEST(every_file_is_listed) {
   int32_t n = 0;
   for (const hec_preset_data *file = hec_system_data; file->name; file++) {
     ck_assert_msg(hec_system_find(file->name) || strcmp(file->name, "hecate") == 0, "%s.json is not in system_list.h",
@@ -362,10 +354,9 @@ START_TEST(every_file_is_listed) {
     n--;
   ck_assert_int_eq(n, 1);
 }
-END_TEST
 
 /* Numbers of the sources, written down a second time. */
-START_TEST(published_numbers_are_those_of_the_sources) {
+HEC_TEST(published_numbers_are_those_of_the_sources) {
   static const struct {
     const char *system, *quantity;
     double low, high;
@@ -421,26 +412,3 @@ START_TEST(published_numbers_are_those_of_the_sources) {
   }
   hec_systems_free(report);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("validate.systems");
-  TCase *cases = tcase_create("systems");
-  tcase_set_timeout(cases, 240);
-  tcase_add_checked_fixture(cases, NULL, free_arena);
-  tcase_add_test(cases, rows_are_judged);
-  tcase_add_test(cases, rows_are_summed);
-  tcase_add_test(cases, formulas_are_computed);
-  tcase_add_test(cases, values_are_collected_over_axes);
-  tcase_add_test(cases, mistakes_in_a_file_are_named);
-  tcase_add_test(cases, hot_experts_have_their_share);
-  tcase_add_test(cases, loads_have_the_stated_imbalance);
-  tcase_add_test(cases, recorded_loads_are_read);
-  tcase_add_test(cases, every_file_is_listed);
-  tcase_add_test(cases, every_system_runs_twice_the_same);
-  tcase_add_test(cases, published_numbers_are_those_of_the_sources);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
