@@ -79,9 +79,14 @@ static inline int64_t whole_rows(double rows) {
   return (double)whole < rows ? whole + 1 : whole;
 }
 
-static double gemm_s(const hec_gpu_laws *laws, hec_law_precision precision, int64_t m, int64_t n, int64_t k) {
-  const hec_gemm_work work = {
-      .m = m, .n = n, .k = k, .groups = 1, .precision = precision, .quantise = precision == HEC_LAW_FP8};
+static double gemm_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision, int64_t m,
+                     int64_t n, int64_t k) {
+  const hec_gemm_work work = {.m = m,
+                              .n = n,
+                              .k = k,
+                              .groups = 1,
+                              .precision = precision,
+                              .quantise = precision == HEC_LAW_FP8 && !d->quantised};
   return m > 0 && n > 0 && k > 0 ? hec_law_fit_s(&laws->gpu, laws->gemm[precision], &work) : 0;
 }
 
@@ -92,6 +97,8 @@ static inline double kernel_s(const hec_gpu_kernel *kernel, int32_t launches, do
 /* ---- Dense parts; forward is once, backward twice the products and bytes ---- */
 
 static double attention_core_s(const hec_gpu_laws *laws, const hec_work_dims *d, int64_t rows, bool backward) {
+  int64_t parts = d->context_parts > 1 ? d->context_parts : 1;
+  rows *= parts;
   int64_t seq = d->seq < rows ? d->seq : rows;
   const hec_attention_work work = {.batch = (rows + seq - 1) / seq,
                                    .seq = seq,
@@ -103,14 +110,15 @@ static double attention_core_s(const hec_gpu_laws *laws, const hec_work_dims *d,
                                    .backward = backward};
   double all = d->causal ? (double)d->seq / 2 : (double)d->seq; /* keys that the law counts; s2 sees fewer */
   double seen = d->context > 0 && d->context < all ? d->context / all : 1;
-  return seen * hec_law_fit_s(&laws->gpu, laws->attention, &work);
+  return seen * hec_law_fit_s(&laws->gpu, laws->attention, &work) / (double)parts;
 }
 
 static double attention_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision, int64_t rows,
                           bool backward) {
   int32_t passes = backward ? 2 : 1, q = d->heads * d->head_dim, kv = 2 * d->kv_heads * d->head_dim;
   double tokens = (double)rows, own = tokens / (double)d->parts, width = (double)d->hidden;
-  double projections_s = gemm_s(laws, precision, rows, q + kv, d->hidden) + gemm_s(laws, precision, rows, d->hidden, q);
+  double projections_s =
+      gemm_s(laws, d, precision, rows, q + kv, d->hidden) + gemm_s(laws, d, precision, rows, d->hidden, q);
   double rotary = 2 * (double)(d->heads + d->kv_heads) * (double)d->head_dim; /* q and k, read and written */
   double scores = d->fused ? 0 : 6 * (double)d->heads * d->context;
   double between_s = kernel_s(&laws->norm, 2, 2 * 4 * width * own) + kernel_s(&laws->add, 2, 2 * 6 * width * own) +
@@ -121,8 +129,8 @@ static double attention_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_
 static double ffn_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision, int64_t rows,
                     bool backward) {
   int32_t up = d->n_matrices - 1;
-  double products_s = gemm_s(laws, precision, rows, (int64_t)up * d->inter, d->hidden) +
-                      gemm_s(laws, precision, rows, d->hidden, d->inter);
+  double products_s = gemm_s(laws, d, precision, rows, (int64_t)up * d->inter, d->hidden) +
+                      gemm_s(laws, d, precision, rows, d->hidden, d->inter);
   double bytes = 2 * (double)rows * (double)d->n_matrices * (double)d->inter;
   return (backward ? 2 : 1) * (products_s + kernel_s(&laws->activation, 1, bytes));
 }
@@ -137,8 +145,8 @@ static double pass_s(const hec_gpu_laws *laws, const hec_work_dims *d, double by
   case HEC_WORK_BLOCK:
     return attention_s(laws, d, precision, rows, backward) + ffn_s(laws, d, precision, rows, backward);
   default: /* a product, none where inter is 0 */
-    return (backward ? 2 : 1) *
-           (gemm_s(laws, precision, rows, d->inter, d->hidden) + kernel_s(&laws->add, 1, bytes_per_row * (double)rows));
+    return (backward ? 2 : 1) * (gemm_s(laws, d, precision, rows, d->inter, d->hidden) +
+                                 kernel_s(&laws->add, 1, bytes_per_row * (double)rows));
   }
 }
 
@@ -176,8 +184,8 @@ static double one_by_one_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec
   int64_t up = (int64_t)(d->n_matrices - 1) * d->inter;
   double s = 0;
   for (int32_t e = 0; e < n && s < least_s; e++)
-    s += gemm_s(laws, precision, rows[e * stride], up, d->hidden) +
-         gemm_s(laws, precision, rows[e * stride], d->hidden, d->inter);
+    s += gemm_s(laws, d, precision, rows[e * stride], up, d->hidden) +
+         gemm_s(laws, d, precision, rows[e * stride], d->hidden, d->inter);
   return s;
 }
 

@@ -1,0 +1,123 @@
+/* Recipes as a table of parts and words: see recipe.h. */
+#include "models/training/recipe.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct {
+  const char *word;
+  int32_t value;
+} word;
+
+#define WORDS(...)                                                                                                     \
+  (const word[]) {                                                                                                     \
+    __VA_ARGS__, {                                                                                                     \
+      NULL, 0                                                                                                          \
+    }                                                                                                                  \
+  }
+static const word on_off[] = {{"off", 0}, {"on", 1}, {NULL, 0}};
+
+static const struct {
+  const char *key;
+  size_t at;
+  bool sum; /* words may be joined by + */
+  const word *words;
+} parts[] = {
+    {"precision", offsetof(hec_recipe, precision), false,
+     WORDS({"bf16", HEC_PRECISION_BF16}, {"fp8", HEC_PRECISION_FP8}, {"fp8-block", HEC_PRECISION_FP8_BLOCK},
+           {"mxfp8", HEC_PRECISION_MXFP8})},
+    {"dispatcher", offsetof(hec_recipe, dispatcher), false,
+     WORDS({"alltoall", HEC_DISPATCHER_ALLTOALL}, {"allgather", HEC_DISPATCHER_ALLGATHER},
+           {"deepep", HEC_DISPATCHER_DEEPEP}, {"hybridep", HEC_DISPATCHER_HYBRIDEP})},
+    {"overlap", offsetof(hec_recipe, overlap), false, on_off},
+    {"graph", offsetof(hec_recipe, graph), false,
+     WORDS({"none", HEC_GRAPH_NONE}, {"partial", HEC_GRAPH_PARTIAL}, {"full", HEC_GRAPH_FULL})},
+    {"fused", offsetof(hec_recipe, fused), false, on_off},
+    {"recompute", offsetof(hec_recipe, recompute), true,
+     WORDS({"none", 0}, {"norm", HEC_RECOMPUTE_NORM}, {"act", HEC_RECOMPUTE_ACT}, {"mlp", HEC_RECOMPUTE_MLP},
+           {"attention", HEC_RECOMPUTE_ATTENTION}, {"moe", HEC_RECOMPUTE_MOE}, {"full", HEC_RECOMPUTE_FULL})},
+    {"zero", offsetof(hec_recipe, zero), false, WORDS({"0", 0}, {"1", 1}, {"2", 2}, {"3", 3})},
+    {"grads", offsetof(hec_recipe, grads), false, WORDS({"bf16", 2}, {"fp32", 4})},
+    {"dp-overlap", offsetof(hec_recipe, dp_overlap), false, on_off},
+    {"head", offsetof(hec_recipe, head), false, WORDS({"last", 0}, {"shared", 1})},
+};
+enum { N_PARTS = sizeof parts / sizeof parts[0] };
+
+hec_recipe hec_recipe_default(void) {
+  return (hec_recipe){.zero = 1, .grads = 2, .dp_overlap = 1};
+}
+
+static int32_t *field(hec_recipe *recipe, int i) {
+  return (int32_t *)(void *)((char *)recipe + parts[i].at);
+}
+
+static hec_status unknown(int part, const char *found, size_t length) {
+  hec_text names = {0};
+  for (const word *w = parts[part].words; w->word; w++)
+    hec_text_printf(&names, "%s%s", w == parts[part].words ? "" : ", ", w->word);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "recipe: %s: expected %s%s, found \"%.*s\"", parts[part].key, names.data,
+                               parts[part].sum ? " (joined by +)" : "", (int)length, found);
+  hec_text_free(&names);
+  return status;
+}
+
+static hec_status read_words(int part, const char *text, size_t length, int32_t *value) {
+  *value = 0;
+  for (size_t at = 0; at <= length;) {
+    size_t n = parts[part].sum ? strcspn(text + at, "+") : length;
+    n = n < length - at ? n : length - at;
+    const word *w = parts[part].words;
+    while (w->word && (strlen(w->word) != n || strncmp(w->word, text + at, n) != 0))
+      w++;
+    if (!w->word)
+      return unknown(part, text, length);
+    *value |= w->value;
+    at += n + 1;
+  }
+  return HEC_OK;
+}
+
+hec_status hec_recipe_read(const char *text, hec_recipe *recipe) {
+  hec_recipe read = *recipe;
+  for (const char *at = text; *(at += strspn(at, " \t"));) {
+    size_t key = strcspn(at, "= \t"), length = strcspn(at, " \t");
+    int i = 0;
+    while (i < N_PARTS && (strlen(parts[i].key) != key || strncmp(parts[i].key, at, key) != 0))
+      i++;
+    if (i == N_PARTS || at[key] != '=')
+      return hec_fail(
+          HEC_BAD_INPUT,
+          "recipe \"%.200s\": expected precision, dispatcher, overlap, graph, fused, recompute, zero, grads, "
+          "dp-overlap or head with =WORD, found \"%.*s\"",
+          text, (int)(length < 40 ? length : 40), at);
+    HEC_TRY(read_words(i, at + key + 1, length - key - 1, field(&read, i)));
+    read.stated |= 1u << i;
+    at += length;
+  }
+  *recipe = read;
+  return HEC_OK;
+}
+
+static void write_part(const hec_recipe *recipe, int i, hec_text *text) {
+  int32_t value;
+  bool any = false;
+  memcpy(&value, (const char *)recipe + parts[i].at, sizeof value);
+  hec_text_printf(text, "%s%s=", text->length ? " " : "", parts[i].key);
+  for (const word *w = parts[i].words; w->word; w++) {
+    if (parts[i].sum && value != 0 ? (value & w->value) == 0 : value != w->value)
+      continue;
+    hec_text_printf(text, "%s%s", any ? "+" : "", w->word);
+    any = true;
+  }
+}
+
+void hec_recipe_write(const hec_recipe *recipe, hec_text *text) {
+  for (int i = 0; i < N_PARTS; i++)
+    write_part(recipe, i, text);
+}
+
+void hec_recipe_assumed(const hec_recipe *recipe, hec_text *text) {
+  for (int i = 0; i < N_PARTS; i++)
+    if (!(recipe->stated & 1u << i))
+      write_part(recipe, i, text);
+}

@@ -1,0 +1,368 @@
+/* Compute of a layer under a layout: see step.h. Bytes of memory-bound work are counted read and written. */
+#include "models/training/step.h"
+
+#include "models/compute_cost.h"
+
+#include <string.h>
+
+const hec_step_constants hec_step_constants_fitted = {
+    .in_step = 1.2, .nic = 0.717, .hidden = 0.69, .host_s = 4.1e-3, .overlapped = 0.45};
+
+hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) {
+  const struct {
+    const char *name;
+    double *to;
+  } all[] = {{"in_step", &constants->in_step},
+             {"nic", &constants->nic},
+             {"hidden", &constants->hidden},
+             {"host", &constants->host_s},
+             {"overlapped", &constants->overlapped}};
+  for (const char *at = text; *(at += strspn(at, " "));) {
+    size_t n = strcspn(at, "="), i = 0;
+    while (i < 5 && (strlen(all[i].name) != n || strncmp(at, all[i].name, n) != 0))
+      i++;
+    const char *end = at;
+    if (i == 5 || !at[n] || !hec_number_read(at + n + 1, &end, all[i].to) || *all[i].to < 0 || !strchr(" ", *end))
+      return hec_fail(HEC_BAD_INPUT,
+                      "constants: expected in_step, nic, hidden, host (s) or overlapped with =NUMBER, found \"%.40s\"",
+                      at);
+    at = end;
+  }
+  return HEC_OK;
+}
+
+static const double graph_host[] = {[HEC_GRAPH_NONE] = 1, [HEC_GRAPH_PARTIAL] = 0.55, [HEC_GRAPH_FULL] = 0};
+static const double backward_host = 1.3; /* launches of the backward pass over those of the forward */
+static const double fused_permute =
+    0.4; /* bytes of a permutation that is fused into the dispatcher, over the plain one's */
+static const double accumulate_bytes = 8; /* of a weight gradient: fp32 read and written */
+static const double optimizer_bytes = 30; /* of a parameter: fp32 gradient, master, two moments; bf16 written */
+static const double loss_bytes = 8;       /* of a logit: written by the product, read by the loss, in fp32 between */
+enum { DISPATCH_SMS = 24 };               /* DeepEP's default of its normal mode is 20, recipes say 20 to 32 */
+
+typedef struct {
+  double tokens, gathered; /* of a rank; of its tensor-parallel group (one sequence part) */
+  double rows, local;      /* assignments of the rank's tokens; experts that it holds */
+  int32_t experts;         /* local */
+} sizes;
+
+static sizes sizes_of(const hec_training *t) {
+  const hec_layout *l = &t->layout;
+  sizes s = {.experts = t->moe->n_experts / l->ep};
+  s.gathered = (double)t->seq * (double)t->micro_batch / (double)l->cp;
+  s.tokens = s.gathered / (double)l->tp;
+  s.rows = s.tokens * (double)t->moe->top_k;
+  s.local = (double)s.experts;
+  return s;
+}
+
+static double bytes_s(const hec_training *t, double bytes) {
+  return bytes > 0 ? t->laws->norm.launch_s + bytes * t->laws->norm.byte_s : 0;
+}
+
+static int32_t gemm_bytes(const hec_training *t) {
+  return t->recipe.precision == HEC_PRECISION_BF16 ? 2 : 1;
+}
+
+/* A shape cut for tensor parallelism, in the precision of the GEMMs. */
+static hec_work_dims dims_of(const hec_training *t, hec_work_shape shape, int32_t parts) {
+  hec_work_dims dims = hec_work_cut(shape, parts).dims;
+  dims.kv_heads = dims.heads > 0 && dims.kv_heads == 0 ? 1 : dims.kv_heads;
+  dims.dtype_bytes = gemm_bytes(t);
+  dims.again = false;
+  dims.quantised = t->recipe.fused;
+  return dims;
+}
+
+static double work_s(const hec_training *t, const hec_work_dims *dims, double rows, bool backward) {
+  return hec_gpu_work_s(t->laws, dims, 0, rows, backward);
+}
+
+static double attention_s(const hec_training *t, const sizes *z, bool backward) {
+  hec_work_dims dims = dims_of(t, hec_work_attention(t->moe), t->layout.tp);
+  dims.seq = t->seq;
+  dims.context = t->moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
+  dims.context_parts = t->layout.cp;
+  return work_s(t, &dims, z->gathered, backward);
+}
+
+static double ffn_s(const hec_training *t, const sizes *z, hec_work_shape shape, bool backward) {
+  hec_work_dims dims = dims_of(t, shape, t->layout.tp);
+  return work_s(t, &dims, z->gathered, backward);
+}
+
+static double experts_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool backward) {
+  enum { EXPERTS_MAX = 4096 };
+  int32_t even[EXPERTS_MAX];
+  const int32_t *rows = load->rows;
+  hec_work_dims dims = hec_work_expert(t->moe).dims;
+  dims.inter /= t->layout.etp;
+  dims.dtype_bytes = gemm_bytes(t);
+  dims.again = false;
+  dims.quantised = t->recipe.fused;
+  if (!rows) {
+    double each = z->rows * (double)t->layout.etp / z->local;
+    for (int32_t e = 0; e < z->experts && e < EXPERTS_MAX; e++)
+      even[e] = (int32_t)(each * (double)(e + 1)) - (int32_t)(each * (double)e);
+    rows = even;
+  }
+  return hec_gpu_experts_s(t->laws, &dims, rows, z->experts, 1, backward);
+}
+
+/* Router and both permutations; tokens are sorted by local expert where a rank holds several. */
+static double permute_s(const hec_training *t, const sizes *z, double received) {
+  double width = (double)t->moe->d_model, gathered = z->rows * (double)t->layout.etp * received;
+  double bytes = 4 * width * (z->tokens + z->rows) + (z->experts > 1 ? 8 * width * gathered : 0);
+  bool fused = t->recipe.fused || t->recipe.dispatcher >= HEC_DISPATCHER_DEEPEP;
+  return bytes_s(t, bytes * (fused ? fused_permute : 1));
+}
+
+static double gate_s(const hec_training *t, const sizes *z, bool backward) {
+  hec_work_dims dims = hec_work_gate(t->moe).dims;
+  dims.dtype_bytes = 2;
+  return work_s(t, &dims, z->tokens, backward) + bytes_s(t, 16 * z->tokens * (double)t->moe->n_experts);
+}
+
+/* ---- Communication ---- */
+
+static double tensor_pair_s(const hec_training *t, const sizes *z) {
+  double bytes = 2 * z->gathered * (double)t->moe->d_model;
+  return t->layout.tp < 2 ? 0
+                          : hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.tp, 1, bytes) +
+                                hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.tp, 1, bytes);
+}
+
+/* Where the tokens of a rank go, for dispatchers that send a token to a node once. */
+static hec_dispatch_work dispatch_work(const hec_training *t, const sizes *z) {
+  int32_t ep = t->layout.ep, near = hec_group_inside(t, ep, t->layout.etp), nodes = ep / near;
+  double reached = hec_distinct_groups(t->moe->n_experts, nodes, t->moe->top_k);
+  if (t->moe->n_experts == 256 && t->moe->top_k == 8 && reached > 4)
+    reached = 4; /* DeepSeek-V3 lets a token go to at most 4 nodes */
+  return (hec_dispatch_work){.tokens = (int64_t)z->tokens,
+                             .bytes = 2 * (double)t->moe->d_model,
+                             .ranks = hec_distinct_groups(t->moe->n_experts, ep, t->moe->top_k),
+                             .nodes = reached * (double)(nodes - 1) / (double)nodes,
+                             .ranks_per_node = near,
+                             .n_nodes = nodes,
+                             .sms = DISPATCH_SMS};
+}
+
+/* Dispatch and combine by the fitted law of DeepEP. */
+static double deepep_s(const hec_training *t, const sizes *z) {
+  static const char *const variant[2] = {"normal dispatch", "normal combine"};
+  const hec_dispatch_work work = dispatch_work(t, z);
+  double s = 0;
+  for (int i = 0; i < 2; i++) {
+    const hec_law_fit *fit = hec_gpu_fit(&t->laws->gpu, "dispatch", variant[i]);
+    if (!fit)
+      return 2 * hec_group_collective_s(t, HEC_ALL_TO_ALL, t->layout.ep, t->layout.etp, work.bytes * z->rows);
+    s += hec_law_fit_s(&t->laws->gpu, fit, &work);
+  }
+  return s;
+}
+
+/* HybridEP's copies take few SMs (github.com/deepseek-ai/DeepEP, branch hybrid-ep): NVLink and NIC alone bound it, and work beside
+ * each other. No law was fitted to it. */
+static double hybridep_s(const hec_training *t, const sizes *z) {
+  const hec_dispatch_work work = dispatch_work(t, z);
+  double per_node = (double)work.ranks_per_node, tokens = (double)work.tokens;
+  double nvlink = tokens * work.ranks * (per_node - 1) / per_node * work.bytes, nic = tokens * work.nodes * work.bytes;
+  double nvlink_s = nvlink / (hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth), nic_s = nic / hec_nic_rate(t);
+  return 2 * (hec_assumed_latency_s + (nvlink_s > nic_s ? nvlink_s : nic_s));
+}
+
+/* Dispatch and combine together: as long in the backward pass, where they swap roles. */
+static double dispatch_s(const hec_training *t, const sizes *z, double received) {
+  const hec_layout *l = &t->layout;
+  double bytes = 2 * z->rows * (double)t->moe->d_model;
+  if (l->ep < 2)
+    return 0;
+  if (t->recipe.dispatcher == HEC_DISPATCHER_DEEPEP)
+    return deepep_s(t, z) * received;
+  if (t->recipe.dispatcher == HEC_DISPATCHER_HYBRIDEP)
+    return hybridep_s(t, z) * received;
+  if (t->recipe.dispatcher == HEC_DISPATCHER_ALLGATHER) {
+    double all = 2 * z->tokens * (double)l->ep * (double)t->moe->d_model;
+    return hec_group_collective_s(t, HEC_ALL_GATHER, l->ep, l->etp, all) +
+           hec_group_collective_s(t, HEC_REDUCE_SCATTER, l->ep, l->etp, all);
+  }
+  return 2 * hec_group_collective_s(t, HEC_ALL_TO_ALL, l->ep, l->etp, bytes * received);
+}
+
+static double expert_tensor_s(const hec_training *t, const sizes *z, double received) {
+  double bytes = 2 * z->rows * (double)t->layout.etp * (double)t->moe->d_model * received;
+  return t->layout.etp < 2 ? 0
+                           : hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.etp, 1, bytes) +
+                                 hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.etp, 1, bytes);
+}
+
+/* Keys and values around the ring of context parallelism. */
+static double context_s(const hec_training *t, const sizes *z) {
+  double bytes = 4 * z->gathered * (double)t->layout.cp * (double)(t->moe->n_kv_heads * t->moe->d_head) /
+                 (double)(t->moe->n_kv_heads < t->layout.tp ? t->moe->n_kv_heads : t->layout.tp);
+  return t->layout.cp < 2 ? 0 : hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.cp, t->layout.tp, bytes);
+}
+
+/* ---- Layers ---- */
+
+static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const hec_layer_load *load) {
+  hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load->received) +
+                                   experts_s(t, z, load, false),
+                      .tensor_s = tensor_pair_s(t, z) + expert_tensor_s(t, z, load->received) + context_s(t, z),
+                      .dispatch_s = dispatch_s(t, z, load->received)};
+  if (t->moe->n_shared_experts > 0) {
+    p.compute_s += ffn_s(t, z, hec_work_shared(t->moe), false);
+    p.tensor_s += tensor_pair_s(t, z);
+  }
+  return p;
+}
+
+static double params_s(const hec_training *t, hec_layer_kind kind) {
+  double dense, expert;
+  hec_training_params(t, kind, &dense, &expert);
+  return bytes_s(t, accumulate_bytes * (dense + expert));
+}
+
+static double recomputed_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool moe) {
+  int32_t what = t->recipe.recompute;
+  double width = (double)t->moe->d_model, inner = (double)(t->moe->n_ffn_matrices * t->moe->d_ffn), s = 0;
+  if (what & HEC_RECOMPUTE_NORM)
+    s += bytes_s(t, 8 * width * z->tokens);
+  if (what & HEC_RECOMPUTE_ATTENTION)
+    s += attention_s(t, z, false);
+  if (moe && what & HEC_RECOMPUTE_ACT)
+    s += bytes_s(t, 2 * inner * z->rows);
+  if (moe && what & HEC_RECOMPUTE_MOE)
+    s += experts_s(t, z, load, false) + permute_s(t, z, load->received);
+  if (!moe && what & HEC_RECOMPUTE_MLP)
+    s += ffn_s(t, z, hec_work_dense_ffn(t->moe), false);
+  return s;
+}
+
+static hec_layer_pass dense_forward(const hec_training *t, const sizes *z) {
+  return (hec_layer_pass){.compute_s = attention_s(t, z, false) + ffn_s(t, z, hec_work_dense_ffn(t->moe), false),
+                          .tensor_s = 2 * tensor_pair_s(t, z) + context_s(t, z)};
+}
+
+static hec_layer_pass forward_of(const hec_training *t, const sizes *z, bool moe, const hec_layer_load *load) {
+  return moe ? moe_forward(t, z, load) : dense_forward(t, z);
+}
+
+static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool moe, const hec_layer_load *load) {
+  hec_layer_pass p = forward_of(t, z, moe, load), forward = p;
+  double attention = attention_s(t, z, true), rest;
+  if (moe)
+    rest = gate_s(t, z, true) + permute_s(t, z, load->received) + experts_s(t, z, load, true) +
+           (t->moe->n_shared_experts > 0 ? ffn_s(t, z, hec_work_shared(t->moe), true) : 0);
+  else
+    rest = ffn_s(t, z, hec_work_dense_ffn(t->moe), true);
+  double accumulate = params_s(t, moe ? HEC_LAYER_MOE : HEC_LAYER_DENSE);
+  p.compute_s = attention + rest + accumulate;
+  p.weight_s = 0.5 * rest + accumulate; /* a product's weight gradient is half of its backward pass */
+  if (t->recipe.recompute & HEC_RECOMPUTE_FULL) {
+    p.compute_s += forward.compute_s;
+    p.tensor_s += forward.tensor_s;
+    p.dispatch_s += forward.dispatch_s;
+  } else {
+    p.compute_s += recomputed_s(t, z, load, moe);
+    if (moe && t->recipe.recompute & HEC_RECOMPUTE_MOE)
+      p.dispatch_s += forward.dispatch_s;
+  }
+  return p;
+}
+
+static hec_layer_pass head_of(const hec_training *t, const sizes *z, bool backward) {
+  hec_work_dims dims = hec_work_head(t->moe).dims;
+  dims.inter = (dims.inter + t->layout.tp - 1) / t->layout.tp;
+  dims.dtype_bytes = 2;
+  double logits = z->gathered * (double)dims.inter;
+  return (hec_layer_pass){.compute_s = work_s(t, &dims, z->gathered, backward) + bytes_s(t, loss_bytes * logits),
+                          .tensor_s = backward ? 0 : tensor_pair_s(t, z)};
+}
+
+hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
+                                 bool backward) {
+  static const hec_layer_load balanced = {.received = 1};
+  const sizes z = sizes_of(t);
+  bool moe = kind == HEC_LAYER_MOE;
+  load = load ? load : &balanced;
+  hec_layer_pass p = kind == HEC_LAYER_HEAD ? head_of(t, &z, backward)
+                     : backward             ? backward_of(t, &z, moe, load)
+                                            : forward_of(t, &z, moe, load);
+  p.compute_s *= t->constants.in_step;
+  p.weight_s *= t->constants.in_step;
+  p.host_s =
+      kind == HEC_LAYER_HEAD ? 0 : t->constants.host_s * graph_host[t->recipe.graph] * (backward ? backward_host : 1);
+  return p;
+}
+
+double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *p) {
+  double exposed = t->recipe.overlap ? 1 - t->constants.overlapped : 1;
+  double s = p->compute_s + p->tensor_s + exposed * p->dispatch_s;
+  return s > p->host_s ? s : p->host_s;
+}
+
+/* ---- Of a step ---- */
+
+hec_gpu_laws hec_training_laws(const hec_gpu_laws *laws) {
+  const hec_attention_work work = {
+      .batch = 1, .seq = 4096, .heads = 32, .kv_heads = 32, .head_dim = 128, .head_dim_v = 128, .causal = true};
+  hec_gpu_laws own = *laws;
+  for (int32_t i = 0; i < laws->gpu.n_fits; i++) {
+    const hec_law_fit *fit = &laws->gpu.fits[i];
+    if (fit->law == laws->attention->law &&
+        hec_law_fit_s(&laws->gpu, fit, &work) < hec_law_fit_s(&laws->gpu, own.attention, &work))
+      own.attention = fit;
+  }
+  return own;
+}
+
+int32_t hec_training_micro_batches(const hec_training *t) {
+  int32_t n = t->global_batch / (t->layout.dp * t->micro_batch);
+  return n > 0 ? n : 1;
+}
+
+hec_status hec_training_check(const hec_training *t) {
+  int32_t each = t->layout.dp * t->micro_batch;
+  if (t->global_batch % each == 0 && t->seq % t->layout.cp == 0)
+    return HEC_OK;
+  if (t->seq % t->layout.cp != 0)
+    return hec_fail(HEC_BAD_INPUT, "seq: expected a multiple of cp (%d), found %d", (int)t->layout.cp, (int)t->seq);
+  return hec_fail(
+      HEC_BAD_INPUT, "global batch: expected a multiple of dp x micro-batch (%d x %d), found %d; %d would fit",
+      (int)t->layout.dp, (int)t->micro_batch, (int)t->global_batch, (int)((t->global_batch + each - 1) / each * each));
+}
+
+void hec_training_params(const hec_training *t, hec_layer_kind kind, double *dense, double *expert) {
+  const hec_moe *moe = t->moe;
+  double tp = (double)t->layout.tp;
+  *expert = 0;
+  if (kind == HEC_LAYER_HEAD)
+    *dense = (double)moe->vocabulary * (double)moe->d_model / tp;
+  else if (kind == HEC_LAYER_DENSE)
+    *dense = hec_moe_dense_block_params(moe) / tp;
+  else {
+    *dense = hec_moe_block_params(moe) / tp;
+    *expert = hec_moe_expert_params(moe) * (double)(moe->n_experts / t->layout.ep) / (double)t->layout.etp;
+  }
+}
+
+double hec_training_optimizer_s(const hec_training *t, double dense, double expert) {
+  if (t->recipe.zero > 0) {
+    dense /= (double)(t->layout.dp * t->layout.cp);
+    expert /= (double)t->layout.edp;
+  }
+  return bytes_s(t, optimizer_bytes * (dense + expert));
+}
+
+double hec_training_flops_per_token(const hec_training *t) {
+  const hec_moe *moe = t->moe;
+  double dense = (double)(moe->n_layers - moe->n_moe_layers), blocks = (double)(moe->n_moe_layers + t->mtp);
+  double width = (double)moe->d_model, heads = 1 + (double)t->mtp;
+  double active = dense * hec_moe_dense_block_params(moe) +
+                  blocks * (hec_moe_block_params(moe) + (double)moe->top_k * hec_moe_expert_params(moe)) +
+                  heads * width * (double)moe->vocabulary + (double)t->mtp * 2 * width * width;
+  double context = moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
+  double scores = 12 * context * (double)(moe->n_heads * moe->d_head);
+  return 6 * active + (dense + blocks) * scores;
+}

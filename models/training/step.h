@@ -1,0 +1,92 @@
+/* What a training step of an MoE model costs under a parallel layout and a recipe: closed forms over the cost laws of a GPU,
+ * for one micro-batch through one layer of one rank; who puts micro-batches and stages together is in sim/.
+ *
+ *   T = seq micro_batch / (tp cp) tokens of a rank, R = top_k T assignments, m = R etp / (experts / ep) rows of an expert
+ *
+ *   compute   GEMMs, attention, experts, norms, permutation: laws of kernels alone, times `in_step`
+ *   tensor    all-gather and reduce-scatter of tp and etp groups; not hidden
+ *   dispatch  dispatch and combine; `overlapped` of it is hidden where the recipe overlaps
+ *   host      launches: a layer never takes less than the host needs for it
+ *   layer     max(in_step x compute + tensor + dispatch, host)
+ *   data      gradients and parameters of the data-parallel groups, once a step (FSDP: in every micro-batch); hidden up to
+ *             `hidden` of what a micro-batch takes
+ *
+ * Five constants are global. Source of the form and of three of them: fitted to the Mixtral-8x22B runs of arXiv 2504.14960
+ * (31 runs on H100); `hecate-validate training` prints the errors. */
+#ifndef HEC_MODELS_TRAINING_STEP_H
+#define HEC_MODELS_TRAINING_STEP_H
+#include "models/gpu_compute.h"
+#include "models/training/layout.h"
+#include "models/training/recipe.h"
+
+typedef struct {
+  double in_step;    /* a kernel in a step over the kernel alone */
+  double nic;        /* share of the NIC's rate that collectives between nodes reach */
+  double hidden;     /* of the time of a micro-batch, beside which data-parallel traffic is hidden */
+  double host_s;     /* launches of one layer's forward, no CUDA graph */
+  double overlapped; /* of dispatch and combine, where the recipe overlaps them */
+} hec_step_constants;
+extern const hec_step_constants hec_step_constants_fitted;
+/* "in_step=1.2 nic=0.8": changes those named. */
+hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) HEC_MUST_USE;
+
+typedef struct {
+  const hec_moe *moe;
+  const hec_gpu_laws *laws;
+  hec_layout layout;
+  hec_recipe recipe;
+  int32_t seq, global_batch, micro_batch; /* tokens; sequences */
+  int32_t mtp;                            /* multi-token prediction layers */
+  double nic_bandwidth;                   /* bytes/s and GPU; 0: the device's */
+  hec_step_constants constants;
+} hec_training;
+
+/* One layer of one rank, one direction, seconds. */
+typedef struct {
+  double compute_s; /* in_step applied; input and weight gradients in the backward pass */
+  double weight_s;  /* of compute_s: weight gradients */
+  double tensor_s, dispatch_s;
+  double host_s;
+} hec_layer_pass;
+typedef enum { HEC_LAYER_DENSE, HEC_LAYER_MOE, HEC_LAYER_HEAD } hec_layer_kind;
+
+/* What routing gives the busiest rank of an expert-parallel group in one layer of one micro-batch. */
+typedef struct {
+  const int32_t *rows; /* [experts / ep] rows of its experts; NULL: balanced */
+  double received;     /* assignments that it receives over the mean: 1 balanced */
+} hec_layer_load;
+
+/* The device's laws as training frameworks have them: of its attention kernels the fastest, which they choose by themselves. */
+hec_gpu_laws hec_training_laws(const hec_gpu_laws *laws);
+
+hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load, bool backward);
+/* Its time: hidden parts left out, never less than the host's. */
+double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *pass);
+
+/* Micro-batches of a rank in a step, >= 1. */
+int32_t hec_training_micro_batches(const hec_training *t);
+/* HEC_BAD_INPUT: the batch does not divide into micro-batches of the data-parallel ranks. */
+hec_status hec_training_check(const hec_training *t) HEC_MUST_USE;
+
+/* One activation from a stage to the next. */
+double hec_training_send_s(const hec_training *t);
+/* Data-parallel traffic of a device with so many parameters (dense part, experts), seconds: once a step, or with FSDP in every
+ * micro-batch. */
+double hec_training_data_s(const hec_training *t, double dense_params, double expert_params);
+double hec_training_optimizer_s(const hec_training *t, double dense_params, double expert_params);
+/* Parameters of one rank in `layers` layers of a kind, split by tp and by ep x etp. */
+void hec_training_params(const hec_training *t, hec_layer_kind kind, double *dense, double *expert);
+
+/* FLOPs of one token by the usual definition: 6 for each active parameter of a matrix, attention scores counted by half where it
+ * is causal, the head; nothing of recomputation. */
+double hec_training_flops_per_token(const hec_training *t);
+
+/* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains; what is assumed of links. */
+int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride);
+double hec_nic_rate(const hec_training *t);
+extern const double hec_assumed_nvlink, hec_assumed_latency_s;
+
+/* A collective of `ranks` ranks, `stride` ranks apart, each with a buffer of `bytes` (nccl-tests' size). */
+double hec_group_collective_s(const hec_training *t, hec_collective_op op, int32_t ranks, int32_t stride, double bytes);
+
+#endif

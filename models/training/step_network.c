@@ -1,0 +1,74 @@
+/* Collectives of a layout's groups: inside one NVLink domain by the device's laws, across domains by NIC. */
+#include "models/training/step.h"
+
+/* Where a device has no fitted collectives: what NCCL's rings reach of NVLink, and their latency. Assumed. */
+const double hec_assumed_nvlink = 0.75, hec_assumed_latency_s = 2e-5;
+
+int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride) {
+  int32_t domain = t->laws->gpu.sheet.nvlink_ranks;
+  if ((int64_t)ranks * stride <= domain)
+    return ranks;
+  int32_t n = domain / stride;
+  while (n > 1 && ranks % n != 0)
+    n--;
+  return n > 1 ? n : 1;
+}
+
+static double domain_s(const hec_training *t, hec_collective_op op, int32_t ranks, double bytes) {
+  hec_collective_how how;
+  if (ranks < 2 || bytes <= 0)
+    return 0;
+  double s = hec_gpu_collective_s(&t->laws->gpu, op, ranks, bytes, &how);
+  if (how != HEC_COLLECTIVE_NONE)
+    return s;
+  return hec_assumed_latency_s +
+         hec_collective_port_bytes(op, ranks, bytes) / (hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth);
+}
+
+double hec_nic_rate(const hec_training *t) {
+  double nic = t->nic_bandwidth > 0 ? t->nic_bandwidth : t->laws->gpu.sheet.nic_bandwidth;
+  return t->constants.nic * nic;
+}
+
+/* All-to-all: what stays inside goes over NVLink, the rest over each rank's own NIC, one after the other. Rings: the members in a
+ * domain share their NICs, up to NVLink's rate. */
+double hec_group_collective_s(const hec_training *t, hec_collective_op op, int32_t ranks, int32_t stride,
+                              double bytes) {
+  int32_t near = hec_group_inside(t, ranks, stride);
+  if (near == ranks)
+    return domain_s(t, op, ranks, bytes);
+  double far = (double)(ranks - near) / (double)ranks;
+  if (op == HEC_ALL_TO_ALL)
+    return domain_s(t, op, near, bytes * (double)near / (double)ranks) + hec_assumed_latency_s +
+           bytes * far / hec_nic_rate(t);
+  double rate = (double)near * hec_nic_rate(t), nvlink = hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth;
+  rate = near > 1 && rate > nvlink ? nvlink : rate;
+  return hec_assumed_latency_s + hec_collective_port_bytes(op, ranks, bytes) / rate;
+}
+
+double hec_training_send_s(const hec_training *t) {
+  const hec_layout *l = &t->layout;
+  double bytes = 2 * (double)t->seq * (double)t->micro_batch / (double)(l->tp * l->cp) * (double)t->moe->d_model;
+  bool far = (int64_t)l->gpus / l->pp * 2 > t->laws->gpu.sheet.nvlink_ranks;
+  return hec_assumed_latency_s +
+         bytes / (far ? hec_nic_rate(t) : hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth);
+}
+
+double hec_training_data_s(const hec_training *t, double dense_params, double expert_params) {
+  const hec_layout *l = &t->layout;
+  int32_t dense_ranks = l->dp * l->cp, gathers = t->recipe.zero >= 3 ? 2 : t->recipe.zero > 0;
+  double s = 0;
+  const struct {
+    double params;
+    int32_t ranks, stride;
+  } part[2] = {{dense_params, dense_ranks, l->tp}, {expert_params, l->edp, l->etp * l->ep}};
+  for (int i = 0; i < 2; i++) {
+    double grads = part[i].params * (double)t->recipe.grads;
+    if (t->recipe.zero == 0)
+      s += hec_group_collective_s(t, HEC_ALL_REDUCE, part[i].ranks, part[i].stride, grads);
+    else
+      s += hec_group_collective_s(t, HEC_REDUCE_SCATTER, part[i].ranks, part[i].stride, grads) +
+           gathers * hec_group_collective_s(t, HEC_ALL_GATHER, part[i].ranks, part[i].stride, 2 * part[i].params);
+  }
+  return s;
+}

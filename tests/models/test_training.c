@@ -1,0 +1,191 @@
+/* Layouts and recipes as text, and what a step costs: sizes by hand, laws of scale, and what every term must do. */
+#include "models/training/step.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+HEC_TEST_ARENA(arena)
+
+static hec_moe moe;
+
+static void fit(const char *text, int32_t gpus, const char *model, hec_layout *layout) {
+  ck_ok(hec_moe_load(model, &moe));
+  ck_ok(hec_layout_read(text, layout));
+  ck_ok(hec_layout_fit(layout, gpus, &moe));
+}
+
+/* DeepSeek-V3 as published: 16 stages, 64-way expert parallelism on 2,048 GPUs. */
+HEC_TEST(folded_sizes) {
+  hec_layout l;
+  fit("pp=16 ep=64", 2048, "deepseek-v3", &l);
+  ck_assert_int_eq(l.dp, 128);
+  ck_assert_int_eq(l.edp, 2);
+  fit("tp=2 cp=2 pp=4 vpp=2 ep=8 etp=1", 256, "mixtral-8x22b", &l);
+  ck_assert_int_eq(l.dp, 16);
+  ck_assert_int_eq(l.edp, 8);
+}
+
+HEC_TEST(layers_of_parts) {
+  hec_layout l;
+  int32_t first, all = 0;
+  fit("pp=4 vpp=2", 4, "deepseek-v3", &l); /* 61 layers in 8 parts: five of 8, three of 7 */
+  for (int32_t part = 0; part < 8; part++) {
+    ck_assert_int_eq(hec_layout_layers(&l, &moe, part, &first), part < 5 ? 8 : 7);
+    ck_assert_int_eq(first, all);
+    all += part < 5 ? 8 : 7;
+  }
+  fit("pp=4:16,15,15,15", 4, "deepseek-v3", &l);
+  ck_assert_int_eq(hec_layout_layers(&l, &moe, 0, &first), 16);
+  ck_assert_int_eq(hec_layout_layers(&l, &moe, 3, &first), 15);
+  ck_assert_int_eq(first, 46);
+}
+
+static const struct {
+  const char *text;
+  int32_t gpus;
+  const char *says;
+} bad_layouts[] = {
+    {"tp=3", 256, "tp"},
+    {"pp=3", 256, "pp=2 would fit"},
+    {"ep=48", 256, "ep"},
+    {"ep=16", 256, "ep=8 would fit"},
+    {"ep=512", 256, "ep"},
+    {"pp=128", 256, "pp=56 vpp=1 would fit"},
+    {"pp=4:14,14,14,13", 256, "expected 56"},
+    {"pp=2:56", 256, "expected layers of 2 stages"},
+    {"tp=2 tp=2", 256, "twice"},
+    {"tp=0", 256, "whole number"},
+    {"tp=2x", 256, "whole number"},
+    {"dp=2", 256, "dp and edp follow"},
+    {"pp=2:", 256, "layers of at most"},
+};
+
+HEC_TEST_ROWS(bad_layout, bad_layouts) {
+  hec_layout l;
+  ck_ok(hec_moe_load("mixtral-8x22b", &moe));
+  hec_status status = hec_layout_read(bad_layouts[_i].text, &l);
+  if (status == HEC_OK)
+    status = hec_layout_fit(&l, bad_layouts[_i].gpus, &moe);
+  ck_assert_int_eq(status, HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), bad_layouts[_i].says), "%s: %s", bad_layouts[_i].text, hec_last_error());
+}
+
+HEC_TEST(recipe_as_text) {
+  hec_recipe r = hec_recipe_default();
+  hec_text all = {0}, assumed = {0};
+  ck_ok(hec_recipe_read("precision=mxfp8 recompute=norm+act zero=3", &r));
+  ck_assert_int_eq(r.precision, HEC_PRECISION_MXFP8);
+  ck_assert_int_eq(r.recompute, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT);
+  hec_recipe_write(&r, &all);
+  hec_recipe_assumed(&r, &assumed);
+  ck_assert_str_eq(all.data,
+                   "precision=mxfp8 dispatcher=alltoall overlap=off graph=none fused=off recompute=norm+act zero=3 "
+                   "grads=bf16 dp-overlap=on head=last");
+  ck_assert_str_eq(assumed.data,
+                   "dispatcher=alltoall overlap=off graph=none fused=off grads=bf16 dp-overlap=on head=last");
+  ck_assert_int_eq(hec_recipe_read("zero=4", &r), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "0, 1, 2, 3"));
+  ck_assert_int_eq(hec_recipe_read("speed=9", &r), HEC_BAD_INPUT);
+  ck_assert_int_eq(r.zero, 3); /* unchanged by what failed */
+  hec_text_free(&all);
+  hec_text_free(&assumed);
+}
+
+static hec_training training(const char *layout, int32_t gpus, const char *model, const char *recipe) {
+  hec_training t = {
+      .moe = &moe, .seq = 4096, .global_batch = 1024, .micro_batch = 1, .constants = hec_step_constants_fitted};
+  const hec_gpu *gpu;
+  fit(layout, gpus, model, &t.layout);
+  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
+  t.recipe = hec_recipe_default();
+  ck_ok(hec_recipe_read(recipe, &t.recipe));
+  return t;
+}
+
+/* Qwen3-235B-A22B: 148.1 GFLOP per token published by Megatron-Bridge at 4,096 tokens, 739 at 131,072. */
+HEC_TEST(flops_per_token) {
+  hec_training t = training("pp=2", 16, "qwen3-235b-a22b", "");
+  ck_assert_double_eq_tol(hec_training_flops_per_token(&t), 148.1e9, 1e9);
+  t.seq = 131072;
+  ck_assert_double_eq_tol(hec_training_flops_per_token(&t), 735e9, 4e9);
+}
+
+HEC_TEST(micro_batches) {
+  hec_training t = training("pp=2 ep=8", 64, "mixtral-8x22b", "");
+  ck_assert_int_eq(hec_training_micro_batches(&t), 32); /* 1,024 sequences over 32 data-parallel ranks */
+  ck_ok(hec_training_check(&t));
+  t.global_batch = 1000;
+  ck_assert_int_eq(hec_training_check(&t), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "1024 would fit"));
+}
+
+static double layer_s(const hec_training *t, bool backward) {
+  hec_layer_pass pass = hec_layer_pass_of(t, HEC_LAYER_MOE, NULL, backward);
+  return hec_layer_pass_s(t, &pass);
+}
+
+/* What each part of a recipe does to a layer: the sign is certain, whatever the constants are. */
+static const struct {
+  const char *base, *change;
+  int sign; /* of the change in time */
+} effects[] = {
+    {"graph=full", "precision=fp8", -1},     {"graph=full", "recompute=full", 1},
+    {"graph=full", "recompute=norm+act", 1}, {"graph=full", "overlap=on", -1},
+    {"graph=full", "fused=on", -1},          {"graph=full dispatcher=allgather", "dispatcher=alltoall", -1},
+};
+
+HEC_TEST_ROWS(recipe_effect, effects) {
+  hec_training t = training("ep=8", 64, "mixtral-8x22b", effects[_i].base);
+  double base_s = layer_s(&t, true);
+  ck_ok(hec_recipe_read(effects[_i].change, &t.recipe));
+  double change_s = layer_s(&t, true) - base_s;
+  ck_assert_msg(change_s * effects[_i].sign > 0, "%s: %g s", effects[_i].change, change_s);
+}
+
+/* A layer of few tokens waits for launches; a CUDA graph has none. */
+HEC_TEST(host_bound) {
+  hec_training t = training("ep=8", 64, "mixtral-8x7b", "graph=none");
+  t.seq = 128;
+  ck_near(layer_s(&t, false), t.constants.host_s);
+  t.recipe.graph = HEC_GRAPH_FULL;
+  ck_assert(layer_s(&t, false) < 0.5 * t.constants.host_s);
+}
+
+/* The busiest rank's load decides a layer's time; a balanced load given row by row is the balanced one. */
+HEC_TEST(loads) {
+  hec_training t = training("ep=8", 8, "mixtral-8x7b", "graph=full");
+  int32_t rows[1] = {4096 * 2};
+  hec_layer_load even = {.rows = rows, .received = 1};
+  hec_layer_pass by_rows = hec_layer_pass_of(&t, HEC_LAYER_MOE, &even, false);
+  ck_near(hec_layer_pass_s(&t, &by_rows), layer_s(&t, false));
+  rows[0] *= 2;
+  hec_layer_load hot = {.rows = rows, .received = 2};
+  hec_layer_pass busy = hec_layer_pass_of(&t, HEC_LAYER_MOE, &hot, false);
+  ck_assert(busy.compute_s > by_rows.compute_s);
+  ck_assert(busy.dispatch_s > 1.5 * by_rows.dispatch_s); /* small messages are slower */
+}
+
+/* A group inside a node goes over NVLink; twice the stride, and half of it goes over the NIC, which is slower. */
+HEC_TEST(groups_across_nodes) {
+  hec_training t = training("ep=8", 64, "mixtral-8x7b", "");
+  double inside_s = hec_group_collective_s(&t, HEC_ALL_TO_ALL, 8, 1, 1e8);
+  double across_s = hec_group_collective_s(&t, HEC_ALL_TO_ALL, 8, 2, 1e8);
+  ck_assert_int_eq(hec_group_inside(&t, 8, 1), 8);
+  ck_assert_int_eq(hec_group_inside(&t, 8, 2), 4);
+  ck_assert_double_gt(across_s, 0.5 * 1e8 / hec_nic_rate(&t));
+  ck_assert_double_gt(across_s, 2 * inside_s);
+  double ring_s = hec_group_collective_s(&t, HEC_ALL_GATHER, 16, 1, 1e9); /* 8 NICs carry a node's share */
+  ck_assert_double_eq_tol(ring_s, 1e9 * 15 / 16 / (8 * hec_nic_rate(&t)) + hec_assumed_latency_s, 1e-9);
+}
+
+HEC_TEST(data_parallel_traffic) {
+  hec_training t = training("ep=8", 64, "mixtral-8x7b", "zero=1");
+  double once_s = hec_training_data_s(&t, 1e9, 0);
+  t.recipe.zero = 3;
+  ck_assert_double_eq_tol(hec_training_data_s(&t, 1e9, 0) / once_s, 1.5, 5e-3); /* two gathers, one reduction */
+  t.recipe.zero = 1;
+  t.recipe.grads = 4;
+  ck_assert_double_eq_tol(hec_training_data_s(&t, 1e9, 0) / once_s, 1.5, 5e-3);
+  hec_training one = training("", 1, "mixtral-8x7b", "");
+  ck_near(hec_training_data_s(&one, 1e9, 1e9), 0);
+}

@@ -1,0 +1,44 @@
+/* A training step put together: bubble, batch and scale. */
+#include "sim/training.h"
+#include "tests/support/test.h"
+
+HEC_TEST_ARENA(arena)
+
+static hec_moe moe;
+
+static hec_training_result run(const char *layout, int32_t gpus, int32_t batch, const char *recipe) {
+  const hec_gpu *gpu;
+  hec_training t = {
+      .moe = &moe, .seq = 4096, .global_batch = batch, .micro_batch = 1, .constants = hec_step_constants_fitted};
+  hec_training_result r;
+  ck_ok(hec_moe_load("mixtral-8x22b", &moe));
+  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
+  ck_ok(hec_layout_read(layout, &t.layout));
+  ck_ok(hec_layout_fit(&t.layout, gpus, &moe));
+  t.recipe = hec_recipe_default();
+  ck_ok(hec_recipe_read(recipe, &t.recipe));
+  ck_ok(hec_training_check(&t));
+  hec_training_run(&t, &r);
+  return r;
+}
+
+/* Stages that cost the same: m micro-batches and (p - 1) / v of them to fill. */
+HEC_TEST(bubble_of_equal_stages) {
+  hec_training_result even = run("tp=2 pp=8 ep=8", 128, 256, "head=shared");
+  hec_training_result virtual_stages = run("tp=2 pp=8 vpp=7 ep=8", 128, 256, "head=shared");
+  ck_assert_double_eq_tol(even.bubble_s, 7 * even.stage_s, 1e-9);
+  ck_assert_double_eq_tol(virtual_stages.bubble_s, virtual_stages.stage_s, 1e-9); /* 7 / 7 */
+}
+
+HEC_TEST(figures_agree) {
+  hec_training_result r = run("tp=2 pp=8 vpp=7 ep=8", 128, 256, "head=shared");
+  ck_near(r.tokens_per_s_per_gpu * r.step_s * 128, 256.0 * 4096);
+  ck_near(r.mfu, r.model_tflops_per_gpu * 1e12 / 989e12);
+  ck_near(r.gpu_hours_per_1e12_tokens * 3600 * r.tokens_per_s_per_gpu, 1e12);
+}
+
+/* More micro-batches: the bubble weighs less. The head on the last stage alone costs more than shared out. */
+HEC_TEST(batch_and_head) {
+  ck_assert(run("tp=2 pp=8 ep=8", 128, 1024, "").mfu > run("tp=2 pp=8 ep=8", 128, 256, "").mfu);
+  ck_assert(run("tp=2 pp=8 ep=8", 128, 256, "head=shared").step_s < run("tp=2 pp=8 ep=8", 128, 256, "").step_s);
+}

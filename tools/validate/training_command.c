@@ -1,0 +1,74 @@
+/* hecate-validate training: options and report. */
+#include "tools/front/args.h"
+#include "tools/front/data.h"
+#include "tools/front/output.h"
+#include "tools/validate/report_out.h"
+#include "tools/validate/validate_commands.h"
+#include "validate/training/training.h"
+
+typedef struct {
+  const char *cases, *out, *constants;
+  hec_step_constants step;
+  bool json, details;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){0};
+  const hec_arg args[] = {
+      {"--cases", HEC_ARG_TEXT, &s->cases, "FILE",
+       "published runs as CSV (default: cases/training/end_to_end.csv below $HECATE_SHARED, else ../shared of the "
+       "project)",
+       0, 0},
+      {"--constants", HEC_ARG_TEXT, &s->constants, "LIST",
+       "other global constants than the fitted ones: \"in_step=1.183 nic=0.717 hidden=0.69 host=0.0041 "
+       "overlapped=0.45\"",
+       0, 0},
+      {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-validate training",
+      .usage = "hecate-validate training [options]",
+      .summary = "Predicts published training runs from their layout, recipe and batch, and prints predicted beside\n"
+                 "measured by family: source, model and GPU. A row that cannot be expressed is listed with the reason.",
+      .examples = "  hecate-validate training --details\n  hecate-validate training --cases runs.csv --json\n",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+static hec_status print(const settings *s, hec_training_table *table) {
+  hec_report_texts texts = {.shown = {0}};
+  table->details = true;
+  hec_doc_write(hec_training_report, table, HEC_DOC_MARKDOWN, 0, &texts.markdown);
+  table->details = s->details;
+  hec_report_show(hec_training_report, table, s->json, &texts);
+  return hec_report_print(&texts, s->out);
+}
+
+int hec_training_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_text path = {0};
+  hec_training_table table = {0};
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-validate", status);
+  s.step = hec_step_constants_fitted;
+  if (s.constants)
+    status = hec_step_constants_read(s.constants, &s.step);
+  if (status == HEC_OK && s.out)
+    status = hec_output_check_file("--out", s.out);
+  if (status == HEC_OK)
+    status = hec_data_find_recorded(s.cases, "cases/training/end_to_end.csv", &path);
+  if (status == HEC_OK)
+    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
+  if (status == HEC_OK)
+    status = hec_training_judge(path.data, &s.step, &table);
+  if (status == HEC_OK)
+    status = print(&s, &table);
+  hec_training_table_free(&table);
+  hec_text_free(&path);
+  return hec_tool_exit("hecate-validate", status);
+}

@@ -1,0 +1,36 @@
+/* Published training runs against predictions: `hecate-validate training`.
+ *
+ * A row of the table (CSV: id, model, gpus, gpu_type, tp, pp, vpp, ep, etp, cp, dp, seq, global_batch, micro_batch, precision,
+ * metric, value, notes, source) becomes a layout, a recipe and a batch; what it does not state comes from rules that hold for
+ * all rows of a source (validate/training/rules/rules.json). A row that cannot be expressed keeps its reason. */
+#ifndef HEC_VALIDATE_TRAINING_H
+#define HEC_VALIDATE_TRAINING_H
+#include "validate/doc.h"
+#include "validate/stats.h"
+#include "validate/training/training_case.h"
+
+typedef struct {
+  const char *source, *model, *gpu;
+  int32_t rows; /* predicted */
+  hec_error error;
+  double rank; /* Spearman's, of tokens/s/GPU; NAN below 3 rows */
+} hec_training_family;
+
+typedef struct {
+  hec_arena arena;
+  const char *file;
+  int32_t n, n_families, n_predicted;
+  hec_training_case *cases; /* [n] in the order of the file; malloc */
+  size_t capacity;
+  hec_training_family *families; /* [n_families] as first met */
+  hec_error error;               /* of all */
+  bool details;                  /* of the report: every row */
+} hec_training_table;
+
+/* `constants`: NULL for those fitted. */
+hec_status hec_training_judge(const char *path, const hec_step_constants *constants,
+                              hec_training_table *table) HEC_MUST_USE;
+void hec_training_table_free(hec_training_table *table);
+void hec_training_report(const void *of, hec_doc *doc); /* of a hec_training_table */
+
+#endif

@@ -1,0 +1,250 @@
+/* Matching rules and taking sizes from columns: see training_rules.h. */
+#include "validate/training/training_rules.h"
+
+#include "models/preset_data.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const hec_preset_data hec_training_rule_data[];
+enum { MODELS_MAX = 64, GPUS_MAX = 32 };
+
+hec_status hec_training_rules_open(hec_arena *arena, hec_training_rules *rules) {
+  *rules = (hec_training_rules){.arena = arena};
+  rules->models = HEC_NEW(arena, struct hec_rule_model, MODELS_MAX);
+  rules->gpus = HEC_NEW(arena, struct hec_rule_gpu, GPUS_MAX);
+  return hec_json_parse(hec_training_rule_data[0].text, hec_training_rule_data[0].length, "training rules",
+                        &rules->json);
+}
+
+void hec_training_rules_close(hec_training_rules *rules) {
+  hec_json_free(rules->json);
+}
+
+__attribute__((format(printf, 2, 3))) static const char *text_of(hec_arena *arena, const char *format, ...) {
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  return hec_arena_text(arena, text);
+}
+
+/* ---- Which rules hold for a row ---- */
+
+static const char *column(const hec_case_file *csv, const char *name) {
+  return hec_case_file_column(csv, name) < 0 ? "" : hec_case_file_text(csv, name);
+}
+
+static const char *member(const hec_json_value *rule, const char *key) {
+  const hec_json_value *value = hec_json_get(rule, key);
+  return value ? hec_json_text(value) : NULL;
+}
+
+static bool matches(const hec_json_value *rule, const hec_case_file *csv) {
+  static const char *const keys[][2] = {
+      {"model", "model"}, {"gpu", "gpu_type"}, {"notes", "notes"}, {"precision", "precision"}, {"source", "source"}};
+  const char *id = member(rule, "id");
+  if (id && strncmp(column(csv, "id"), id, strlen(id)) != 0)
+    return false;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    const char *part = member(rule, keys[i][0]);
+    if (part && !strstr(column(csv, keys[i][1]), part))
+      return false;
+  }
+  return true;
+}
+
+/* The first rule of a list that holds and has that member. */
+static const hec_json_value *rule_of(const hec_training_rules *rules, const char *list, const char *has,
+                                     const hec_case_file *csv) {
+  const hec_json_value *all = hec_json_get(hec_json_root(rules->json), list);
+  for (const hec_json_value *r = hec_json_first(all); r; r = hec_json_next(r))
+    if (hec_json_get(r, has) && matches(r, csv))
+      return r;
+  return NULL;
+}
+
+static hec_status take_model(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  const hec_json_value *rule = rule_of(rules, "models", "preset", csv);
+  if (!rule) {
+    c->why_not = "the model's shape is not known: no preset has it";
+    return HEC_OK;
+  }
+  const char *preset = member(rule, "preset");
+  const hec_json_value *layers = hec_json_get(rule, "layers");
+  const char *name = layers ? text_of(rules->arena, "%s of %d layers", preset, (int)hec_json_number(layers)) : preset;
+  for (int32_t i = 0; i < rules->n_models; i++)
+    if (strcmp(rules->models[i].name, name) == 0) {
+      c->set_up.moe = &rules->models[i].moe;
+      return HEC_OK;
+    }
+  HEC_ASSERT(rules->n_models < MODELS_MAX);
+  struct hec_rule_model *model = &rules->models[rules->n_models++];
+  model->name = name;
+  HEC_TRY(hec_moe_load(preset, &model->moe));
+  if (layers) {
+    model->moe.n_layers = (int32_t)hec_json_number(layers);
+    model->moe.n_moe_layers = (int32_t)hec_json_number(hec_json_get(rule, "moe_layers"));
+  }
+  c->set_up.moe = &model->moe;
+  return HEC_OK;
+}
+
+static hec_status take_gpu(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  const hec_json_value *rule = rule_of(rules, "gpus", "device", csv);
+  if (!rule) {
+    c->why_not = "no device preset has measured laws of this GPU";
+    return HEC_OK;
+  }
+  const char *name = member(rule, "device");
+  for (int32_t i = 0; i < rules->n_gpus; i++)
+    if (strcmp(rules->gpus[i].name, name) == 0) {
+      c->set_up.laws = rules->gpus[i].laws;
+      return HEC_OK;
+    }
+  HEC_ASSERT(rules->n_gpus < GPUS_MAX);
+  const hec_gpu *gpu;
+  const hec_gpu_laws *laws;
+  hec_gpu_laws *own = HEC_NEW(rules->arena, hec_gpu_laws, 1);
+  HEC_TRY(hec_gpu_laws_load(name, rules->arena, &gpu, &laws));
+  *own = hec_training_laws(laws);
+  c->set_up.laws = own;
+  rules->gpus[rules->n_gpus++] = (struct hec_rule_gpu){name, own};
+  return HEC_OK;
+}
+
+/* ---- Layout, batch, recipe ---- */
+
+/* A number as rules and columns write it: 8, 8x, or a word that stands for a size of the row. 0: none. */
+static int32_t size_of(const char *text, const hec_training_case *c) {
+  if (strcmp(text, "layers") == 0)
+    return c->set_up.layout.pp > 0 ? c->set_up.moe->n_layers / c->set_up.layout.pp : 0;
+  if (strcmp(text, "tp") == 0)
+    return c->set_up.layout.tp;
+  return (int32_t)strtol(text, NULL, 10);
+}
+
+/* The value of `key` in "key=value key=value" of the last rule that has it in `list`; NULL: none. */
+static const char *ruled(const hec_training_rules *rules, const char *list, const char *key, const hec_case_file *csv) {
+  const char *found = NULL;
+  size_t length = strlen(key);
+  const hec_json_value *runs = hec_json_get(hec_json_root(rules->json), "runs");
+  for (const hec_json_value *r = hec_json_first(runs); r; r = hec_json_next(r)) {
+    const char *text = member(r, list);
+    if (!text || !matches(r, csv))
+      continue;
+    for (const char *at = text; *(at += strspn(at, " "));) {
+      size_t all = strcspn(at, " ");
+      if (strncmp(at, key, length) == 0 && at[length] == '=')
+        found = text_of(rules->arena, "%.*s", (int)(all - length - 1), at + length + 1);
+      at += all;
+    }
+  }
+  return found;
+}
+
+typedef struct {
+  const char *key, *rule;
+  int32_t *to;
+  int32_t otherwise; /* -1: needed */
+} wanted_size;
+
+static void take_size(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c,
+                      const wanted_size *want) {
+  const char *stated = column(csv, want->key), *rule = ruled(rules, want->rule, want->key, csv);
+  int32_t value = *stated ? size_of(stated, c) : 0;
+  if (value <= 0 && rule)
+    value = size_of(rule, c);
+  if (value <= 0)
+    value = want->otherwise;
+  if (value < 0 && !c->why_not)
+    c->why_not = text_of(rules->arena, "%s is not stated", want->key);
+  *want->to = value;
+}
+
+static void take_sizes(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  hec_layout *l = &c->set_up.layout;
+  hec_training *t = &c->set_up;
+  const wanted_size sizes[] = {
+      {"gpus", "batch", &l->gpus, -1},
+      {"tp", "layout", &l->tp, 1},
+      {"pp", "layout", &l->pp, 1},
+      {"cp", "layout", &l->cp, 1},
+      {"ep", "layout", &l->ep, 1},
+      {"vpp", "layout", &l->vpp, 1},
+      {"etp", "layout", &l->etp, 1},
+      {"seq", "batch", &t->seq, -1},
+      {"micro_batch", "batch", &t->micro_batch, 1},
+      {"global_batch", "batch", &t->global_batch, 0},
+      {"mtp", "batch", &t->mtp, 0},
+  };
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    take_size(rules, csv, c, &sizes[i]);
+}
+
+static hec_status take_layout(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  hec_training *t = &c->set_up;
+  if (!*column(csv, "tp") && !*column(csv, "pp") && !*column(csv, "ep") && !ruled(rules, "layout", "ep", csv)) {
+    c->why_not = "the layout is not stated";
+    return HEC_OK;
+  }
+  take_sizes(rules, csv, c);
+  if (c->why_not)
+    return HEC_OK;
+  if (hec_layout_fit(&t->layout, t->layout.gpus, t->moe) != HEC_OK) {
+    c->why_not = hec_arena_text(rules->arena, hec_last_error());
+    return HEC_OK;
+  }
+  const char *each = ruled(rules, "batch", "micro_batches", csv);
+  if (t->global_batch == 0 && each && strcmp(each, "notes") == 0) /* "8 micro-batches a rank" */
+    t->global_batch = (int32_t)strtol(column(csv, "notes"), NULL, 10) * t->layout.dp * t->micro_batch;
+  else if (t->global_batch == 0 && each)
+    t->global_batch = (int32_t)strtol(each, NULL, 10) * t->layout.dp * t->micro_batch;
+  if (t->global_batch <= 0)
+    c->why_not = "the batch is not stated";
+  else if (hec_training_check(t) != HEC_OK)
+    c->why_not = hec_arena_text(rules->arena, hec_last_error());
+  return HEC_OK;
+}
+
+/* NULL: none that the laws know. */
+static const char *precision_of(const char *column) {
+  if (!*column || strstr(column, "BF16") || strstr(column, "bf16"))
+    return "precision=bf16";
+  if (strstr(column, "FP4") || strstr(column, "fp4"))
+    return NULL;
+  if (strstr(column, "MX") || strstr(column, "mx"))
+    return "precision=mxfp8";
+  return strstr(column, "lock") ? "precision=fp8-block" : "precision=fp8";
+}
+
+static hec_status take_recipe(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  const hec_json_value *runs = hec_json_get(hec_json_root(rules->json), "runs");
+  const char *precision = precision_of(column(csv, "precision"));
+  c->set_up.recipe = hec_recipe_default();
+  if (!precision)
+    c->why_not = "no law prices that precision";
+  else
+    HEC_TRY(hec_recipe_read(precision, &c->set_up.recipe));
+  for (const hec_json_value *r = hec_json_first(runs); r; r = hec_json_next(r)) {
+    if (!matches(r, csv))
+      continue;
+    if (member(r, "why_not"))
+      c->why_not = hec_arena_text(rules->arena, member(r, "why_not"));
+    if (member(r, "recipe"))
+      HEC_TRY(hec_recipe_read(member(r, "recipe"), &c->set_up.recipe));
+  }
+  return HEC_OK;
+}
+
+hec_status hec_training_rules_apply(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  HEC_TRY(take_model(rules, csv, c));
+  if (!c->why_not)
+    HEC_TRY(take_gpu(rules, csv, c));
+  if (!c->why_not)
+    HEC_TRY(take_recipe(rules, csv, c));
+  return c->why_not ? HEC_OK : take_layout(rules, csv, c);
+}
