@@ -28,8 +28,9 @@ typedef struct {
   const hec_piece_cost *piece; /* [n_parts][n_micro_batches], none below 0 */
   hec_pair_ps *pair_ps;        /* NULL: hec_pair_overlapped_ps */
   void *pair_context;
-  const int64_t *send_ps; /* [n_parts - 1] from part i to part i + 1, and of gradients back; NULL: 0. Within a device: 0 */
-  bool send_blocks;       /* the sender runs nothing else meanwhile; false: it goes on at once */
+  const int64_t
+      *send_ps;     /* [n_parts - 1] from part i to part i + 1, and of gradients back; NULL: 0. Within a device: 0 */
+  bool send_blocks; /* the sender runs nothing else meanwhile; false: it goes on at once */
 } hec_pipeline_costs;
 
 typedef struct {
@@ -58,6 +59,7 @@ typedef struct {
   int32_t device, piece; /* the piece that the device begins then; an index of order->piece */
 } hec_pipeline_peak;
 hec_pipeline_peak hec_pipeline_peak_of(const hec_pipeline_order *order, const hec_pipeline_run *run,
-                                       const int64_t *held, int32_t device /* -1: the worst of all, ties to the first */);
+                                       const int64_t *held,
+                                       int32_t device /* -1: the worst of all, ties to the first */);
 
 #endif

@@ -22,7 +22,7 @@ typedef enum {
   HEC_PIECE_INPUT_GRADIENT,
   HEC_PIECE_WEIGHT_GRADIENT,
   HEC_PIECE_BACKWARD, /* both gradients; the device before gets its gradient when both are done */
-  HEC_PIECE_PAIR,     /* a forward beside a backward of another micro-batch or chunk; each hides the other's communication */
+  HEC_PIECE_PAIR, /* a forward beside a backward of another micro-batch or chunk; each hides the other's communication */
 } hec_piece_kind;
 
 typedef struct {
@@ -44,15 +44,18 @@ typedef struct {
   hec_pipeline_shape shape; /* with n_chunks and group filled in */
   int32_t n_parts;          /* of the model */
   int32_t n_pieces;
-  int32_t *part;     /* [n_stages][n_chunks] the part that a chunk of a device is */
-  int32_t *device;   /* [n_parts][n_micro_batches] who runs that part for that micro-batch (dualpipe: two devices hold it) */
+  int32_t *part; /* [n_stages][n_chunks] the part that a chunk of a device is */
+  int32_t
+      *device; /* [n_parts][n_micro_batches] who runs that part for that micro-batch (dualpipe: two devices hold it) */
   int32_t *piece_at; /* [n_stages + 1] CSR offsets into `piece` */
   hec_piece *piece;  /* [n_pieces] device after device, each in the order in which it runs them */
 } hec_pipeline_order;
 
 typedef struct hec_pipeline_schedule {
   const char *name, *summary, *source;
-  const char *bubble;             /* idle time of a device if all micro-batches and parts cost the same, as a formula */
+  /* Idle time if all micro-batches cost the same, of the device that idles longest. F, B, W: forward, input gradient, weight
+   * gradient of a device, F&B a pair; p stages, v chunks. */
+  const char *bubble;
   int32_t min_chunks, max_chunks; /* parts that a device can hold */
   int32_t copies;                 /* devices that hold each part: 2 of dualpipe, else 1 */
   bool splits;                    /* input and weight gradients can be pieces of their own */
