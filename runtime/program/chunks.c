@@ -1,4 +1,4 @@
-/* The cut of a layer's token work into chunks, for pipelines.
+/* The cut of a layer's token work into chunks (chunked.h).
  *
  * A cell is n assignments of one source to one expert, computed on one rank. Of degree r, chunk c has of it the rows
  *

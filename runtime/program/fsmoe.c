@@ -48,7 +48,7 @@ hec_fsmoe_run *hec_fsmoe_run_new(const hec_problem *problem, bool folded, hec_ar
 
 void hec_fsmoe_from_gate(hec_lowering *low, int32_t layer) {
   const hec_fsmoe_run *run = low->own;
-  hec_pipeline_from_gate(low, layer, run->decision.degree);
+  hec_chunked_from_gate(low, layer, run->decision.degree);
 }
 
 /* `bytes` of the gradients that are ready, or all of them if there are fewer; also after operation `after`. */
@@ -78,11 +78,11 @@ void hec_fsmoe_backward_layer(hec_lowering *low, int32_t layer) {
     run->done = 0;
     run->ready = run->newest = -1;
   }
-  hec_pipeline_way way = hec_pipeline_backward_there(low, layer, -1);
+  hec_chunked_way way = hec_chunked_backward_there(low, layer, -1);
   reduce(low, HEC_LANE_TOKEN, slot->beside_moe, way.there[low->layer[layer].degree - 1]);
-  hec_pipeline_backward_back(low, layer, &way);
+  hec_chunked_backward_back(low, layer, &way);
   reduce(low, HEC_LANE_TOKEN, slot->beside_dense, -1);
-  hec_pipeline_backward_dense(low, layer);
+  hec_chunked_backward_dense(low, layer);
   run->lowest = layer;
   run->ready = low->tail;
 }

@@ -1,8 +1,8 @@
-/* What the two schedules of FSMoE share: a pipeline (pipeline.h) whose degree and whose division of the dense gradients are
+/* What the two schedules of FSMoE share: chunks (chunked.h) whose number and whose division of the dense gradients are
  * planned before training (runtime/plan/planners/fsmoe_problem.h), and the lowering of what was planned. */
 #ifndef HEC_PROGRAM_FSMOE_H
 #define HEC_PROGRAM_FSMOE_H
-#include "runtime/program/pipeline.h"
+#include "runtime/program/chunked.h"
 
 typedef struct hec_fsmoe_run hec_fsmoe_run;
 /* `folded`: planned as No-IIO. */

@@ -32,8 +32,8 @@ typedef struct {
       tokens_wait; /* experts of a layer are computed after all of its dispatch and before its combine, layer after layer;
                         false: tokens may travel beside experts (bound.h then assumes less) */
   bool alone;      /* nothing runs beside anything: migration too precedes all else, whatever the policy's row says */
-  bool pipelined; /* cuts the token work of a layer into chunks, and chooses into how many */
-  bool routes;    /* chooses the route of token rows, too */
+  bool chunked;    /* cuts the token work of a layer into chunks, and chooses into how many */
+  bool routes;     /* chooses the route of token rows, too */
   /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
    * nodes; false: they stand in line with them on the token lane. */
   bool inside;

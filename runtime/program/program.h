@@ -147,7 +147,7 @@ typedef struct {
   int32_t layer; /* MoE layer, -1: none */
   int32_t micro_batch;
   int32_t dep_at, n_deps; /* into program.deps */
-  /* The token work of a layer may be cut (a pipeline): chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not.
+  /* The token work of a layer may be cut: chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not.
    * All-reduce: the same of a block's dense gradients, whole numbers each (hec_part_begin). */
   int32_t chunk, degree;
   int32_t route; /* permute, and what moves token rows: of hec_token_routes */

@@ -44,7 +44,7 @@ void hec_tutel_from_gate(hec_lowering *low, hec_tutel *tutel, int32_t layer) {
   bool tries = e->n_tried < HEC_N_DEGREES * tutel->n_routes;
   int32_t candidate = tries ? e->n_tried : e->best;
   low->layer[layer].route = tutel->route[candidate % tutel->n_routes];
-  hec_pipeline_from_gate(low, layer, hec_degrees[candidate / tutel->n_routes]);
+  hec_chunked_from_gate(low, layer, hec_degrees[candidate / tutel->n_routes]);
   if (!tries)
     return;
   double s = hec_token_work_s(low, layer);

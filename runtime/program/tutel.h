@@ -1,4 +1,4 @@
-/* Tutel's choice of a pipeline degree and an all-to-all while training (arXiv:2206.03382; reference policies.md 3.5), which
+/* Tutel's choice of a degree and an all-to-all while training (arXiv:2206.03382; reference policies.md 3.5), which
  * the two schedules of that name share:
  *
  *   key = floor(capacity / window)          capacity: the most tokens that one source has for one expert
@@ -24,7 +24,7 @@
  * (token_route_2dh.c). Left out: the paper's switch between data and expert parallelism. */
 #ifndef HEC_PROGRAM_TUTEL_H
 #define HEC_PROGRAM_TUTEL_H
-#include "runtime/program/pipeline.h"
+#include "runtime/program/chunked.h"
 
 typedef struct hec_tutel hec_tutel;
 /* One table per layer; the first member of whoever extends it. */

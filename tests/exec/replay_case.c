@@ -153,9 +153,9 @@ static hec_status run_one(const launched *l, hec_rank *rank, const hec_policy *p
   return HEC_OK;
 }
 
-static hec_status run_pipelined(const launched *l, hec_rank *rank, const hec_policy *policy) {
+static hec_status run_chunked(const launched *l, hec_rank *rank, const hec_policy *policy) {
   for (int32_t s = 0; hec_schedules[s]; s++)
-    if (hec_schedules[s]->pipelined)
+    if (hec_schedules[s]->chunked)
       HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
   return HEC_OK;
 }
@@ -179,8 +179,8 @@ static hec_status body(hec_rank *rank, void *context) {
       continue;
     if (hec_policy_suits(policy, &l->c->problem) != HEC_OK)
       continue;
-    if (l->launch.pipelined)
-      HEC_TRY(run_pipelined(l, rank, policy));
+    if (l->launch.chunked)
+      HEC_TRY(run_chunked(l, rank, policy));
     else if (l->launch.schedule)
       HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
     else

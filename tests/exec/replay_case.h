@@ -36,7 +36,7 @@ typedef struct {
   /* 0: every policy under its own schedule; else a third of the policies, each under another schedule of those that are
    * systems: turn by turn all policies, then all pairs. */
   int32_t turn;
-  bool pipelined;       /* every schedule that is, instead */
+  bool chunked;         /* every schedule that is, instead */
   const char *schedule; /* this one instead; NULL */
   const char *policy;   /* NULL: all */
   double limit_s;

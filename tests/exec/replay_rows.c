@@ -3,7 +3,7 @@
  *
  *   problem   ranks exact forward steps mbs top-k layers d-model esp mp machine load copies   (hec_replay_wish, loads, below)
  *   policy    NAME, next (of the table, case by case), all (default)      policies  NAME+NAME: all cases with each of them
- *   schedule  NAME, auto (each policy's own), pipelined (each that is); default: a third of the policies, each under another
+ *   schedule  NAME, auto (each policy's own), chunked (each that is); default: a third of the policies, each under another
  *   run       transport threads virtual collective limit unchecked        device staged probe: on queued_cpu.h
  *   counts    NAME+NAME: what must have come up in the row's programs (see count); for ranks that are threads
  *   every     all cases always, not a share of them (hec_test_cases): where something must come up */
@@ -59,22 +59,21 @@ static const row rows[] = {
 
     /* Schedules that cut a layer's tokens into chunks. With four micro-batches Tutel tries every degree, 8 the last; with
      * the few tokens of these cases many chunks are then empty on some rank, or on all. */
-    {"pipelined", "random", 8031, 32, "mbs=4 schedule=pipelined policy=next"},
-    {"pipelined", "exact", 8531, 24, "exact mbs=4 schedule=pipelined policy=next"},
-    {"pipelined", "ranks", 8777, 10,
-     "every ranks=1,2,3,5,8 exact=0,1 steps=5 mbs=2 threads=1,0,0 schedule=pipelined policy=next"},
-    {"pipelined", "forward", 8877, 8, "forward mbs=4 schedule=pipelined policy=next"},
-    {"pipelined", "transports", 8977, 8,
-     LINKS "ranks=2,3,4 exact=0,0,1,1 steps=2 mbs=4 schedule=pipelined policy=next"},
-    {"pipelined", "devices", 9077, 16,
-     "device staged=0,1 exact=1,0,0 forward=0,0,0,0,0,0,1 steps=2 mbs=4 schedule=pipelined policy=next"},
-    {"pipelined", "timelines", 9177, 6,
-     "every ranks=3,4,5 steps=3 threads virtual=0,0,0,1,1,1 schedule=pipelined policy=next counts=cut"},
-    {"pipelined", "hardly any tokens", 9277, 1,
-     "ranks=4 steps=1 mbs=4 top-k=1 load=few threads schedule=pipelined "
+    {"chunked", "random", 8031, 32, "mbs=4 schedule=chunked policy=next"},
+    {"chunked", "exact", 8531, 24, "exact mbs=4 schedule=chunked policy=next"},
+    {"chunked", "ranks", 8777, 10,
+     "every ranks=1,2,3,5,8 exact=0,1 steps=5 mbs=2 threads=1,0,0 schedule=chunked policy=next"},
+    {"chunked", "forward", 8877, 8, "forward mbs=4 schedule=chunked policy=next"},
+    {"chunked", "transports", 8977, 8, LINKS "ranks=2,3,4 exact=0,0,1,1 steps=2 mbs=4 schedule=chunked policy=next"},
+    {"chunked", "devices", 9077, 16,
+     "device staged=0,1 exact=1,0,0 forward=0,0,0,0,0,0,1 steps=2 mbs=4 schedule=chunked policy=next"},
+    {"chunked", "timelines", 9177, 6,
+     "every ranks=3,4,5 steps=3 threads virtual=0,0,0,1,1,1 schedule=chunked policy=next counts=cut"},
+    {"chunked", "hardly any tokens", 9277, 1,
+     "ranks=4 steps=1 mbs=4 top-k=1 load=few threads schedule=chunked "
      "policies=ep+fastermoe+smartmoe+eplb+hecate+harmoeny+ultraep+laer counts=apart"},
     /* Blocks of more than 30 MB: their gradients are reduced in pieces. */
-    {"pipelined", "gradients in pieces", 9377, 2,
+    {"chunked", "gradients in pieces", 9377, 2,
      "every ranks=2 steps=1 mbs=1,2 top-k=1 layers=2 d-model=1400 threads device=0,1 staged schedule=lina policy=ep "
      "counts=pieces"},
 
@@ -107,17 +106,16 @@ static const row rows[] = {
     /* Experts in shards. */
     {"groups", "shards, random", 11031, 32, "esp=2,2,4 threads=1,0,0,0"},
     {"groups", "shards, exact", 11531, 32, "esp=2,2,4 exact threads=1,0,0,0"},
-    {"groups", "shards, pipelined", 12031, 16, "esp=2,2,4 mbs=4 exact=0,1,0 forward=0,0,0,0,1 schedule=pipelined"},
+    {"groups", "shards, chunked", 12031, 16, "esp=2,2,4 mbs=4 exact=0,1,0 forward=0,0,0,0,1 schedule=chunked"},
     {"groups", "shards, forward", 12277, 8, "esp=2,2,4 forward"},
     {"groups", "shards, transports", 12477, 8,
-     LINKS "ranks=4 esp=2,2,4 exact=0,0,1,1 steps=2 schedule=pipelined,turn,turn"},
+     LINKS "ranks=4 esp=2,2,4 exact=0,0,1,1 steps=2 schedule=chunked,turn,turn"},
     {"groups", "shards, devices", 12577, 16,
-     "device staged=0,1 esp=2,2,4 exact=0,0,0,1 steps=2 mbs=2 forward=0,0,0,0,0,0,1 schedule=pipelined,turn,turn,turn"},
+     "device staged=0,1 esp=2,2,4 exact=0,0,0,1 steps=2 mbs=2 forward=0,0,0,0,0,0,1 schedule=chunked,turn,turn,turn"},
     /* Tensor parallelism; then FSMoE's groups: the same ranks share the dense part and the experts. */
     {"groups", "tensor, random", 21031, 20, "mp=2,2,4 threads=1,0,0,0"},
     {"groups", "tensor, exact", 21531, 20, "mp=2,2,4 exact threads=1,0,0,0"},
-    {"groups", "tensor, pipelined", 22031, 8,
-     "mp=2,2,4 mbs=2 exact=0,1,0 forward=0,0,0,0,1 schedule=pipelined policy=ep"},
+    {"groups", "tensor, chunked", 22031, 8, "mp=2,2,4 mbs=2 exact=0,1,0 forward=0,0,0,0,1 schedule=chunked policy=ep"},
     {"groups", "tensor and shards", 22231, 16, "mp=2,2,4 esp=2,2,4 exact=0,1,0 schedule=turn,fsmoe"},
     {"groups", "tensor, forward", 22277, 8, "mp=2,2,4 forward"},
     {"groups", "tensor, transports", 22477, 8, LINKS "ranks=4 mp=2,2,4 exact=0,0,1,1 steps=2 policy=hecate,ep,ep"},
@@ -328,8 +326,8 @@ static void set_launch(setting *s, const row *r, int32_t i) {
   hec_replay_launch *l = &s->launch;
   bool turns = !s->schedule[0] || strcmp(s->schedule, "turn") == 0;
   l->turn = turns ? 1 + i : 0;
-  l->pipelined = strcmp(s->schedule, "pipelined") == 0;
-  l->schedule = turns || l->pipelined || strcmp(s->schedule, "auto") == 0 ? NULL : s->schedule;
+  l->chunked = strcmp(s->schedule, "chunked") == 0;
+  l->schedule = turns || l->chunked || strcmp(s->schedule, "auto") == 0 ? NULL : s->schedule;
   l->policy = s->policy[0] && strcmp(s->policy, "all") != 0 ? s->policy : NULL;
   if (l->policy && strcmp(l->policy, "next") == 0)
     l->policy = next_policy(r->seed + (uint64_t)i);

@@ -42,7 +42,7 @@ START_TEST(every_policy) {
       if (hec_policies[p]->rewrite || hec_policies[p]->only_schedule || hec_policies[p]->placed ||
           hec_schedules[s]->bound)
         continue;
-      if ((p + s + _i) % (hec_schedules[s]->pipelined ? 6 : 3) != 0)
+      if ((p + s + _i) % (hec_schedules[s]->chunked ? 6 : 3) != 0)
         continue;
       hec_train_wish wish = small(rank_counts[_i]);
       wish.policy = hec_policies[p]->name;

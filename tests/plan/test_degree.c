@@ -1,5 +1,5 @@
-/* The degree of a pipeline: published values, the formula against the pipeline played step by step, and what follows from
- * it. */
+/* The degree of a layer in chunks: published values, the formula against the layer played step by step, and what
+ * follows from it. */
 #include "runtime/plan/planners/degree.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/test.h"

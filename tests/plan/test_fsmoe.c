@@ -136,7 +136,7 @@ HEC_TEST(ties_go_down) {
   const hec_fsmoe_layer nothing = {0}, started = {.a2a = {1, 0}};
   ck_assert_int_eq(hec_fsmoe_best(&nothing, 0, 8).degree, 1);
   ck_assert_int_eq(hec_fsmoe_best(&started, 0, 8).degree, 1);
-  ck_assert_int_eq(hec_fsmoe_pipeline(&nothing, &nothing, 8).degree, 1);
+  ck_assert_int_eq(hec_fsmoe_chunked(&nothing, &nothing, 8).degree, 1);
 }
 
 /* At a fixed degree the time is max(c, 2ra + G). */
@@ -224,7 +224,7 @@ HEC_TEST(times_are_those_of_three_streams) {
 }
 
 /* Folding keeps the time of a layer that is not cut; PipeMoE's time is max(2ra, 2a + rx). */
-HEC_TEST_LOOP(pipelines_are_the_folded_case, 60) {
+HEC_TEST_LOOP(chunks_are_the_folded_case, 60) {
   uint64_t seed = 500 + (uint64_t)_i;
   hec_fsmoe_layer forward = random_layer(&seed), backward = hec_fsmoe_backward(&forward);
   hec_fsmoe_layer folded = hec_fsmoe_folded(&forward);
@@ -244,7 +244,7 @@ HEC_TEST_LOOP(pipelines_are_the_folded_case, 60) {
       degree = r;
     }
   }
-  hec_fsmoe_choice found = hec_fsmoe_pipeline(&forward, &backward, 8);
+  hec_fsmoe_choice found = hec_fsmoe_chunked(&forward, &backward, 8);
   ck_assert_double_eq_tol(found.time, least, 1e-9);
   ck_assert_int_eq(found.degree, degree);
   hec_fsmoe_layer folded_back = hec_fsmoe_folded(&backward);

@@ -2,7 +2,7 @@
  * hierarchy is for (as many bytes between nodes in a G-th of the messages), and the choice: where small messages use a link
  * badly 2DH is chosen because it is faster when simulated, where they do not, or messages are large, it is not. */
 #include "runtime/plan/planners/degree.h"
-#include "runtime/program/pipeline.h"
+#include "runtime/program/chunked.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/test.h"
@@ -16,15 +16,15 @@ HEC_TEST_ARENA(arena)
 static int32_t degree_now, route_now;
 static void from_gate(hec_lowering *low, int32_t l) {
   low->layer[l].route = route_now;
-  hec_pipeline_from_gate(low, l, degree_now);
+  hec_chunked_from_gate(low, l, degree_now);
 }
 static void backward(hec_lowering *low, int32_t l) {
-  hec_pipeline_backward_tokens(low, l, -1);
-  hec_pipeline_backward_dense(low, l);
+  hec_chunked_backward_tokens(low, l, -1);
+  hec_chunked_backward_dense(low, l);
 }
 static void end(hec_lowering *low) {
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_pipeline_reduce(low, l);
+    (void)hec_chunked_reduce(low, l);
 }
 static const hec_schedule fixed = {
     .name = "fixed", .to_gate = hec_emit_to_gate, .from_gate = from_gate, .backward = backward, .end = end};

@@ -169,7 +169,7 @@ static bool in_turn(const hec_test_case *c, int32_t p, int32_t s) {
     return false;
   if (c->only_policy || c->only_schedule || schedule->bound)
     return true;
-  if (schedule->pipelined)
+  if (schedule->chunked)
     return (p + s + c->turn) % 8 == 0;
   return strcmp(policy->schedule, schedule->name) == 0 || (p + s + c->turn) % 2 == 0;
 }

@@ -142,7 +142,7 @@ HEC_TEST_LOOP(walks_are_what_formulas_say_where_these_are_exact, 60) {
   double deepspeed = hec_fsmoe_bench_ms(bench, &s, HEC_FSMOE_DEEPSPEED);
   ck_assert_double_eq_tol(deepspeed, whole, 1e-6);
 
-  double piped = dense + LAYERS * (one + hec_fsmoe_pipeline(&s.moe[0], &s.moe[1], 8).time);
+  double piped = dense + LAYERS * (one + hec_fsmoe_chunked(&s.moe[0], &s.moe[1], 8).time);
   double tutel = hec_fsmoe_bench_ms(bench, &s, HEC_FSMOE_TUTEL);
   ck_assert_double_eq_tol(tutel, piped, 1e-6);
   ck_assert_double_le(tutel, deepspeed + 1e-6);
@@ -161,7 +161,7 @@ HEC_TEST_LOOP(walks_are_what_formulas_say_where_these_are_exact, 60) {
     double found = hec_fsmoe_bench_ms(bench, &s, folded ? HEC_FSMOE_NO_IIO : HEC_FSMOE_FSMOE);
     ck_assert_double_eq_tol(found, planned, 1e-6);
     if (folded)
-      ck_assert_double_le(found, tutel + 1e-6); /* the same pipelines, and gradients may go anywhere */
+      ck_assert_double_le(found, tutel + 1e-6); /* the same chunks, and gradients may go anywhere */
   }
 }
 

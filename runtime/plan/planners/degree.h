@@ -1,4 +1,4 @@
-/* The degree of a pipeline: into how many chunks r a layer's tokens are cut, so that the experts of one chunk are computed
+/* The degree of a layer in chunks: into how many chunks r its tokens are cut, so that the experts of one chunk are computed
  * while others travel. All dispatches, then all combines on one lane, experts on the other; for chunks that are alike, of
  * a seconds an all-to-all and x seconds of experts, the layer takes
  *

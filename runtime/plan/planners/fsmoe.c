@@ -129,8 +129,8 @@ hec_fsmoe_choice hec_fsmoe_best(const hec_fsmoe_layer *layer, double reduce, int
   return best_of(layer, reduce, (degrees){1, degree_max});
 }
 
-hec_fsmoe_choice hec_fsmoe_pipeline(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward,
-                                    int32_t degree_max) {
+hec_fsmoe_choice hec_fsmoe_chunked(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward,
+                                   int32_t degree_max) {
   hec_fsmoe_layer there = hec_fsmoe_folded(forward), back = hec_fsmoe_folded(backward);
   hec_fsmoe_choice best = {0};
   for (int32_t r = 1; r <= degree_max; r *= 2) {

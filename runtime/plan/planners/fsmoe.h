@@ -52,8 +52,7 @@ double hec_fsmoe_case_time(const hec_fsmoe_layer *layer, double degree, double r
 hec_fsmoe_choice hec_fsmoe_best(const hec_fsmoe_layer *layer, double reduce, int32_t degree_max);
 /* Tutel and PipeMoE: one degree for both directions, gather and scatter in series with a2a, no gradients beside it. The
  * time is that of both. */
-hec_fsmoe_choice hec_fsmoe_pipeline(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward,
-                                    int32_t degree_max);
+hec_fsmoe_choice hec_fsmoe_chunked(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward, int32_t degree_max);
 /* How much time of gradients the layer takes at that degree without becoming slower. */
 double hec_fsmoe_slack(const hec_fsmoe_layer *layer, double degree);
 

@@ -1,4 +1,4 @@
-/* Schedule `deepspeed`: DeepSpeed-MoE as FSMoE's artifact has it (policies.md 1.4, mode 3; 3.1): pipeline degree 1 and no
+/* Schedule `deepspeed`: DeepSpeed-MoE as FSMoE's artifact has it (policies.md 1.4, mode 3; 3.1): degree 1 and no
  * overlap at all. On a rank one thing is done at a time, in this order:
  *
  *   [plan]  [migration]

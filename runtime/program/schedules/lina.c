@@ -2,7 +2,7 @@
  * cut into micro-operations of 30 MB, all-to-all first: those of an all-reduce run only while no all-to-all is pending.
  * Experts start on a micro-operation's tokens as they arrive.
  *
- *   tokens      a pipeline (pipeline.h) of ceil(bytes of the busiest source's assignments / 30 MB) chunks, at most 16
+ *   tokens      chunks (chunked.h), ceil(bytes of the busiest source's assignments / 30 MB) of them, at most 16
  *   gradients   a queue of pieces of at most 30 MB, blocks in the order in which they are ready. In a backward all-to-alls
  *               are pending from combine' to dispatch'; so pieces run beside gate' and attention', as many as begin there
  *
@@ -18,7 +18,7 @@
  * then. O(pieces) per layer. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
-#include "runtime/program/pipeline.h"
+#include "runtime/program/chunked.h"
 
 static const double micro_op_bytes = 30e6; /* arXiv:2210.17223 */
 
@@ -67,7 +67,7 @@ static int32_t degree_of(const hec_lowering *low, int32_t l) {
 }
 
 static void from_gate(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, degree_of(low, l));
+  hec_chunked_from_gate(low, l, degree_of(low, l));
 }
 
 /* Sends the next piece. */
@@ -93,11 +93,11 @@ static void backward(hec_lowering *low, int32_t l) {
     o->first_byte = 0;
     o->sent = -1;
   }
-  hec_pipeline_backward_tokens(low, l, o->sent);
+  hec_chunked_backward_tokens(low, l, o->sent);
   o->sent = -1;
   for (; o->layer > l && used_s < window_s; used_s += o->piece_s)
     send(low, o);
-  hec_pipeline_backward_dense(low, l);
+  hec_chunked_backward_dense(low, l);
 }
 
 static void end(hec_lowering *low) {
@@ -110,7 +110,7 @@ const hec_schedule hec_schedule_lina = {
     .name = "lina",
     .summary = "all communication in 30 MB pieces, experts beside tokens; dense all-reduce where no tokens are pending",
     .source = "Lina, ATC 2023, arXiv:2210.17223",
-    .pipelined = true,
+    .chunked = true,
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,

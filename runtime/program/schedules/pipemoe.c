@@ -1,11 +1,11 @@
 /* Schedule `pipemoe`: PipeMoE (INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874) in the form of FSMoE's artifact
- * (arXiv:2501.10714, mode 0). The layer is a pipeline (pipeline.h) of one degree, the same forward and backward, chosen
+ * (arXiv:2501.10714, mode 0). The layer is cut into chunks (chunked.h), of one degree, the same forward and backward, chosen
  * before training on balanced loads by t(r) = max(2 r a, 2 a + r x) over r in {1, 2, 4, 8} (degree.h); dense gradients are
  * reduced on their own, after the backward. The degree does not look at loads, so it can be wrong for skewed ones. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/planners/degree.h"
 #include "runtime/plan/problem.h"
-#include "runtime/program/pipeline.h"
+#include "runtime/program/chunked.h"
 
 static void *start(const hec_problem *problem, hec_arena *arena) {
   int32_t *degree = HEC_NEW(arena, int32_t, 1);
@@ -14,24 +14,24 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
 }
 
 static void from_gate(hec_lowering *low, int32_t l) {
-  hec_pipeline_from_gate(low, l, *(const int32_t *)low->own);
+  hec_chunked_from_gate(low, l, *(const int32_t *)low->own);
 }
 
 static void backward(hec_lowering *low, int32_t l) {
-  hec_pipeline_backward_tokens(low, l, -1);
-  hec_pipeline_backward_dense(low, l);
+  hec_chunked_backward_tokens(low, l, -1);
+  hec_chunked_backward_dense(low, l);
 }
 
 static void end(hec_lowering *low) {
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_pipeline_reduce(low, l);
+    (void)hec_chunked_reduce(low, l);
 }
 
 const hec_schedule hec_schedule_pipemoe = {
     .name = "pipemoe",
     .summary = "tokens in chunks, experts beside them; one degree by a formula; dense all-reduce at the end",
     .source = "PipeMoE, INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874",
-    .pipelined = true,
+    .chunked = true,
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,

@@ -1,5 +1,5 @@
-/* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is a pipeline (pipeline.h) whose degree and all-to-all are tried out
- * while training (tutel.h); dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its Tutel
+/* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is cut into chunks (chunked.h). Their number and their all-to-all
+ * are tried out while training (tutel.h); dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its Tutel
  * (arXiv:2501.10714, mode 0). */
 #include "runtime/program/tutel.h"
 #include "runtime/plan/problem.h"
@@ -13,20 +13,20 @@ static void from_gate(hec_lowering *low, int32_t l) {
 }
 
 static void backward(hec_lowering *low, int32_t l) {
-  hec_pipeline_backward_tokens(low, l, -1);
-  hec_pipeline_backward_dense(low, l);
+  hec_chunked_backward_tokens(low, l, -1);
+  hec_chunked_backward_dense(low, l);
 }
 
 static void end(hec_lowering *low) {
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_pipeline_reduce(low, l);
+    (void)hec_chunked_reduce(low, l);
 }
 
 const hec_schedule hec_schedule_tutel = {
     .name = "tutel",
     .summary = "tokens in chunks, experts beside them; degree and all-to-all (linear, 2DH) tried out online",
     .source = "Tutel, arXiv:2206.03382",
-    .pipelined = true,
+    .chunked = true,
     .routes = true,
     .start = start,
     .to_gate = hec_emit_to_gate,

@@ -28,20 +28,20 @@ static void from_gate(hec_lowering *low, int32_t l) {
 static void backward(hec_lowering *low, int32_t l) {
   own *o = low->own;
   bool first = l == low->problem->n_layers - 1;
-  hec_pipeline_backward_tokens(low, l, first ? -1 : o->reduced);
-  o->reduced = first ? -1 : hec_pipeline_reduce(low, l + 1);
-  hec_pipeline_backward_dense(low, l);
+  hec_chunked_backward_tokens(low, l, first ? -1 : o->reduced);
+  o->reduced = first ? -1 : hec_chunked_reduce(low, l + 1);
+  hec_chunked_backward_dense(low, l);
 }
 
 static void end(hec_lowering *low) {
-  (void)hec_pipeline_reduce(low, 0);
+  (void)hec_chunked_reduce(low, 0);
 }
 
 const hec_schedule hec_schedule_tutel_improved = {
     .name = "tutel-improved",
     .summary = "tutel with the dense all-reduce beside the dense part of the backward",
     .source = "FSMoE, arXiv:2501.10714, mode 1 of its artifact",
-    .pipelined = true,
+    .chunked = true,
     .routes = true,
     .start = start,
     .to_gate = hec_emit_to_gate,

@@ -1,4 +1,4 @@
 /* Replays under schedules that cut a layer's tokens into chunks (replay_rows.c). */
 #include "tests/exec/replay_rows.h"
 
-HEC_REPLAY_ROWS("pipelined")
+HEC_REPLAY_ROWS("chunked")

@@ -2,8 +2,8 @@
  * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
  * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
 #include "runtime/plan/planners/degree.h"
+#include "runtime/program/chunked.h"
 #include "runtime/program/lowering_state.h"
-#include "runtime/program/pipeline.h"
 #include "sim/simulate.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
@@ -16,17 +16,17 @@ HEC_TEST_ARENA(arena)
 /* ---- Schedules of a fixed degree, and nothing else ---- */
 
 static void backward(hec_lowering *low, int32_t l) {
-  hec_pipeline_backward_tokens(low, l, -1);
-  hec_pipeline_backward_dense(low, l);
+  hec_chunked_backward_tokens(low, l, -1);
+  hec_chunked_backward_dense(low, l);
 }
 static void end(hec_lowering *low) {
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_pipeline_reduce(low, l);
+    (void)hec_chunked_reduce(low, l);
 }
 #define EACH_DEGREE(X) X(1) X(2) X(4) X(8) X(HEC_DEGREE_MAX)
 #define FROM_GATE(degree)                                                                                              \
   static void at_##degree(hec_lowering *low, int32_t l) {                                                              \
-    hec_pipeline_from_gate(low, l, degree);                                                                            \
+    hec_chunked_from_gate(low, l, degree);                                                                             \
   }
 #define FIXED(degree)                                                                                                  \
   {.name = "at " #degree, .to_gate = hec_emit_to_gate, .from_gate = at_##degree, .backward = backward, .end = end},

@@ -6,22 +6,22 @@
  *   backward  COMPUTE  unpermute'         experts' 1  experts' 2 ..          | permute'  [shared']  gate'  attention'
  *             TOKEN             combine' 1  combine' 2 ..  dispatch' 1  dispatch' 2 ..
  *
- * All dispatches stand before the first combine on their lane, as a pipeline has them that keeps the experts busy. */
-#ifndef HEC_PROGRAM_PIPELINE_H
-#define HEC_PROGRAM_PIPELINE_H
+ * All dispatches stand before the first combine on their lane: that keeps the experts busy. */
+#ifndef HEC_PROGRAM_CHUNKED_H
+#define HEC_PROGRAM_CHUNKED_H
 #include "runtime/program/emit.h"
 
-void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree);
+void hec_chunked_from_gate(hec_lowering *low, int32_t layer, int32_t degree);
 /* Backward down to permute' and shared'; waits for `after`, too. Then gate' and attention'. Schedules that put something
  * between the last combine' and the first dispatch' call its two halves. */
 typedef struct {
   int32_t unpermute, there[HEC_DEGREE_MAX]; /* [degree] the combines' of the chunks */
-} hec_pipeline_way;
-hec_pipeline_way hec_pipeline_backward_there(hec_lowering *low, int32_t layer, int32_t after);
-void hec_pipeline_backward_back(hec_lowering *low, int32_t layer, const hec_pipeline_way *way);
-void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t after);
-void hec_pipeline_backward_dense(hec_lowering *low, int32_t layer);
+} hec_chunked_way;
+hec_chunked_way hec_chunked_backward_there(hec_lowering *low, int32_t layer, int32_t after);
+void hec_chunked_backward_back(hec_lowering *low, int32_t layer, const hec_chunked_way *way);
+void hec_chunked_backward_tokens(hec_lowering *low, int32_t layer, int32_t after);
+void hec_chunked_backward_dense(hec_lowering *low, int32_t layer);
 /* The dense gradients of the block: an all-reduce that waits for what was lowered last. */
-int32_t hec_pipeline_reduce(hec_lowering *low, int32_t layer);
+int32_t hec_chunked_reduce(hec_lowering *low, int32_t layer);
 
 #endif

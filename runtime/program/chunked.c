@@ -1,9 +1,9 @@
 /* See the header. O(degree) operations in a layer and direction. */
-#include "runtime/program/pipeline.h"
+#include "runtime/program/chunked.h"
 
 #include "runtime/plan/problem.h"
 
-void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
+void hec_chunked_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
   hec_layer_ops *ops = &low->layer[layer];
   int32_t there[HEC_DEGREE_MAX], wait[HEC_DEGREE_MAX + 1], experts = -1;
   int32_t plan = hec_emit_plan(low, layer, HEC_LANE_COMPUTE, HEC_DEPS(ops->counts));
@@ -24,14 +24,14 @@ void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
     hec_release_guests(low, layer, experts);
 }
 
-hec_pipeline_way hec_pipeline_backward_there(hec_lowering *low, int32_t layer, int32_t after) {
-  hec_pipeline_way way = {.unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail, after))};
+hec_chunked_way hec_chunked_backward_there(hec_lowering *low, int32_t layer, int32_t after) {
+  hec_chunked_way way = {.unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail, after))};
   for (int32_t c = 0; c < low->layer[layer].degree; c++)
     way.there[c] = hec_emit_tokens(low, (hec_chunk){layer, c}, HEC_ROLE_COMBINE, true, HEC_DEPS(way.unpermute));
   return way;
 }
 
-void hec_pipeline_backward_back(hec_lowering *low, int32_t layer, const hec_pipeline_way *way) {
+void hec_chunked_backward_back(hec_lowering *low, int32_t layer, const hec_chunked_way *way) {
   int32_t wait[HEC_DEGREE_MAX + 2], experts = -1, gather = -1;
   int32_t degree = low->layer[layer].degree, unpermute = way->unpermute;
   const int32_t *there = way->there;
@@ -52,16 +52,16 @@ void hec_pipeline_backward_back(hec_lowering *low, int32_t layer, const hec_pipe
   low->tail = shared >= 0 ? shared : permute;
 }
 
-void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t after) {
-  hec_pipeline_way way = hec_pipeline_backward_there(low, layer, after);
-  hec_pipeline_backward_back(low, layer, &way);
+void hec_chunked_backward_tokens(hec_lowering *low, int32_t layer, int32_t after) {
+  hec_chunked_way way = hec_chunked_backward_there(low, layer, after);
+  hec_chunked_backward_back(low, layer, &way);
 }
 
-void hec_pipeline_backward_dense(hec_lowering *low, int32_t layer) {
+void hec_chunked_backward_dense(hec_lowering *low, int32_t layer) {
   int32_t gate = hec_emit_gate(low, layer, true, HEC_DEPS(low->tail));
   low->tail = hec_emit_attention(low, layer, true, HEC_DEPS(gate));
 }
 
-int32_t hec_pipeline_reduce(hec_lowering *low, int32_t layer) {
+int32_t hec_chunked_reduce(hec_lowering *low, int32_t layer) {
   return hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
 }
