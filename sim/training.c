@@ -1,91 +1,188 @@
-/* The closed form of a step: stages one after the other, see training.h. */
+/* A step as a pipeline of parts: see training.h. */
 #include "sim/training.h"
 
-/* Of a send between stages, what the receiver waits for although it has other micro-batches: most are sent early. */
-static const double exposed_send = 0.3;
+#include "models/compute_cost.h"
+#include "sim/pipeline_run.h"
 
 typedef struct {
-  double forward_s, backward_s, dispatch_s, tensor_s, dense_params, expert_params;
-} device_cost;
+  const hec_training_job *job;
+  const hec_training *t;
+  hec_arena arena;
+  int32_t n_micro, n_parts;
+  hec_pipeline_order order;
+  hec_piece_cost *cost;   /* [n_parts][n_micro] */
+  hec_layer_pass *passed; /* [pp] sums of a device's layers and micro-batches, forward and backward */
+  double *dense, *expert; /* [pp] parameters */
+} run;
 
-static void add_layers(const hec_training *t, hec_layer_kind kind, double times, device_cost *cost) {
-  hec_layer_pass forward = hec_layer_pass_of(t, kind, NULL, false), backward = hec_layer_pass_of(t, kind, NULL, true);
-  double dense, expert, exposed = t->recipe.overlap ? 1 - t->constants.overlapped : 1;
-  hec_training_params(t, kind, &dense, &expert);
-  cost->forward_s += times * hec_layer_pass_s(t, &forward);
-  cost->backward_s += times * hec_layer_pass_s(t, &backward);
-  cost->dispatch_s += times * exposed * (forward.dispatch_s + backward.dispatch_s);
-  cost->tensor_s += times * (forward.tensor_s + backward.tensor_s);
-  cost->dense_params += times * dense;
-  cost->expert_params += times * expert;
+/* One layer, or `times` of one, of a part in a micro-batch. */
+static void add_layer(run *r, int32_t part, int32_t m, hec_layer_kind kind, const hec_layer_load *load, double times) {
+  hec_piece_cost *cost = &r->cost[(int64_t)part * r->n_micro + m];
+  hec_layer_pass *sum = &r->passed[r->order.device[(int64_t)part * r->n_micro + m]];
+  for (int backward = 0; backward < 2; backward++) {
+    hec_layer_pass pass = hec_layer_pass_of(r->t, kind, load, backward);
+    double s = times * hec_layer_pass_s(r->t, &pass), weight_s = times * pass.weight_s;
+    weight_s = weight_s < s ? weight_s : s;
+    cost->compute_ps[backward] += hec_seconds_to_ps(backward ? s - weight_s : s);
+    cost->compute_ps[HEC_PIECE_WEIGHT_GRADIENT] += backward ? hec_seconds_to_ps(weight_s) : 0;
+    sum->dispatch_s += times * hec_layer_exposed_s(r->t, &pass);
+    sum->tensor_s += times * pass.tensor_s;
+  }
 }
 
-/* What a device's parts of the model cost in one micro-batch. */
-static device_cost device_of(const hec_training *t, int32_t device) {
-  const hec_layout *l = &t->layout;
-  const hec_moe *moe = t->moe;
-  device_cost cost = {0};
-  int32_t n_dense = 0, n_moe = 0, first;
-  for (int32_t chunk = 0; chunk < l->vpp; chunk++) {
-    int32_t n = hec_layout_layers(l, moe, chunk * l->pp + device, &first);
-    for (int32_t i = first; i < first + n; i++)
-      *(i < moe->n_layers - moe->n_moe_layers ? &n_dense : &n_moe) += 1;
-  }
-  bool last = device == l->pp - 1;
-  n_moe += last ? t->mtp : 0;
-  if (n_dense > 0)
-    add_layers(t, HEC_LAYER_DENSE, (double)n_dense, &cost);
-  if (n_moe > 0)
-    add_layers(t, HEC_LAYER_MOE, (double)n_moe, &cost);
+/* Head and multi-token prediction, on the last part or counted as shared out. */
+static void add_head(run *r, int32_t part, int32_t m) {
+  const hec_training *t = r->t;
   double heads = (double)(1 + t->mtp);
+  bool last = part == r->n_parts - 1;
+  if (last && t->mtp > 0)
+    add_layer(r, part, m, HEC_LAYER_MOE, NULL, (double)t->mtp);
   if (t->recipe.head)
-    add_layers(t, HEC_LAYER_HEAD, heads / (double)l->pp, &cost);
+    add_layer(r, part, m, HEC_LAYER_HEAD, NULL, heads / (double)r->n_parts);
   else if (last)
-    add_layers(t, HEC_LAYER_HEAD, heads, &cost);
-  if (device == 0)
-    cost.dense_params += (double)moe->vocabulary * (double)moe->d_model / (double)l->tp;
-  return cost;
+    add_layer(r, part, m, HEC_LAYER_HEAD, NULL, heads);
 }
 
-static void figures(const hec_training *t, hec_training_result *r) {
-  double tokens = (double)t->global_batch * (double)t->seq, gpus = (double)t->layout.gpus;
-  r->tokens_per_s_per_gpu = tokens / r->step_s / gpus;
-  r->model_tflops_per_gpu = r->tokens_per_s_per_gpu * hec_training_flops_per_token(t) * 1e-12;
-  r->mfu = r->model_tflops_per_gpu * 1e12 / t->laws->gpu.sheet.flops[HEC_LAW_BF16];
-  r->gpu_hours_per_1e12_tokens = 1e12 / r->tokens_per_s_per_gpu / 3600;
+static void add_part(run *r, int32_t part, int32_t m) {
+  const hec_moe *moe = r->t->moe;
+  int32_t first, n = hec_layout_layers(&r->t->layout, moe, part, &first), n_dense = moe->n_layers - moe->n_moe_layers;
+  int32_t dense = first < n_dense ? (first + n < n_dense ? n : n_dense - first) : 0;
+  if (dense > 0)
+    add_layer(r, part, m, HEC_LAYER_DENSE, NULL, (double)dense);
+  if (!r->job->loads && n > dense)
+    add_layer(r, part, m, HEC_LAYER_MOE, NULL, (double)(n - dense));
+  for (int32_t i = first + dense; r->job->loads && i < first + n; i++)
+    add_layer(r, part, m, HEC_LAYER_MOE, &r->job->loads[(int64_t)(i - n_dense) * r->n_micro + m], 1);
+  add_head(r, part, m);
 }
 
-void hec_training_run(const hec_training *t, hec_training_result *r) {
-  const hec_layout *l = &t->layout;
-  device_cost slowest = {0};
-  double sum_s = 0, m = (double)hec_training_micro_batches(t);
-  for (int32_t d = 0; d < l->pp; d++) {
-    device_cost cost = device_of(t, d);
-    sum_s += cost.forward_s + cost.backward_s;
-    if (cost.forward_s + cost.backward_s > slowest.forward_s + slowest.backward_s)
-      slowest = cost;
+/* Micro-batches that cost the same are priced once. */
+static void price(run *r) {
+  for (int32_t part = 0; part < r->n_parts; part++)
+    for (int32_t m = 0; m < r->n_micro; m++) {
+      int64_t at = (int64_t)part * r->n_micro + m;
+      if (m == 0 || r->job->loads || r->order.device[at] != r->order.device[at - 1]) {
+        add_part(r, part, m);
+        continue;
+      }
+      r->cost[at] = r->cost[at - 1];
+    }
+  if (r->job->loads)
+    return;
+  for (int32_t d = 0; d < r->t->layout.pp; d++) {
+    r->passed[d].dispatch_s *= (double)r->n_micro;
+    r->passed[d].tensor_s *= (double)r->n_micro;
   }
-  double stage_s = slowest.forward_s + slowest.backward_s;
-  double data_s = hec_training_data_s(t, slowest.dense_params, slowest.expert_params);
-  double hidden_s = t->recipe.dp_overlap ? t->constants.hidden * stage_s : 0;
-  *r = (hec_training_result){0};
-  if (t->recipe.zero >= 3) { /* not beside a dispatch that uses the same NICs */
-    bool far = (int64_t)l->ep * l->etp > t->laws->gpu.sheet.nvlink_ranks;
-    hidden_s -= far ? t->constants.hidden * slowest.dispatch_s : 0;
-    double exposed_s = data_s > hidden_s ? data_s - hidden_s : 0;
-    r->data_s = m * exposed_s;
-    stage_s += exposed_s;
-  } else
-    r->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
-  double sends_s = l->pp > 1 ? exposed_send * 2 * (double)l->vpp * hec_training_send_s(t) : 0;
-  stage_s += sends_s;
-  r->stage_s = stage_s;
-  /* the others' stages may be faster: the pipeline fills with them */
-  double fill_s = (sum_s - slowest.forward_s - slowest.backward_s) + (double)(l->pp - 1) * sends_s;
-  r->bubble_s = fill_s / (double)l->vpp;
-  r->dispatch_s = m * slowest.dispatch_s;
-  r->tensor_s = m * slowest.tensor_s;
-  r->optimizer_s = hec_training_optimizer_s(t, slowest.dense_params, slowest.expert_params);
-  r->step_s = m * stage_s + r->bubble_s + r->optimizer_s + (t->recipe.zero >= 3 ? 0 : r->data_s);
-  figures(t, r);
+}
+
+static void count_params(run *r) {
+  const hec_training *t = r->t;
+  int32_t n_dense = t->moe->n_layers - t->moe->n_moe_layers;
+  for (int32_t part = 0; part < r->n_parts; part++) {
+    int32_t first, n = hec_layout_layers(&t->layout, t->moe, part, &first), d = part % t->layout.pp;
+    double dense, expert;
+    for (int32_t i = first; i < first + n; i++) {
+      hec_training_params(t, i < n_dense ? HEC_LAYER_DENSE : HEC_LAYER_MOE, &dense, &expert);
+      r->dense[d] += dense;
+      r->expert[d] += expert;
+    }
+    hec_training_params(t, HEC_LAYER_HEAD, &dense, &expert);
+    r->dense[d] += part == 0 ? dense : 0; /* the embedding is as large */
+    r->dense[d] += part == r->n_parts - 1 ? dense : 0;
+  }
+}
+
+/* FSDP gathers in every micro-batch: what is not hidden beside a part is on top of it. */
+static void add_gathers(run *r) {
+  const hec_training *t = r->t;
+  bool far = hec_group_inside(t, t->layout.ep, t->layout.etp) < t->layout.ep;
+  for (int32_t part = 0; part < r->n_parts; part++) {
+    int32_t d = part % t->layout.pp;
+    double parts = (double)t->layout.vpp, micro = (double)r->n_micro;
+    double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]) / parts;
+    for (int32_t m = 0; m < r->n_micro; m++) {
+      hec_piece_cost *cost = &r->cost[(int64_t)part * r->n_micro + m];
+      double part_s = 1e-12 * (double)(cost->compute_ps[0] + cost->compute_ps[1] + cost->compute_ps[2]);
+      part_s -= far ? r->passed[d].dispatch_s / micro / parts : 0; /* the dispatch has the NICs */
+      double exposed_s = data_s - (t->recipe.dp_overlap ? t->constants.hidden * part_s : 0);
+      exposed_s = exposed_s > 0 ? exposed_s : 0;
+      cost->compute_ps[HEC_PIECE_FORWARD] += hec_seconds_to_ps(exposed_s / 3); /* one gather of three transfers */
+      cost->compute_ps[HEC_PIECE_INPUT_GRADIENT] += hec_seconds_to_ps(exposed_s * 2 / 3);
+    }
+  }
+}
+
+static int32_t busiest(const run *r, const hec_pipeline_run *pipeline) {
+  int32_t most = 0;
+  for (int32_t d = 1; d < r->t->layout.pp; d++)
+    most = pipeline->device[d].busy_ps > pipeline->device[most].busy_ps ? d : most;
+  return most;
+}
+
+static void figures(const hec_training *t, hec_training_result *result) {
+  double tokens = (double)t->global_batch * (double)t->seq, gpus = (double)t->layout.gpus;
+  result->tokens_per_s_per_gpu = tokens / result->step_s / gpus;
+  result->model_tflops_per_gpu = result->tokens_per_s_per_gpu * hec_training_flops_per_token(t) * 1e-12;
+  result->mfu = result->model_tflops_per_gpu * 1e12 / t->laws->gpu.sheet.flops[HEC_LAW_BF16];
+  result->gpu_hours_per_1e12_tokens = 1e12 / result->tokens_per_s_per_gpu / 3600;
+}
+
+static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_result *result) {
+  const hec_training *t = r->t;
+  int32_t d = busiest(r, pipeline);
+  double pipeline_s = 1e-12 * (double)pipeline->step_ps, busy_s = 1e-12 * (double)pipeline->device[d].busy_ps;
+  *result = (hec_training_result){.device = d,
+                                  .busy_s = busy_s,
+                                  .bubble_s = pipeline_s - busy_s,
+                                  .dispatch_s = r->passed[d].dispatch_s,
+                                  .tensor_s = r->passed[d].tensor_s,
+                                  .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
+  if (t->recipe.zero < 3) {
+    double hidden_s = t->recipe.dp_overlap ? t->constants.hidden * busy_s / (double)r->n_micro : 0;
+    double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]);
+    result->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
+  }
+  result->step_s = pipeline_s + result->data_s + result->optimizer_s;
+  figures(t, result);
+}
+
+static hec_status make_order(run *r) {
+  const hec_layout *l = &r->t->layout;
+  const hec_pipeline_shape shape = {.n_stages = l->pp, .n_chunks = l->vpp, .n_micro_batches = r->n_micro};
+  const hec_pipeline_schedule *schedule = r->job->pipeline;
+  if (!schedule)
+    schedule = hec_pipeline_find(l->vpp > 1 && l->pp > 1 ? "interleaved" : "1f1b");
+  hec_pipeline_shape wanted = shape;
+  if (schedule->max_chunks < wanted.n_chunks && l->pp == 1)
+    wanted.n_chunks = 1; /* virtual stages of one stage are one part */
+  return hec_pipeline_order_make(schedule, &wanted, &r->arena, &r->order);
+}
+
+static hec_status run_it(run *r, hec_training_result *result) {
+  hec_pipeline_run pipeline;
+  int32_t pp = r->t->layout.pp;
+  HEC_TRY(make_order(r));
+  r->n_parts = r->order.n_parts;
+  r->cost = HEC_NEW(&r->arena, hec_piece_cost, (int64_t)r->n_parts * r->n_micro);
+  r->passed = HEC_NEW(&r->arena, hec_layer_pass, pp);
+  r->dense = HEC_NEW(&r->arena, double, pp);
+  r->expert = HEC_NEW(&r->arena, double, pp);
+  int64_t *send_ps = HEC_NEW(&r->arena, int64_t, r->n_parts);
+  for (int32_t i = 0; i + 1 < r->n_parts; i++)
+    send_ps[i] = hec_seconds_to_ps(hec_training_send_s(r->t));
+  price(r);
+  count_params(r);
+  if (r->t->recipe.zero >= 3)
+    add_gathers(r);
+  const hec_pipeline_costs costs = {.piece = r->cost, .send_ps = send_ps};
+  HEC_TRY(hec_pipeline_run_make(&r->order, &costs, &r->arena, &pipeline));
+  sum_up(r, &pipeline, result);
+  return HEC_OK;
+}
+
+hec_status hec_training_run(const hec_training_job *job, hec_training_result *result) {
+  run r = {.job = job, .t = job->training, .n_micro = hec_training_micro_batches(job->training)};
+  hec_status status = run_it(&r, result);
+  hec_arena_free(&r.arena);
+  return status;
 }

@@ -1,22 +1,35 @@
-/* A training step under a parallel layout: micro-batches through pipeline stages, data-parallel traffic, optimizer. Costs of
- * layers are those of models/training/step.h. */
+/* A training step under a parallel layout: every micro-batch through every part of the model, in the order of a pipeline schedule,
+ * then data-parallel traffic and optimizer. Layers cost what models/training/step.h says, micro-batch by micro-batch where
+ * loads are given, so the bubble is simulated and not a formula.
+ *
+ * One pipeline of one expert-parallel group is simulated; groups with other loads are runs of their own, and a step ends when
+ * the slowest has ended. */
 #ifndef HEC_SIM_TRAINING_H
 #define HEC_SIM_TRAINING_H
 #include "models/training/step.h"
+#include "runtime/program/pipelines/pipeline_schedule.h"
+
+typedef struct {
+  const hec_training *training;
+  const hec_pipeline_schedule *pipeline; /* NULL: 1f1b; with virtual stages interleaved */
+  const hec_layer_load *loads;           /* [n_moe_layers][micro-batches]; NULL: balanced */
+} hec_training_job;
 
 typedef struct {
   double step_s;
-  double stage_s;    /* one micro-batch on the slowest device, forward and backward */
-  double bubble_s;   /* of the slowest device */
-  double dispatch_s; /* exposed dispatch and combine of that device, all micro-batches */
-  double tensor_s;   /* exposed tensor-parallel traffic, the same */
+  double busy_s;     /* of the busiest device: all its micro-batches */
+  double bubble_s;   /* what that device waits for others */
+  double dispatch_s; /* exposed dispatch and combine of it, in busy_s */
+  double tensor_s;   /* tensor- and context-parallel traffic of it, in busy_s */
   double data_s;     /* exposed data-parallel traffic */
   double optimizer_s;
   double tokens_per_s_per_gpu, model_tflops_per_gpu;
   double mfu; /* of the dense bf16 peak on the data sheet */
   double gpu_hours_per_1e12_tokens;
+  int32_t device; /* the busiest, of the pipeline */
 } hec_training_result;
 
-void hec_training_run(const hec_training *training, hec_training_result *result);
+/* HEC_BAD_INPUT: the pipeline schedule refuses the sizes; the message says what fits. */
+hec_status hec_training_run(const hec_training_job *job, hec_training_result *result) HEC_MUST_USE;
 
 #endif

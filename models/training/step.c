@@ -296,9 +296,12 @@ hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, con
   return p;
 }
 
+double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *p) {
+  return (t->recipe.overlap ? 1 - t->constants.overlapped : 1) * p->dispatch_s;
+}
+
 double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *p) {
-  double exposed = t->recipe.overlap ? 1 - t->constants.overlapped : 1;
-  double s = p->compute_s + p->tensor_s + exposed * p->dispatch_s;
+  double s = p->compute_s + p->tensor_s + hec_layer_exposed_s(t, p);
   return s > p->host_s ? s : p->host_s;
 }
 

@@ -60,7 +60,8 @@ typedef struct {
 hec_gpu_laws hec_training_laws(const hec_gpu_laws *laws);
 
 hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load, bool backward);
-/* Its time: hidden parts left out, never less than the host's. */
+/* What its dispatch adds to it; its time: hidden parts left out, never less than the host's. */
+double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *pass);
 double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *pass);
 
 /* Micro-batches of a rank in a step, >= 1. */

@@ -47,9 +47,13 @@ static double in_metric(metric m, const hec_training_case *c) {
   return value[m];
 }
 
-static void predict(hec_training_case *c) {
+static void predict(hec_training_case *c, hec_arena *arena) {
   metric m = metric_of(c->metric);
-  hec_training_run(&c->set_up, &c->result);
+  const hec_training_job job = {.training = &c->set_up};
+  if (hec_training_run(&job, &c->result) != HEC_OK) {
+    c->why_not = hec_arena_text(arena, hec_last_error());
+    return;
+  }
   c->predicted = in_metric(m, c);
   double ratio = c->predicted / c->measured;
   c->error = (m <= STEP_MS ? ratio : 1 / ratio) - 1;
@@ -75,7 +79,7 @@ static hec_status read_row(hec_training_rules *rules, const hec_case_file *csv, 
   HEC_TRY(hec_training_rules_apply(rules, csv, c));
   c->set_up.constants = *constants;
   if (!c->why_not)
-    predict(c);
+    predict(c, arena);
   return HEC_OK;
 }
 
