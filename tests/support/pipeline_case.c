@@ -1,3 +1,4 @@
+/* Random shapes that fit, and an order as text. See the header. */
 #include "tests/support/pipeline_case.h"
 
 #include "runtime/base/text.h"

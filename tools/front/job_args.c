@@ -3,6 +3,7 @@
 
 #include "models/preset_data.h"
 #include "runtime/program/lower.h"
+#include "runtime/program/pipelines/pipeline_schedule.h"
 #include "sim/simulate.h"
 
 #include <errno.h>
@@ -205,6 +206,12 @@ void hec_job_args_list(void) {
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
     hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
+  printf("pipelines, and how long a stage idles if all cost the same (p stages with v parts each; F forward, B input "
+         "gradient,\n"
+         "W weight gradient, F&B a forward beside a backward)\n");
+  for (int32_t i = 0; hec_pipeline_schedules[i]; i++)
+    hec_args_list_item(hec_pipeline_schedules[i]->name, "%s; %s [%s]", hec_pipeline_schedules[i]->summary,
+                       hec_pipeline_schedules[i]->bubble, hec_pipeline_schedules[i]->source);
   printf("collectives\n");
   for (int32_t i = 0; hec_collectives[i]; i++)
     hec_args_list_item(hec_collectives[i]->name, "%s", hec_collectives[i]->summary);

@@ -9,7 +9,7 @@ enum { SIZE_MAX_EACH = 1 << 20, PIECES_MAX = 1 << 26, GRADIENTS = 3 };
 #define ROW(name) &hec_pipeline_##name,
 const hec_pipeline_schedule *const hec_pipeline_schedules[] = {HEC_PIPELINE_LIST(ROW) NULL};
 HEC_TABLE_OF(hec_pipeline_schedule);
-const hec_table hec_pipeline_table = {.rows = hec_pipeline_schedules, .list = "hecate-sim --list"};
+const hec_table hec_pipeline_table = {.rows = hec_pipeline_schedules, .list = "hecate-sim `list`"};
 
 const hec_pipeline_schedule *hec_pipeline_find(const char *name) {
   return hec_table_find(hec_pipeline_schedules, name);
