@@ -48,84 +48,74 @@ typedef struct {
   int32_t *ready, n_ready; /* [n_stages] devices that may go on */
 } state;
 
-static int64_t send_ps(const state *s, int32_t from_part, int32_t to_part, int32_t micro_batch) {
+/* From the device that made something to the one that runs index `to`, if there is such a part. */
+static int64_t send_ps(const state *s, int32_t from, int32_t to) {
   const hec_pipeline_order *o = s->order;
-  if (!s->costs->send_ps || to_part < 0 || to_part >= o->n_parts ||
-      o->device[from_part * o->shape.n_micro_batches + micro_batch] ==
-          o->device[to_part * o->shape.n_micro_batches + micro_batch])
+  if (!s->costs->send_ps || to < 0 || to >= o->n_parts * o->shape.n_micro_batches || o->device[from] == o->device[to])
     return 0;
-  return s->costs->send_ps[from_part < to_part ? from_part : to_part];
+  return s->costs->send_ps[(from < to ? from : to) / o->shape.n_micro_batches];
 }
 
-/* *at_ps becomes no earlier than when the product of that part is here; false: it is not made, and `device` waits for it. */
-static bool arrives(state *s, int32_t way, int32_t from_part, int32_t part, int32_t micro_batch, int32_t device,
-                    int64_t *at_ps) {
-  product *p = &s->made[way][from_part * s->order->shape.n_micro_batches + micro_batch];
+/* *at_ps becomes no earlier than when the product is where `to` runs; false: it is not made, and `device` waits for it. */
+static bool arrives(state *s, int32_t way, int32_t from, int32_t to, int32_t device, int64_t *at_ps) {
+  product *p = &s->made[way][from];
   if (p->at_ps < 0) {
     p->waiter = device;
     return false;
   }
-  *at_ps = longer(*at_ps, p->at_ps + send_ps(s, from_part, part, micro_batch));
+  *at_ps = longer(*at_ps, p->at_ps + send_ps(s, from, to));
   return true;
 }
 
-static bool forward_arrives(state *s, int32_t part, int32_t micro_batch, int32_t device, int64_t *at_ps) {
-  return part == 0 || arrives(s, OUTPUT, part - 1, part, micro_batch, device, at_ps);
+/* What each half waits for. Its own earlier pieces are asked for too: a wrong order has them later. */
+static bool inputs_arrive(state *s, hec_piece_work w, int32_t device, int64_t *at_ps) {
+  int32_t n = s->order->shape.n_micro_batches, all = s->order->n_parts * n;
+  if (w.forward >= n && !arrives(s, OUTPUT, w.forward - n, w.forward, device, at_ps))
+    return false;
+  if (w.input < 0)
+    return w.weight < 0 || arrives(s, GRADIENT, w.weight, w.weight, device, at_ps);
+  return arrives(s, OUTPUT, w.input, w.input, device, at_ps) &&
+         (w.input + n >= all || arrives(s, GRADIENT, w.input + n, w.input, device, at_ps));
 }
 
-static bool backward_arrives(state *s, int32_t part, int32_t micro_batch, int32_t device, int64_t *at_ps) {
-  return arrives(s, OUTPUT, part, part, micro_batch, device, at_ps) && /* its own forward: wrong orders have it later */
-         (part == s->order->n_parts - 1 || arrives(s, GRADIENT, part + 1, part, micro_batch, device, at_ps));
-}
-
-static void make(state *s, int32_t way, int32_t part, int32_t micro_batch, int64_t at_ps) {
-  product *p = &s->made[way][part * s->order->shape.n_micro_batches + micro_batch];
+static void make(state *s, int32_t way, int32_t at, int64_t at_ps) {
+  product *p = &s->made[way][at];
   p->at_ps = at_ps;
   if (p->waiter >= 0)
     s->ready[s->n_ready++] = p->waiter;
   p->waiter = -1;
 }
 
+static int64_t cost_ps(const hec_pipeline_costs *costs, hec_piece_work w) {
+  if (w.forward >= 0 && w.input >= 0)
+    return (costs->pair_ps ? costs->pair_ps : hec_pair_overlapped_ps)(costs->pair_context, &costs->piece[w.forward],
+                                                                      &costs->piece[w.input]);
+  return (w.forward >= 0 ? alone_ps(&costs->piece[w.forward], HEC_PIECE_FORWARD) : 0) +
+         (w.input >= 0 ? alone_ps(&costs->piece[w.input], HEC_PIECE_INPUT_GRADIENT) : 0) +
+         (w.weight >= 0 ? alone_ps(&costs->piece[w.weight], HEC_PIECE_WEIGHT_GRADIENT) : 0);
+}
+
 /* Runs piece i of a device; false: an input is missing. */
 static bool run_piece(state *s, int32_t device, int32_t i) {
-  const hec_pipeline_order *o = s->order;
-  const hec_piece *piece = &o->piece[i];
-  int32_t n = o->shape.n_micro_batches, part = o->part[device * o->shape.n_chunks + piece->chunk];
-  bool pair = piece->kind == HEC_PIECE_PAIR, goes_forward = pair || piece->kind == HEC_PIECE_FORWARD;
-  int32_t back_part = pair ? o->part[device * o->shape.n_chunks + piece->beside_chunk] : part;
-  int32_t back_micro_batch = pair ? piece->beside_micro_batch : piece->micro_batch;
-  const hec_piece_cost *cost = &s->costs->piece[part * n + piece->micro_batch];
-  const hec_piece_cost *back_cost = &s->costs->piece[back_part * n + back_micro_batch];
+  int32_t n = s->order->shape.n_micro_batches;
+  hec_piece_work w = hec_piece_work_of(s->order, device, &s->order->piece[i]);
   int64_t begin_ps = s->free_ps[device], sent_ps = 0;
-  if (goes_forward && !forward_arrives(s, part, piece->micro_batch, device, &begin_ps))
+  if (!inputs_arrive(s, w, device, &begin_ps))
     return false;
-  if (piece->kind == HEC_PIECE_WEIGHT_GRADIENT) { /* its own input gradient; wrong orders have it later */
-    if (!arrives(s, GRADIENT, part, part, piece->micro_batch, device, &begin_ps))
-      return false;
-  } else if ((!goes_forward || pair) && !backward_arrives(s, back_part, back_micro_batch, device, &begin_ps)) {
-    return false;
+  int64_t took_ps = cost_ps(s->costs, w), end_ps = begin_ps + took_ps;
+  if (w.forward >= 0) {
+    make(s, OUTPUT, w.forward, end_ps);
+    sent_ps = send_ps(s, w.forward, w.forward + n);
   }
-  int64_t took_ps =
-      pair ? (s->costs->pair_ps ? s->costs->pair_ps : hec_pair_overlapped_ps)(s->costs->pair_context, cost, back_cost)
-      : piece->kind == HEC_PIECE_BACKWARD ? backward_ps(cost)
-                                          : alone_ps(cost, (int)piece->kind);
-  int64_t end_ps = begin_ps + took_ps;
-  if (goes_forward) {
-    make(s, OUTPUT, part, piece->micro_batch, end_ps);
-    sent_ps = send_ps(s, part, part + 1, piece->micro_batch);
+  if (w.input >= 0) {
+    make(s, GRADIENT, w.input, end_ps);
+    sent_ps = longer(sent_ps, send_ps(s, w.input, w.input - n)); /* a pair sends both at once */
   }
-  if (!goes_forward || pair) {
-    if (piece->kind != HEC_PIECE_WEIGHT_GRADIENT) {
-      make(s, GRADIENT, back_part, back_micro_batch, end_ps);
-      sent_ps = longer(sent_ps, send_ps(s, back_part, back_part - 1, back_micro_batch)); /* both ways at once */
-    }
-  }
-  hec_pipeline_device *d = &s->run->device[device];
   s->run->begin_ps[i] = begin_ps;
   s->run->end_ps[i] = end_ps;
-  d->busy_ps += took_ps;
+  s->run->device[device].busy_ps += took_ps;
+  s->run->device[device].sending_ps += s->costs->send_blocks ? sent_ps : 0;
   s->free_ps[device] = end_ps + (s->costs->send_blocks ? sent_ps : 0);
-  d->sending_ps += s->free_ps[device] - end_ps;
   return true;
 }
 

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { SIZE_MAX_EACH = 1 << 20, PIECES_MAX = 1 << 26, GRADIENTS = 3 };
+enum { SIZE_MAX_EACH = 1 << 20, PIECES_MAX = 1 << 26, KINDS = 3 };
 
 #define ROW(name) &hec_pipeline_##name,
 const hec_pipeline_schedule *const hec_pipeline_schedules[] = {HEC_PIPELINE_LIST(ROW) NULL};
@@ -43,7 +43,7 @@ static hec_status fit(const hec_pipeline_schedule *s, hec_pipeline_shape *shape)
   }
   if (shape->group == 0)
     shape->group = shape->n_stages;
-  if ((int64_t)shape->n_stages * shape->n_chunks * shape->n_micro_batches > PIECES_MAX / GRADIENTS)
+  if ((int64_t)shape->n_stages * shape->n_chunks * shape->n_micro_batches > PIECES_MAX / KINDS)
     return hec_pipeline_refuse(s->name, "fewer pieces (stages x parts x micro-batches)", shape->n_micro_batches,
                                "fewer micro-batches");
   return s->fits ? s->fits(shape) : HEC_OK;
@@ -60,6 +60,35 @@ void hec_pipeline_add_pair(hec_pipeline_order *order, int32_t chunk, int32_t mic
   order->piece[order->n_pieces++] = (hec_piece){HEC_PIECE_PAIR, chunk, micro_batch, beside_chunk, beside_micro_batch};
 }
 
+hec_piece_work hec_piece_work_of(const hec_pipeline_order *order, int32_t device, const hec_piece *piece) {
+  const int32_t *part = &order->part[device * order->shape.n_chunks];
+  int32_t n = order->shape.n_micro_batches, at = part[piece->chunk] * n + piece->micro_batch;
+  switch (piece->kind) {
+  case HEC_PIECE_FORWARD:
+    return (hec_piece_work){at, -1, -1};
+  case HEC_PIECE_INPUT_GRADIENT:
+    return (hec_piece_work){-1, at, -1};
+  case HEC_PIECE_WEIGHT_GRADIENT:
+    return (hec_piece_work){-1, -1, at};
+  case HEC_PIECE_BACKWARD:
+    return (hec_piece_work){-1, at, at};
+  case HEC_PIECE_PAIR:
+    break;
+  }
+  int32_t beside = part[piece->beside_chunk] * n + piece->beside_micro_batch;
+  return (hec_piece_work){at, beside, beside};
+}
+
+/* Who runs which forward is written down from the pieces. */
+static void note_devices(hec_pipeline_order *order) {
+  for (int32_t d = 0; d < order->shape.n_stages; d++)
+    for (int32_t i = order->piece_at[d]; i < order->piece_at[d + 1]; i++) {
+      hec_piece_work work = hec_piece_work_of(order, d, &order->piece[i]);
+      if (work.forward >= 0)
+        order->device[work.forward] = d;
+    }
+}
+
 hec_status hec_pipeline_order_make(const hec_pipeline_schedule *schedule, const hec_pipeline_shape *shape,
                                    hec_arena *arena, hec_pipeline_order *order) {
   *order = (hec_pipeline_order){.schedule = schedule, .shape = *shape};
@@ -69,18 +98,14 @@ hec_status hec_pipeline_order_make(const hec_pipeline_schedule *schedule, const 
   order->part = HEC_NEW(arena, int32_t, n * chunks);
   order->device = HEC_NEW(arena, int32_t, order->n_parts * micro_batches);
   order->piece_at = HEC_NEW(arena, int32_t, n + 1);
-  order->piece = HEC_NEW(arena, hec_piece, GRADIENTS * n * chunks * micro_batches);
+  order->piece = HEC_NEW(arena, hec_piece, KINDS * order->n_parts * micro_batches);
   for (int32_t d = 0; d < n; d++) {
     for (int32_t c = 0; c < chunks; c++)
       order->part[d * chunks + c] = schedule->part ? schedule->part(&order->shape, d, c) : c * n + d;
     schedule->order(order, d);
     order->piece_at[d + 1] = order->n_pieces;
-    for (int32_t i = order->piece_at[d]; i < order->n_pieces; i++) {
-      const hec_piece *piece = &order->piece[i];
-      if (piece->kind == HEC_PIECE_FORWARD || piece->kind == HEC_PIECE_PAIR)
-        order->device[order->part[d * chunks + piece->chunk] * micro_batches + piece->micro_batch] = d;
-    }
   }
+  note_devices(order);
   return HEC_OK;
 }
 
@@ -114,28 +139,23 @@ static const char *step(uint8_t *had, int32_t before, int32_t now) {
   return fault;
 }
 
+static bool exists(const hec_pipeline_order *order, int32_t chunk, int32_t micro_batch) {
+  return chunk >= 0 && chunk < order->shape.n_chunks && micro_batch >= 0 && micro_batch < order->shape.n_micro_batches;
+}
+
 static const char *step_piece(const hec_pipeline_order *order, int32_t device, const hec_piece *piece, uint8_t *had) {
-  int32_t chunks = order->shape.n_chunks, micro_batches = order->shape.n_micro_batches;
-  bool pair = piece->kind == HEC_PIECE_PAIR;
-  int32_t n = pair ? 2 : 1, chunk[] = {piece->chunk, piece->beside_chunk},
-          micro_batch[] = {piece->micro_batch, piece->beside_micro_batch};
-  uint8_t *of[2];
-  for (int32_t i = 0; i < n; i++) {
-    if (chunk[i] < 0 || chunk[i] >= chunks || micro_batch[i] < 0 || micro_batch[i] >= micro_batches)
-      return "there is no such chunk or micro-batch";
-    int32_t at = order->part[device * chunks + chunk[i]] * micro_batches + micro_batch[i];
-    if (order->device[at] != device)
-      return "another stage runs its forward";
-    of[i] = &had[at];
-  }
-  if (pair) { /* the backward first: halves of a pair may not need each other */
-    const char *fault = step(of[1], HAD_FORWARD, HAD_INPUT | HAD_WEIGHT);
-    return fault ? fault : step(of[0], 0, HAD_FORWARD);
-  }
-  return piece->kind == HEC_PIECE_FORWARD          ? step(of[0], 0, HAD_FORWARD)
-         : piece->kind == HEC_PIECE_INPUT_GRADIENT ? step(of[0], HAD_FORWARD, HAD_INPUT)
-         : piece->kind == HEC_PIECE_BACKWARD       ? step(of[0], HAD_FORWARD, HAD_INPUT | HAD_WEIGHT)
-                                                   : step(of[0], HAD_FORWARD | HAD_INPUT, HAD_WEIGHT);
+  if (!exists(order, piece->chunk, piece->micro_batch) ||
+      (piece->kind == HEC_PIECE_PAIR && !exists(order, piece->beside_chunk, piece->beside_micro_batch)))
+    return "there is no such chunk or micro-batch";
+  hec_piece_work work = hec_piece_work_of(order, device, piece);
+  int32_t at[] = {work.input, work.weight,
+                  work.forward}; /* the forward last: halves of a pair may not need each other */
+  static const int now[] = {HAD_INPUT, HAD_WEIGHT, HAD_FORWARD}, before[] = {HAD_FORWARD, HAD_FORWARD | HAD_INPUT, 0};
+  const char *fault = NULL;
+  for (int i = 0; i < 3 && !fault; i++)
+    if (at[i] >= 0)
+      fault = order->device[at[i]] != device ? "another stage runs its forward" : step(&had[at[i]], before[i], now[i]);
+  return fault;
 }
 
 hec_status hec_pipeline_order_check(const hec_pipeline_order *order) {
@@ -162,29 +182,21 @@ hec_status hec_pipeline_order_check(const hec_pipeline_order *order) {
 void hec_pipeline_order_held(const hec_pipeline_order *order, const hec_piece_held *each, int32_t chunk,
                              int64_t *held) {
   static const hec_piece_held one = {.activation = 1};
-  int32_t chunks = order->shape.n_chunks, micro_batches = order->shape.n_micro_batches;
   for (int32_t d = 0; d < order->shape.n_stages; d++) {
-    const int32_t *part = &order->part[d * chunks];
     int64_t now = 0;
     for (int32_t i = order->piece_at[d]; i < order->piece_at[d + 1]; i++) {
-      hec_piece p = order->piece[i];
-      bool pair = p.kind == HEC_PIECE_PAIR;
-      const hec_piece_held *of = each ? &each[part[p.chunk] * micro_batches + p.micro_batch] : &one;
-      if ((p.kind == HEC_PIECE_FORWARD || pair) && (chunk < 0 || p.chunk == chunk))
-        now += of->activation;
+      const hec_piece *piece = &order->piece[i];
+      hec_piece_work work = hec_piece_work_of(order, d, piece);
+      int32_t back = work.input >= 0 ? work.input : work.weight;
+      int32_t back_chunk = piece->kind == HEC_PIECE_PAIR ? piece->beside_chunk : piece->chunk;
+      if (work.forward >= 0 && (chunk < 0 || piece->chunk == chunk))
+        now += each ? each[work.forward].activation : one.activation;
       held[i] = now;
-      if (pair) {
-        of = each ? &each[part[p.beside_chunk] * micro_batches + p.beside_micro_batch] : &one;
-        p.chunk = p.beside_chunk;
-      }
-      if (chunk >= 0 && p.chunk != chunk)
+      if (back < 0 || (chunk >= 0 && back_chunk != chunk))
         continue;
-      if (pair || p.kind == HEC_PIECE_BACKWARD)
-        now -= of->activation;
-      else if (p.kind == HEC_PIECE_INPUT_GRADIENT)
-        now += of->weight - of->activation;
-      else if (p.kind == HEC_PIECE_WEIGHT_GRADIENT)
-        now -= of->weight;
+      const hec_piece_held *of = each ? &each[back] : &one;
+      now -= work.input >= 0 ? of->activation : of->weight;
+      now += work.input >= 0 && work.weight < 0 ? of->weight : 0;
     }
     HEC_ASSERT(now == 0);
   }

@@ -93,6 +93,12 @@ typedef struct {
  * held: [n_pieces]. Time plays no part, for a device runs its pieces in order. O(pieces). */
 void hec_pipeline_order_held(const hec_pipeline_order *order, const hec_piece_held *each, int32_t chunk, int64_t *held);
 
+/* What a piece does, as indices of [n_parts][n_micro_batches]; -1: it does none of that kind. */
+typedef struct {
+  int32_t forward, input, weight; /* the gradients of a backward are of the same part and micro-batch */
+} hec_piece_work;
+hec_piece_work hec_piece_work_of(const hec_pipeline_order *order, int32_t device, const hec_piece *piece);
+
 /* For rows: appends a piece to the device that is being written. */
 void hec_pipeline_add(hec_pipeline_order *order, hec_piece_kind kind, int32_t chunk, int32_t micro_batch);
 void hec_pipeline_add_pair(hec_pipeline_order *order, int32_t chunk, int32_t micro_batch, int32_t beside_chunk,
