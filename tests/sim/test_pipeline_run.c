@@ -452,3 +452,16 @@ HEC_TEST(a_circle_is_told) {
                    "pipeline 1f1b: stages wait for each other: stage 0 has run 1 of 4 pieces and waits "
                    "for the input of the backward of micro-batch 0, part 0; this is a bug of the schedule");
 }
+
+/* A backward whose own forward comes later can never run, also with nobody else to wait for. */
+HEC_TEST(its_own_forward_is_waited_for) {
+  hec_pipeline_order o = hec_test_pipeline_order("gpipe", (hec_pipeline_shape){1, 1, 1, 0}, &arena);
+  hec_pipeline_run run;
+  hec_piece forward = o.piece[0];
+  o.piece[0] = o.piece[1];
+  o.piece[1] = forward;
+  hec_pipeline_costs costs = {.piece = equal_costs(&o, (hec_piece_cost){{1, 1, 1}, {0, 0, 0}})};
+  ck_assert_int_eq(hec_pipeline_run_make(&o, &costs, &arena, &run), HEC_FAILED);
+  ck_assert_ptr_nonnull(
+      strstr(hec_last_error(), "stage 0 has run 0 of 2 pieces and waits for the input of the backward"));
+}

@@ -89,7 +89,7 @@ void hec_pipeline_folded(hec_pipeline_order *order, const hec_pipeline_fold *fol
     backward(&w, 1, true);
     pair(&w, 1);
   }
-  for (int32_t i = 0; i < 2 * (r + 1); i++) /* as published, half of them whole, rounded up */
+  for (int32_t i = 0; i < 2 * (r + 1); i++) /* the first half of them whole */
     backward(&w, 1 - i % 2, i < r + 1);
   for (int32_t i = 0; i < ahead; i++) {
     (void)weight(&w);
