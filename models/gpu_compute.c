@@ -110,7 +110,8 @@ static double attention_core_s(const hec_gpu_laws *laws, const hec_work_dims *d,
                                    .backward = backward};
   double all = d->causal ? (double)d->seq / 2 : (double)d->seq; /* keys that the law counts; s2 sees fewer */
   double seen = d->context > 0 && d->context < all ? d->context / all : 1;
-  return seen * hec_law_fit_s(&laws->gpu, laws->attention, &work) / (double)parts;
+  double core = d->core > 0 ? d->core : 1;
+  return core * seen * hec_law_fit_s(&laws->gpu, laws->attention, &work) / (double)parts;
 }
 
 static double attention_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision, int64_t rows,
@@ -201,11 +202,13 @@ double hec_gpu_experts_s(const hec_gpu_laws *laws, const hec_work_dims *d, const
   double flops = 2 * (double)d->n_matrices * (double)d->hidden * (double)d->inter * load.rows;
   double bytes = 2 * (double)d->n_matrices * (double)d->inter * load.rows;
   double least_s = flops / laws->flops[precision], activation_s = bytes * laws->grouped_byte_s[precision];
+  double kept = d->core > 0 ? 1 - d->core : 0; /* of the activation, what fusion saves */
   double s = laws->grouped[precision] ? grouped_s(laws, d, precision, &load) : 1e300;
   /* one by one is never faster than this: it starts each product and reaches no more than the best tile */
   if (least_s + activation_s < s) {
     double apart_s = activation_s + one_by_one_s(laws, d, precision, rows, n, stride, s - activation_s);
     s = apart_s < s ? apart_s : s;
   }
+  s -= kept * activation_s;
   return factor * d->times * s * (backward ? (d->again ? 3 : 2) : 1);
 }

@@ -45,6 +45,7 @@ typedef struct {
   double context;     /* keys that a query sees */
   double projections; /* their parameters over those of q, k, v and output: 1 but for low-rank forms */
   bool causal, fused;
+  double core;    /* factor on attention's core, or on the activation of experts; 0: 1 */
   bool quantised;             /* fp8: who made the numbers has made them fp8, no kernel of its own does */
   int32_t context_parts;      /* of context parallelism: a rank has this part of every sequence's queries; 0: all */
   int32_t dtype_bytes, parts; /* parts: of tensor parallelism; rows of norms are divided by them */

@@ -104,7 +104,7 @@ static void add_gathers(run *r) {
       hec_piece_cost *cost = &r->cost[(int64_t)part * r->n_micro + m];
       double part_s = 1e-12 * (double)(cost->compute_ps[0] + cost->compute_ps[1] + cost->compute_ps[2]);
       part_s -= far ? r->passed[d].dispatch_s / micro / parts : 0; /* the dispatch has the NICs */
-      double exposed_s = data_s - (t->recipe.dp_overlap ? t->constants.hidden * part_s : 0);
+      double exposed_s = data_s - hec_training_hidden(t) * part_s;
       exposed_s = exposed_s > 0 ? exposed_s : 0;
       cost->compute_ps[HEC_PIECE_FORWARD] += hec_seconds_to_ps(exposed_s / 3); /* one gather of three transfers */
       cost->compute_ps[HEC_PIECE_INPUT_GRADIENT] += hec_seconds_to_ps(exposed_s * 2 / 3);
@@ -138,7 +138,7 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .tensor_s = r->passed[d].tensor_s,
                                   .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
   if (t->recipe.zero < 3) {
-    double hidden_s = t->recipe.dp_overlap ? t->constants.hidden * busy_s / (double)r->n_micro : 0;
+    double hidden_s = hec_training_hidden(t) * busy_s / (double)r->n_micro;
     double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]);
     result->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
   }

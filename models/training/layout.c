@@ -144,14 +144,23 @@ void hec_layout_write(const hec_layout *l, hec_text *text) {
                   (int)l->edp);
 }
 
-int32_t hec_layout_layers(const hec_layout *l, const hec_moe *moe, int32_t part, int32_t *first) {
-  int32_t parts = l->pp * l->vpp, even = moe->n_layers / parts, more = moe->n_layers % parts;
-  *first = 0;
+/* Layers before part `part`. Where layers do not divide into parts, but do with embedding and head counted as a layer each, they
+ * are, as Megatron's recipes have it (its options account for embedding and loss in the pipeline split). */
+static int32_t layers_before(const hec_layout *l, const hec_moe *moe, int32_t part) {
+  int32_t parts = l->pp * l->vpp, n = moe->n_layers, before = 0;
   if (l->n_given > 0) {
     for (int32_t i = 0; i < part; i++)
-      *first += l->given[i];
-    return l->given[part];
+      before += l->given[i];
+    return before;
   }
-  *first = part * even + (part < more ? part : more);
-  return even + (part < more);
+  if (parts > 1 && n % parts != 0 && (n + 2) % parts == 0) {
+    before = part * ((n + 2) / parts) - (part > 0);
+    return part == parts ? n : before;
+  }
+  return part * (n / parts) + (part < n % parts ? part : n % parts);
+}
+
+int32_t hec_layout_layers(const hec_layout *l, const hec_moe *moe, int32_t part, int32_t *first) {
+  *first = layers_before(l, moe, part);
+  return layers_before(l, moe, part + 1) - *first;
 }

@@ -38,7 +38,7 @@ static const struct {
            {"attention", HEC_RECOMPUTE_ATTENTION}, {"moe", HEC_RECOMPUTE_MOE}, {"full", HEC_RECOMPUTE_FULL})},
     {"zero", offsetof(hec_recipe, zero), false, WORDS({"0", 0}, {"1", 1}, {"2", 2}, {"3", 3})},
     {"grads", offsetof(hec_recipe, grads), false, WORDS({"bf16", 2}, {"fp32", 4})},
-    {"dp-overlap", offsetof(hec_recipe, dp_overlap), false, on_off},
+    {"dp-overlap", offsetof(hec_recipe, dp_overlap), false, WORDS({"off", 0}, {"on", 1}, {"full", 2})},
     {"head", offsetof(hec_recipe, head), false, WORDS({"last", 0}, {"shared", 1})},
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };

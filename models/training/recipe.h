@@ -36,7 +36,7 @@ typedef struct {
   int32_t recompute;  /* HEC_RECOMPUTE_* */
   int32_t zero;       /* 0 to 3; 3 is FSDP: parameters are gathered in every micro-batch */
   int32_t grads;      /* bytes of a gradient on the wire: 2 or 4 */
-  int32_t dp_overlap; /* 1: data-parallel traffic beside backward and forward */
+  int32_t dp_overlap; /* 1: data-parallel traffic beside backward and forward; 2: all of it that has room there */
   int32_t head;       /* 1: the head is shared out over the stages (or counted so); 0: on top of the last one */
   unsigned stated;    /* bit i: part i of the text form was stated */
 } hec_recipe;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const hec_step_constants hec_step_constants_fitted = {
-    .in_step = 1.2, .nic = 0.717, .hidden = 0.69, .host_s = 4.1e-3, .overlapped = 0.45};
+    .in_step = 1.22, .nic = 0.717, .hidden = 0.69, .host_s = 4.1e-3, .overlapped = 0.45};
 
 hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) {
   const struct {
@@ -33,9 +33,10 @@ hec_status hec_step_constants_read(const char *text, hec_step_constants *constan
 
 static const double graph_host[] = {[HEC_GRAPH_NONE] = 1, [HEC_GRAPH_PARTIAL] = 0.55, [HEC_GRAPH_FULL] = 0};
 static const double backward_host = 1.3; /* launches of the backward pass over those of the forward */
-static const double fused_permute =
-    0.4; /* bytes of a permutation that is fused into the dispatcher, over the plain one's */
-static const double accumulate_bytes = 8; /* of a weight gradient: fp32 read and written */
+static const double fused_bytes = 0.4;    /* of permutation and activation, fused into their neighbours over plain */
+static const double fp8_attention = 0.65; /* its core over that in bf16. Both are assumed: no published kernel times */
+/* Adding up a weight gradient in fp32: written and read in bf16, fp32 read and written; or by the product itself. */
+static const double accumulate_bytes[] = {12, 8};
 static const double optimizer_bytes = 30; /* of a parameter: fp32 gradient, master, two moments; bf16 written */
 static const double loss_bytes = 8;       /* of a logit: written by the product, read by the loss, in fp32 between */
 enum { DISPATCH_SMS = 24 };               /* DeepEP's default of its normal mode is 20, recipes say 20 to 32 */
@@ -83,6 +84,7 @@ static double attention_s(const hec_training *t, const sizes *z, bool backward) 
   dims.seq = t->seq;
   dims.context = t->moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
   dims.context_parts = t->layout.cp;
+  dims.core = t->recipe.fused && t->recipe.precision != HEC_PRECISION_BF16 ? fp8_attention : 1;
   return work_s(t, &dims, z->gathered, backward);
 }
 
@@ -100,6 +102,7 @@ static double experts_s(const hec_training *t, const sizes *z, const hec_layer_l
   dims.dtype_bytes = gemm_bytes(t);
   dims.again = false;
   dims.quantised = t->recipe.fused;
+  dims.core = t->recipe.fused ? fused_bytes : 1;
   if (!rows) {
     double each = z->rows * (double)t->layout.etp / z->local;
     for (int32_t e = 0; e < z->experts && e < EXPERTS_MAX; e++)
@@ -113,8 +116,7 @@ static double experts_s(const hec_training *t, const sizes *z, const hec_layer_l
 static double permute_s(const hec_training *t, const sizes *z, double received) {
   double width = (double)t->moe->d_model, gathered = z->rows * (double)t->layout.etp * received;
   double bytes = 4 * width * (z->tokens + z->rows) + (z->experts > 1 ? 8 * width * gathered : 0);
-  bool fused = t->recipe.fused || t->recipe.dispatcher >= HEC_DISPATCHER_DEEPEP;
-  return bytes_s(t, bytes * (fused ? fused_permute : 1));
+  return bytes_s(t, bytes * (t->recipe.fused ? fused_bytes : 1));
 }
 
 static double gate_s(const hec_training *t, const sizes *z, bool backward) {
@@ -190,7 +192,8 @@ static double dispatch_s(const hec_training *t, const sizes *z, double received)
 }
 
 static double expert_tensor_s(const hec_training *t, const sizes *z, double received) {
-  double bytes = 2 * z->rows * (double)t->layout.etp * (double)t->moe->d_model * received;
+  double rows = t->layout.ep > 1 ? z->rows * received : z->tokens; /* one group has all experts: its tokens are enough */
+  double bytes = 2 * rows * (double)t->layout.etp * (double)t->moe->d_model;
   return t->layout.etp < 2 ? 0
                            : hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.etp, 1, bytes) +
                                  hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.etp, 1, bytes);
@@ -220,7 +223,7 @@ static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const h
 static double params_s(const hec_training *t, hec_layer_kind kind) {
   double dense, expert;
   hec_training_params(t, kind, &dense, &expert);
-  return bytes_s(t, accumulate_bytes * (dense + expert));
+  return accumulate_bytes[t->recipe.fused] * (dense + expert) * t->laws->add.byte_s;
 }
 
 static double recomputed_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool moe) {
@@ -257,8 +260,9 @@ static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool mo
   else
     rest = ffn_s(t, z, hec_work_dense_ffn(t->moe), true);
   double accumulate = params_s(t, moe ? HEC_LAYER_MOE : HEC_LAYER_DENSE);
-  p.compute_s = attention + rest + accumulate;
-  p.weight_s = 0.5 * rest + accumulate; /* a product's weight gradient is half of its backward pass */
+  double weights = 0.5 * rest + accumulate; /* half of a backward pass are input gradients */
+  p.compute_s = attention + 0.5 * rest + weights;
+  p.weight_s = weights;
   if (t->recipe.recompute & HEC_RECOMPUTE_FULL) {
     p.compute_s += forward.compute_s;
     p.tensor_s += forward.tensor_s;
@@ -348,6 +352,11 @@ void hec_training_params(const hec_training *t, hec_layer_kind kind, double *den
     *dense = hec_moe_block_params(moe) / tp;
     *expert = hec_moe_expert_params(moe) * (double)(moe->n_experts / t->layout.ep) / (double)t->layout.etp;
   }
+}
+
+double hec_training_hidden(const hec_training *t) {
+  const double hidden[] = {0, t->constants.hidden, 1};
+  return hidden[t->recipe.dp_overlap];
 }
 
 double hec_training_optimizer_s(const hec_training *t, double dense, double expert) {

@@ -69,6 +69,8 @@ int32_t hec_training_micro_batches(const hec_training *t);
 /* HEC_BAD_INPUT: the batch does not divide into micro-batches of the data-parallel ranks. */
 hec_status hec_training_check(const hec_training *t) HEC_MUST_USE;
 
+/* Of a micro-batch's time, the share beside which data-parallel traffic is hidden. */
+double hec_training_hidden(const hec_training *t);
 /* One activation from a stage to the next. */
 double hec_training_send_s(const hec_training *t);
 /* Data-parallel traffic of a device with so many parameters (dense part, experts), seconds: once a step, or with FSDP in every

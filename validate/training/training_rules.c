@@ -185,6 +185,18 @@ static void take_sizes(const hec_training_rules *rules, const hec_case_file *csv
     take_size(rules, csv, c, &sizes[i]);
 }
 
+/* Layers of each part, where a rule has them for so many. */
+static void take_parts(const hec_training_rules *rules, const hec_case_file *csv, hec_layout *layout) {
+  const char *parts = ruled(rules, "layout", "parts", csv);
+  int32_t n = 0, given[HEC_STAGES_MAX];
+  for (const char *at = parts; at && *at && n < HEC_STAGES_MAX; at += strcspn(at, ","), at += *at == ',')
+    given[n++] = (int32_t)strtol(at, NULL, 10);
+  if (n == 0 || n != layout->pp * layout->vpp)
+    return;
+  layout->n_given = n;
+  memcpy(layout->given, given, (size_t)n * sizeof given[0]);
+}
+
 static hec_status take_layout(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
   hec_training *t = &c->set_up;
   if (!*column(csv, "tp") && !*column(csv, "pp") && !*column(csv, "ep") && !ruled(rules, "layout", "ep", csv)) {
@@ -194,6 +206,7 @@ static hec_status take_layout(const hec_training_rules *rules, const hec_case_fi
   take_sizes(rules, csv, c);
   if (c->why_not)
     return HEC_OK;
+  take_parts(rules, csv, &t->layout);
   if (hec_layout_fit(&t->layout, t->layout.gpus, t->moe) != HEC_OK) {
     c->why_not = hec_arena_text(rules->arena, hec_last_error());
     return HEC_OK;
