@@ -30,17 +30,19 @@ double hec_nic_rate(const hec_training *t) {
   return t->constants.nic * nic;
 }
 
-/* All-to-all: what stays inside goes over NVLink, the rest over each rank's own NIC, one after the other. Rings: the members in a
- * domain share their NICs, up to NVLink's rate. */
+/* All-to-all: what stays inside goes over NVLink beside what each rank sends over its own NIC. Rings: the members in a domain share
+ * their NICs, up to NVLink's rate. */
 double hec_group_collective_s(const hec_training *t, hec_collective_op op, int32_t ranks, int32_t stride,
                               double bytes) {
   int32_t near = hec_group_inside(t, ranks, stride);
   if (near == ranks)
     return domain_s(t, op, ranks, bytes);
   double far = (double)(ranks - near) / (double)ranks;
-  if (op == HEC_ALL_TO_ALL)
-    return domain_s(t, op, near, bytes * (double)near / (double)ranks) + hec_assumed_latency_s +
-           bytes * far / hec_nic_rate(t);
+  if (op == HEC_ALL_TO_ALL) {
+    double near_s = domain_s(t, op, near, bytes * (double)near / (double)ranks);
+    double far_s = hec_assumed_latency_s + bytes * far / hec_nic_rate(t);
+    return near_s > far_s ? near_s : far_s;
+  }
   double rate = (double)near * hec_nic_rate(t), nvlink = hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth;
   rate = near > 1 && rate > nvlink ? nvlink : rate;
   return hec_assumed_latency_s + hec_collective_port_bytes(op, ranks, bytes) / rate;

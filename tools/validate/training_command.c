@@ -4,10 +4,13 @@
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
-#include "validate/training/training.h"
+#include "validate/training/training_fit.h"
+
+#include <string.h>
+#include <unistd.h>
 
 typedef struct {
-  const char *cases, *out, *constants;
+  const char *cases, *out, *constants, *fit, *imbalance;
   hec_step_constants step;
   bool json, details;
 } settings;
@@ -23,6 +26,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "other global constants than the fitted ones: \"in_step=1.183 nic=0.717 hidden=0.69 host=0.0041 "
        "overlapped=0.45\"",
        0, 0},
+      {"--imbalance", HEC_ARG_TEXT, &s->imbalance, "FILE",
+       "times under a given imbalance as CSV (default: imbalance.csv beside the published runs of --cases)", 0, 0},
+      {"--fit", HEC_ARG_TEXT, &s->fit, "TEXT",
+       "first fit in_step, nic and hidden to the rows whose id contains TEXT; all other rows are then unseen", 0, 0},
       {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
@@ -47,11 +54,41 @@ static hec_status print(const settings *s, hec_training_table *table) {
   return hec_report_print(&texts, s->out);
 }
 
+static hec_status judge(const settings *s, const char *path, hec_training_table *table) {
+  hec_step_constants constants = s->step;
+  int32_t n = 0;
+  if (s->fit)
+    HEC_TRY(hec_training_fit(path, s->fit, &constants, &n));
+  HEC_TRY(hec_training_judge(path, &constants, table));
+  table->fitted_part = s->fit;
+  table->fitted_rows = n;
+  return HEC_OK;
+}
+
+/* Beside the runs, unless said otherwise; without such a file there is no such table. */
+static hec_status judge_imbalance(const settings *s, const char *runs, hec_training_table *table,
+                                  hec_imbalance_table *imbalance) {
+  hec_text path = {0};
+  const char *slash = strrchr(runs, '/');
+  if (s->imbalance)
+    hec_text_add(&path, s->imbalance);
+  else
+    hec_text_printf(&path, "%.*simbalance.csv", slash ? (int)(slash - runs) + 1 : 0, runs);
+  hec_status status = HEC_OK;
+  if (s->imbalance || access(path.data, R_OK) == 0) {
+    status = hec_imbalance_judge(path.data, &table->constants, imbalance);
+    table->imbalance = imbalance;
+  }
+  hec_text_free(&path);
+  return status;
+}
+
 int hec_training_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_text path = {0};
   hec_training_table table = {0};
+  hec_imbalance_table imbalance = {0};
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
@@ -65,10 +102,13 @@ int hec_training_command(int argc, char **argv) {
   if (status == HEC_OK)
     status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
   if (status == HEC_OK)
-    status = hec_training_judge(path.data, &s.step, &table);
+    status = judge(&s, path.data, &table);
+  if (status == HEC_OK)
+    status = judge_imbalance(&s, path.data, &table, &imbalance);
   if (status == HEC_OK)
     status = print(&s, &table);
   hec_training_table_free(&table);
+  hec_imbalance_table_free(&imbalance);
   hec_text_free(&path);
   return hec_tool_exit("hecate-validate", status);
 }

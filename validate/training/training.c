@@ -100,92 +100,18 @@ static hec_status read_rows(hec_training_rules *rules, hec_case_file *csv, const
   }
 }
 
-/* ---- Families ---- */
-
-static int32_t family_of(hec_training_table *table, const hec_training_case *c) {
-  for (int32_t f = 0; f < table->n_families; f++) {
-    const hec_training_family *family = &table->families[f];
-    if (strcmp(family->source, c->source) == 0 && strcmp(family->model, c->model) == 0 &&
-        strcmp(family->gpu, c->gpu) == 0)
-      return f;
-  }
-  table->families[table->n_families] = (hec_training_family){.source = c->source, .model = c->model, .gpu = c->gpu};
-  return table->n_families++;
-}
-
-/* Ranks of n values, ties at their mean. */
-static void ranks_of(const double *value, int32_t n, double *rank) {
-  for (int32_t i = 0; i < n; i++) {
-    int32_t below = 0, same = 0;
-    for (int32_t j = 0; j < n; j++) {
-      below += value[j] < value[i];
-      same += value[j] == value[i];
-    }
-    rank[i] = (double)below + 0.5 * (double)(same - 1);
-  }
-}
-
-/* Spearman's: Pearson's of the ranks. NAN where one side puts nothing in order. */
-static double rank_correlation(double *a, double *b, int32_t n, hec_arena *arena) {
-  double *ra = HEC_NEW(arena, double, n), *rb = HEC_NEW(arena, double, n), mean = 0.5 * (double)(n - 1);
-  double aa = 0, bb = 0, ab = 0;
-  ranks_of(a, n, ra);
-  ranks_of(b, n, rb);
-  for (int32_t i = 0; i < n; i++) {
-    aa += (ra[i] - mean) * (ra[i] - mean);
-    bb += (rb[i] - mean) * (rb[i] - mean);
-    ab += (ra[i] - mean) * (rb[i] - mean);
-  }
-  return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : NAN;
-}
-
-/* family -1: all rows. Step time over step time, whatever the metric. */
-static hec_error errors_of(const hec_training_table *table, int32_t family, double *rank) {
-  hec_arena arena = {0};
-  double *predicted = HEC_NEW(&arena, double, table->n + 1), *measured = HEC_NEW(&arena, double, table->n + 1);
-  double *speed = HEC_NEW(&arena, double, table->n + 1), *true_speed = HEC_NEW(&arena, double, table->n + 1);
-  int32_t n = 0;
-  for (int32_t i = 0; i < table->n; i++) {
-    const hec_training_case *c = &table->cases[i];
-    if (c->why_not || (family >= 0 && c->family != family))
-      continue;
-    predicted[n] = 1 + c->error;
-    measured[n] = 1;
-    speed[n] = c->result.tokens_per_s_per_gpu;
-    true_speed[n] = speed[n] * (1 + c->error);
-    n++;
-  }
-  hec_error error = n > 0 ? hec_error_of(predicted, measured, n) : (hec_error){0};
-  *rank = n >= 3 ? rank_correlation(speed, true_speed, n, &arena) : NAN;
-  hec_arena_free(&arena);
-  return error;
-}
-
-static void sum_up(hec_training_table *table) {
-  double rank;
-  table->families = HEC_NEW(&table->arena, hec_training_family, table->n + 1);
-  for (int32_t i = 0; i < table->n; i++) {
-    table->cases[i].family = family_of(table, &table->cases[i]);
-    table->families[table->cases[i].family].rows += !table->cases[i].why_not;
-    table->n_predicted += !table->cases[i].why_not;
-  }
-  for (int32_t f = 0; f < table->n_families; f++)
-    table->families[f].error = errors_of(table, f, &table->families[f].rank);
-  table->error = errors_of(table, -1, &rank);
-}
-
 hec_status hec_training_judge(const char *path, const hec_step_constants *constants, hec_training_table *table) {
   hec_case_file csv;
   hec_training_rules rules;
-  *table = (hec_training_table){.file = path};
+  *table = (hec_training_table){.file = path, .constants = constants ? *constants : hec_step_constants_fitted};
   HEC_TRY(hec_training_rules_open(&table->arena, &rules));
   hec_status status = hec_case_file_open(path, &table->arena, &csv);
   if (status == HEC_OK)
-    status = read_rows(&rules, &csv, constants ? constants : &hec_step_constants_fitted, table);
+    status = read_rows(&rules, &csv, &table->constants, table);
   hec_case_file_close(&csv);
   hec_training_rules_close(&rules);
   if (status == HEC_OK)
-    sum_up(table);
+    hec_training_sum_up(table);
   return status;
 }
 
@@ -197,15 +123,17 @@ void hec_training_table_free(hec_training_table *table) {
 /* ---- Report ---- */
 
 static void family_rows(const hec_training_table *table, hec_doc *doc) {
-  hec_doc_table(doc, "families", "source | model | GPU | rows | median | 90th percentile | signed | rank correlation");
+  hec_doc_table(doc, "families",
+                "source | model | GPU | rows | median | 90th percentile | signed | rank correlation | anchored");
   for (int32_t f = 0; f < table->n_families; f++) {
     const hec_training_family *a = &table->families[f];
-    HEC_ROW(doc, HEC_SHOW("source", HEC_AS_IS, a->source), HEC_SHOW("model", HEC_AS_IS, a->model),
-            HEC_SHOW("gpu", HEC_AS_IS, a->gpu), HEC_SHOW("rows", HEC_AS_IS, a->rows),
-            HEC_SHOW("median", HEC_PERCENT, a->rows ? a->error.median : NAN),
+    HEC_ROW(doc, HEC_CELL(hec_doc_text(doc, "%.36s", a->source)), HEC_KEEP("source", a->source),
+            HEC_SHOW("model", HEC_AS_IS, a->model), HEC_SHOW("gpu", HEC_AS_IS, a->gpu),
+            HEC_SHOW("rows", HEC_AS_IS, a->rows), HEC_SHOW("median", HEC_PERCENT, a->rows ? a->error.median : NAN),
             HEC_SHOW("p90", HEC_PERCENT, a->rows ? a->error.p90 : NAN),
             HEC_SHOW("signed_median", HEC_SIGNED, a->rows ? a->error.bias : NAN),
-            HEC_SHOW("rank_correlation", HEC_FIXED2, a->rank));
+            HEC_SHOW("rank_correlation", HEC_FIXED2, a->rank), HEC_SHOW("anchored_median", HEC_PERCENT, a->anchored),
+            HEC_KEEP("anchored_p90", a->anchored_p90));
   }
   hec_doc_end(doc);
 }
@@ -230,6 +158,25 @@ void hec_training_report(const void *of, hec_doc *doc) {
   hec_doc_note(doc, "# Published training runs: predicted step time over measured");
   hec_doc_note(doc, "%d of %d rows can be expressed. All of them: median error %.1f %%, 90th percentile %.1f %%.",
                (int)table->n_predicted, (int)table->n, 100 * table->error.median, 100 * table->error.p90);
+  const hec_step_constants *k = &table->constants;
+  hec_doc_note(doc,
+               "Global constants: in_step %.3f, nic %.3f, hidden %.2f, host %.1f ms, overlapped %.2f. None is of one "
+               "model, GPU or "
+               "source.",
+               k->in_step, k->nic, k->hidden, 1e3 * k->host_s, k->overlapped);
+  if (table->fitted_part)
+    hec_doc_note(doc, "The first three were fitted just now to the %d rows whose id contains \"%s\".",
+                 (int)table->fitted_rows, table->fitted_part);
+  HEC_ADD(doc, HEC_OBJECT("constants", HEC_KEEP("in_step", k->in_step), HEC_KEEP("nic", k->nic),
+                          HEC_KEEP("hidden", k->hidden), HEC_KEEP("host_s", k->host_s),
+                          HEC_KEEP("overlapped", k->overlapped)));
+  hec_doc_note(
+      doc,
+      "Anchored: one factor from one run of a family predicts the family's other runs of the same recipe. Median over "
+      "%d families: %.1f %%.",
+      (int)table->n_anchored, 100 * table->anchored);
   family_rows(table, doc);
   case_rows(table, doc);
+  if (table->imbalance)
+    hec_imbalance_report(table->imbalance, doc);
 }

@@ -7,13 +7,15 @@
 #define HEC_VALIDATE_TRAINING_H
 #include "validate/doc.h"
 #include "validate/stats.h"
-#include "validate/training/training_case.h"
+#include "validate/training/imbalance.h"
 
 typedef struct {
   const char *source, *model, *gpu;
   int32_t rows; /* predicted */
   hec_error error;
-  double rank; /* Spearman's, of tokens/s/GPU; NAN below 3 rows */
+  double anchored,
+      anchored_p90; /* errors left when one factor is taken from another run of the same recipe; NAN: none */
+  double rank;      /* Spearman's, of tokens/s/GPU; NAN below 3 rows */
 } hec_training_family;
 
 typedef struct {
@@ -24,12 +26,20 @@ typedef struct {
   size_t capacity;
   hec_training_family *families; /* [n_families] as first met */
   hec_error error;               /* of all */
-  bool details;                  /* of the report: every row */
+  int32_t n_anchored;
+  double anchored; /* median of families' medians */
+  hec_step_constants constants;
+  const char *fitted_part; /* the constants were fitted to rows whose ids contain it; NULL: not here */
+  int32_t fitted_rows;
+  const hec_imbalance_table *imbalance; /* of the report; NULL: none */
+  bool details;                         /* of the report: every row */
 } hec_training_table;
 
 /* `constants`: NULL for those fitted. */
 hec_status hec_training_judge(const char *path, const hec_step_constants *constants,
                               hec_training_table *table) HEC_MUST_USE;
+/* Fills in families and sums from cases (training_sums.c). */
+void hec_training_sum_up(hec_training_table *table);
 void hec_training_table_free(hec_training_table *table);
 void hec_training_report(const void *of, hec_doc *doc); /* of a hec_training_table */
 

@@ -253,10 +253,13 @@ static hec_status take_recipe(const hec_training_rules *rules, const hec_case_fi
   return HEC_OK;
 }
 
-hec_status hec_training_rules_apply(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+hec_status hec_training_rules_device(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
   HEC_TRY(take_model(rules, csv, c));
-  if (!c->why_not)
-    HEC_TRY(take_gpu(rules, csv, c));
+  return c->why_not ? HEC_OK : take_gpu(rules, csv, c);
+}
+
+hec_status hec_training_rules_apply(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
+  HEC_TRY(hec_training_rules_device(rules, csv, c));
   if (!c->why_not)
     HEC_TRY(take_recipe(rules, csv, c));
   return c->why_not ? HEC_OK : take_layout(rules, csv, c);

@@ -23,7 +23,10 @@ typedef struct {
 hec_status hec_training_rules_open(hec_arena *arena, hec_training_rules *rules) HEC_MUST_USE;
 void hec_training_rules_close(hec_training_rules *rules);
 
-/* Fills in the set-up of the current row, or why_not. */
+/* Model and device of the current row, or why_not. */
+hec_status hec_training_rules_device(hec_training_rules *rules, const hec_case_file *csv,
+                                     hec_training_case *c) HEC_MUST_USE;
+/* Fills in the whole set-up of the current row, or why_not. */
 hec_status hec_training_rules_apply(hec_training_rules *rules, const hec_case_file *csv,
                                     hec_training_case *c) HEC_MUST_USE;
 

@@ -1,0 +1,148 @@
+/* Forward passes of all layers with the busiest rank's load: see imbalance.h. */
+#include "validate/training/imbalance.h"
+
+#include "validate/training/training_rules.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_MAX = 1024, REQUESTS = 256, REQUEST_TOKENS = 256 };
+
+/* "prefill 256 tok x 256 requests"; a phase that does not say how many requests is taken for as many. */
+static void take_phase(const char *phase, hec_training *t) {
+  const char *at = phase + strcspn(phase, "0123456789");
+  t->seq = *at ? (int32_t)strtol(at, NULL, 10) : REQUEST_TOKENS;
+  at = strstr(phase, " x ");
+  t->micro_batch = at ? (int32_t)strtol(at + 3, NULL, 10) : REQUESTS;
+}
+
+/* A forward pass: the busiest rank has `imbalance` times the mean's rows, spread over its experts as the mean's are. */
+static double forward_s(const hec_training *t, double imbalance, hec_arena *arena) {
+  int32_t n = t->moe->n_experts / t->layout.ep;
+  double rows = (double)t->seq * (double)t->micro_batch / (double)t->layout.tp * (double)t->moe->top_k;
+  int32_t *of = HEC_NEW(arena, int32_t, n);
+  for (int32_t e = 0; e < n; e++)
+    of[e] = (int32_t)(rows * imbalance / (double)n);
+  const hec_layer_load load = {.rows = of, .received = imbalance};
+  hec_layer_pass moe = hec_layer_pass_of(t, HEC_LAYER_MOE, &load, false),
+                 dense = hec_layer_pass_of(t, HEC_LAYER_DENSE, NULL, false);
+  return (double)t->moe->n_moe_layers * hec_layer_pass_s(t, &moe) +
+         (double)(t->moe->n_layers - t->moe->n_moe_layers) * hec_layer_pass_s(t, &dense);
+}
+
+static hec_status predict(hec_training_rules *rules, const hec_case_file *csv, const hec_step_constants *constants,
+                          hec_imbalance_row *row) {
+  hec_training_case c = {0};
+  hec_training *t = &c.set_up;
+  HEC_TRY(hec_training_rules_device(rules, csv, &c));
+  row->why_not = c.why_not;
+  if (c.why_not)
+    return HEC_OK;
+  int64_t ep, gpus;
+  if (!hec_case_file_whole(csv, "ep", &ep) || !hec_case_file_whole(csv, "gpus", &gpus) || ep < 1 || gpus < 1 ||
+      row->value <= 0 || row->imbalance < 1) {
+    row->why_not = "ep, GPUs, imbalance or time is not stated";
+    return HEC_OK;
+  }
+  t->layout = (hec_layout){.tp = (int32_t)ep, .cp = 1, .pp = 1, .vpp = 1, .ep = (int32_t)ep, .etp = 1};
+  if (hec_layout_fit(&t->layout, (int32_t)gpus, t->moe) != HEC_OK) {
+    row->why_not = hec_arena_text(rules->arena, hec_last_error());
+    return HEC_OK;
+  }
+  t->recipe = hec_recipe_default();
+  HEC_TRY(hec_recipe_read("graph=full", &t->recipe)); /* a serving engine's */
+  t->constants = *constants;
+  take_phase(hec_case_file_text(csv, "phase"), t);
+  row->forward_s = forward_s(t, row->imbalance, rules->arena);
+  return HEC_OK;
+}
+
+static hec_status read_rows(hec_training_rules *rules, hec_case_file *csv, const hec_step_constants *constants,
+                            hec_imbalance_table *table) {
+  static const char *const needed[] = {"id", "model", "gpus", "gpu_type", "ep", "phase", "r_max_over_mean", "value"};
+  for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+    if (hec_case_file_column(csv, needed[i]) < 0)
+      return hec_fail(HEC_BAD_INPUT, "%s:1: expected a column \"%s\" (the form of this table: docs/layouts.md)",
+                      csv->input.path, needed[i]);
+  for (bool more = true; table->n < ROWS_MAX;) {
+    HEC_TRY(hec_csv_next(&csv->csv, &more));
+    if (!more)
+      return HEC_OK;
+    hec_imbalance_row *row = &table->rows[table->n++];
+    row->id = hec_arena_text(rules->arena, hec_case_file_text(csv, "id"));
+    row->model = hec_arena_text(rules->arena, hec_case_file_text(csv, "model"));
+    row->gpu = hec_arena_text(rules->arena, hec_case_file_text(csv, "gpu_type"));
+    if (!hec_case_file_number(csv, "r_max_over_mean", &row->imbalance) ||
+        !hec_case_file_number(csv, "value", &row->value))
+      row->why_not = "imbalance or time is no number";
+    else
+      HEC_TRY(predict(rules, csv, constants, row));
+  }
+  return HEC_OK;
+}
+
+static bool same_set_up(const hec_imbalance_row *a, const hec_imbalance_row *b) {
+  size_t n = (size_t)(strrchr(a->id, '-') ? strrchr(a->id, '-') - a->id : 0);
+  return n > 0 && strncmp(a->id, b->id, n + 1) == 0 && !strchr(b->id + n + 1, '-');
+}
+
+static void compare(hec_imbalance_table *table) {
+  double *predicted = HEC_NEW(&table->arena, double, table->n + 1),
+         *measured = HEC_NEW(&table->arena, double, table->n + 1);
+  int32_t n = 0;
+  for (int32_t i = 0; i < table->n; i++) {
+    hec_imbalance_row *row = &table->rows[i], *base = row;
+    for (int32_t j = 0; j < table->n; j++)
+      if (!table->rows[j].why_not && same_set_up(row, &table->rows[j]) && table->rows[j].imbalance < base->imbalance)
+        base = &table->rows[j];
+    if (row->why_not || base->why_not)
+      continue;
+    row->measured = row->value / base->value;
+    row->predicted = row->forward_s / base->forward_s;
+    if (base == row)
+      continue;
+    predicted[n] = row->predicted;
+    measured[n++] = row->measured;
+  }
+  table->error = n > 0 ? hec_error_of(predicted, measured, n) : (hec_error){0};
+}
+
+hec_status hec_imbalance_judge(const char *path, const hec_step_constants *constants, hec_imbalance_table *table) {
+  hec_case_file csv;
+  hec_training_rules rules;
+  *table = (hec_imbalance_table){0};
+  table->rows = HEC_NEW(&table->arena, hec_imbalance_row, ROWS_MAX);
+  HEC_TRY(hec_training_rules_open(&table->arena, &rules));
+  hec_status status = hec_case_file_open(path, &table->arena, &csv);
+  if (status == HEC_OK)
+    status = read_rows(&rules, &csv, constants, table);
+  hec_case_file_close(&csv);
+  hec_training_rules_close(&rules);
+  if (status == HEC_OK)
+    compare(table);
+  return status;
+}
+
+void hec_imbalance_table_free(hec_imbalance_table *table) {
+  hec_arena_free(&table->arena);
+}
+
+void hec_imbalance_report(const hec_imbalance_table *table, hec_doc *doc) {
+  hec_doc_note(doc, "# Time against imbalance");
+  hec_doc_note(doc,
+               "Time over that of the balanced run. Median error %.1f %%, 90th percentile %.1f %%, signed %+.1f %%. "
+               "Attention is "
+               "split over the ranks that share the experts.",
+               100 * table->error.median, 100 * table->error.p90, 100 * table->error.bias);
+  hec_doc_table(doc, "imbalance", "id | busiest over mean | measured | predicted");
+  for (int32_t i = 0; i < table->n; i++) {
+    const hec_imbalance_row *r = &table->rows[i];
+    if (r->why_not)
+      HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, r->id), HEC_SHOW("why_not", HEC_AS_IS, r->why_not));
+    else
+      HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, r->id), HEC_SHOW("imbalance", HEC_FIXED, r->imbalance),
+              HEC_SHOW("measured", HEC_FIXED, r->measured), HEC_SHOW("predicted", HEC_FIXED, r->predicted));
+  }
+  hec_doc_end(doc);
+}
