@@ -2,6 +2,7 @@
 # Every command that README.md and docs/ show runs: each line of a block that begins with hecate- (or "$ hecate-"), in an empty
 # folder where the files that pages name stand. Where a page shows the output, its numbers are those of today.
 # A block under a line "<!-- not run: WHY -->" is left out.
+# Tables that a command makes are what it prints.
 # Usage: test_docs.sh BUILD_DIR
 source "$(dirname "$0")/../support/tool.sh"
 export PATH=$build:$PATH HECATE_SHARED=$work/none
@@ -83,6 +84,17 @@ for file in "$source_dir"/README.md "$source_dir"/docs/*.md; do
   done < <(blocks "$file" | tr '\t' '\037')
   run
 done
+# What stands between "<!-- made by: COMMAND -->" and "<!-- end -->" is what the command prints.
+n_made=0
+for file in "$source_dir"/README.md "$source_dir"/docs/*.md; do
+  while IFS= read -r command; do
+    n_made=$((n_made + 1))
+    awk -v begin="<!-- made by: $command -->" '$0 == begin {on = 1; next} /^<!-- end -->$/ {on = 0} on' "$file" >shown.txt
+    bash -c "$command" >printed.txt && cmp -s shown.txt printed.txt || fail "$file: paste again what \"$command\" prints: $(diff shown.txt printed.txt | head -n 5)"
+  done < <(sed -n 's/^<!-- made by: \(.*\) -->$/\1/p' "$file")
+done
+[ $n_made -ge 1 ] || fail "no page has a generated part"
+
 [ $n_run -ge 20 ] && [ $n_shown -ge 1 ] || fail "only $n_run commands ran, $n_shown with output"
 
 [ $failures -eq 0 ] || exit 1
