@@ -146,20 +146,6 @@ static hec_status read_head(hec_import_input *input, char *head, size_t *n) {
   return status;
 }
 
-static hec_status not_recognised(const char *path, const char *head, size_t n) {
-  if (n > 4 && memcmp(head, "PK\3\4", 4) == 0)
-    return hec_fail(
-        HEC_BAD_INPUT,
-        "%s: expected a format of hecate-trace import --list, found a ZIP file; SGLang's .pt becomes JSON by "
-        "python3 -c \"import torch,json,sys; d=torch.load(sys.argv[1],weights_only=True); "
-        "json.dump({'logical_count':d['logical_count'].tolist()},sys.stdout)\" FILE",
-        path);
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: expected a format of hecate-trace import --list, found nothing that begins like one (--format "
-                  "chooses)",
-                  path);
-}
-
 /* Does it belong to files of some format, and says nothing by itself? */
 static bool is_beside(const char *path) {
   for (size_t i = 0; hec_importers[i]; i++)
@@ -180,7 +166,7 @@ static hec_status recognise(hec_import_input *input, char *head, const hec_impor
   for (size_t i = 0; hec_importers[i] && !*format; i++)
     if (hec_importers[i]->recognise(head, n))
       *format = hec_importers[i];
-  return *format ? HEC_OK : not_recognised(input->path, head, n);
+  return *format ? HEC_OK : hec_import_dead_end(input->path, head, n);
 }
 
 static bool ranks_matter(const hec_importer *format) {

@@ -6,6 +6,9 @@
 
 enum { HEC_IMPORT_MICRO_BATCHES = 4096 }; /* of a step; more is an error */
 
+/* Why a file of no format is refused, and what works instead. `head`: its first n bytes, a zero byte behind. */
+hec_status hec_import_dead_end(const char *path, const char *head, size_t n) HEC_MUST_USE;
+
 /* Files read one after another; a row is waiting in each lane until its step comes. */
 typedef struct {
   hec_import_file file;              /* the one being read */
