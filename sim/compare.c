@@ -33,15 +33,15 @@ typedef struct {
   hec_status status;
   char message[1024];
   bool wanted, done;
-} lane;
+} row_run;
 
-/* What a thread works with. */
+/* What a thread simulates with. */
 typedef struct {
   hec_arena arena;
   hec_sim *sim;
   hec_program program;
   hec_timeline timeline;
-} desk;
+} workspace;
 
 typedef struct {
   const hec_job *job;
@@ -50,12 +50,12 @@ typedef struct {
   hec_arena arena;
   hec_pool *pool;
   hec_sim_memo *memo;             /* of the iteration at hand */
-  desk *desks;                    /* [workers of the pool] */
-  lane *lanes;                    /* [n_policies] */
-  int32_t *order;                 /* [n_policies] lanes, those that took longest first */
+  workspace *workspaces;          /* [workers of the pool] */
+  row_run *runs;                  /* [n_policies] */
+  int32_t *order;                 /* [n_policies] rows, those that took longest first */
   const hec_iteration *iteration; /* at hand */
   bool report;                    /* it is past the warm-up */
-  atomic_int n_ended;             /* lanes, of the iteration at hand */
+  atomic_int n_ended;             /* rows, of the iteration at hand */
   /* of looking: */
   const hec_compare_view *view;
   pthread_mutex_t mutex; /* guards how far it has come */
@@ -67,63 +67,63 @@ static hec_status schedule_of(const hec_compare_options *options, int32_t p, con
                          schedule);
 }
 
-static void start_lane(void *context, int32_t worker, int64_t p) {
+static void start_row(void *context, int32_t worker, int64_t p) {
   comparison *c = context;
   (void)worker;
-  c->lanes[p].low = hec_lowering_new(&c->job->problem, c->options->policies[p], c->lanes[p].schedule,
-                                     c->options->collective, &c->lanes[p].arena);
+  c->runs[p].low = hec_lowering_new(&c->job->problem, c->options->policies[p], c->runs[p].schedule,
+                                    c->options->collective, &c->runs[p].arena);
 }
 
-static void run_lanes(comparison *c, void (*work)(void *, int32_t, int64_t)) {
+static void run_rows(comparison *c, void (*work)(void *, int32_t, int64_t)) {
   hec_pool_run(c->pool, &(hec_pool_job){.n = c->options->n_policies, .work = work, .context = c});
 }
 
 static hec_status begin(comparison *c) {
   const hec_compare_options *options = c->options;
   int32_t n = options->n_policies, n_threads = options->n_threads < n ? options->n_threads : n;
-  c->lanes = HEC_NEW(&c->arena, lane, n);
+  c->runs = HEC_NEW(&c->arena, row_run, n);
   c->order = HEC_NEW(&c->arena, int32_t, n);
   for (int32_t p = 0; p < n; p++) {
     c->order[p] = p;
     HEC_TRY(hec_policy_suits(options->policies[p], &c->job->problem));
-    HEC_TRY(schedule_of(options, p, &c->lanes[p].schedule));
+    HEC_TRY(schedule_of(options, p, &c->runs[p].schedule));
   }
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);
   c->memo = hec_sim_memo_new();
-  c->desks = HEC_NEW(&c->arena, desk, hec_pool_workers(c->pool));
+  c->workspaces = HEC_NEW(&c->arena, workspace, hec_pool_workers(c->pool));
   for (int32_t i = 0; i < hec_pool_workers(c->pool); i++) {
-    c->desks[i].sim = hec_sim_new(&c->job->problem, options->law, &c->desks[i].arena);
-    hec_sim_share(c->desks[i].sim, c->memo);
+    c->workspaces[i].sim = hec_sim_new(&c->job->problem, options->law, &c->workspaces[i].arena);
+    hec_sim_share(c->workspaces[i].sim, c->memo);
   }
-  run_lanes(c, start_lane);
+  run_rows(c, start_row);
   return HEC_OK;
 }
 
 static void end(comparison *c) {
-  int32_t n_desks = c->pool ? hec_pool_workers(c->pool) : 0;
+  int32_t n_workspaces = c->pool ? hec_pool_workers(c->pool) : 0;
   hec_pool_free(c->pool);
   hec_sim_memo_free(c->memo);
-  for (int32_t i = 0; i < n_desks; i++) {
-    hec_sim_free(c->desks[i].sim);
-    hec_program_free(&c->desks[i].program);
-    hec_timeline_free(&c->desks[i].timeline);
-    hec_arena_free(&c->desks[i].arena);
+  for (int32_t i = 0; i < n_workspaces; i++) {
+    hec_sim_free(c->workspaces[i].sim);
+    hec_program_free(&c->workspaces[i].program);
+    hec_timeline_free(&c->workspaces[i].timeline);
+    hec_arena_free(&c->workspaces[i].arena);
   }
   for (int32_t p = 0; p < c->options->n_policies; p++) {
-    hec_lowering_free(c->lanes[p].low);
-    hec_arena_free(&c->lanes[p].arena);
+    hec_lowering_free(c->runs[p].low);
+    hec_arena_free(&c->runs[p].arena);
   }
   hec_arena_free(&c->arena);
 }
 
-static void lower(desk *d, lane *one, const hec_iteration *iteration) {
-  hec_lowering_swap_program(one->low, &d->program);
+static void lower(workspace *w, row_run *one, const hec_iteration *iteration) {
+  hec_lowering_swap_program(one->low, &w->program);
   hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
 }
 
-/* Until here the program is the lane's. */
-static void give_back(desk *d, lane *one) {
-  hec_lowering_swap_program(one->low, &d->program);
+/* Until here the program is the row's. */
+static void give_back(workspace *w, row_run *one) {
+  hec_lowering_swap_program(one->low, &w->program);
 }
 
 /* Bounds of the iteration at hand. */
@@ -134,7 +134,7 @@ typedef struct {
   double known_s[HEC_N_BOUND_CLASSES][2][2]; /* by class and schedule: tokens_wait, by_node; 0: not yet */
 } bounds;
 
-static double bound_s_of(bounds *b, const lane *one, const hec_iteration *iteration) {
+static double bound_s_of(bounds *b, const row_run *one, const hec_iteration *iteration) {
   const hec_policy_run *run = hec_lowering_run(one->low);
   hec_bound_class class = hec_bound_class_of(run->policy, run->problem);
   double *known_s = &b->known_s[class][one->schedule->tokens_wait][one->schedule->by_node];
@@ -162,25 +162,25 @@ static double bound_s_of(bounds *b, const lane *one, const hec_iteration *iterat
 
 /* ---- One iteration of one policy ---- */
 
-static hec_status measure(const comparison *c, desk *d, const lane *one, hec_summary_row *row) {
+static hec_status measure(const comparison *c, workspace *w, const row_run *one, hec_summary_row *row) {
   const hec_program *program = hec_lowering_program(one->low);
   hec_breakdown all, ordinary;
   bool on_time = one->schedule->bound; /* a bound knows of no late rank: hec_sim_options */
   if (hec_lowering_one_off(one->low)) {
-    hec_sim_run(d->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time}, &d->timeline);
-    ordinary = hec_timeline_breakdown(&d->timeline, program);
+    hec_sim_run(w->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time}, &w->timeline);
+    ordinary = hec_timeline_breakdown(&w->timeline, program);
   }
-  hec_sim_run(d->sim, program, (hec_sim_options){.on_time = on_time}, &d->timeline);
-  if (hec_timeline_end_ps(&d->timeline) >= HEC_TIME_END_PS)
+  hec_sim_run(w->sim, program, (hec_sim_options){.on_time = on_time}, &w->timeline);
+  if (hec_timeline_end_ps(&w->timeline) >= HEC_TIME_END_PS)
     return hec_fail(HEC_BAD_INPUT,
                     "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
                     "check `cluster`, `model` and `tokens`",
                     row->name, c->iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
   if (c->options->check) {
     hec_program_check(program);
-    hec_timeline_check(&d->timeline, program);
+    hec_timeline_check(&w->timeline, program);
   }
-  all = hec_timeline_breakdown(&d->timeline, program);
+  all = hec_timeline_breakdown(&w->timeline, program);
   hec_summary_add_iteration(row, one->low, &all, hec_lowering_one_off(one->low) ? &ordinary : &all,
                             c->iteration->stride);
   return HEC_OK;
@@ -200,18 +200,18 @@ static void say(const comparison *c, const char *what, const char *row) {
 static void simulate(void *context, int32_t worker, int64_t item) {
   comparison *c = context;
   int32_t p = c->order[item];
-  desk *d = &c->desks[worker];
-  lane *one = &c->lanes[p];
+  workspace *w = &c->workspaces[worker];
+  row_run *one = &c->runs[p];
   int64_t begin_ns = now_ns();
   say(c, "planning", c->options->policies[p]->name);
-  lower(d, one, c->iteration);
+  lower(w, one, c->iteration);
   if (c->report)
     say(c, "simulating", c->options->policies[p]->name);
   if (c->report)
-    one->status = measure(c, d, one, &c->summary->rows[p]);
+    one->status = measure(c, w, one, &c->summary->rows[p]);
   if (one->status != HEC_OK)
     (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
-  give_back(d, one);
+  give_back(w, one);
   one->took_ns = now_ns() - begin_ns;
   if (!c->options->silent)
     hec_progress_at((double)c->iteration->index +
@@ -221,16 +221,16 @@ static void simulate(void *context, int32_t worker, int64_t item) {
 
 static hec_status first_failure(const comparison *c) {
   for (int32_t p = 0; p < c->options->n_policies; p++)
-    if (c->lanes[p].status != HEC_OK)
-      return hec_fail(c->lanes[p].status, "%s", c->lanes[p].message);
+    if (c->runs[p].status != HEC_OK)
+      return hec_fail(c->runs[p].status, "%s", c->runs[p].message);
   return HEC_OK;
 }
 
 /* By insertion: it mostly is the order of last time. Who begins is all that clocks decide. */
-static void sort_lanes(comparison *c) {
+static void sort_rows(comparison *c) {
   for (int32_t i = 1; i < c->options->n_policies; i++) {
     int32_t p = c->order[i], k = i;
-    for (; k > 0 && c->lanes[c->order[k - 1]].took_ns < c->lanes[p].took_ns; k--)
+    for (; k > 0 && c->runs[c->order[k - 1]].took_ns < c->runs[p].took_ns; k--)
       c->order[k] = c->order[k - 1];
     c->order[k] = p;
   }
@@ -242,11 +242,11 @@ static void add_bounds(bounds *b, const comparison *c) {
   memset(b->known_s, 0, sizeof b->known_s);
   for (int32_t p = 0; p < c->options->n_policies; p++) {
     hec_summary_row *row = &c->summary->rows[p];
-    const hec_policy_run *run = hec_lowering_run(c->lanes[p].low);
-    if (c->lanes[p].schedule->bound) /* is one itself */
+    const hec_policy_run *run = hec_lowering_run(c->runs[p].low);
+    if (c->runs[p].schedule->bound) /* is one itself */
       continue;
     row->bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
-    hec_series_add(&row->bound_s, bound_s_of(b, &c->lanes[p], c->iteration));
+    hec_series_add(&row->bound_s, bound_s_of(b, &c->runs[p], c->iteration));
   }
 }
 
@@ -261,11 +261,11 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
   while ((status = hec_feed_next(feed, &c->iteration)) == HEC_OK && c->iteration) {
     c->report = c->iteration->index >= job->warmup;
     atomic_store(&c->n_ended, 0);
-    run_lanes(c, simulate);
+    run_rows(c, simulate);
     status = first_failure(c);
     if (status != HEC_OK)
       break;
-    sort_lanes(c);
+    sort_rows(c);
     hec_sim_memo_clear(c->memo);
     say(c, "lower bounds", NULL);
     if (c->report)
@@ -291,7 +291,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
   comparison c = {.job = job, .options = options, .summary = summary};
   hec_status status = begin(&c);
   for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
-    summary->rows[p] = hec_summary_row_of(options->policies[p], c.lanes[p].schedule, job->problem.n_ranks, arena);
+    summary->rows[p] = hec_summary_row_of(options->policies[p], c.runs[p].schedule, job->problem.n_ranks, arena);
   if (status == HEC_OK) {
     hec_summary_tell_apart(summary, arena);
     status = run_all(&c, reader);
@@ -308,12 +308,12 @@ static bool is_wanted(const comparison *c, int32_t p, int64_t iter) {
   return c->iteration->index - c->job->warmup == hec_summary_nearest_median(&c->summary->rows[p]);
 }
 
-/* In table order. Mostly few wait for earlier ones: lanes begin in that order. */
-static void hand_in(comparison *c, lane *one) {
+/* In table order. Mostly few wait for earlier ones: rows begin in that order. */
+static void hand_in(comparison *c, row_run *one) {
   (void)pthread_mutex_lock(&c->mutex);
   one->done = true;
-  for (; c->n_done < c->options->n_policies && c->lanes[c->n_done].done; c->n_done++)
-    if (c->lanes[c->n_done].wanted && c->view->looked)
+  for (; c->n_done < c->options->n_policies && c->runs[c->n_done].done; c->n_done++)
+    if (c->runs[c->n_done].wanted && c->view->looked)
       c->view->looked(c->view->context, c->n_done);
   (void)pthread_mutex_unlock(&c->mutex);
 }
@@ -321,29 +321,29 @@ static void hand_in(comparison *c, lane *one) {
 /* Lanes that nobody looks at only lower the iteration: their history must go on. */
 static void look(void *context, int32_t worker, int64_t p) {
   comparison *c = context;
-  desk *d = &c->desks[worker];
-  lane *one = &c->lanes[p];
-  lower(d, one, c->iteration);
+  workspace *w = &c->workspaces[worker];
+  row_run *one = &c->runs[p];
+  lower(w, one, c->iteration);
   if (one->wanted) {
-    hec_sim_run(d->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound},
-                &d->timeline);
-    one->status = c->view->look(c->view->context, (int32_t)p, c->iteration->iter, one->low, &d->timeline);
+    hec_sim_run(w->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound},
+                &w->timeline);
+    one->status = c->view->look(c->view->context, (int32_t)p, c->iteration->iter, one->low, &w->timeline);
     if (one->status != HEC_OK)
       (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
   }
-  give_back(d, one);
+  give_back(w, one);
   hand_in(c, one);
 }
 
 /* Adds how many wanted it. */
 static hec_status look_at_all(comparison *c, int32_t *n_looked) {
   for (int32_t p = 0; p < c->options->n_policies; p++) {
-    c->lanes[p].wanted = is_wanted(c, p, c->view->iter);
-    c->lanes[p].done = false;
-    *n_looked += c->lanes[p].wanted;
+    c->runs[p].wanted = is_wanted(c, p, c->view->iter);
+    c->runs[p].done = false;
+    *n_looked += c->runs[p].wanted;
   }
   c->n_done = 0;
-  run_lanes(c, look);
+  run_rows(c, look);
   hec_sim_memo_clear(c->memo);
   return first_failure(c);
 }

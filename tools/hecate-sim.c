@@ -39,9 +39,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--full", HEC_ARG_FLAG, &s->full, NULL, "print every policy, where its time goes, and every assumption", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL,
-       "list policies, schedules, collectives, laws and presets; --list devices: GPUs, what is measured of each, and "
-       "the "
-       "error",
+       "list policies, schedules, collectives, laws and presets; --list policies: a table in Markdown; --list devices: "
+       "GPUs, what is measured of each, and the error",
        0, 0},
       {"--preset", HEC_ARG_TEXT, &s->preset, "NAME",
        "print a preset of --list, a model or a cluster, as JSON: a form for a file of your own", 0, 0},
@@ -60,6 +59,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
                   "max_min --json",
       .notes = HEC_JOB_ARGS_FORMS,
+      .first = "--cluster --model --ranks --tokens --policy --placement --law --out --full --list",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
@@ -142,13 +142,23 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   return status;
 }
 
-static hec_status list_devices(void) {
-  hec_text text = {0};
-  hec_status status = hec_gpu_list(&text);
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_text_free(&text);
-  return status;
+static hec_status list(const char *what) {
+  if (!what)
+    hec_job_args_list();
+  else if (strcmp(what, "policies") == 0)
+    hec_job_args_list_policies();
+  else if (strcmp(what, "devices") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--list: expected nothing, \"policies\" or \"devices\" beside it, found \"%s\"",
+                    what);
+  else {
+    hec_text text = {0};
+    hec_status status = hec_gpu_list(&text);
+    if (status == HEC_OK)
+      status = hec_output_print(&text);
+    hec_text_free(&text);
+    return status;
+  }
+  return HEC_OK;
 }
 
 static int compare_command(int argc, char **argv) {
@@ -157,16 +167,8 @@ static int compare_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-sim", status);
-  if (s.list && s.trace) {
-    status = strcmp(s.trace, "devices") == 0
-                 ? list_devices()
-                 : hec_fail(HEC_BAD_INPUT, "--list: expected nothing or \"devices\" beside it, found \"%s\"", s.trace);
-    return hec_tool_exit("hecate-sim", status);
-  }
-  if (s.list) {
-    hec_job_args_list();
-    return hec_tool_exit("hecate-sim", HEC_OK);
-  }
+  if (s.list)
+    return hec_tool_exit("hecate-sim", list(s.trace));
   if (s.preset)
     return hec_tool_exit("hecate-sim", hec_job_args_print_preset(s.preset));
   hec_arena arena = {0};

@@ -139,6 +139,7 @@ static hec_status parse_synth(int argc, char **argv, synth_settings *s, bool *do
                   "  hecate-trace synth --workload zipf --exponent 1.2 --switch 50 --out zipf.jsonl.gz\n"
                   "  hecate-trace synth --workload lognormal --drift 1:0.96,5:0.89,9:0.76,20:0.33 --out drift.jsonl\n\n"
                   "The last one has the drift measured in training by LAER-MoE.",
+      .first = "--workload --out --layers --experts --top-k --source-ranks --tokens --iterations --seed --drift",
       .args = args};
   int32_t n;
   hec_status status = hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

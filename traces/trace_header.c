@@ -301,7 +301,8 @@ static hec_status scan_header(hec_scan *scan, hec_arena *arena, found_header *fo
   int byte = 0;
   HEC_TRY(hec_scan_peek(scan, &byte));
   if (byte != '{')
-    return hec_scan_fail(scan, NULL, "a hecate-trace, which begins with '{'");
+    return hec_scan_fail(scan, NULL,
+                         "a hecate-trace, which begins with '{' (hecate-trace import makes one of other files)");
   HEC_TRY(hec_scan_expect(scan, '{'));
   bool first = true, more = true;
   *in_object = false;

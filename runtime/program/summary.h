@@ -111,7 +111,7 @@ typedef struct {
 typedef struct {
   const hec_job *job;
   const char *tool, *trace, *law;         /* trace: its path as given */
-  const char *not_modelled;               /* by the network law */
+  const char *not_modelled;               /* of a simulation: by anything, then by the network law */
   const hec_summary_execution *execution; /* NULL: simulated; else law is the one that predicts it, NULL: none does */
   hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;

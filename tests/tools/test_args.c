@@ -80,7 +80,7 @@ HEC_TEST(what_is_missing_or_too_much) {
   REFUSED("unexpected argument \"b\"; see hecate-test --help", "a", "b");
   REFUSED("unexpected argument \"--\"", "--", "a", "--");
   REFUSED("--text: given twice, the second time \"b\"", "--text", "a", "--text=b");
-  REFUSED("--help: expected man, complete or nothing behind it, found \"nonsense\"", "--help=nonsense");
+  REFUSED("--help: expected all, man, complete or nothing behind it, found \"nonsense\"", "--help=nonsense");
   REFUSED("--version: takes no value, found \"1\"", "--version=1");
 }
 

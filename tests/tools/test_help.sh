@@ -11,15 +11,29 @@ if grep -nE 'str(n|)cmp\(argv\[[^]]*\], *"-|getopt' "$source_dir"/tools/*.c "$so
   fail "options parsed beside the table of args.h"
 fi
 
+# The first help: at most ten options, each as in the whole help, and where there are more, how to see them.
+check_first() {
+  local own=$(grep -cE '^  --[a-z]' first.txt) all=$(grep -cE '^  --[a-z]' help.txt)
+  if cmp -s first.txt help.txt; then
+    [ "$all" -le 11 ] || fail "$* --help: $((all - 1)) options at once"
+    return
+  fi
+  grep -q "^  --help all  *all $((all - 1)) options" first.txt || fail "$* --help: does not lead to --help all"
+  [ "$own" -le 12 ] && [ "$own" -lt "$all" ] || fail "$* --help: $((own - 2)) options first"
+  grep -E '^  --[a-z]' first.txt | grep -vE '^  --(help|version)' | grep -vxFf help.txt && fail "$* --help: not as in --help all"
+}
+
 # check_options COMMAND...: rows of completion, help and page say the same, and all of it is accepted: all options at once,
 # in either form (what a value may be is test_args.c's).
 check_options() {
   local page=$build/man/man1/$(echo "$*" | tr ' ' -).1 name kind value least values words last apart=() joined=() n=0
-  "$@" --help >help.txt 2>err.txt || fail "$* --help: exit code $?"
+  "$@" --help >first.txt 2>err.txt || fail "$* --help: exit code $?"
+  "$@" --help all >help.txt 2>>err.txt || fail "$* --help all: exit code $?"
   "$@" --help=man >page.1 2>>err.txt || fail "$* --help=man: exit code $?"
   "$@" --help=complete >rows.txt 2>>err.txt || fail "$* --help=complete: exit code $?"
   [ ! -s err.txt ] || fail "$*: something on stderr: $(head -c 300 err.txt)"
   head -n 1 help.txt | grep -q "^usage: $1" || fail "$* --help: $(head -n 1 help.txt)"
+  check_first "$@"
   [ "$(awk 'length > 118' help.txt | grep -vc '[^ ]\{118\}')" -eq 0 ] || echo "note: $* --help has lines above 118 columns"
   cmp -s page.1 "$page" || fail "$page is not what $* prints"
   while IFS=$'\x1f' read -r kind name value least values words; do
@@ -34,8 +48,8 @@ check_options() {
       ;;
     esac
   done < <(sed -n 's/^option\t//p' rows.txt | awk -F'\t' -v OFS=$'\x1f' '{print $2, $1, $3, $4, $5, $6}')
-  "$@" "${apart[@]}" --help >out.txt 2>&1 && cmp -s out.txt help.txt || fail "$* ${apart[*]}: $(head -c 300 out.txt)"
-  "$@" "${joined[@]}" --help >out.txt 2>&1 && cmp -s out.txt help.txt || fail "$* ${joined[*]}: $(head -c 300 out.txt)"
+  "$@" "${apart[@]}" --help all >out.txt 2>&1 && cmp -s out.txt help.txt || fail "$* ${apart[*]}: $(head -c 300 out.txt)"
+  "$@" "${joined[@]}" --help=all >out.txt 2>&1 && cmp -s out.txt help.txt || fail "$* ${joined[*]}: $(head -c 300 out.txt)"
   if [ -n "${last-}" ]; then
     "$@" "$last" >out.txt 2>err.txt
     [ $? -eq 2 ] && grep -qF -- "$last: expected a value" err.txt || fail "$* $last: without a value: $(head -c 300 err.txt)"
@@ -164,7 +178,7 @@ done
 # Policies that run in shards are those that a refusal lists.
 sharded=$(hecate-sim "$sample" --esp 2 --policy eplb 2>&1 | sed -n 's/.* beside --esp 2 (\(.*\)), found.*/\1/p')
 [ -n "$sharded" ] || fail "--esp 2 --policy eplb is not refused"
-hecate-sim --help | grep -A 2 '^  --esp ' | tr -s ' \n' '  ' | grep -q "policies ${sharded//, / and })" || fail "the help of --esp: expected $sharded"
+hecate-sim --help all | grep -A 2 '^  --esp ' | tr -s ' \n' '  ' | grep -q "policies ${sharded//, / and })" || fail "the help of --esp: expected $sharded"
 
 # bash completes commands, options and values.
 source "$source_dir/tools/completion/hecate.bash"

@@ -40,6 +40,8 @@ for other in vllm_ascend.json tensorrt_llm.yaml; do
     fail "$other gives other numbers than eplb.json"
 done
 accepts "${common[@]}" --placement eplb.json --policy ep,ideal --full && has "as fast as given, the placement of today" || cat out.txt
+accepts "${common[@]}" --placement eplb.json --policy ep && grep -q '^assumed:.*ranks of the placement' out.txt || fail "ranks of a map that names none"
+accepts "${common[@]}" --placement eplb.json --policy ep --ranks 4 && ! grep -q 'ranks of the placement' out.txt || fail "ranks that were given"
 accepts "${common[@]}" --placement eplb.json --policy given,ep && [ "$(grep -c '^given .*serial' out.txt)" -eq 1 ] || fail "given stands twice"
 accepts "${common[@]}" --policy all --full && ! grep -q '^given' out.txt || fail "all has given without a placement"
 accepts "${common[@]}" --placement eplb.json --full && grep -q '^given' out.txt && grep -q '^moetuner' out.txt || fail "all with a placement"

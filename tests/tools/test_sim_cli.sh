@@ -191,10 +191,26 @@ gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's
 "$sim" "$sample" | awk 'length > 110 { exit 1 }' || fail "a line of the table is wider than 110 columns"
 # The first screen: at most six rows, each once, by time; nothing wider than the whole table; the fastest row is the verdict's.
 "$sim" "$sample" >first.txt && "$sim" "$sample" --full >full.txt || fail "the first screen"
-awk '/^policy / {on = 1; next} !NF {on = 0} on && $1 != "bound" {print $1, $(NF - 4)}' first.txt >rows.txt
+awk '/^policy / {on = 1; next} !NF || /^x bound:/ {on = 0} on && $1 != "bound" {print $1, $(NF - 4)}' first.txt >rows.txt
 [ "$(wc -l <rows.txt)" -le 5 ] && grep -q "^bound " first.txt && [ "$(cut -d" " -f1 rows.txt | sort -u | wc -l)" -eq "$(wc -l <rows.txt)" ] ||
   fail "rows of the first screen: $(cat rows.txt)"
 sort -k2,2n -s rows.txt | cmp -s - rows.txt || fail "rows are not sorted: $(cat rows.txt)"
+awk '/^policy / {on = 1; next} !NF {on = 0} on {print $3}' full.txt >medians.txt
+[ "$(wc -l <medians.txt)" -ge 30 ] && sort -n medians.txt | cmp -s - medians.txt || fail "rows of --full are not sorted: $(cat medians.txt)"
+# x bound is the row's time over the bound of its own kind: the line under the table has ep's where the row `bound` has another.
+"$sim" "$source_dir/traces/charlm-e16-noaux.jsonl.gz" --model gpt-moe-s --tokens 4096 --policy ep,fsdp --ranks 16 >out.txt
+awk '/^ep / {ms = $3; x = $5} /^x bound:/ {sub(/.*: ep /, ""); bound = $1} END {exit !(bound > 0 && ms / bound - x < 0.006 && x - ms / bound < 0.006)}' out.txt ||
+  fail "the bound of ep: $(cat out.txt)"
+"$sim" "$sample" --policy eplb,llep | grep -q '^vs ep is "-": ep was not compared' || fail "an empty column without its reason"
+"$sim" "$sample" --policy eplb,llep | grep -qF '..' && fail "a sentence that ends twice"
+# What a line leaves open is assumed, and said.
+"$sim" "$sample" --policy ep --ranks 4 --cluster "2x2 gpu=h100" | grep -q '^assumed: .*NICs' || fail "nics of a line"
+"$sim" "$sample" --policy ep --ranks 4 --cluster "2x2 gpu=h100 nics=2" | grep -q '^assumed: .*PXN' || fail "pxn of a line"
+"$sim" "$sample" --policy ep --ranks 4 --cluster "2x2 gpu=h100 nics=2 pxn=1" | grep -qE 'NICs|PXN' && fail "nics and pxn of a line that has them"
+# One list of what is not modelled: the first screen's is that of JSON.
+"$sim" "$sample" --policy ep --json | sed -n 's/.*"not_modelled": "\(.*\)",/\1/p' >missing.txt
+sed -n '/^not modelled:/,/^more:/p' first.txt | grep -v '^more:' | tr -s ' \n' '  ' | sed 's/^not modelled: //; s/ $//' | grep -qxFf missing.txt ||
+  fail "not modelled: $(cat missing.txt)"
 [ "$(grep -o '^Fastest that fits[^:]*: [^ ,(]*' first.txt)" = "$(grep -o '^Fastest that fits[^:]*: [^ ,(]*' full.txt)" ] || fail "two verdicts"
 grep -q "^$(sed -n 's/^Fastest that fits[^:]*: \([^ ,(]*\).*/\1/p' first.txt) " rows.txt && grep -q '^ep ' rows.txt || fail "no row of the fastest, or of ep"
 awk 'length > 110 { exit 1 }' first.txt || fail "a line of the first screen is wider than 110 columns"

@@ -76,6 +76,42 @@ printf 'PK\003\004zip' >d.pt
 refuses 2 "SGLang's .pt becomes JSON by" d.pt --out o
 [ ! -e o ] || fail "a refused import wrote its output"
 
+# Files that people try first: each refusal names the next step, and that step works.
+makes() { "${tool[@]}" "$@" --out o.jsonl >out.txt 2>err.txt || fail "the next step, $*: $(cat err.txt)"; }
+echo ' [2026-01-01 10:00:00] iteration 10/ 500 | consumed samples: 2560 | lm loss: 1.134E+01 | load_balancing_loss: 1.02E+00 |' >train.log
+refuses 2 "train.log: expected a format of hecate-trace import --list, found a text log of Megatron-LM" train.log --out o
+refuses 2 "train with --moe-routing-trace-path DIR, then hecate-trace import DIR --experts E" train.log --top-k 2 --out o
+makes "$fixtures/megatron-router-trace/router_trace_rank0.jsonl" --experts 4
+echo 'INFO 01-01 10:00:10 [eplb_state.py:420] EPLB step: 100: avg_tokens=12.50, max_tokens=40, balancedness=0.3125' >server.log
+refuses 2 "vLLM: start it with --enable-return-routed-experts, save the responses as FILE, then hecate-trace import FILE --experts E" server.log --out o
+head -n 1 "$fixtures/json-routed-experts/responses.jsonl" >FILE
+makes FILE --experts 4
+printf 'step,layer,e0,e1,e2\n0,0,10,20,30\n0,1,5,5,50\n1,0,1,2,3\n1,1,3,2,1\n' >wide.csv
+refuses 2 "wide.csv: expected a format of hecate-trace import --list, found a table with other columns (step,layer,e0,e1,e2)" wide.csv --top-k 1 --out o
+eval "$(sed 's/.*column per expert: //' err.txt) wide.csv" >long.csv
+makes long.csv --top-k 1
+tail -n +2 o.jsonl | grep -qxF '{"iter":1,"layers":[[1,2,3],[3,2,1]]}' || fail "counts of wide.csv: $(cat o.jsonl)"
+npy() { # npy DESCR SHAPE
+  local head="{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
+  printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head"
+}
+{ npy '<f4' '1, 1, 4' && printf '\0\0\200?\0\0\0@\0\0@@\0\0\200@'; } >logits.npy
+refuses 2 "found '<f4', as logits are; expert ids are the K largest of each token: numpy.save(" logits.npy --experts 4 --out o
+echo '{"step": 0, "layer": 0, "router_logits": [[0.5, -1.25, 2, 0.125]]}' >logits.jsonl
+refuses 2 "logits.jsonl: expected a format of hecate-trace import --list, found logits; expert ids are the K largest" logits.jsonl --experts 4 --out o
+if python3 -c 'import numpy' 2>/dev/null; then
+  python3 -c 'import numpy; logits = numpy.load("logits.npy"); K = 2; numpy.save("ids.npy", logits.argsort()[..., -K:])'
+  makes ids.npy --experts 4 --axes tokens,layers,top_k
+  tail -n +2 o.jsonl | grep -qxF '{"iter":0,"layers":[[0,0,1,1]]}' || fail "ids of logits: $(cat o.jsonl)"
+else
+  echo "SKIPPED import (ids of logits): there is no NumPy"
+fi
+{ npy '<u2' '1, 2, 4' && printf '\012\0\024\0\036\0\050\0\031\0\031\0\031\0\031\0'; } >counts.npy
+refuses 2 "steps,layers,experts (counts: 1 steps, 2 layers, 4 experts)" counts.npy --experts 4 --out o
+refuses 2 "expected an expert from 0 to 3, found 10; if these are counts of tokens: --axes steps,layers,experts" counts.npy --experts 4 --axes tokens,layers,top_k --out o
+makes counts.npy --experts 4 --top-k 2 --axes steps,layers,experts
+tail -n +2 o.jsonl | grep -qxF '{"iter":0,"layers":[[10,20,30,40],[25,25,25,25]]}' || fail "counts: $(cat o.jsonl)"
+
 
 # Nothing goes over what is read, named or not.
 fresh harmoeny

@@ -210,15 +210,18 @@ HEC_TEST_LOOP(a_wrong_number_is_named, 12) {
   static requests r;
   uint64_t seed = (uint64_t)_i + 100;
   hec_text npy = {0};
-  char wanted[128];
+  char wanted[256];
   make(&r, seed);
   add_npy(&r, 0, &npy);
   int t = (int)hec_test_below(&seed, (uint64_t)r.tokens[0]), l = (int)hec_test_below(&seed, (uint64_t)r.layers),
       k = (int)hec_test_below(&seed, (uint64_t)r.top_k);
   npy.data[128 + (((size_t)t * (size_t)r.layers + (size_t)l) * (size_t)r.top_k + (size_t)k) * (size_t)r.item] =
       (char)r.experts;
-  (void)snprintf(wanted, sizeof wanted, "d/r.npy: experts[%d][%d][%d]: expected an expert from 0 to %d, found %d", t, l,
-                 k, r.experts - 1, r.experts);
+  (void)snprintf(
+      wanted, sizeof wanted,
+      "d/r.npy: experts[%d][%d][%d]: expected an expert from 0 to %d, found %d; if these are counts of tokens: --axes "
+      "steps,layers,experts or layers,experts",
+      t, l, k, r.experts - 1, r.experts);
   refused(&r, &npy, wanted);
 }
 

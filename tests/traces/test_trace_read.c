@@ -155,11 +155,11 @@ HEC_TEST(valid_and_unusual) {
 }
 
 HEC_TEST(header_errors) {
-  refused("", "t:1: expected a hecate-trace, which begins with '{', found end of file");
-  refused("\n\n", "t:3: expected a hecate-trace, which begins with '{', found end of file");
-  refused("[1]", "t:1: expected a hecate-trace, which begins with '{', found '['");
-  refused("\177ELF", "t:1: expected a hecate-trace, which begins with '{', found byte 0x7f");
-  refused("hello", "t:1: expected a hecate-trace, which begins with '{', found hello");
+  refused("", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found end of file");
+  refused("\n\n", "t:3: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found end of file");
+  refused("[1]", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found '['");
+  refused("\177ELF", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found byte 0x7f");
+  refused("hello", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found hello");
   refused("{}", "t:1: format: expected `hecate-trace`, found no such key");
   refused("{`a`:1}", "t:1: format: expected `hecate-trace`, found no such key");
   refused("{`format`:`other`}", "t:1: format: expected `hecate-trace`, found `other`");
@@ -419,7 +419,7 @@ HEC_TEST(files_that_are_none) {
   ck_assert_int_eq(hec_trace_open("/", &reader), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "/: expected a trace file, found a directory");
   ck_assert_int_eq(hec_trace_open("/dev/null", &reader), HEC_BAD_INPUT);
-  ck_assert_str_eq(hec_last_error(), "/dev/null:1: expected a hecate-trace, which begins with '{', found end of file");
+  ck_assert_str_eq(hec_last_error(), "/dev/null:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found end of file");
 }
 
 /* Random bytes put into a good trace: never a crash, never anything but OK or one message. */

@@ -38,12 +38,12 @@ for command in calibrate compare; do
   done
   "$tool" $command --backend list >"$folder/list" || fail "$command --backend list: exit $?"
   grep -q '^backends' "$folder/list" && ! grep -q '^transports' "$folder/list" || fail "$command --backend list"
-  "$tool" $command --help >"$folder/help"
+  "$tool" $command --help all >"$folder/help"
   grep -q 'stand-in\|hecate-run --list' "$folder/help" && fail "$command --help"
   grep -q 'found by calibration' "$folder/help" || fail "$command --help says nothing of the links"
   grep -q '^Exit code 1\|Exit code 1:' "$folder/help" || fail "$command --help says nothing of exit codes"
 done
-"$tool" calibrate --help | grep -q 'default: from the trace' && fail "calibrate takes no trace"
+"$tool" calibrate --help all | grep -q 'default: from the trace' && fail "calibrate takes no trace"
 "$tool" compare --help | grep -q '^  shm  *how well' || fail "compare --help says nothing of what transports answer"
 "$tool" published --help | grep -q -- --quick || fail "published --help"
 

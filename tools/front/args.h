@@ -71,14 +71,16 @@ typedef struct {
   const char *notes;    /* reference: forms of files and the like, before the examples, in lines. NULL: none */
   const char *exits;    /* what its exit codes say; NULL: HEC_ARGS_EXITS */
   const hec_arg *args;
-  const char *own;        /* an option of this command alone that takes names ... NULL: none */
+  const char *first; /* the options people need first, at most ten, as "--policy --out": what --help shows. NULL: all */
+  const char *own;   /* an option of this command alone that takes names ... NULL: none */
   const hec_table *names; /* ... of these rows */
 } hec_command;
 #define HEC_ARGS_EXITS "0 done, 1 the run failed, 2 bad input or usage"
 
 /* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere before a "--", behind which there are none. Fills `positional` (at most n) and
  * their number. Unknown option, missing or malformed value, a value given twice, too many positionals: HEC_BAD_INPUT naming it.
- * "--help", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
+ * "--help", "--help all", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before
+ * them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
 /* A command at work: its table with the options that describe a run written out, and which rows have a value. */
@@ -101,7 +103,6 @@ typedef struct {
   int32_t n_most;
 } hec_args_list;
 hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) HEC_MUST_USE;
-void hec_args_help(const hec_command *command); /* whose options are written out */
 /* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */
 enum { HEC_ARGS_COLUMNS = 118 };
 void hec_args_item(const char *name, int width, const char *words);

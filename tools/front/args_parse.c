@@ -7,6 +7,7 @@
 #include "tools/front/tool.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,25 +84,54 @@ static void help_commands(const hec_tool *tool) {
   printf("\n%s COMMAND --help says more.\n", tool->name);
 }
 
-void hec_args_help(const hec_command *command) {
-  const hec_tool *tool = hec_tool_running();
-  printf("usage: %s\n\n%s\n", command->usage, command->summary);
-  if (tool && strcmp(tool->name, command->program) == 0 && tool->commands->name)
-    help_commands(tool);
+static void help_option(const hec_arg *arg) {
+  char left[64];
+  (void)snprintf(left, sizeof left, "%s%s%s", arg->name, arg->value ? " " : "", arg->value ? arg->value : "");
+  hec_args_item(left, 26, arg->help);
+}
+
+/* The options that the command wants first, in that order. */
+static void help_first(const hec_command *command) {
+  int32_t n = 0;
+  printf("\nOptions\n");
+  for (const char *at = command->first; *at; at += strspn(at, " ")) {
+    size_t length = strcspn(at, " ");
+    const hec_arg *arg = command->args;
+    while (arg->name && (strlen(arg->name) != length || strncmp(arg->name, at, length) != 0))
+      arg++;
+    HEC_ASSERT(arg->name);
+    help_option(arg);
+    at += length;
+  }
+  for (const hec_arg *arg = command->args; arg->name; arg++)
+    n += arg->kind != HEC_ARG_SECTION;
+  printf("\n  --help all                 all %" PRId32 " options%s\n  --version\n", n,
+         command->notes ? ", and the forms of files" : "");
+}
+
+static void help_all(const hec_command *command) {
   if (command->args->name && command->args->kind != HEC_ARG_SECTION)
     printf("\nOptions\n");
   for (const hec_arg *arg = command->args; arg->name; arg++) {
-    if (arg->kind == HEC_ARG_SECTION) {
+    if (arg->kind == HEC_ARG_SECTION)
       printf("\n%s\n", arg->name);
-      continue;
-    }
-    char left[64];
-    (void)snprintf(left, sizeof left, "%s%s%s", arg->name, arg->value ? " " : "", arg->value ? arg->value : "");
-    hec_args_item(left, 26, arg->help);
+    else
+      help_option(arg);
   }
   printf("\n  --help, --version\n");
   if (command->notes)
     printf("\nNotes\n%s\n", command->notes);
+}
+
+static void help(const hec_command *command, bool all) {
+  const hec_tool *tool = hec_tool_running();
+  printf("usage: %s\n\n%s\n", command->usage, command->summary);
+  if (tool && strcmp(tool->name, command->program) == 0 && tool->commands->name)
+    help_commands(tool);
+  if (command->first && !all)
+    help_first(command);
+  else
+    help_all(command);
   if (command->examples)
     printf("\nExamples\n%s\n", command->examples);
   printf("\nExit codes: %s.\n", command->exits ? command->exits : HEC_ARGS_EXITS);
@@ -111,11 +141,11 @@ static bool is_help(const char *word) {
   return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* --help, --help=man, --help=complete, --version: prints; false: the word is none of them. */
-static bool describe(const hec_command *command, const char *word) {
+/* --help, --help all, --help=man, --help=complete, --version: prints; false: the word is none of them. `next`: behind it. */
+static bool describe(const hec_command *command, const char *word, const char *next) {
   hec_text text = {0};
-  if (is_help(word))
-    hec_args_help(command);
+  if (is_help(word) || strcmp(word, "--help=all") == 0)
+    help(command, !is_help(word) || (next && strcmp(next, "all") == 0));
   else if (strcmp(word, "--help=man") == 0)
     hec_pages_man(command, &text);
   else if (strcmp(word, "--help=complete") == 0)
@@ -132,7 +162,8 @@ static bool describe(const hec_command *command, const char *word) {
 /* --help=WORD and --version=WORD that are none of those above. */
 static hec_status check_described(const char *word) {
   if (strncmp(word, "--help=", 7) == 0)
-    return hec_fail(HEC_BAD_INPUT, "--help: expected man, complete or nothing behind it, found \"%.100s\"", word + 7);
+    return hec_fail(HEC_BAD_INPUT, "--help: expected all, man, complete or nothing behind it, found \"%.100s\"",
+                    word + 7);
   if (strncmp(word, "--version=", 10) == 0)
     return hec_fail(HEC_BAD_INPUT, "--version: takes no value, found \"%.100s\"", word + 10);
   return HEC_OK;
@@ -149,7 +180,7 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
       ended = 1;
       continue;
     }
-    *done = !ended && describe(&args.command, argv[i]);
+    *done = !ended && describe(&args.command, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
     if (*done)
       return HEC_OK;
     if (!ended)

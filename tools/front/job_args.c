@@ -191,9 +191,25 @@ hec_status hec_job_args_print_preset(const char *name) {
   return HEC_OK;
 }
 
+static const char *const known[] = {[HEC_KNOWN_STATIC] = "no load",
+                                    [HEC_KNOWN_PERIODIC] = "a window of past loads, periodically",
+                                    [HEC_KNOWN_LAST] = "past loads, every micro-batch",
+                                    [HEC_KNOWN_EXACT] = "the gate's choice"};
+
+void hec_job_args_list_policies(void) {
+  hec_text idea = {0};
+  printf("| policy | idea | knows | schedule | paper |\n|---|---|---|---|---|\n");
+  for (int32_t i = 0; hec_policies[i]; i++) {
+    const hec_policy *policy = hec_policies[i];
+    idea.length = 0;
+    hec_args_add_flags(policy->summary, &idea);
+    printf("| `%s` | %s | %s | `%s` | %s |\n", policy->name, idea.data, known[policy->known], policy->schedule,
+           policy->source);
+  }
+  hec_text_free(&idea);
+}
+
 void hec_job_args_list(void) {
-  static const char *const known[] = {"no load", "a window of past loads, periodically",
-                                      "past loads, every micro-batch", "the gate's choice"};
   printf("policies, with options as NAME:option=value,option=value (--t, --m, --period and --slots are the defaults\n"
          "of t, m, period and slots)\n");
   for (int32_t i = 0; hec_policies[i]; i++) {

@@ -59,6 +59,7 @@ hec_status hec_job_args_law(const char *name, const hec_law **law) HEC_MUST_USE;
 
 /* Prints policies, schedules, collectives, laws and presets. */
 void hec_job_args_list(void);
+void hec_job_args_list_policies(void); /* as a Markdown table: docs/policies.md has it */
 /* Prints the preset of a model or cluster, as its file stands in models/presets/. HEC_BAD_INPUT: there is none. */
 hec_status hec_job_args_print_preset(const char *name) HEC_MUST_USE;
 

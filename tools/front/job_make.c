@@ -175,6 +175,11 @@ const char *hec_job_cluster_default(int32_t ranks_wanted) {
   return ranks_wanted > 32 ? "h800" : "p4d-4x8";
 }
 
+static bool line_has(const char *line, const char *key) {
+  const char *at = strstr(line, key);
+  return at && (at == line || at[-1] == ' ' || at[-1] == '\t');
+}
+
 static hec_status choose_cluster(hec_job *job, const hec_job_options *options, int32_t wanted_ranks, hec_arena *arena) {
   const char *name = options->cluster;
   if (!name) {
@@ -185,7 +190,16 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   HEC_TRY(options->cluster_text ? hec_cluster_parse_json(options->cluster_text, name, arena, &job->cluster)
                                 : hec_cluster_load(name, arena, &job->cluster));
   job->cluster_spec = hec_arena_text(arena, name);
-  if (hec_cluster_is_line(name) && !strstr(name, " tile=") && !strstr(name, "\ttile="))
+  if (!hec_cluster_is_line(name))
+    return HEC_OK;
+  const hec_cluster *cluster = &job->cluster;
+  if (cluster->n_nodes > 1 && !line_has(name, "nics="))
+    hec_job_say(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
+  if (cluster->n_nodes > 1 && cluster->nics > 1 && !line_has(name, "pxn="))
+    hec_job_say(job, arena,
+                "PXN: off, no transfer goes over NVLink to another GPU's NIC; choose with pxn= in the "
+                "cluster's line");
+  if (!line_has(name, "tile="))
     hec_job_say(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",
                 job->cluster.devices[0].gemm_tile, options->executed && !options->like ? " (8 suits CPU cores)" : "");
   return HEC_OK;
@@ -410,12 +424,17 @@ static hec_status read_placement(const hec_job_options *options, hec_arena *aren
     return HEC_OK;
   hec_placement *placement = HEC_NEW(arena, hec_placement, 1);
   job->problem.placement = placement;
-  return hec_placement_read(options->placement,
-                            (hec_placement_shape){.n_layers = job->header.n_layers,
-                                                  .n_experts = job->problem.n_experts,
-                                                  .n_ranks = job->problem.n_ranks,
-                                                  .first_layer = options->first_layer},
-                            arena, placement);
+  HEC_TRY(hec_placement_read(options->placement,
+                             (hec_placement_shape){.n_layers = job->header.n_layers,
+                                                   .n_experts = job->problem.n_experts,
+                                                   .n_ranks = job->problem.n_ranks,
+                                                   .first_layer = options->first_layer},
+                             arena, placement));
+  if (options->ranks == 0)
+    hec_job_say(job, arena,
+                "ranks of the placement: %s was read as one of %" PRId32 " ranks; if your job has others, give --ranks",
+                options->placement, job->problem.n_ranks);
+  return HEC_OK;
 }
 
 static int32_t shares(int32_t experts, int32_t ranks) {

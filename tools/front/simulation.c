@@ -17,6 +17,11 @@ const hec_run_option_words hec_simulation_words[] = {
     {.key = NULL},
 };
 
+/* The one list of what no prediction has; laws add theirs (hec_law_limits). The first screen, --full, JSON and the page print it. */
+static const char not_modelled[] =
+    "pipeline parallelism, ZeRO, fp8, context parallelism, dispatch kernels as in DeepEP, "
+    "MFU, jitter of kernels, failures, data loading";
+
 typedef struct {
   const hec_simulation_args *args;
   hec_trace_reader *reader;
@@ -130,7 +135,10 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   HEC_TRY(compare(&r, kind[0], &simulation->job, summary));
   summary->tool = "hecate-sim " HEC_VERSION;
   summary->trace = hec_trace_origin(reader);
-  summary->not_modelled = hec_args_with_flags(summary->not_modelled, arena);
+  hec_text missing = {0};
+  hec_text_printf(&missing, "%s, %s", not_modelled, summary->not_modelled);
+  summary->not_modelled = hec_args_with_flags(missing.data, arena);
+  hec_text_free(&missing);
   if (n_kinds > 1) {
     simulation->attentions[0] = hec_summary_attention_of(summary, arena);
     summary->attentions = simulation->attentions;

@@ -80,6 +80,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-run alltoallv matrix.txt --cluster p4d-4x8 --transport emulated\n"
                   "  mpirun -n 4 hecate-run alltoallv matrix.txt --backend mpi --json\n"
                   "  hecate-run alltoallv matrix.txt --backend nccl --iterations 100",
+      .first = "--iterations --warmup --check --cluster --law --backend --transport --threads --json --list",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->matrix, 1, &n, done));

@@ -85,6 +85,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n"
                   "  hecate-run trace.jsonl --backend nccl --transport local --ranks 4 --check",
       .notes = HEC_JOB_ARGS_FORMS,
+      .first = "--cluster --model --ranks --tokens --steps --policy --backend --virtual --check --out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));

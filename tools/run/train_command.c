@@ -163,6 +163,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-run train --text README.md --ranks 4 --policy hecate --check --steps 5\n"
                   "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz\n"
                   "  hecate-run train --text book.txt --gate sigmoid --balance bias=0.001",
+      .first = "--text --ranks --steps --layers --experts --policy --gate --balance --check --record",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));

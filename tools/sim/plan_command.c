@@ -108,6 +108,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "  hecate-sim plan trace.jsonl --policy given --placement expert_map.json --iter 1 --export eplb --out "
           "map.json",
       .notes = HEC_JOB_ARGS_FORMS,
+      .first = "--policy --layer --iter --export --out --placement --cluster --model --ranks --tokens",
       .args = args};
   int32_t n;
   hec_status status = hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done);

@@ -75,6 +75,7 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
           "--ranks N checks.",
       .examples = "  hecate-trace import run/router_trace --experts 64 --out trace.jsonl.gz\n"
                   "  hecate-trace import 'eplb_load_*.jsonl' --top-k 8 --out trace.jsonl",
+      .first = "--out --format --list --top-k --experts --layers --ranks --axes --counted --phase",
       .args = args};
   return hec_args_parse(&command, argc, argv, words, argc, n_words, done);
 }

@@ -56,6 +56,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json\n"
                   "  hecate-validate calibrate --backend nccl --virtual --out this-gpu.json\n"
                   "  hecate-validate calibrate --from ../shared/cases/gpu --device h100 --out device-h100.json",
+      .first = "--cluster --model --ranks --tokens --within --backend --transport --from --device --out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));

@@ -87,6 +87,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n"
                   "  hecate-validate compare trace.jsonl --backend nccl --virtual",
       .notes = HEC_JOB_ARGS_FORMS,
+      .first = "--cluster --model --ranks --tokens --steps --within --policy --backend --transport --out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->session.trace, 1, &n, done));

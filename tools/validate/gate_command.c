@@ -85,6 +85,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                "decide, or the machine was too disturbed for a failure to count (the intervals are printed)",
       .examples = "  hecate-validate gate\n  hecate-validate gate --self-test\n  hecate-validate gate --stored-only\n"
                   "  hecate-validate gate --update validate/gate/gate.json",
+      .first = "--baseline --within --transport --break --self-test --stored-only --update --calibrated --out --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

@@ -1,6 +1,6 @@
-/* Rows of many files, step by step. Each file (or sequence of files) is a lane with one row waiting; the step at hand is
- * the smallest of those waiting, and every lane gives its rows of that step before any goes on. So no more than one step
- * is in memory, and files may be of any length. A merge of L lanes asks each once a step: O(rows + steps x L). */
+/* Rows of many files, step by step. Each file (or sequence of files) is a queue with one row waiting; the step at hand is
+ * the smallest of those waiting, and every queue gives its rows of that step before any goes on. So no more than one step
+ * is in memory, and files may be of any length. A merge of L queues asks each once a step: O(rows + steps x L). */
 #include "traces/import/import.h"
 #include "traces/import/axes.h"
 #include "traces/import/job.h"
@@ -12,64 +12,64 @@
 
 #define STEP_MAX ((INT64_C(1) << 53) - 1)
 
-/* ---- lanes ---- */
+/* ---- queues ---- */
 
-static hec_status open_next(hec_import *job, hec_import_lane *lane) {
-  lane->file.input = job->inputs[lane->first_file + lane->at];
-  lane->file.state = memset(hec_malloc(1, job->format->state_bytes), 0, job->format->state_bytes);
-  lane->is_open = true;
-  lane->any = false;
-  lane->step_before = lane->file.dated ? lane->file_step : -1;
-  lane->file_step = job->format->numbered ? lane->file_step : -1;
-  lane->file.dated = false;
-  return job->format->open ? job->format->open(&lane->file) : HEC_OK;
+static hec_status open_next(hec_import *job, hec_import_queue *queue) {
+  queue->file.input = job->inputs[queue->first_file + queue->at];
+  queue->file.state = memset(hec_malloc(1, job->format->state_bytes), 0, job->format->state_bytes);
+  queue->is_open = true;
+  queue->any = false;
+  queue->step_before = queue->file.dated ? queue->file_step : -1;
+  queue->file_step = job->format->numbered ? queue->file_step : -1;
+  queue->file.dated = false;
+  return job->format->open ? job->format->open(&queue->file) : HEC_OK;
 }
 
-static void close_lane(hec_import_lane *lane) {
-  if (lane->is_open) {
-    lane->file.job->format->close(lane->file.state);
-    free(lane->file.state);
+static void close_queue(hec_import_queue *queue) {
+  if (queue->is_open) {
+    queue->file.job->format->close(queue->file.state);
+    free(queue->file.state);
   }
-  lane->is_open = false;
+  queue->is_open = false;
 }
 
-/* Steps in order, as the file has them; counted through where a lane has several files. */
-static hec_status number_step(const hec_import *job, hec_import_lane *lane) {
-  int64_t step = lane->row.step;
-  if (step < 0 || step > STEP_MAX || step < lane->file_step)
-    return hec_import_fail(&lane->file, lane->row.line, "step",
+/* Steps in order, as the file has them; counted through where a queue has several files. */
+static hec_status number_step(const hec_import *job, hec_import_queue *queue) {
+  int64_t step = queue->row.step;
+  if (step < 0 || step > STEP_MAX || step < queue->file_step)
+    return hec_import_fail(&queue->file, queue->row.line, "step",
                            "expected from %" PRId64 " to %" PRId64 " (steps in order), found %" PRId64,
-                           lane->file_step < 0 ? 0 : lane->file_step, STEP_MAX, step);
-  if (lane->file.dated && step <= lane->step_before)
-    return hec_import_fail(&lane->file, lane->row.line, "step",
+                           queue->file_step < 0 ? 0 : queue->file_step, STEP_MAX, step);
+  if (queue->file.dated && step <= queue->step_before)
+    return hec_import_fail(&queue->file, queue->row.line, "step",
                            "expected one behind %" PRId64
                            ", the last of %s (files follow each other in time), found %" PRId64,
-                           lane->step_before, job->inputs[lane->first_file + lane->at - 1]->path, step);
-  lane->n_steps += step != lane->file_step;
-  lane->file_step = step;
-  if (lane->n_files > 1 && !job->format->numbered)
-    lane->row.step = lane->n_steps - 1;
+                           queue->step_before, job->inputs[queue->first_file + queue->at - 1]->path, step);
+  queue->n_steps += step != queue->file_step;
+  queue->file_step = step;
+  if (queue->n_files > 1 && !job->format->numbered)
+    queue->row.step = queue->n_steps - 1;
   return HEC_OK;
 }
 
-/* The next row of a lane into its waiting place. */
-static hec_status refill(hec_import *job, hec_import_lane *lane) {
-  lane->waiting = false;
-  while (!lane->ended) {
+/* The next row of a queue into its waiting place. */
+static hec_status refill(hec_import *job, hec_import_queue *queue) {
+  queue->waiting = false;
+  while (!queue->ended) {
     bool more = false;
-    if (!lane->is_open)
-      HEC_TRY(open_next(job, lane));
-    lane->row = (hec_import_row){.source = -1};
-    HEC_TRY(job->format->next(&lane->file, &lane->row, &more));
+    if (!queue->is_open)
+      HEC_TRY(open_next(job, queue));
+    queue->row = (hec_import_row){.source = -1};
+    HEC_TRY(job->format->next(&queue->file, &queue->row, &more));
     if (more) {
-      HEC_TRY(number_step(job, lane));
-      lane->waiting = lane->any = true;
+      HEC_TRY(number_step(job, queue));
+      queue->waiting = queue->any = true;
       return HEC_OK;
     }
-    if (!lane->any)
-      return hec_import_fail(&lane->file, 0, "records", "expected at least one, found none");
-    close_lane(lane);
-    lane->ended = ++lane->at == lane->n_files;
+    if (!queue->any)
+      return hec_import_fail(&queue->file, 0, "records", "expected at least one, found none");
+    close_queue(queue);
+    queue->ended = ++queue->at == queue->n_files;
   }
   return HEC_OK;
 }
@@ -79,8 +79,8 @@ static hec_status refill(hec_import *job, hec_import_lane *lane) {
 static hec_status need(const hec_import *job, int64_t value, const char *field, const char *option) {
   if (value > 0)
     return HEC_OK;
-  return hec_import_fail(&job->lanes[0].file, 0, field, "expected %s, as files of %s do not say it, found none", option,
-                         job->format->name);
+  return hec_import_fail(&job->queues[0].file, 0, field, "expected %s, as files of %s do not say it, found none",
+                         option, job->format->name);
 }
 
 /* Once the first row is there: what nobody has said yet must be said by the user, before much is read. */
@@ -88,7 +88,7 @@ static hec_status check_facts(hec_import *job) {
   HEC_TRY(need(job, job->n_experts, "experts", "--experts N"));
   HEC_TRY(need(job, job->top_k, "top_k", "--top-k N"));
   if (job->top_k > job->n_experts)
-    return hec_import_fail(&job->lanes[0].file, 0, "top_k",
+    return hec_import_fail(&job->queues[0].file, 0, "top_k",
                            "expected at most %" PRId32 " (the experts), found %" PRId32, job->n_experts, job->top_k);
   job->n_columns = job->n_sources > 0 ? job->n_sources : job->n_ranks;
   HEC_ASSERT(job->n_stages == 1 || job->n_sources == 0);
@@ -96,11 +96,11 @@ static hec_status check_facts(hec_import *job) {
 }
 
 static void set_label(hec_import *job) {
-  const hec_import_lane *lane = &job->lanes[0];
+  const hec_import_queue *queue = &job->queues[0];
   job->label[0] = 0;
-  if (job->n_lanes != 1 || lane->n_files == 1 || job->n_columns != 1)
+  if (job->n_queues != 1 || queue->n_files == 1 || job->n_columns != 1)
     return;
-  const char *slash = strrchr(lane->file.input->path, '/'), *name = slash ? slash + 1 : lane->file.input->path;
+  const char *slash = strrchr(queue->file.input->path, '/'), *name = slash ? slash + 1 : queue->file.input->path;
   size_t n = strcspn(name, "."), most = sizeof job->label - 1;
   n = n < most ? n : most;
   for (size_t i = 0; i < n; i++)
@@ -111,13 +111,13 @@ static void set_label(hec_import *job) {
 /* Rows of the smallest step waiting; *any false at the end. */
 static hec_status read_step(hec_import *job, bool *any) {
   *any = false;
-  for (int32_t i = 0; i < job->n_lanes; i++) {
-    hec_import_lane *lane = &job->lanes[i];
-    if (!lane->waiting && !lane->ended)
-      HEC_TRY(refill(job, lane));
-    if (lane->waiting && (!*any || lane->row.step < job->step))
-      job->step = lane->row.step;
-    *any = *any || lane->waiting;
+  for (int32_t i = 0; i < job->n_queues; i++) {
+    hec_import_queue *queue = &job->queues[i];
+    if (!queue->waiting && !queue->ended)
+      HEC_TRY(refill(job, queue));
+    if (queue->waiting && (!*any || queue->row.step < job->step))
+      job->step = queue->row.step;
+    *any = *any || queue->waiting;
   }
   if (!*any || (job->options.last_step >= 0 && job->step > job->options.last_step)) {
     job->stopped = *any;
@@ -127,17 +127,17 @@ static hec_status read_step(hec_import *job, bool *any) {
   if (job->n_columns == 0)
     HEC_TRY(check_facts(job));
   set_label(job);
-  for (int32_t i = 0; i < job->n_lanes; i++) {
-    hec_import_lane *lane = &job->lanes[i];
-    while (lane->waiting && lane->row.step == job->step) {
+  for (int32_t i = 0; i < job->n_queues; i++) {
+    hec_import_queue *queue = &job->queues[i];
+    while (queue->waiting && queue->row.step == job->step) {
       if (!hec_import_wants(job, job->step))
-        lane->row.ids = NULL;
-      HEC_TRY(hec_import_add_row(job, lane));
-      job->n_rows_read += !lane->row.goes_on;
-      lane->from = lane->file.input;
-      lane->from_step = lane->file_step;
-      lane->from_line = lane->row.line;
-      HEC_TRY(refill(job, lane));
+        queue->row.ids = NULL;
+      HEC_TRY(hec_import_add_row(job, queue));
+      job->n_rows_read += !queue->row.goes_on;
+      queue->from = queue->file.input;
+      queue->from_step = queue->file_step;
+      queue->from_line = queue->row.line;
+      HEC_TRY(refill(job, queue));
     }
   }
   return HEC_OK;
@@ -145,34 +145,34 @@ static hec_status read_step(hec_import *job, bool *any) {
 
 /* Recorders log every step, or every tenth: steps of a file are as far apart as the first two of those that are taken. The
  * next file may go on, or begin with a lower step, as another recording does; a higher one says that a file is missing. */
-static hec_status check_gap(hec_import_lane *lane) {
-  hec_import_file file = lane->file;
-  int64_t gap = lane->from_step - lane->checked_step;
-  bool first = lane->checked != lane->from;
+static hec_status check_gap(hec_import_queue *queue) {
+  hec_import_file file = queue->file;
+  int64_t gap = queue->from_step - queue->checked_step;
+  bool first = queue->checked != queue->from;
   if (!first && gap == 0) /* no row of this step */
     return HEC_OK;
-  file.input = lane->from;
-  if (lane->stride > 0 && (first ? gap > lane->stride : gap != lane->stride))
-    return hec_import_fail(&file, lane->from_line, "step",
+  file.input = queue->from;
+  if (queue->stride > 0 && (first ? gap > queue->stride : gap != queue->stride))
+    return hec_import_fail(&file, queue->from_line, "step",
                            "expected %" PRId64 ", as steps are %" PRId64
                            " apart (--gaps takes them as they come), found %" PRId64,
-                           lane->checked_step + lane->stride, lane->stride, lane->from_step);
-  lane->stride = first ? -1 : gap;
-  lane->checked = lane->from;
-  lane->checked_step = lane->from_step;
+                           queue->checked_step + queue->stride, queue->stride, queue->from_step);
+  queue->stride = first ? -1 : gap;
+  queue->checked = queue->from;
+  queue->checked_step = queue->from_step;
   return HEC_OK;
 }
 
 static hec_status check_gaps(hec_import *job) {
   hec_status status = HEC_OK;
-  for (int32_t i = 0; i < job->n_lanes && !job->options.gaps && status == HEC_OK; i++)
-    status = check_gap(&job->lanes[i]);
+  for (int32_t i = 0; i < job->n_queues && !job->options.gaps && status == HEC_OK; i++)
+    status = check_gap(&job->queues[i]);
   return status;
 }
 
 static bool all_ended(const hec_import *job) {
-  for (int32_t i = 0; i < job->n_lanes; i++)
-    if (job->lanes[i].waiting)
+  for (int32_t i = 0; i < job->n_queues; i++)
+    if (job->queues[i].waiting)
       return false;
   return true;
 }
@@ -180,7 +180,7 @@ static bool all_ended(const hec_import *job) {
 static hec_status finish(hec_import *job) {
   job->ended = true;
   if (job->n_records == 0)
-    return hec_import_fail(&job->lanes[0].file, 0, "steps",
+    return hec_import_fail(&job->queues[0].file, 0, "steps",
                            job->n_empty > 0 ? "expected at least one with tokens, found none"
                                             : "expected at least one from --from to --until, found none");
   if (job->n_empty > 0) {
@@ -189,9 +189,9 @@ static hec_status finish(hec_import *job) {
                    job->n_empty > 1 ? "s" : "");
     hec_import_note(job, "left out", words);
   }
-  int64_t n_lost = job->n_left[HEC_LEFT_REQUEST], n_read = job->lanes[0].file.kept;
+  int64_t n_lost = job->n_left[HEC_LEFT_REQUEST], n_read = job->queues[0].file.kept;
   if (n_lost > n_read && !job->options.gaps)
-    return hec_import_fail(&job->lanes[0].file, 0, "requests",
+    return hec_import_fail(&job->queues[0].file, 0, "requests",
                            "expected experts of most of them (--gaps takes those that have some), found %" PRId64
                            " with and %" PRId64 " without",
                            n_read, n_lost);
@@ -253,13 +253,13 @@ static hec_status read_counted(const hec_import_options *options, hec_counted *c
 
 /* What names of files cannot say: whether there were more ranks, and that files without ranks are one recording. */
 static void assume_files(hec_import *job) {
-  const hec_import_lane *lane = &job->lanes[0];
-  bool by_rank = lane->file.given >= 0, asked = job->options.ranks > 0 || job->options.renumber || job->knows_ranks;
+  const hec_import_queue *queue = &job->queues[0];
+  bool by_rank = queue->file.given >= 0, asked = job->options.ranks > 0 || job->options.renumber || job->knows_ranks;
   if (by_rank && !asked && job->n_ranks == 1)
     hec_import_assume(job, "rank 0 is all there is (--ranks N checks)");
   else if (by_rank && !asked)
     hec_import_assume(job, "ranks 0 to %d are all there are (--ranks N checks)", (int)job->n_ranks - 1);
-  if (job->n_lanes == 1 && lane->n_files > 1 && !by_rank && !job->format->numbered)
+  if (job->n_queues == 1 && queue->n_files > 1 && !by_rank && !job->format->numbered)
     hec_import_assume(job,
                       "files follow each other in time, whatever ranks their names have; steps are counted through");
 }
@@ -284,8 +284,8 @@ static hec_status begin(hec_import *job, const hec_import_input *inputs, int32_t
   if (job->n_stages > 1 && job->format->files != HEC_FILES_ONE_PER_RANK)
     return hec_fail(HEC_BAD_INPUT, "--pp: expected a format with files of ranks, found %s", job->format->name);
   job->n_per_stage = job->n_ranks / job->n_stages;
-  for (int32_t i = 0; i < job->n_lanes; i++)
-    job->lanes[i].file.input = job->inputs[job->lanes[i].first_file];
+  for (int32_t i = 0; i < job->n_queues; i++)
+    job->queues[i].file.input = job->inputs[job->queues[i].first_file];
   if (job->format->phase && strcmp(job->format->phase, "train") != 0)
     hec_import_assume_phase(job, job->format->phase);
   HEC_TRY(job->format->begin ? job->format->begin(job, beside) : HEC_OK);
@@ -319,8 +319,8 @@ const char *hec_import_beside(const hec_import *job) {
 void hec_import_end(hec_import *job) {
   if (!job)
     return;
-  for (int32_t i = 0; i < job->n_lanes; i++) {
-    close_lane(&job->lanes[i]);
+  for (int32_t i = 0; i < job->n_queues; i++) {
+    close_queue(&job->queues[i]);
   }
   hec_text_free(&job->words[0]);
   hec_text_free(&job->words[1]);
@@ -332,7 +332,7 @@ void hec_import_end(hec_import *job) {
   hec_text_free(&job->header_notes);
   hec_text_free(&job->beside);
   free(job->inputs);
-  free(job->lanes);
+  free(job->queues);
   free(job->slots);
   free(job->order);
   free(job->block_at);

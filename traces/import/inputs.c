@@ -146,20 +146,6 @@ static hec_status read_head(hec_import_input *input, char *head, size_t *n) {
   return status;
 }
 
-static hec_status not_recognised(const char *path, const char *head, size_t n) {
-  if (n > 4 && memcmp(head, "PK\3\4", 4) == 0)
-    return hec_fail(
-        HEC_BAD_INPUT,
-        "%s: expected a format of hecate-trace import --list, found a ZIP file; SGLang's .pt becomes JSON by "
-        "python3 -c \"import torch,json,sys; d=torch.load(sys.argv[1],weights_only=True); "
-        "json.dump({'logical_count':d['logical_count'].tolist()},sys.stdout)\" FILE",
-        path);
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: expected a format of hecate-trace import --list, found nothing that begins like one (--format "
-                  "chooses)",
-                  path);
-}
-
 /* Does it belong to files of some format, and says nothing by itself? */
 static bool is_beside(const char *path) {
   for (size_t i = 0; hec_importers[i]; i++)
@@ -180,7 +166,7 @@ static hec_status recognise(hec_import_input *input, char *head, const hec_impor
   for (size_t i = 0; hec_importers[i] && !*format; i++)
     if (hec_importers[i]->recognise(head, n))
       *format = hec_importers[i];
-  return *format ? HEC_OK : not_recognised(input->path, head, n);
+  return *format ? HEC_OK : hec_import_dead_end(input->path, head, n);
 }
 
 static bool ranks_matter(const hec_importer *format) {
@@ -472,18 +458,18 @@ static hec_status check_ranks(const hec_import *job, placed *files, int32_t n, i
   return HEC_OK;
 }
 
-static void make_lanes(hec_import *job, const placed *files, const int32_t *given, int32_t n, bool by_rank) {
+static void make_queues(hec_import *job, const placed *files, const int32_t *given, int32_t n, bool by_rank) {
   job->inputs = hec_malloc((size_t)n, sizeof(const hec_import_input *));
-  job->lanes = hec_malloc((size_t)n, sizeof *job->lanes);
+  job->queues = hec_malloc((size_t)n, sizeof *job->queues);
   for (int32_t i = 0; i < n; i++) {
     bool own = job->format->files == HEC_FILES_PARTS || i == 0 || (by_rank && files[i].rank != files[i - 1].rank);
     job->inputs[i] = files[i].input;
     if (own)
-      job->lanes[job->n_lanes++] = (hec_import_lane){
+      job->queues[job->n_queues++] = (hec_import_queue){
           .file = {.job = job, .words = job->words, .rank = by_rank ? files[i].rank : 0, .given = given[i]},
           .first_file = i,
           .file_step = -1};
-    job->lanes[job->n_lanes - 1].n_files++;
+    job->queues[job->n_queues - 1].n_files++;
   }
   job->n_inputs = n;
 }
@@ -532,7 +518,7 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
       status = check_ranks(job, files, m, &job->n_ranks);
   }
   if (status == HEC_OK)
-    make_lanes(job, files, given, m, by_rank);
+    make_queues(job, files, given, m, by_rank);
   free(files);
   free(given);
   return status;

@@ -6,7 +6,10 @@
 
 enum { HEC_IMPORT_MICRO_BATCHES = 4096 }; /* of a step; more is an error */
 
-/* Files read one after another; a row is waiting in each lane until its step comes. */
+/* Why a file of no format is refused, and what works instead. `head`: its first n bytes, a zero byte behind. */
+hec_status hec_import_dead_end(const char *path, const char *head, size_t n) HEC_MUST_USE;
+
+/* Files read one after another; a row is waiting in each queue until its step comes. */
 typedef struct {
   hec_import_file file;              /* the one being read */
   int32_t first_file, n_files;       /* in job->inputs */
@@ -20,7 +23,7 @@ typedef struct {
   int64_t file_step;                 /* the last one, as the file says */
   int64_t step_before;               /* the last one of the file before, -1: none */
   int64_t n_steps;                   /* begun: numbers them where there are several files */
-} hec_import_lane;
+} hec_import_queue;
 
 /* A layer of the files. */
 typedef struct {
@@ -50,8 +53,8 @@ struct hec_import {
   int8_t has_kind[3]; /* 0: no file yet; 1: files have the column; -1: they do not */
   hec_text model, phase, notes, name, source, header_notes, beside; /* phase: "" where nobody said it */
   const hec_import_input **inputs;                                  /* by rank */
-  hec_import_lane *lanes;
-  int32_t n_lanes, n_inputs;
+  hec_import_queue *queues;
+  int32_t n_queues, n_inputs;
 
   hec_import_slot *slots; /* in order of appearance */
   size_t n_slots, slots_capacity;
@@ -100,12 +103,12 @@ hec_source *hec_import_stream(hec_source *source, const char *head, size_t n);
 void hec_import_stream_end(hec_source *stream); /* NULL: nothing */
 
 /* inputs.c */
-/* Sorts inputs by rank, checks that each is there once, and makes lanes. */
+/* Sorts inputs by rank, checks that each is there once, and makes queues. */
 hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int32_t n,
                             const hec_import_input **beside) HEC_MUST_USE;
 
 /* steps.c: cells of a step */
-hec_status hec_import_add_row(hec_import *job, const hec_import_lane *lane) HEC_MUST_USE;
+hec_status hec_import_add_row(hec_import *job, const hec_import_queue *queue) HEC_MUST_USE;
 hec_status hec_import_close_step(hec_import *job, bool last,
                                  bool *complete) HEC_MUST_USE; /* complete: as it should be */
 void hec_import_gather(hec_import *job, int32_t micro_batch);

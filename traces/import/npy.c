@@ -21,10 +21,19 @@ static const char *found(const char *value) {
   return *value ? value : "no such key";
 }
 
+static bool is_real(const char *descr) {
+  return strlen(descr) == 5 && (descr[1] == '<' || descr[1] == '>') && descr[2] == 'f';
+}
+
 static hec_status read_type(const hec_import_file *file, int64_t line, const char *descr, hec_npy *a) {
   bool known = strlen(descr) == 5 && (descr[1] == '<' || descr[1] == '|') && (descr[2] == 'u' || descr[2] == 'i') &&
                strchr("1248", descr[3]) && (descr[4] == '\'' || descr[4] == '"') &&
                (descr[1] == '<' || descr[3] == '1');
+  if (is_real(descr))
+    return hec_import_fail(file, line, "descr",
+                           "expected whole numbers, found %s, as logits are; expert ids are the K largest of each "
+                           "token: numpy.save(\"ids.npy\", logits.argsort()[..., -K:])",
+                           descr);
   if (!known)
     return hec_import_fail(file, line, "descr",
                            "expected whole numbers, little-endian ('|u1', '<u2', '<i4' ...), found %s", found(descr));

@@ -7,6 +7,8 @@
  * (--experts). Where layers are the first axis (--axes), all of the request is in memory, with tokens first. */
 #include "traces/import/routed.h"
 
+#include "traces/import/job.h"
+
 #include "runtime/base/arena.h"
 
 #include <inttypes.h>
@@ -55,8 +57,11 @@ static hec_status wrong_number(hec_import_file *file, const char *field, const h
   (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "][%" PRId64 "]", field, turned ? l : t,
                  turned ? t : l, i % r->top_k);
   (void)snprintf(found, sizeof found, "%" PRIu64, id);
-  return hec_import_fail(file, r->line, place, "expected an expert from 0 to %d, found %s",
-                         (int)hec_import_experts(file->job) - 1, negative ? "a negative number" : found);
+  return hec_import_fail(file, r->line, place, "expected an expert from 0 to %d, found %s%s",
+                         (int)hec_import_experts(file->job) - 1, negative ? "a negative number" : found,
+                         file->job->format->axes ? "; if these are counts of tokens: --axes steps,layers,experts or "
+                                                   "layers,experts"
+                                                 : "");
 }
 
 /* The first of n numbers that is not below the limit, n: none. */

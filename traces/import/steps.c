@@ -71,9 +71,9 @@ static hec_status check_blocks(const hec_import_file *file, const hec_import_row
                          HEC_TRACE_COUNTS_MAX);
 }
 
-hec_status hec_import_add_row(hec_import *job, const hec_import_lane *lane) {
-  const hec_import_file *file = &lane->file;
-  const hec_import_row *row = &lane->row;
+hec_status hec_import_add_row(hec_import *job, const hec_import_queue *queue) {
+  const hec_import_file *file = &queue->file;
+  const hec_import_row *row = &queue->row;
   char name[64];
   int64_t key = hec_import_staged(file->rank / job->n_per_stage, row->layer);
   int32_t column = row->source >= 0 ? row->source : file->rank;
@@ -232,11 +232,11 @@ static void settle(hec_import *job) {
 
 /* A file of that rank, for messages: the one that its last row is from. */
 static hec_import_file file_of(const hec_import *job, int32_t column) {
-  const hec_import_lane *lane = &job->lanes[0];
-  for (int32_t i = job->n_lanes - 1; i >= 0; i--)
-    lane = job->lanes[i].file.rank == column ? &job->lanes[i] : lane;
-  hec_import_file file = lane->file;
-  file.input = lane->from ? lane->from : file.input;
+  const hec_import_queue *queue = &job->queues[0];
+  for (int32_t i = job->n_queues - 1; i >= 0; i--)
+    queue = job->queues[i].file.rank == column ? &job->queues[i] : queue;
+  hec_import_file file = queue->file;
+  file.input = queue->from ? queue->from : file.input;
   return file;
 }
 
@@ -314,10 +314,10 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
     settle(job);
   for (size_t s = 0; s < job->n_slots; s++) {
     if (job->slots[s].dense && job->slots[s].step_total > 0)
-      return hec_import_fail(&job->lanes[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
+      return hec_import_fail(&job->queues[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
                              "expected no tokens, as in the first step, found some in step %" PRId64, job->step);
     if (job->format->totals && job->slots[s].step_total > UINT32_MAX)
-      return hec_import_fail(&job->lanes[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
+      return hec_import_fail(&job->queues[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
                              "expected at most %" PRIu32 " tokens over all ranks, found more in step %" PRId64,
                              UINT32_MAX, job->step);
     job->slots[s].total += wanted ? job->slots[s].step_total : 0;

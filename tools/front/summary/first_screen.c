@@ -59,20 +59,6 @@ static void choose(hec_summary *summary, row_kind of, bool again, chosen_rows *c
     chosen->row[chosen->n++] = best;
 }
 
-/* By their medians, the fastest first; of equal ones the earlier row. */
-static void sort(hec_summary *summary, chosen_rows *chosen) {
-  for (int32_t i = 1; i < chosen->n; i++)
-    for (int32_t k = i; k > 0; k--) {
-      int32_t *a = &chosen->row[k - 1], *b = &chosen->row[k];
-      double before = hec_summary_median(&summary->rows[*a]), after = hec_summary_median(&summary->rows[*b]);
-      if (before < after || (before == after && *a < *b))
-        break;
-      int32_t row = *a;
-      *a = *b;
-      *b = row;
-    }
-}
-
 /* What the user runs today, plain EP, the best of each family, then the fastest of the rest. */
 static chosen_rows rows_that_matter(hec_summary *summary) {
   static const row_kind families[] = {is_system, is_baseline, is_placed, rearranges, gathers};
@@ -85,7 +71,7 @@ static chosen_rows rows_that_matter(hec_summary *summary) {
     if (chosen.n == before)
       break;
   }
-  sort(summary, &chosen);
+  hec_summary_sort(summary, chosen.row, chosen.n);
   return chosen;
 }
 
@@ -101,17 +87,17 @@ static const char *unit_of(const hec_summary *summary) {
 
 /* "It is 1.20x as fast as ep and 1.05x as fast as given (your placement), mostly by ..." */
 static void add_gain(hec_summary *summary, int32_t best, hec_text *words) {
-  int32_t baseline = hec_summary_baseline(summary), placed = hec_summary_placed(summary);
-  if (baseline >= 0 && baseline != best)
+  const int32_t baseline = hec_summary_baseline(summary), placed = hec_summary_placed(summary);
+  const bool over_baseline = baseline >= 0 && baseline != best, over_placed = placed >= 0 && placed != best;
+  if (over_baseline)
     hec_text_printf(words, " It is %.2fx as fast as %s", gain(summary, best, baseline), summary->rows[baseline].label);
-  if (placed >= 0 && placed != best)
-    hec_text_printf(words, "%s %.2fx as fast as %s (your placement)",
-                    baseline >= 0 && baseline != best ? " and" : " It is", gain(summary, best, placed),
-                    summary->rows[placed].label);
-  int32_t other = placed >= 0 ? placed : baseline;
-  if (other >= 0 && other != best)
-    hec_summary_add_reason(&summary->rows[best], &summary->rows[other], words);
-  hec_text_add(words, ".");
+  if (over_placed)
+    hec_text_printf(words, "%s %.2fx as fast as %s (your placement)", over_baseline ? " and" : " It is",
+                    gain(summary, best, placed), summary->rows[placed].label);
+  if (over_baseline || over_placed) {
+    hec_summary_add_reason(&summary->rows[best], &summary->rows[over_placed ? placed : baseline], words);
+    hec_text_add(words, ".");
+  }
 }
 
 /* The row that people have, if nothing is faster by more than what there is to choose by; else -1. */
@@ -164,7 +150,7 @@ static void add_first_verdict(hec_summary *summary, int32_t best, hec_text *word
     hec_text_add(words, " No other policy that fits is faster.");
   else
     hec_text_printf(words, " The fastest that fits, %s, gains %.1f %%: too little to choose by.",
-                    summary->rows[best].label, 100 * (gain(summary, best, kept) - 1));
+                    summary->rows[best].label, hec_summary_percent(gain(summary, best, kept) - 1));
   if (isfinite(hec_summary_vs_bound(row)))
     hec_text_printf(words, " No policy of its kind can be more than %.2fx as fast (the bound).",
                     hec_summary_vs_bound(row));
@@ -191,19 +177,51 @@ static int widest(int width, const char *text) {
   return (int)strlen(text) > width ? (int)strlen(text) : width;
 }
 
+static double bound_s(hec_summary_row *row) {
+  return hec_summary_median(row) / hec_summary_vs_bound(row);
+}
+
+static bool same_bound(hec_summary_row *a, hec_summary_row *b) {
+  return fabs(bound_s(a) / bound_s(b) - 1) < 1e-9;
+}
+
+/* Rows of another kind than the one whose bound is shown may have another bound: each bound once, by its first row. */
+static void add_other_bounds(hec_summary *summary, const chosen_rows *chosen, int32_t best, int decimals,
+                             hec_text *out) {
+  static const char title[] = "x bound:";
+  hec_text words = {0};
+  for (int32_t i = 0; i < chosen->n; i++) {
+    hec_summary_row *row = &summary->rows[chosen->row[i]];
+    bool again = !isfinite(hec_summary_vs_bound(row)) || same_bound(row, &summary->rows[best]);
+    for (int32_t k = 0; k < i && !again; k++)
+      again = same_bound(row, &summary->rows[chosen->row[k]]);
+    if (!again)
+      hec_text_printf(&words, "%s%s %.*f ms", words.length > 0 ? ", " : "", row->label, decimals, 1e3 * bound_s(row));
+  }
+  if (words.length > 0) {
+    hec_text line = {0};
+    hec_text_printf(&line, "over the bound of the policy's own kind. Other kinds than %s's have other bounds: %s.",
+                    summary->rows[best].label, words.data);
+    hec_text_add(out, title);
+    hec_summary_add_wrapped(line.data, sizeof title - 1, (int)sizeof title, out);
+    hec_text_free(&line);
+  }
+  hec_text_free(&words);
+}
+
 static void add_table(hec_summary *summary, const chosen_rows *chosen, int32_t best, hec_text *out) {
   int name = 6, schedule = 8, decimals = hec_summary_decimals(summary);
-  bool small = hec_summary_peaks_are_small(summary);
+  bool small = hec_summary_peaks_are_small(summary),
+       bound = best >= 0 && isfinite(hec_summary_vs_bound(&summary->rows[best]));
   for (int32_t i = 0; i < chosen->n; i++) {
     name = widest(name, summary->rows[chosen->row[i]].name);
     schedule = widest(schedule, summary->rows[chosen->row[i]].schedule);
   }
   hec_text_printf(out, "\n%-*s  %-*s  %10s  %6s  %7s  %8s  %7s\n", name, "policy", schedule, "schedule", "median, ms",
                   "vs ep", "x bound", "overload", small ? "peak, MB" : "peak, GB");
-  if (best >= 0 && isfinite(hec_summary_vs_bound(&summary->rows[best])))
+  if (bound)
     hec_text_printf(out, "%-*s  %-*s  %10.*f  %6s  %6.2fx\n", name, "bound", schedule, "", decimals,
-                    1e3 * hec_summary_median(&summary->rows[best]) / hec_summary_vs_bound(&summary->rows[best]), "",
-                    1.0);
+                    1e3 * bound_s(&summary->rows[best]), "", 1.0);
   for (int32_t i = 0; i < chosen->n; i++) {
     hec_summary_row *row = &summary->rows[chosen->row[i]];
     hec_text_printf(out, "%-*s  %-*s  %10.*f ", name, row->name, schedule, row->schedule, decimals,
@@ -214,6 +232,9 @@ static void add_table(hec_summary *summary, const chosen_rows *chosen, int32_t b
     hec_text_printf(out, "  %8.2f  %8.2f%s\n", hec_series_quantile(&row->overload, 0.5),
                     row->peak_bytes * (small ? 1e-6 : 1e-9), hec_summary_fits(summary, row) ? "" : " too much");
   }
+  hec_summary_add_no_baseline(summary, out);
+  if (bound)
+    add_other_bounds(summary, chosen, best, decimals, out);
 }
 
 /* ---- What it rests on ---- */
@@ -262,7 +283,6 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
   hec_summary_add_attentions(summary, out);
   hec_text_add(out, "\n");
   add_assumed(summary, out);
-  hec_text_printf(out, "%-*s", INDENT - 1, "not modelled:");
-  hec_summary_add_missing(summary, INDENT - 1, INDENT, out);
+  add_foot("not modelled:", summary->not_modelled, out);
   add_foot("more:", files, out);
 }

@@ -8,13 +8,17 @@ void hec_summary_add_model(const hec_summary *summary, hec_text *out);
 void hec_summary_add_work(const hec_summary *summary, hec_text *out);
 void hec_summary_add_defaults(const hec_summary *summary, hec_text *out);
 void hec_summary_add_ratio(hec_text *out, int width, double ratio);
-/* What nothing models, then what the network law does not. */
-void hec_summary_add_missing(const hec_summary *summary, size_t column, int indent, hec_text *out);
+/* Row numbers by their medians, the fastest first; of equal ones the earlier row. */
+void hec_summary_sort(hec_summary *summary, int32_t *rows, int32_t n);
+/* Why the column "vs ep" is empty, where no ep was compared. */
+void hec_summary_add_no_baseline(const hec_summary *summary, hec_text *out);
+double hec_summary_percent(double share); /* as every verdict rounds it: whole tenths */
 /* Where the winner saves most against another, in words: ", mostly by ..."; rows as good as equally fast, a line. */
 void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row *other, hec_text *out);
 void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out);
-int hec_summary_decimals(hec_summary *summary); /* of milliseconds, so that the slowest row keeps four or five figures */
-bool hec_summary_drops(const hec_summary *summary); /* a row computes less than the gate chose */
+int hec_summary_decimals(
+    hec_summary *summary); /* of milliseconds, so that the slowest row keeps four or five figures */
+bool hec_summary_drops(const hec_summary *summary);           /* a row computes less than the gate chose */
 bool hec_summary_peaks_are_small(const hec_summary *summary); /* to be shown in megabytes */
 
 /* What hides parameter traffic, and how much of it was hidden: table and JSON. */

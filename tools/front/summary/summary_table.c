@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { COLUMNS = 110 };
@@ -43,13 +44,25 @@ void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
   }
 }
 
-void hec_summary_add_missing(const hec_summary *summary, size_t column, int indent, hec_text *out) {
-  static const char always[] = "pipeline parallelism, ZeRO, fp8, context parallelism, dispatch kernels as in DeepEP, "
-                               "MFU";
-  hec_text words = {0};
-  hec_text_printf(&words, "%s, %s", always, summary->not_modelled);
-  hec_summary_add_wrapped(words.data, column, indent, out);
-  hec_text_free(&words);
+void hec_summary_sort(hec_summary *summary, int32_t *rows, int32_t n) {
+  for (int32_t i = 1; i < n; i++)
+    for (int32_t k = i; k > 0; k--) {
+      int32_t before = rows[k - 1], after = rows[k];
+      double before_s = hec_summary_median(&summary->rows[before]), after_s = hec_summary_median(&summary->rows[after]);
+      if (before_s < after_s || (before_s <= after_s && before < after))
+        break;
+      rows[k - 1] = after;
+      rows[k] = before;
+    }
+}
+
+void hec_summary_add_no_baseline(const hec_summary *summary, hec_text *out) {
+  if (hec_summary_baseline(summary) < 0)
+    hec_text_add(out, "vs ep is \"-\": ep was not compared. Add ep to --policy.\n");
+}
+
+double hec_summary_percent(double share) {
+  return 0.1 * round(1e3 * share);
 }
 
 static void add_header(hec_summary *summary, hec_text *out) {
@@ -61,15 +74,15 @@ static void add_header(hec_summary *summary, hec_text *out) {
                   summary->n_iterations, summary->n_iterations == 1 ? "" : "s");
   hec_summary_add_model(summary, out);
   hec_text where = {0};
-  hec_text_printf(&where, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s", job->cluster.name,
-                  problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
+  hec_text_printf(&where, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s",
+                  job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
                   hec_summary_memory(summary) * 1e-9, summary->law);
   hec_text_add(out, "cluster ");
   hec_summary_add_wrapped(where.data, 8, 9, out);
   hec_text_free(&where);
   hec_summary_add_work(summary, out);
   hec_text_add(out, "left out");
-  hec_summary_add_missing(summary, 8, 9, out);
+  hec_summary_add_wrapped(summary->not_modelled, 8, 9, out);
   hec_summary_add_defaults(summary, out);
 }
 
@@ -115,7 +128,8 @@ int hec_summary_schedule_width(const hec_summary *summary) {
   return width;
 }
 
-static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
+/* Rows in the order `at`. */
+static void add_times(hec_summary *summary, const int32_t *at, int width, int decimals, hec_text *out) {
   int schedule = hec_summary_schedule_width(summary);
   bool small = hec_summary_peaks_are_small(summary);
   hec_text_printf(out, "\n%-*s  %*s  %28s %7s %7s  %12s  %7s\n", width, "", schedule, "", "iteration, ms", "speed",
@@ -123,19 +137,20 @@ static void add_times(hec_summary *summary, int width, int decimals, hec_text *o
   hec_text_printf(out, "%-*s  %-*s  %9s %9s %8s %7s %7s  %6s %5s  %7s %s\n", width, "policy", schedule, "schedule",
                   "median", "p95", "mean", "vs ep", "x bound", "p50", "p95", small ? "MB" : "GB", "fits");
   for (int32_t i = 0; i < summary->n_rows; i++) {
-    hec_summary_row *row = &summary->rows[i];
+    hec_summary_row *row = &summary->rows[at[i]];
     hec_text_printf(out, "%-*s  %-*s  %9.*f %9.*f %8.*f", width, row->name, schedule, row->schedule, decimals,
                     1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
                     decimals, 1e3 * hec_summary_mean(row));
-    hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
+    hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, at[i]));
     hec_summary_add_ratio(out, 7, hec_summary_vs_bound(row));
     hec_text_printf(out, "  %6.2f %5.2f  %7.2f %s\n", hec_series_quantile(&row->overload, 0.5),
                     hec_series_quantile(&row->overload, 0.95), row->peak_bytes * (small ? 1e-6 : 1e-9),
                     hec_summary_fits(summary, row) ? "yes" : "NO");
   }
+  hec_summary_add_no_baseline(summary, out);
 }
 
-static void add_books(hec_summary *summary, int width, int decimals, hec_text *out) {
+static void add_books(hec_summary *summary, const int32_t *at, int width, int decimals, hec_text *out) {
   static const hec_book order[] = {HEC_BOOK_COMPUTE, HEC_BOOK_TOKEN,     HEC_BOOK_PARAM,
                                    HEC_BOOK_GRAD,    HEC_BOOK_MIGRATION, HEC_BOOK_PLAN};
   double skew_ms = 0;
@@ -143,7 +158,7 @@ static void add_books(hec_summary *summary, int width, int decimals, hec_text *o
   hec_text_printf(out, "%-*s %9s  %8s %8s %8s %8s %8s %8s\n", width, "(mean over ranks)", "compute", "token", "param",
                   "grad", "migrate", "plan", "wait");
   for (int32_t i = 0; i < summary->n_rows; i++) {
-    const hec_summary_row *row = &summary->rows[i];
+    const hec_summary_row *row = &summary->rows[at[i]];
     double per_ms = row->stride > 0 ? 1e3 / row->stride : 0;
     hec_text_printf(out, "%-*s", width, row->label);
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
@@ -335,7 +350,7 @@ void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
     double more = hec_summary_median(row) / least - 1;
     if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
       continue;
-    hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, ceil(1e3 * more) * 0.1);
+    hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, hec_summary_percent(more));
   }
   if (names.length > 0) {
     static const char title[] = "  Within 0.5 % of it:";
@@ -385,13 +400,24 @@ void hec_summary_verdict(hec_summary *summary, hec_text *out) {
   (summary->execution ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }
 
+/* Tables of a simulation are by time; an execution's rows stand in the order in which they were asked for, because small
+ * differences are chance. */
 void hec_summary_table(hec_summary *summary, hec_text *out) {
   bool executed = summary->execution != NULL;
   (executed ? hec_summary_execution_header : add_header)(summary, out);
   int width = name_width(summary, false), decimals = hec_summary_decimals(summary);
-  (executed ? hec_summary_execution_times : add_times)(summary, width, decimals, out);
+  int32_t *at = hec_malloc((size_t)summary->n_rows + 1, sizeof *at);
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    at[i] = i;
+  if (executed) {
+    hec_summary_execution_times(summary, width, decimals, out);
+  } else {
+    hec_summary_sort(summary, at, summary->n_rows);
+    add_times(summary, at, width, decimals, out);
+  }
   hec_summary_execution_late(summary, out);
-  add_books(summary, name_width(summary, true), decimals, out);
+  add_books(summary, at, name_width(summary, true), decimals, out);
+  free(at);
   add_degrees(summary, out);
   hec_summary_add_hidden(summary, out);
   hec_summary_add_attentions(summary, out);
