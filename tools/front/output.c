@@ -161,6 +161,23 @@ static bool is_in_place(const char *folder, int lock) {
          there.st_ino == held.st_ino;
 }
 
+/* The folder, locked; the first time that another run has it, that is said. -1: cannot be had. */
+static int lock_folder(const char *folder, int how, bool *said) {
+  int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool busy = lock >= 0 && flock(lock, how | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (busy && !*said)
+    say_waiting(folder);
+  *said = *said || busy;
+  while (busy && flock(lock, how) != 0 && errno == EINTR)
+    ;
+  return lock;
+}
+
+int hec_output_look(const char *folder) {
+  bool said = false;
+  return lock_folder(folder, LOCK_SH, &said);
+}
+
 hec_status hec_output_begin(const char *folder, hec_output_held *held) {
   bool said = false;
   for (;;) {
@@ -168,13 +185,7 @@ hec_status hec_output_begin(const char *folder, hec_output_held *held) {
     if (!held->made && errno != EEXIST)
       return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
     held->begun = true;
-    held->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool busy = held->lock >= 0 && flock(held->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (busy && !said)
-      say_waiting(folder);
-    said = said || busy;
-    while (busy && flock(held->lock, LOCK_EX) != 0 && errno == EINTR)
-      ;
+    held->lock = lock_folder(folder, LOCK_EX, &said);
     if (held->lock < 0 || is_in_place(folder, held->lock))
       return HEC_OK;
     hec_temporary_drop(folder);

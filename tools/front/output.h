@@ -14,6 +14,10 @@ void hec_output_hold_standard(void);
  * nothing yet or a file that hecate wrote (manifest.h), and none of those `reads`. It is made when there is something to write. */
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) HEC_MUST_USE;
 
+/* Held while the folder is looked at, so that no run writes there meanwhile; it says that it waits for one. To be closed; -1: there
+ * is no folder, or no lock is to be had. */
+int hec_output_look(const char *folder);
+
 /* The same for a file that is written at the end, after work that would be lost: it can be made or replaced. `option`
  * for the message. A regular file is replaced by a rename, so its folder must be writable. Standard output ("-") is
  * taken by what the command prints. */

@@ -103,7 +103,7 @@ static hec_status make_folder(const char *path) {
   return HEC_OK;
 }
 
-hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
+static hec_status look_at_all(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
   hec_manifest ours = {.lines = {0}};
   HEC_TRY(hec_output_check(files->out, reads, n_reads));
   hec_status status = hec_manifest_read(files->out, &ours);
@@ -114,6 +114,14 @@ hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_p
     hec_text_free(&path);
   }
   hec_manifest_free(&ours);
+  return status;
+}
+
+hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
+  int held = hec_output_look(files->out);
+  hec_status status = look_at_all(files, reads, n_reads);
+  if (held >= 0)
+    (void)close(held);
   return status;
 }
 
