@@ -174,7 +174,7 @@ static void sum_up(const state *s, const hec_pipeline_run *run, hec_training_mem
                            .piece = s->order->piece[peak.piece],
                            .parts = parts_at(s, &peak),
                            .outside = hec_outside_bytes,
-                           .device_bytes = s->t->laws->gpu.sheet.memory_bytes};
+                           .device_bytes = hec_visible_bytes(&s->t->laws->gpu.sheet)};
   m.in_flight = in_flight(s, peak.piece);
   m.peak = hec_memory_parts_sum(&m.parts);
   m.reserved = hec_reserved_bytes(m.peak);

@@ -19,7 +19,7 @@ typedef struct {
   double peak;         /* allocated by tensors, of `device` */
   double reserved;     /* taken from the device: what the allocator loses is on top */
   double outside;      /* context and communication libraries, on top of it */
-  double device_bytes; /* of the data sheet; 0: unknown, then it fits */
+  double device_bytes; /* that a program sees; 0: unknown, then it fits */
   double margin;       /* device_bytes - reserved - outside; below 0: it does not fit */
   bool fits;
   int32_t device, in_flight; /* of the pipeline; micro-batches of its parts that it holds then */

@@ -12,7 +12,8 @@
  *   head                (2 + x) d T, 2 V G / tp logits, and as much for their gradient
  *
  * Derived from what Transformer Engine's modules save for their backward pass; Korthikanti et al. (arXiv 2205.05198) count the
- * same with dropout, which no MoE model here has. The widths of latents of low-rank attention are not in a preset and left
+ * same with dropout, which no MoE model here has. How many copies of rows the dispatcher has, and that the gradient of the
+ * logits is a tensor of its own, was decided with the peaks of the four DeepSeek layouts of SimuMax's table in sight. The widths of latents of low-rank attention are not in a preset and left
  * out: 4 % of a layer of DeepSeek-V3's. */
 #include "models/training/memory.h"
 
@@ -24,6 +25,14 @@ static const double weight_bytes =
 const double hec_allocator_loss = 0.06;
 /* Assumed: CUDA context, cuBLAS workspace and NCCL buffers, which no tensor has. */
 const double hec_outside_bytes = 1.5e9;
+
+/* Data sheets say GB where memory has GiB, and a hundredth is the driver's: 178.4 GiB of a B200 of 180 GB (NousResearch/torchtitan
+ * pull 19: 167.93 GiB are 94.15 %), 79.1 GiB of an H100 of 80 GB (PyTorch's messages when it runs out). */
+static const double visible = 0.99 * 1.073741824;
+
+double hec_visible_bytes(const hec_gpu_sheet *sheet) {
+  return visible * sheet->memory_bytes;
+}
 
 double hec_reserved_bytes(double allocated) {
   return (1 + hec_allocator_loss) * allocated;

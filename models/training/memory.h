@@ -41,5 +41,7 @@ double hec_standing_bytes_of(const hec_training *t, const hec_device_layers *has
 extern const double hec_allocator_loss, hec_outside_bytes;
 /* Taken from the device where tensors take `allocated`. */
 double hec_reserved_bytes(double allocated);
+/* What a program sees of a device's memory. */
+double hec_visible_bytes(const hec_gpu_sheet *sheet);
 
 #endif
