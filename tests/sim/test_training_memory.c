@@ -183,8 +183,8 @@ HEC_TEST_ROWS(more_sharing_never_needs_more, shrinking) {
 /* Every schedule: each part of the peak is counted once, and two copies of the model have twice the parameters. */
 HEC_TEST_TABLE(every_schedule, hec_pipeline_schedules) {
   const hec_pipeline_schedule *row = hec_pipeline_schedules[_i];
-  hec_training t =
-      training("deepseek-v3", row->min_chunks > 1 || row->pairs ? "pp=4 vpp=2 ep=8" : "pp=4 ep=8", 128, 1024, "recompute=norm+act");
+  hec_training t = training("deepseek-v3", row->min_chunks > 1 || row->pairs ? "pp=4 vpp=2 ep=8" : "pp=4 ep=8", 128,
+                            1024, "recompute=norm+act");
   const hec_training_memory m = memory_of(&t, row->name, NULL), plain = memory_of(&t, NULL, NULL);
   ck_near(hec_memory_parts_sum(&m.parts), m.peak);
   ck_assert(m.peak > static_bytes(&m) && m.in_flight >= 1 && m.device >= 0 && m.device < 4);
@@ -202,4 +202,102 @@ HEC_TEST(fits) {
   const hec_training_memory large = memory_of(&small, NULL, NULL);
   ck_assert(!large.fits && large.margin < 0);
   ck_near(large.margin, large.device_bytes - large.reserved - large.outside);
+}
+
+/* ---- Published peaks ---- */
+
+/* Allocated GiB on B200 under Megatron, ZeRO-1, fp32 gradients, bf16, one sequence a micro-batch: SimuMax, docs/b200, release 1.2
+ * (b200_release_v1.2_summary.json has each stage). No form of a term was chosen by the dense rows. */
+typedef struct {
+  const char *layout;
+  int32_t gpus, seq;
+  double gib[2]; /* of the stages; 0: not published */
+} published;
+
+static hec_training on_b200(const published *p) {
+  const hec_gpu *gpu;
+  hec_training t = {.moe = &moe,
+                    .seq = p->seq,
+                    .micro_batch = 1,
+                    .constants = hec_step_constants_fitted,
+                    .recipe = hec_recipe_default()};
+  ck_ok(hec_gpu_laws_load("b200", &arena, &gpu, &t.laws));
+  ck_ok(hec_layout_read(p->layout, &t.layout));
+  ck_ok(hec_layout_fit(&t.layout, p->gpus, &moe));
+  ck_ok(hec_recipe_read("grads=fp32", &t.recipe));
+  t.global_batch = 4 * t.layout.dp;
+  return t;
+}
+
+static void stages_near(const published *p, double tolerance) {
+  const hec_training t = on_b200(p);
+  const hec_pipeline_shape shape = {.n_stages = t.layout.pp, .n_chunks = 1, .n_micro_batches = 4};
+  hec_piece_cost *cost = HEC_NEW(&arena, hec_piece_cost, 2 * 4);
+  hec_pipeline_order order;
+  hec_pipeline_run run;
+  hec_training_memory m;
+  double peaks[2];
+  ck_ok(hec_pipeline_order_make(hec_pipeline_find("1f1b"), &shape, &arena, &order));
+  ck_ok(hec_pipeline_run_make(&order, &(hec_pipeline_costs){.piece = cost}, &arena, &run));
+  hec_training_memory_of(&t, NULL, &order, &run, peaks, &m);
+  for (int32_t d = 0; d < t.layout.pp; d++) {
+    double error = peaks[d] / 1073741824 / p->gib[d] - 1;
+    ck_assert_msg(error > -tolerance && error < tolerance, "%s %s, stage %d: %.2f GiB, published %.2f", moe.name,
+                  p->layout, (int)d, peaks[d] / 1073741824, p->gib[d]);
+  }
+}
+
+/* Llama 3 70B of 12 layers, 405B of 4. */
+static void dense_model(int32_t layers, int32_t width, int32_t ffn, int32_t heads) {
+  moe = (hec_moe){.name = "dense",
+                  .n_layers = layers,
+                  .d_model = width,
+                  .d_ffn = ffn,
+                  .d_ffn_dense = ffn,
+                  .n_ffn_matrices = 3,
+                  .n_experts = 1,
+                  .top_k = 1,
+                  .n_heads = heads,
+                  .n_kv_heads = 8,
+                  .d_head = 128,
+                  .vocabulary = 128256,
+                  .seq_len = 4096,
+                  .dtype_bytes = 2,
+                  .attention = HEC_ATTENTION_CAUSAL};
+}
+
+static const published dense_70b[] = {{"pp=2", 8, 4096, {66.55, 62.97}}, {"tp=2", 8, 4096, {60.68}},
+                                      {"tp=4", 8, 4096, {39.07}},        {"tp=8", 8, 4096, {28.29}},
+                                      {"tp=2 cp=4", 8, 32768, {68.43}},  {"cp=8", 8, 32768, {104.51}},
+                                      {"tp=2 cp=4", 8, 131072, {112.67}}};
+static const published dense_405b[] = {{"tp=2", 8, 4096, {81.59}},   {"tp=4", 8, 4096, {52.89}},
+                                       {"tp=8", 8, 4096, {38.57}},   {"tp=2 cp=4", 8, 32768, {87.03}},
+                                       {"cp=8", 8, 32768, {139.22}}, {"tp=2 cp=4", 8, 131072, {118.13}}};
+
+HEC_TEST_ROWS(published_dense_70b, dense_70b) {
+  dense_model(12, 8192, 28672, 64);
+  stages_near(&dense_70b[_i], 0.015);
+}
+
+HEC_TEST_ROWS(published_dense_405b, dense_405b) {
+  dense_model(4, 16384, 53248, 128);
+  stages_near(&dense_405b[_i], 0.015);
+}
+
+/* DeepSeek-V2 and V3 of 4 layers, the first of them dense. */
+static const struct {
+  const char *model;
+  published run;
+} published_moe[] = {
+    {"deepseek-v2", {"ep=8", 8, 4096, {45.63}}},
+    {"deepseek-v2", {"pp=2 ep=4", 8, 4096, {31.59, 44.70}}},
+    {"deepseek-v3", {"ep=8", 8, 4096, {104.30}}},
+    {"deepseek-v3", {"pp=2 ep=4", 8, 4096, {71.24, 114.00}}},
+};
+
+HEC_TEST_ROWS(published_moe_stages, published_moe) {
+  ck_ok(hec_moe_load(published_moe[_i].model, &moe));
+  moe.n_layers = 4;
+  moe.n_moe_layers = 3;
+  stages_near(&published_moe[_i].run, 0.02);
 }
