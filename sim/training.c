@@ -177,6 +177,7 @@ static hec_status run_it(run *r, hec_training_result *result) {
   const hec_pipeline_costs costs = {.piece = r->cost, .send_ps = send_ps};
   HEC_TRY(hec_pipeline_run_make(&r->order, &costs, &r->arena, &pipeline));
   sum_up(r, &pipeline, result);
+  hec_training_memory_of(r->t, r->job->loads, &r->order, &pipeline, NULL, &result->memory);
   return HEC_OK;
 }
 

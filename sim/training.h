@@ -8,6 +8,7 @@
 #define HEC_SIM_TRAINING_H
 #include "models/training/step.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
+#include "sim/training_memory.h"
 
 typedef struct {
   const hec_training *training;
@@ -27,6 +28,7 @@ typedef struct {
   double mfu; /* of the dense bf16 peak on the data sheet */
   double gpu_hours_per_1e12_tokens;
   int32_t device; /* the busiest, of the pipeline */
+  hec_training_memory memory;
 } hec_training_result;
 
 /* HEC_BAD_INPUT: the pipeline schedule refuses the sizes; the message says what fits. */

@@ -1,6 +1,7 @@
 /* Reads, predicts and sums up published runs: see training.h. */
 #include "validate/training/training.h"
 
+#include "validate/training/training_memory.h"
 #include "validate/training/training_rules.h"
 
 #include <math.h>
@@ -148,7 +149,9 @@ static void case_rows(const hec_training_table *table, hec_doc *doc) {
     else
       HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, c->id), HEC_KEEP("line", c->line),
               HEC_SHOW("metric", HEC_AS_IS, c->metric), HEC_SHOW("measured", HEC_FIXED2, c->measured),
-              HEC_SHOW("predicted", HEC_FIXED2, c->predicted), HEC_SHOW("step_error", HEC_SIGNED, c->error));
+              HEC_SHOW("predicted", HEC_FIXED2, c->predicted), HEC_SHOW("step_error", HEC_SIGNED, c->error),
+              HEC_KEEP("measured_gib", hec_training_gib_measured(c->notes)),
+              HEC_KEEP("predicted_gib", hec_training_gib_predicted(c)));
   }
   hec_doc_end(doc);
 }
@@ -176,6 +179,7 @@ void hec_training_report(const void *of, hec_doc *doc) {
       "%d families: %.1f %%.",
       (int)table->n_anchored, 100 * table->anchored);
   family_rows(table, doc);
+  hec_training_memory_report(table->cases, table->n, doc);
   case_rows(table, doc);
   if (table->imbalance)
     hec_imbalance_report(table->imbalance, doc);

@@ -1,0 +1,24 @@
+/* What to change when a step does not fit into memory: single changes of recipe and layout, cheapest first, each tried with the
+ * model until one fits. */
+#ifndef HEC_SIM_TRAINING_FIT_H
+#define HEC_SIM_TRAINING_FIT_H
+#include "sim/training.h"
+
+typedef struct {
+  bool fits;       /* false: no single change does, and this one needs least */
+  char change[64]; /* as options say it: "recompute=norm+act", "pp=8", "micro-batch 2"; "": nothing could be tried */
+  hec_training training; /* with that change; of the job's model and laws */
+  hec_training_memory memory;
+} hec_training_fix;
+
+/* Tries, in this order: norm+act, moe, full computed again; zero one and two levels up; pp, ep, tp doubled; half a
+ * micro-batch. Changes that do not make a valid job are left out, and so are levels above 1 with a pipeline, where gradients
+ * would have to be reduced in every micro-batch. Loads under another layout are not known: then every layer and micro-batch
+ * has the largest share of the job's loads. */
+void hec_training_fix_find(const hec_training_job *job, hec_training_fix *fix);
+
+/* One sentence: "Fits: stage 0 needs 61.3 of 79.2 GiB." or "Does not fit: stage 0 needs 101.2 of 79.2 GiB;
+ * recompute=norm+act would fit with 77.1 GiB." Counted with what the allocator and libraries take. `fix`: NULL: not asked. */
+void hec_training_fit_say(const hec_training_memory *memory, const hec_training_fix *fix, hec_text *text);
+
+#endif
