@@ -7,6 +7,7 @@
 typedef struct {
   const hec_training_job *job;
   const hec_training *t;
+  hec_training merged; /* virtual stages of one stage as one part */
   hec_arena arena;
   int32_t n_micro, n_parts;
   hec_pipeline_order order;
@@ -78,8 +79,10 @@ static void price(run *r) {
 static void count_params(run *r) {
   const hec_training *t = r->t;
   int32_t n_dense = t->moe->n_layers - t->moe->n_moe_layers;
-  for (int32_t part = 0; part < r->n_parts; part++) {
-    int32_t first, n = hec_layout_layers(&t->layout, t->moe, part, &first), d = part % t->layout.pp;
+  int32_t n_chunks = r->order.shape.n_chunks;
+  for (int32_t at = 0; at < t->layout.pp * n_chunks; at++) {
+    int32_t d = at / n_chunks, part = r->order.part[at]; /* dualpipe: on two devices */
+    int32_t first, n = hec_layout_layers(&t->layout, t->moe, part, &first);
     double dense, expert;
     for (int32_t i = first; i < first + n; i++) {
       hec_training_params(t, i < n_dense ? HEC_LAYER_DENSE : HEC_LAYER_MOE, &dense, &expert);
@@ -155,14 +158,33 @@ static hec_status make_order(run *r) {
   hec_pipeline_shape wanted = shape;
   if (schedule->max_chunks < wanted.n_chunks && l->pp == 1)
     wanted.n_chunks = 1; /* virtual stages of one stage are one part */
+  if (schedule->copies > 1 && l->vpp == 1)
+    wanted.n_chunks = 0; /* each part on two devices: two parts of the layout a device */
   return hec_pipeline_order_make(schedule, &wanted, &r->arena, &r->order);
+}
+
+/* The layout's parts are the order's. */
+static hec_status match_parts(run *r) {
+  const hec_layout *l = &r->t->layout;
+  r->n_parts = r->order.n_parts;
+  if (l->pp == 1 && r->n_parts == 1 && l->vpp > 1) {
+    r->merged = *r->t;
+    r->merged.layout.vpp = 1;
+    r->merged.layout.n_given = 0;
+    r->t = &r->merged;
+  }
+  if (r->n_parts == r->t->layout.pp * r->t->layout.vpp)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "pipeline %s: expected a layout of %d parts, found pp=%d vpp=%d; use vpp=%d",
+                  r->order.schedule->name, (int)r->n_parts, (int)l->pp, (int)l->vpp,
+                  (int)(r->n_parts > l->pp ? r->n_parts / l->pp : 1));
 }
 
 static hec_status run_it(run *r, hec_training_result *result) {
   hec_pipeline_run pipeline;
   int32_t pp = r->t->layout.pp;
   HEC_TRY(make_order(r));
-  r->n_parts = r->order.n_parts;
+  HEC_TRY(match_parts(r));
   r->cost = HEC_NEW(&r->arena, hec_piece_cost, (int64_t)r->n_parts * r->n_micro);
   r->passed = HEC_NEW(&r->arena, hec_layer_pass, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);

@@ -5,12 +5,14 @@
 #include "runtime/base/temporary.h"
 #include "tools/front/colour.h"
 #include "tools/front/compare_draw.h"
+#include "tools/front/machine.h"
 #include "tools/front/output.h"
 #include "tools/front/page/report.h"
 #include "tools/front/simulation.h"
 #include "tools/front/summary/summary_write.h"
 #include "tools/front/timeline_files.h"
 #include "tools/front/tool.h"
+#include "tools/front/training/training_summary.h"
 #include "tools/sim/sim_commands.h"
 
 #include <inttypes.h>
@@ -19,6 +21,7 @@
 
 typedef struct {
   hec_simulation_args simulation;
+  hec_training_args training;
   const char *trace, *out, *format, *preset;
   const hec_timeline_format *timelines;
   bool json, list, full;
@@ -26,9 +29,11 @@ typedef struct {
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.simulation = HEC_SIMULATION_ARGS, .timeline_iter = -1};
+  *s = (settings){.simulation = HEC_SIMULATION_ARGS, .training = HEC_TRAINING_ARGS, .timeline_iter = -1};
   const hec_arg args[] = {
       HEC_SIMULATION_ARG_ROWS(s->simulation),
+      HEC_ARG_TRAINING("Training job: layout, batch, recipe", s->training),
+      HEC_ARG_TITLE("Output"),
       {"--out", HEC_ARG_TEXT, &s->out, "DIR",
        "write report.html (a page for people, opens offline), summary.json, summary.csv and timeline.json (opens in "
        "Perfetto)",
@@ -43,7 +48,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "GPUs, what is measured of each, and the error",
        0, 0},
       {"--preset", HEC_ARG_TEXT, &s->preset, "NAME",
-       "print a preset of --list, a model or a cluster, as JSON: a form for a file of your own", 0, 0},
+       "print a preset of --list, a model, a cluster or setup-NAME, as JSON: a form for a file of your own", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",
@@ -53,6 +58,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+                  "  hecate-sim trace.jsonl --layout \"pp=8 ep=8\" --cluster \"16x8 gpu=h100\" --global-batch 1024\n"
+                  "  hecate-sim --preset setup-deepseek-v3-2048-h800\n"
                   "  hecate-sim trace.jsonl --placement expert_map.json --policy eplb,hecate\n"
                   "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"
                   "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
@@ -67,6 +74,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim --help");
   if (!*done && s->timeline_iter >= 0 && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
+  if (!*done && !hec_set_up_wanted(&s->training))
+    HEC_TRY(hec_set_up_unwanted(&s->training));
   return *done ? HEC_OK : hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
@@ -142,6 +151,34 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   return status;
 }
 
+/* A training step instead of an iteration of one group: --layout, --setup. */
+static hec_status run_training(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  hec_set_up *set_up = HEC_NEW(arena, hec_set_up, 1);
+  hec_training_summary summary;
+  hec_text text = {0};
+  int32_t n;
+  if (s->out)
+    return hec_fail(HEC_BAD_INPUT, "--out: not written for a training job yet; --json > FILE has every figure");
+  HEC_TRY(hec_job_args_chosen(&s->simulation.job, arena, policies, &n));
+  HEC_TRY(hec_set_up_make(&s->training, &s->simulation.job, reader, arena, set_up));
+  const hec_training_choice choice = {.policies = policies,
+                                      .n_policies = n,
+                                      .n_threads = s->simulation.threads > 0 ? (int32_t)s->simulation.threads
+                                                                             : hec_machine_cores(),
+                                      .warmup = s->simulation.job.warmup};
+  HEC_TRY(hec_training_compare(set_up, &choice, reader, arena, &summary));
+  summary.tool = "hecate-sim " HEC_VERSION;
+  summary.trace = s->trace;
+  if (s->json)
+    hec_training_json(&summary, &text);
+  else
+    hec_training_screen(&summary, s->full, &text);
+  hec_status status = hec_output_print(&text);
+  hec_text_free(&text);
+  return status;
+}
+
 static hec_status list(const char *what) {
   if (!what)
     hec_job_args_list();
@@ -175,7 +212,9 @@ static int compare_command(int argc, char **argv) {
   hec_trace_reader *reader = NULL;
   hec_text kept = {0};
   status = hec_job_args_open(s.trace, &kept, &reader);
-  if (status == HEC_OK)
+  if (status == HEC_OK && hec_set_up_wanted(&s.training))
+    status = run_training(&s, reader, &arena);
+  else if (status == HEC_OK)
     status = run(&s, reader, &arena);
   hec_trace_close(reader);
   hec_text_free(&kept);

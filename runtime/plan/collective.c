@@ -17,7 +17,7 @@ const hec_collective *hec_collective_find(const char *name) {
 }
 
 void hec_collective_plan_free(hec_collective_plan *plan) {
-  for (int32_t k = 0; k < HEC_STAGES_MAX; k++) {
+  for (int32_t k = 0; k < HEC_COLLECTIVE_STAGES_MAX; k++) {
     free(plan->stage[k].data);
     plan->stage[k] = (hec_transfer_list){0};
   }

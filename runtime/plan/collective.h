@@ -25,7 +25,7 @@ typedef enum { HEC_GUESTS_ANY, HEC_GUESTS_MARKED, HEC_GUESTS_UNMARKED } hec_gues
 void hec_sparse_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, hec_guest_choice choice,
                        const uint8_t *mark);
 
-enum { HEC_STAGES_MAX = 4 };
+enum { HEC_COLLECTIVE_STAGES_MAX = 4 };
 
 /* One way: `stages` exchanges, none empty, run one after the other. A scatter's stage delivers into staging slots and
  * is followed by a local reduction at its destinations. Transfers stand ascending by (source, destination), those of a
@@ -34,7 +34,7 @@ enum { HEC_STAGES_MAX = 4 };
 typedef struct {
   bool per_item;              /* set by the caller: never merge; item = expert * n_slices + slice (executors) */
   int32_t n_stages, n_chunks; /* n_chunks > 1: pipelined chains (hec_transfer.after) */
-  hec_transfer_list stage[HEC_STAGES_MAX]; /* owned by the caller, reused */
+  hec_transfer_list stage[HEC_COLLECTIVE_STAGES_MAX]; /* owned by the caller, reused */
 } hec_collective_plan;
 
 typedef struct {

@@ -223,7 +223,7 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
   if (low->in->sparse.n_items == 0)
     return -1;
   choose(low, false);
-  int32_t wait[HEC_STAGES_MAX + 8], n_wait = 0, id = -1, first = (int32_t)low->in->program.n_ops;
+  int32_t wait[HEC_COLLECTIVE_STAGES_MAX + 8], n_wait = 0, id = -1, first = (int32_t)low->in->program.n_ops;
   HEC_ASSERT(n_deps <= 8);
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];

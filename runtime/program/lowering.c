@@ -93,7 +93,7 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
 }
 
 static void collective_plan_free(hec_collective_plan *plan) {
-  for (int32_t i = 0; i < HEC_STAGES_MAX; i++)
+  for (int32_t i = 0; i < HEC_COLLECTIVE_STAGES_MAX; i++)
     free(plan->stage[i].data);
 }
 

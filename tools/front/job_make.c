@@ -460,6 +460,12 @@ static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
   return HEC_OK;
 }
 
+hec_status hec_job_make_model(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
+                              hec_job *job) {
+  *job = (hec_job){.header = *hec_trace_header_of(reader), .origin = hec_trace_origin(reader)};
+  return choose_model(job, options, arena);
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader), .origin = hec_trace_origin(reader)};
   if (options->layers > job->header.n_layers)

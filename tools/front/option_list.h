@@ -60,6 +60,19 @@
   X(pin, FLAG, false, NULL, "each rank (of backend nccl: its host thread) on a core of its own", 0, 0, none) \
   X(timeout, REAL, 0, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6, none)
 
+/* A training job of many GPUs: members of hec_training_args. */
+#define HEC_TRAINING_OPTION_LIST(X) \
+  X(setup, TEXT, NULL, "NAME|FILE", "a training job as a file: model, GPUs, layout, batch, recipe; preset (--list) or JSON file; the other options change parts of it", 0, 0, setups) \
+  X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\", what is not named is 1; predicts a training step instead of an iteration of one group", 0, 0, none) \
+  X(gpus, WHOLE, 0, "N", "GPUs of the job (default: the set-up's, else all of the cluster)", 1, 1048576, none) \
+  X(global_batch, WHOLE, 0, "N", "sequences of a step, all GPUs together", 1, 1073741824, none) \
+  X(seq, WHOLE, 0, "N", "tokens of a sequence", 1, 1073741824, none) \
+  X(micro_batch, WHOLE, 0, "N", "sequences of a micro-batch of one data-parallel rank", 1, 1048576, none) \
+  X(mtp, WHOLE, -1, "N", "multi-token prediction layers", 0, 64, none) \
+  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head; what is not stated is assumed, and said", 0, 0, none) \
+  X(pipeline, TEXT, NULL, "NAME", "pipeline schedule (default 1f1b, with virtual stages interleaved)", 0, 0, pipelines) \
+  X(measured, TEXT, NULL, "TEXT", "\"step=19.7s\": the time of a step of your own run of this layout; one factor is fitted to it. \"factor=1.1\": that of an earlier fit, for other layouts", 0, 0, none)
+
 /* Of synthetic traces, X(name, kind, member of hec_synth_options, value, help, least, most): options of hecate-trace synth,
  * keys of "synth" in the spec of a sweep. LONG: a whole number of 64 bits. Further bounds are hec_synth_check's. */
 #define HEC_SYNTH_OPTION_LIST(X) \
@@ -92,6 +105,7 @@
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
+#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp recipe pipeline measured"
 
 #define HEC_OPTION_TYPE_FLAG bool
 #define HEC_OPTION_TYPE_TEXT const char *
@@ -116,8 +130,13 @@ typedef struct {
   int32_t ranks; /* asked for; 0: not */
 } hec_where_args;
 
+typedef struct {
+  HEC_TRAINING_OPTION_LIST(HEC_OPTION_MEMBER)
+} hec_training_args;
+
 #define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,
 #define HEC_WHERE_ARGS ((hec_where_args){HEC_WHERE_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
+#define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT)})
 #define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
 
 #endif

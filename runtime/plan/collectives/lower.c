@@ -44,10 +44,10 @@ int32_t hec_collective_entry(const hec_problem *problem, const hec_sparse_run *r
 }
 
 void hec_collective_begin(hec_collective_plan *plan, int32_t n_stages) {
-  HEC_ASSERT(n_stages <= HEC_STAGES_MAX);
+  HEC_ASSERT(n_stages <= HEC_COLLECTIVE_STAGES_MAX);
   plan->n_stages = n_stages;
   plan->n_chunks = 1;
-  for (int32_t k = 0; k < HEC_STAGES_MAX; k++)
+  for (int32_t k = 0; k < HEC_COLLECTIVE_STAGES_MAX; k++)
     plan->stage[k].n = 0;
 }
 

@@ -126,7 +126,8 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   spread.everywhere_at = HEC_NEW(arena, int32_t, (size_t)problem->n_experts + 1);
   for (int32_t i = 0; i <= problem->n_experts; i++)
     spread.everywhere_at[i] = i * (problem->n_ranks - 1);
-  for (int32_t k = 0; k < HEC_STAGES_MAX; k++) { /* one expert: ranks - 1 transfers, twice that and counters to sort */
+  for (int32_t k = 0; k < HEC_COLLECTIVE_STAGES_MAX;
+       k++) { /* one expert: ranks - 1 transfers, twice that and counters to sort */
     spread.lowered.stage[k].capacity = 4 * ranks + 16;
     spread.lowered.stage[k].data = HEC_NEW(arena, hec_transfer, spread.lowered.stage[k].capacity);
   }

@@ -14,7 +14,7 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/rank_links.h"
 
-enum { HEC_SPREAD_WAYS_MAX = 8, HEC_SPREAD_STAGES_MAX = HEC_SPREAD_WAYS_MAX * HEC_STAGES_MAX };
+enum { HEC_SPREAD_WAYS_MAX = 8, HEC_SPREAD_STAGES_MAX = HEC_SPREAD_WAYS_MAX * HEC_COLLECTIVE_STAGES_MAX };
 
 /* Where pricing looks first. Results do not depend on it, only how soon they are found. */
 typedef struct {

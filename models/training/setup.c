@@ -1,0 +1,138 @@
+/* Reads set-ups: see setup.h. Layout and recipe are read here, too, so that a mistake is told with its line. */
+#include "models/training/setup.h"
+
+#include "models/json.h"
+#include "models/preset_data.h"
+#include "models/training/layout.h"
+#include "models/training/recipe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SIZE_MAX_ = 1 << 30 };
+
+/* The last error, said of a member. */
+static hec_status wrong(const hec_json *json, const hec_json_value *value) {
+  char why[700];
+  hec_text where = {0};
+  (void)snprintf(why, sizeof why, "%s", hec_last_error());
+  hec_json_where(json, value, &where);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: %s", where.data, why);
+  hec_text_free(&where);
+  return status;
+}
+
+static hec_status read_texts(const hec_json *json, hec_arena *arena, hec_setup *setup) {
+  const hec_json_value *root = hec_json_root(json);
+  const struct {
+    const char *key, **to;
+  } texts[] = {{"name", &setup->name},        {"model", &setup->model},   {"device", &setup->device},
+               {"cluster", &setup->cluster},  {"layout", &setup->layout}, {"recipe", &setup->recipe},
+               {"pipeline", &setup->pipeline}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    const hec_json_value *value = hec_json_get(root, texts[i].key);
+    if (!value)
+      continue;
+    if (!hec_json_is_string(value))
+      return hec_json_error(json, value, "a text");
+    *texts[i].to = hec_arena_text(arena, hec_json_text(value));
+  }
+  return HEC_OK;
+}
+
+static hec_status read_sizes(const hec_json *json, hec_setup *setup) {
+  const struct {
+    const char *key;
+    int32_t *to;
+  } sizes[] = {{"gpus", &setup->gpus},
+               {"seq", &setup->seq},
+               {"global_batch", &setup->global_batch},
+               {"micro_batch", &setup->micro_batch},
+               {"mtp", &setup->mtp}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    int64_t value;
+    HEC_TRY(hec_json_int_or(json, hec_json_root(json), sizes[i].key, sizes[i].to == &setup->mtp ? 0 : 1, SIZE_MAX_, 0,
+                            &value));
+    *sizes[i].to = (int32_t)value;
+  }
+  return HEC_OK;
+}
+
+static hec_status read_published(const hec_json *json, hec_setup *setup) {
+  static const char *const known[] = {"step_s", "tokens_per_s_per_gpu",      "model_tflops_per_gpu",
+                                      "mfu",    "gpu_hours_per_1e12_tokens", NULL};
+  double *to[] = {&setup->published.step_s, &setup->published.tokens_per_s_per_gpu,
+                  &setup->published.model_tflops_per_gpu, &setup->published.mfu,
+                  &setup->published.gpu_hours_per_1e12_tokens};
+  const hec_json_value *published = hec_json_get(hec_json_root(json), "published");
+  if (!published)
+    return HEC_OK;
+  if (!hec_json_is_object(published))
+    return hec_json_error(json, published, "an object");
+  HEC_TRY(hec_json_only(json, published, known));
+  for (int i = 0; known[i]; i++)
+    HEC_TRY(hec_json_double_or(json, published, known[i], 1e-12, 1e15, 0, to[i]));
+  return HEC_OK;
+}
+
+static hec_status check(const hec_json *json, const hec_setup *setup) {
+  const hec_json_value *root = hec_json_root(json);
+  hec_layout layout;
+  hec_recipe recipe = hec_recipe_default();
+  if (setup->device && setup->cluster)
+    return hec_json_error(json, hec_json_get(root, "cluster"), "device or cluster, not both");
+  if (setup->layout && hec_layout_read(setup->layout, &layout) != HEC_OK)
+    return wrong(json, hec_json_get(root, "layout"));
+  if (setup->recipe && hec_recipe_read(setup->recipe, &recipe) != HEC_OK)
+    return wrong(json, hec_json_get(root, "recipe"));
+  return HEC_OK;
+}
+
+static hec_status read_document(const hec_json *json, hec_arena *arena, hec_setup *setup) {
+  static const char *const known[] = {"name",   "model",    "device",       "cluster",     "gpus",
+                                      "layout", "pipeline", "global_batch", "micro_batch", "seq",
+                                      "mtp",    "recipe",   "published",    NULL};
+  hec_setup read = {.name = ""};
+  const hec_json_value *root = hec_json_root(json);
+  if (!hec_json_is_object(root))
+    return hec_json_error(json, root, "an object");
+  HEC_TRY(hec_json_only(json, root, known));
+  HEC_TRY(read_texts(json, arena, &read));
+  HEC_TRY(read_sizes(json, &read));
+  HEC_TRY(read_published(json, &read));
+  HEC_TRY(check(json, &read));
+  *setup = read;
+  return HEC_OK;
+}
+
+hec_status hec_setup_parse(const char *text, size_t length, const char *origin, hec_arena *arena, hec_setup *setup) {
+  hec_json *json;
+  HEC_TRY(hec_json_parse(text, length, origin, &json));
+  hec_status status = read_document(json, arena, setup);
+  hec_json_free(json);
+  return status;
+}
+
+hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) {
+  static const char prefix[] = "setup-";
+  const char *name = strncmp(spec, prefix, sizeof prefix - 1) == 0 ? spec + sizeof prefix - 1 : spec;
+  const hec_preset_data *preset = hec_preset_find("setup", name);
+  if (preset)
+    return hec_setup_parse(preset->text, preset->length, preset->name, arena, setup);
+  if (access(spec, F_OK) != 0 && errno != EACCES) {
+    hec_text names = {0};
+    hec_preset_names("setup", &names);
+    hec_status status =
+        hec_fail(HEC_BAD_INPUT, "`setup` %.200s: expected a preset (%s) or the path of a JSON file, found neither",
+                 spec, names.data ? names.data : "none");
+    hec_text_free(&names);
+    return status;
+  }
+  hec_json *json;
+  HEC_TRY(hec_json_read(spec, &json));
+  hec_status status = read_document(json, arena, setup);
+  hec_json_free(json);
+  return status;
+}

@@ -1,0 +1,201 @@
+/* Policies over records, in parallel, a record at a time: see training_loads.h. Memory: one load of the group, and of each policy
+ * its plan, its history and the rows of one rank. */
+#include "sim/training_loads.h"
+
+#include "runtime/base/pool.h"
+#include "runtime/base/progress.h"
+#include "runtime/plan/dispatch/dispatch.h"
+
+#include <string.h>
+
+enum { BEFORE_MAX = 5 };
+
+/* One policy at work. */
+typedef struct {
+  hec_arena arena;
+  hec_policy_run run;
+  hec_routing routing;
+  hec_load rewritten;
+  hec_layer_load *record; /* [records of the step][layers of the trace] */
+} lane;
+
+typedef struct {
+  const hec_training_loads_of *of;
+  hec_training_loads *loads;
+  lane *lanes;          /* [n_policies] */
+  const hec_load *load; /* of the record at hand */
+  int32_t index;        /* of it; those below n_before come before the step */
+  int32_t slots;        /* rows that a layer's load has: experts / ep */
+} work;
+
+/* The rows of a rank in `slots` numbers. Copies may give it more experts than these: those are added to the shortest. */
+static void take_rows(const hec_routing *routing, int32_t rank, int32_t slots, int32_t *rows) {
+  int32_t n = 0;
+  memset(rows, 0, (size_t)slots * sizeof *rows);
+  for (int32_t i = routing->expert_at[rank]; i < routing->expert_at[rank + 1]; i++) {
+    int32_t to = n < slots ? n++ : 0;
+    for (int32_t k = 0; n == slots && to == 0 && k < slots; k++)
+      to = rows[k] < rows[to] ? k : to;
+    rows[to] += (int32_t)routing->tokens[i];
+  }
+}
+
+/* Assignments that cross ranks, at the rank that sends or receives most, over the mean of an even spread. */
+static double received(const hec_routing *routing, double mean) {
+  int32_t n = routing->n_ranks;
+  uint64_t most = 0;
+  for (int32_t r = 0; r < n; r++) {
+    uint64_t in = 0, out = 0;
+    for (int32_t o = 0; o < n; o++) {
+      in += o == r ? 0 : routing->pair[(int64_t)o * n + r];
+      out += o == r ? 0 : routing->pair[(int64_t)r * n + o];
+    }
+    most = in > most ? in : most;
+    most = out > most ? out : most;
+  }
+  return n > 1 && mean > 0 ? (double)most / (mean * (double)(n - 1) / (double)n) : 1;
+}
+
+static hec_layer_load load_of(lane *one, const hec_load *load, int32_t layer, int32_t slots, int32_t *rows) {
+  const hec_routing *routing = &one->routing;
+  int32_t busiest = 0;
+  for (int32_t r = 1; r < routing->n_ranks; r++)
+    busiest = routing->rank_tokens[r] > routing->rank_tokens[busiest] ? r : busiest;
+  take_rows(routing, busiest, slots, rows);
+  double mean = (double)hec_load_layer_total(load, layer) / (double)routing->n_ranks;
+  return (hec_layer_load){.rows = rows, .received = received(routing, mean)};
+}
+
+static void plan_record(void *context, int32_t worker, int64_t item) {
+  work *w = context;
+  (void)worker;
+  lane *one = &w->lanes[item];
+  hec_policy_run *run = &one->run;
+  const hec_load *load = w->load;
+  int32_t n_before = w->loads->n_before, at = w->index - n_before, n_layers = run->problem->n_layers;
+  if (run->policy->rewrite) {
+    hec_load_copy(load, &one->rewritten);
+    hec_policy_rewrite(run, &one->rewritten);
+    load = &one->rewritten;
+  }
+  run->iter = at < 0 ? 0 : 1;
+  hec_policy_decide(run, run->iter, at < 0 ? w->index : at);
+  for (int32_t l = 0; l < n_layers; l++) {
+    hec_policy_refine(run, l, load);
+    if (at < 0)
+      continue;
+    hec_routing_make(&one->routing, run->policy->dispatch, run->problem, &run->plan, load, l);
+    hec_layer_load *to = &one->record[(int64_t)at * n_layers + l];
+    *to = load_of(one, load, l, w->slots, HEC_NEW(&one->arena, int32_t, w->slots));
+    hec_series_add(&w->loads->of[item].overload, hec_routing_overload(&one->routing));
+  }
+  hec_policy_observe(run, load);
+}
+
+/* How many records there are, up to `most`. */
+static hec_status count_records(hec_trace_reader *reader, int32_t most, int32_t *n) {
+  const hec_trace_record *record;
+  *n = 0;
+  HEC_TRY(hec_trace_rewind(reader));
+  while (*n < most) {
+    HEC_TRY(hec_trace_next(reader, &record));
+    if (!record)
+      break;
+    ++*n;
+  }
+  return hec_trace_rewind(reader);
+}
+
+/* A trace of one record has it before the step and in it. */
+static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reader, hec_training_loads *loads) {
+  int32_t before = of->warmup >= 0 ? of->warmup : BEFORE_MAX, n;
+  HEC_TRY(count_records(reader, before + of->n_micro, &n));
+  if (of->warmup < 0 && before > n / 2)
+    before = n / 2;
+  if (n > 1 && before >= n)
+    return hec_fail(HEC_BAD_INPUT, "`warmup`: expected less than the trace's %d records, found %d", (int)n,
+                    (int)before);
+  loads->n_before = n == 1 ? 1 : before;
+  loads->n_records = n == 1 ? 1 : n - before;
+  loads->n_records = loads->n_records < of->n_micro ? loads->n_records : of->n_micro;
+  return HEC_OK;
+}
+
+static void start(work *w, hec_arena *arena) {
+  const hec_problem *problem = &w->of->job->problem;
+  w->lanes = HEC_NEW(arena, lane, w->of->n_policies);
+  w->slots = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks;
+  for (int32_t p = 0; p < w->of->n_policies; p++) {
+    lane *one = &w->lanes[p];
+    one->run = hec_policy_start(w->of->policies[p], problem, &one->arena);
+    one->routing = hec_routing_new(&one->arena, problem);
+    one->record = HEC_NEW(&one->arena, hec_layer_load, (int64_t)w->loads->n_records * problem->n_layers);
+    if (w->of->policies[p]->rewrite)
+      one->rewritten = hec_load_new(&one->arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  }
+}
+
+static hec_status plan_all(work *w, hec_trace_reader *reader, hec_pool *pool, hec_arena *scratch) {
+  const hec_job *job = w->of->job;
+  const hec_problem *problem = &job->problem;
+  hec_load load = hec_load_new(scratch, problem->n_layers, problem->n_ranks, problem->n_experts);
+  hec_load_remainder *order =
+      HEC_NEW(scratch, hec_load_remainder, (size_t)problem->n_ranks * (size_t)problem->n_experts);
+  int32_t n = w->loads->n_before + w->loads->n_records;
+  w->load = &load;
+  hec_progress_stage("planning micro-batches", "records");
+  for (w->index = 0; w->index < n; w->index++) {
+    const hec_trace_record *record;
+    HEC_TRY(hec_trace_next(reader, &record));
+    if (record) /* else it is the only one, once more */
+      HEC_TRY(hec_job_load(job, record, &load, order));
+    hec_pool_run(pool, &(hec_pool_job){.n = w->of->n_policies, .work = plan_record, .context = w});
+    hec_progress_at((double)(w->index + 1), (double)n, 0);
+  }
+  return HEC_OK;
+}
+
+/* Layers of the trace to those of the model, records to micro-batches. */
+static void hand_out(const work *w, int32_t p, hec_arena *arena) {
+  const hec_training_loads_of *of = w->of;
+  const lane *one = &w->lanes[p];
+  hec_training_routing *to = &w->loads->of[p];
+  int32_t n_trace = of->job->problem.n_layers, n_records = w->loads->n_records;
+  int32_t *rows = HEC_NEW(arena, int32_t, (int64_t)n_records * n_trace * w->slots);
+  for (int64_t i = 0; i < (int64_t)n_records * n_trace; i++)
+    memcpy(rows + i * w->slots, one->record[i].rows, (size_t)w->slots * sizeof *rows);
+  to->loads = HEC_NEW(arena, hec_layer_load, (int64_t)of->n_layers * of->n_micro);
+  for (int32_t l = 0; l < of->n_layers; l++)
+    for (int32_t m = 0; m < of->n_micro; m++) {
+      int64_t from = (int64_t)(m % n_records) * n_trace + (int64_t)l * n_trace / of->n_layers;
+      to->loads[(int64_t)l * of->n_micro + m] =
+          (hec_layer_load){.rows = rows + from * w->slots, .received = one->record[from].received};
+    }
+  if (one->run.n_offered > 0)
+    to->dropped_share = (double)one->run.n_dropped / (double)one->run.n_offered;
+}
+
+hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_reader *reader, hec_arena *arena,
+                                   hec_training_loads *loads) {
+  hec_arena scratch = {0};
+  work w = {.of = of, .loads = loads};
+  *loads = (hec_training_loads){.of = HEC_NEW(arena, hec_training_routing, of->n_policies)};
+  HEC_TRY(count(of, reader, loads));
+  start(&w, &scratch);
+  hec_pool *pool = hec_pool_new(of->n_threads < of->n_policies ? of->n_threads : of->n_policies);
+  hec_status status = plan_all(&w, reader, pool, &scratch);
+  hec_pool_free(pool);
+  for (int32_t p = 0; p < of->n_policies; p++) {
+    if (status == HEC_OK)
+      hand_out(&w, p, arena);
+    hec_policy_stop(&w.lanes[p].run);
+    hec_arena_free(&w.lanes[p].arena);
+  }
+  hec_arena_free(&scratch);
+  return status;
+}
+
+void hec_training_loads_free(const hec_training_loads_of *of, hec_training_loads *loads) {
+  for (int32_t p = 0; loads->of && p < of->n_policies; p++)
+    hec_series_free(&loads->of[p].overload);
+}

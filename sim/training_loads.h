@@ -1,0 +1,44 @@
+/* From the records of a trace to what routing costs a training step, for every placement policy.
+ *
+ * One expert-parallel group is followed. Its micro-batches take the records in order and begin again at the end of the trace; the
+ * first records are not in the step, for policies have seen them before. A model with more or fewer MoE layers than the trace
+ * takes, for layer l of L, layer floor(l L' / L) of its L'.
+ *
+ *   record --spread and scaled--> load --policy decides, refines, dispatches--> rows of each rank --> the busiest rank's
+ *
+ * A decision that is made once in several iterations falls on the beginning of the step. What it costs to move experts or to
+ * gather copies is not in here: loads only. Each record is planned once, however often the step comes back to it. */
+#ifndef HEC_SIM_TRAINING_LOADS_H
+#define HEC_SIM_TRAINING_LOADS_H
+#include "models/training/step.h"
+#include "runtime/plan/policy.h"
+#include "runtime/program/job.h"
+#include "runtime/program/summary.h"
+
+typedef struct {
+  const hec_job *job; /* of one expert-parallel group: a rank is a place with experts / ep experts */
+  const hec_policy *const *policies;
+  int32_t n_policies, n_threads;
+  int32_t n_layers; /* MoE layers of the model */
+  int32_t n_micro;  /* micro-batches of a step */
+  int32_t warmup;   /* records before the step; below 0: at most 5, at most half of the trace */
+} hec_training_loads_of;
+
+/* Of one policy. */
+typedef struct {
+  hec_layer_load *loads; /* [n_layers][n_micro] */
+  hec_series overload;   /* busiest rank over mean, by (record, layer of the trace); free it */
+  double dropped_share;  /* of the assignments; 0: none */
+} hec_training_routing;
+
+typedef struct {
+  int32_t n_before, n_records; /* records that policies have seen before, and that the step takes */
+  hec_training_routing *of;    /* [n_policies] */
+} hec_training_loads;
+
+/* Reads the trace from its first record on. Results are on the arena. */
+hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_reader *reader, hec_arena *arena,
+                                   hec_training_loads *loads) HEC_MUST_USE;
+void hec_training_loads_free(const hec_training_loads_of *of, hec_training_loads *loads);
+
+#endif

@@ -1,0 +1,350 @@
+/* See set_up.h. */
+#include "tools/front/training/set_up.h"
+
+#include "models/preset_data.h"
+#include "tools/front/job_make.h"
+#include "tools/front/options.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MICRO_BATCHES_A_STAGE = 4 }; /* of a step, where the batch is not said: a bubble of 25 % at most */
+
+typedef struct {
+  const hec_training_args *args;
+  const hec_job_options *options;
+  hec_trace_reader *reader;
+  hec_arena *arena;
+  hec_set_up *to;
+  const char *device; /* what names it */
+} maker;
+
+__attribute__((format(printf, 2, 3))) static void say(maker *m, const char *format, ...) {
+  char sentence[512];
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(sentence, sizeof sentence, format, list);
+  va_end(list);
+  HEC_ASSERT(m->to->n_assumed < HEC_ASSUMED_MAX);
+  m->to->assumed[m->to->n_assumed++] = hec_arena_text(m->arena, sentence);
+}
+
+/* ---- Options against the file ---- */
+
+static bool same(const hec_run_option *row, const void *a, const void *b) {
+  const void *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
+  if (row->kind == HEC_RUN_WHOLE || row->kind == HEC_RUN_PAPER)
+    return *(const int32_t *)x == *(const int32_t *)y;
+  if (row->kind == HEC_RUN_REAL)
+    return !(*(const double *)x < *(const double *)y) && !(*(const double *)x > *(const double *)y);
+  const char *s = *(const char *const *)x, *t = *(const char *const *)y;
+  return s == t || (s && t && strcmp(s, t) == 0);
+}
+
+static hec_status flag_means_nothing(const char *key, const char *why) {
+  hec_text flag = {0};
+  hec_text_printf(&flag, "--%s", key);
+  for (char *at = flag.data; *at; at++)
+    *at = *at == '_' ? '-' : *at;
+  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: %s", flag.data, why);
+  hec_text_free(&flag);
+  return status;
+}
+
+/* Options of an iteration of one expert-parallel group. */
+static hec_status refuse_others(const hec_job_options *options) {
+  static const struct {
+    const char *key, *why;
+  } others[] = {
+      {"ranks", "means nothing beside --layout; --gpus says how many there are"},
+      {"tokens", "means nothing beside --layout; --seq and --micro-batch say it"},
+      {"micro_batches", "means nothing beside --layout; they follow from --global-batch"},
+      {"ep", "means nothing beside --layout, which has ep= in it"},
+      {"esp", "means nothing beside --layout; etp= cuts experts"},
+      {"mp", "means nothing beside --layout; tp= cuts the dense part"},
+      {"layers", "means nothing beside --layout: a step has all layers of the model"},
+      {"phase", "means nothing beside --layout: a step is forward and backward"},
+      {"slow", "slow ranks are not modelled with --layout"},
+      {"skew", "late ranks are not modelled with --layout"},
+      {"attention", "kinds of attention are not compared with --layout"},
+      {"nonmoe_scale", "means nothing beside --layout"},
+      {"schedule", "means nothing beside --layout; recipe and --pipeline order a step"},
+      {"collective", "means nothing beside --layout: gathers of copies are not modelled there"},
+      {"law", "network laws of flows are not used with --layout"},
+  };
+  const hec_job_options none = HEC_JOB_OPTIONS;
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    const hec_run_option *row = hec_run_option_find(others[i].key);
+    if (!same(row, options, &none))
+      return flag_means_nothing(others[i].key, others[i].why);
+  }
+  return HEC_OK;
+}
+
+hec_status hec_set_up_unwanted(const hec_training_args *args) {
+  const hec_training_args none = HEC_TRAINING_ARGS;
+  for (int32_t i = 0; i < HEC_N_TRAINING_OPTIONS; i++)
+    if (!same(&hec_training_rows[i], args, &none))
+      return flag_means_nothing(
+          hec_training_rows[i].key,
+          "expected --layout or --setup beside it, which make the run a training job; found neither");
+  return HEC_OK;
+}
+
+/* The file, and what options say of it. */
+static hec_status merge(maker *m) {
+  const hec_training_args *a = m->args;
+  hec_setup *to = &m->to->file;
+  *to = (hec_setup){.name = ""};
+  if (a->setup)
+    HEC_TRY(hec_setup_load(a->setup, m->arena, to));
+  const hec_setup file = *to;
+  if (m->options->model)
+    to->model = m->options->model;
+  if (m->options->cluster) {
+    to->cluster = m->options->cluster;
+    to->device = NULL;
+    to->gpus = 0;
+  }
+  to->layout = a->layout ? a->layout : to->layout;
+  to->pipeline = a->pipeline ? a->pipeline : to->pipeline;
+  to->gpus = a->gpus > 0 ? a->gpus : to->gpus;
+  to->seq = a->seq > 0 ? a->seq : to->seq;
+  to->global_batch = a->global_batch > 0 ? a->global_batch : to->global_batch;
+  to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
+  to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
+  if (a->layout || a->recipe || a->pipeline || to->gpus != file.gpus || m->options->cluster || to->seq != file.seq ||
+      to->global_batch != file.global_batch || to->micro_batch != file.micro_batch || to->mtp != file.mtp ||
+      m->options->model)
+    memset(&to->published, 0, sizeof to->published); /* it is another job */
+  return HEC_OK;
+}
+
+/* ---- Model, GPUs ---- */
+
+static hec_status check_experts(const maker *m) {
+  const hec_trace_header *header = hec_trace_header_of(m->reader);
+  if (header->n_experts == m->to->moe.n_experts)
+    return HEC_OK;
+  return hec_fail(
+      HEC_BAD_INPUT,
+      "%s: expected records of %d experts, as model %s has, found %d; choose a --model or --setup with %d, or "
+      "try a made-up trace (hecate-trace synth --experts %d)",
+      hec_trace_origin(m->reader), (int)m->to->moe.n_experts, m->to->moe.name, (int)header->n_experts,
+      (int)header->n_experts, (int)m->to->moe.n_experts);
+}
+
+/* A model that is named has its own layers, experts and top-k. One that follows from the trace has the trace's, unless it is a
+ * preset with as many experts. */
+static hec_status choose_model(maker *m) {
+  hec_set_up *to = m->to;
+  if (to->file.model) {
+    HEC_TRY(hec_moe_load(to->file.model, &to->moe));
+    return check_experts(m);
+  }
+  hec_job job;
+  HEC_TRY(hec_job_make_model(m->options, m->reader, m->arena, &job));
+  to->moe = job.moe;
+  if (hec_preset_find("moe", job.moe.name)) {
+    hec_moe preset;
+    HEC_TRY(hec_moe_load(job.moe.name, &preset));
+    to->moe = preset.n_experts == job.moe.n_experts ? preset : job.moe;
+  }
+  say(m, "model %s, by what the trace says", to->moe.name);
+  return HEC_OK;
+}
+
+/* Of one GPU; 0: the cluster has none. */
+static double nic_of(const hec_cluster *cluster) {
+  int32_t first;
+  if (hec_cluster_kind(cluster, HEC_LINK_NIC_OUT, &first) == 0)
+    return 0;
+  return cluster->links[first].nominal * (double)cluster->nics / (double)cluster->devices_per_node;
+}
+
+static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **laws) {
+  hec_cluster cluster;
+  HEC_TRY(hec_cluster_load(spec, m->arena, &cluster));
+  *laws = cluster.devices[0].gpu;
+  if (!*laws)
+    return hec_fail(HEC_BAD_INPUT,
+                    "cluster %.200s: expected gpu=NAME, whose measured laws price a step (hecate-sim --list devices), "
+                    "found rates alone",
+                    spec);
+  m->to->training.nic_bandwidth = nic_of(&cluster);
+  if (m->to->file.gpus == 0)
+    m->to->file.gpus = cluster.n_devices;
+  m->to->laws.gpu.sheet.nvlink_ranks = cluster.devices_per_node;
+  return HEC_OK;
+}
+
+static hec_status choose_gpus(maker *m) {
+  hec_set_up *to = m->to;
+  const hec_gpu_laws *laws = NULL;
+  const hec_gpu *gpu;
+  int32_t nodes_of = 0;
+  if (to->file.cluster) {
+    HEC_TRY(take_cluster(m, to->file.cluster, &laws));
+    nodes_of = to->laws.gpu.sheet.nvlink_ranks;
+    m->device = laws->gpu.name;
+  } else {
+    m->device = to->file.device ? to->file.device : "h100";
+    if (!to->file.device)
+      say(m, "GPUs: h100; choose with --cluster, for instance \"16x8 gpu=b200\"");
+    HEC_TRY(hec_gpu_laws_load(m->device, m->arena, &gpu, &laws));
+    if (!laws)
+      return hec_fail(HEC_BAD_INPUT,
+                      "device %.200s: expected one with measured laws (hecate-sim --list devices), found "
+                      "its data sheet alone",
+                      m->device);
+  }
+  to->laws = hec_training_laws(laws);
+  if (nodes_of > 0)
+    to->laws.gpu.sheet.nvlink_ranks = nodes_of;
+  to->training.laws = &to->laws;
+  return HEC_OK;
+}
+
+/* ---- Layout, batch, recipe ---- */
+
+static hec_status choose_layout(maker *m) {
+  hec_set_up *to = m->to;
+  hec_layout *layout = &to->training.layout;
+  HEC_TRY(hec_layout_read(to->file.layout ? to->file.layout : "", layout));
+  if (to->file.gpus == 0) {
+    to->file.gpus = layout->pp * (layout->tp * layout->cp > layout->ep * layout->etp ? layout->tp * layout->cp
+                                                                                     : layout->ep * layout->etp);
+    say(m, "GPUs: %d, as few as the layout can have; choose with --gpus", (int)to->file.gpus);
+  }
+  return hec_layout_fit(layout, to->file.gpus, &to->moe);
+}
+
+static hec_status choose_batch(maker *m) {
+  hec_set_up *to = m->to;
+  hec_training *t = &to->training;
+  t->seq = to->file.seq > 0 ? to->file.seq : to->moe.seq_len;
+  t->micro_batch = to->file.micro_batch > 0 ? to->file.micro_batch : 1;
+  t->mtp = to->file.mtp;
+  t->global_batch = to->file.global_batch;
+  if (to->file.seq == 0)
+    say(m, "sequences of %d tokens (--seq)", (int)t->seq);
+  if (to->file.micro_batch == 0)
+    say(m, "a micro-batch of 1 sequence (--micro-batch)");
+  if (t->global_batch == 0) {
+    t->global_batch = MICRO_BATCHES_A_STAGE * t->layout.pp * t->layout.dp * t->micro_batch;
+    say(m, "a global batch of %d sequences, %d micro-batches a stage (--global-batch)", (int)t->global_batch,
+        MICRO_BATCHES_A_STAGE);
+  }
+  HEC_TRY(hec_training_check(t));
+  if (hec_training_micro_batches(t) > HEC_MICRO_BATCHES_MAX)
+    return hec_fail(HEC_BAD_INPUT, "global batch: expected at most %d micro-batches of a rank, found %d",
+                    HEC_MICRO_BATCHES_MAX, (int)hec_training_micro_batches(t));
+  return HEC_OK;
+}
+
+static hec_status choose_recipe(maker *m) {
+  hec_set_up *to = m->to;
+  hec_text assumed = {0};
+  to->training.recipe = hec_recipe_default();
+  to->training.constants = hec_step_constants_fitted;
+  if (to->file.recipe)
+    HEC_TRY(hec_recipe_read(to->file.recipe, &to->training.recipe));
+  if (m->args->recipe)
+    HEC_TRY(hec_recipe_read(m->args->recipe, &to->training.recipe));
+  hec_recipe_assumed(&to->training.recipe, &assumed);
+  to->recipe_is_whole = assumed.length == 0;
+  if (assumed.length > 0)
+    say(m, "recipe %s", assumed.data);
+  hec_text_free(&assumed);
+  if (!to->file.pipeline)
+    return HEC_OK;
+  to->pipeline = hec_pipeline_find(to->file.pipeline);
+  return to->pipeline ? HEC_OK : hec_table_unknown(&hec_pipeline_table, "--pipeline", to->file.pipeline);
+}
+
+/* ---- The policies' problem ---- */
+
+/* One expert-parallel group: T etp tokens of each rank, in nodes as the layout puts them. A rank has the layers of one of pp
+ * stages, so policies plan as if it had pp times the memory. */
+static hec_status make_job(maker *m) {
+  hec_set_up *to = m->to;
+  const hec_layout *l = &to->training.layout;
+  const hec_trace_header *header = hec_trace_header_of(m->reader);
+  hec_job_options own = *m->options;
+  int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
+  char line[256];
+  (void)snprintf(line, sizeof line, "%dx%d gpu=%s", (int)(l->ep / near), (int)near, m->device);
+  own.cluster = hec_arena_text(m->arena, line);
+  own.cluster_text = NULL;
+  own.model = to->file.model;
+  own.phase = "train";
+  own.ranks = l->ep;
+  own.tokens = (int32_t)((int64_t)to->training.seq * to->training.micro_batch * l->etp / (l->tp * l->cp));
+  own.warmup = -1;
+  HEC_TRY(hec_job_make(&own, m->reader, m->arena, &to->job));
+  to->job.scale_to = (uint64_t)own.ranks * (uint64_t)own.tokens * (uint64_t)to->moe.top_k;
+  HEC_TRY(hec_job_check_assignments("tokens of an expert-parallel group", to->job.scale_to));
+  for (int32_t i = 0; i < to->job.cluster.n_devices; i++)
+    to->job.cluster.devices[i].memory_bytes *= (double)l->pp;
+  if (header->top_k != to->moe.top_k)
+    say(m, "top-%d of model %s; the trace has top-%d, of which only the shares of the experts are taken",
+        (int)to->moe.top_k, to->moe.name, (int)header->top_k);
+  return HEC_OK;
+}
+
+/* ---- The user's own run ---- */
+
+static hec_status bad_measured(const char *text) {
+  return hec_fail(HEC_BAD_INPUT,
+                  "--measured: expected \"step=19.7s\" (s, ms or min), with routing=balanced if that run forced it, or "
+                  "\"factor=1.1\", found \"%.80s\"",
+                  text);
+}
+
+static hec_status read_measured(maker *m) {
+  static const struct {
+    const char *unit;
+    double s;
+  } units[] = {{"s", 1}, {"ms", 1e-3}, {"min", 60}, {"", 1}};
+  const char *text = m->args->measured;
+  for (const char *at = text; at && *(at += strspn(at, " "));) {
+    size_t length = strcspn(at, " ");
+    const char *value = memchr(at, '=', length), *end = value;
+    double number = 0, unit = 0;
+    if (length == 16 && strncmp(at, "routing=balanced", length) == 0)
+      m->to->measured_balanced = true;
+    else if (!value || !hec_number_read(value + 1, &end, &number) || number <= 0)
+      return bad_measured(text);
+    else if (strncmp(at, "factor=", 7) == 0 && end == at + length)
+      m->to->factor = number;
+    else {
+      for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strlen(units[i].unit) == (size_t)(at + length - end) &&
+            strncmp(units[i].unit, end, strlen(units[i].unit)) == 0)
+          unit = units[i].s;
+      if (strncmp(at, "step=", 5) != 0 || unit <= 0)
+        return bad_measured(text);
+      m->to->measured_step_s = number * unit;
+    }
+    at += length;
+  }
+  if (text && (m->to->factor > 0) == (m->to->measured_step_s > 0))
+    return bad_measured(text);
+  return HEC_OK;
+}
+
+hec_status hec_set_up_make(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
+                           hec_arena *arena, hec_set_up *set_up) {
+  *set_up = (hec_set_up){.training = {.moe = &set_up->moe}};
+  maker m = {.args = args, .options = options, .reader = reader, .arena = arena, .to = set_up};
+  HEC_TRY(refuse_others(options));
+  HEC_TRY(merge(&m));
+  HEC_TRY(read_measured(&m));
+  HEC_TRY(choose_model(&m));
+  HEC_TRY(choose_gpus(&m));
+  HEC_TRY(choose_layout(&m));
+  HEC_TRY(choose_batch(&m));
+  HEC_TRY(choose_recipe(&m));
+  return make_job(&m);
+}

@@ -1,0 +1,39 @@
+/* From --setup, --layout and the options beside them to a training job, and to the problem that the placement policies of one of
+ * its expert-parallel groups have. An option wins over the set-up's file, that over a default; every default is said. */
+#ifndef HEC_FRONT_SET_UP_H
+#define HEC_FRONT_SET_UP_H
+#include "models/training/setup.h"
+#include "runtime/program/job.h"
+#include "runtime/program/pipelines/pipeline_schedule.h"
+#include "sim/training.h"
+#include "tools/front/option_list.h"
+#include "traces/trace.h"
+
+enum { HEC_ASSUMED_MAX = 24 };
+
+typedef struct {
+  hec_setup file; /* the set-up, options applied; name "": none was given */
+  hec_moe moe;
+  hec_gpu_laws laws;
+  hec_training training;                 /* points into this struct, which must not move */
+  const hec_pipeline_schedule *pipeline; /* NULL: not said */
+  hec_job job; /* of one expert-parallel group: a rank stands for the etp GPUs that share its experts */
+  double measured_step_s, factor; /* of --measured; 0: not given */
+  bool measured_balanced;         /* that run forced the routing to be balanced */
+  bool recipe_is_whole;           /* every part of it was stated */
+  const char *assumed[HEC_ASSUMED_MAX];
+  int32_t n_assumed;
+} hec_set_up;
+
+static inline bool hec_set_up_wanted(const hec_training_args *args) {
+  return args->setup || args->layout;
+}
+
+/* HEC_BAD_INPUT: a size that does not fit, with what would; an option of an iteration that means nothing here; parts of a job
+ * without --layout or --setup. */
+hec_status hec_set_up_make(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
+                           hec_arena *arena, hec_set_up *set_up) HEC_MUST_USE;
+/* The options of a training job without --layout or --setup mean nothing: HEC_BAD_INPUT names the first. */
+hec_status hec_set_up_unwanted(const hec_training_args *args) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,37 @@
+/* A training step under every placement policy, and with balanced routing: what is predicted, and how it is written. */
+#ifndef HEC_FRONT_TRAINING_SUMMARY_H
+#define HEC_FRONT_TRAINING_SUMMARY_H
+#include "runtime/base/text.h"
+#include "sim/training_loads.h"
+#include "tools/front/training/set_up.h"
+
+typedef struct {
+  const hec_policy *policy;
+  hec_training_result result;
+  double overload_median, overload_p95; /* busiest rank over mean */
+  double dropped_share;
+} hec_training_row;
+
+typedef struct {
+  const hec_set_up *set_up;
+  const char *tool, *trace;
+  int32_t n_before, n_records; /* records that policies have seen before the step, and that it takes */
+  double factor;               /* on every time; 1: nothing was measured */
+  hec_training_result balanced;
+  hec_training_row *rows;   /* [n_rows] as the policies */
+  int32_t n_rows, baseline; /* the row of plain expert parallelism */
+} hec_training_summary;
+
+/* `policies`: what is compared; `ep` is added where it is missing, references are left out. The set-up must outlive it. */
+typedef struct {
+  const hec_policy *const *policies;
+  int32_t n_policies, n_threads, warmup;
+} hec_training_choice;
+hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
+                                hec_arena *arena, hec_training_summary *summary) HEC_MUST_USE;
+
+/* The verdict, at most six rows, what it rests on; `full`: all rows. DESIGN section 12. */
+void hec_training_screen(const hec_training_summary *summary, bool full, hec_text *out);
+void hec_training_json(const hec_training_summary *summary, hec_text *out);
+
+#endif
