@@ -1,6 +1,6 @@
 /* Options of a row: where a row ends in a list, how numbers are read, and what is answered when one is wrong. */
 #include "runtime/base/option.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -38,17 +38,16 @@ static const struct {
              {"llep:cap=1,eplb:slots=2", 10},
              {"a:b=1,c=2,d=3", 13}};
 
-START_TEST(row_ends_where_no_option_follows) {
+HEC_TEST(row_ends_where_no_option_follows) {
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     ck_assert_msg(hec_options_end(lists[i].text) == lists[i].text + lists[i].end, "%s", lists[i].text);
 }
-END_TEST
 
 static hec_status read_row(const char *text, row *values, uint32_t *given) {
   return hec_options_read("--policy", "llep", text, options, values, sizeof *values, given);
 }
 
-START_TEST(values_go_into_fields) {
+HEC_TEST(values_go_into_fields) {
   row values = {.cap = 1, .least = 1024, .slots = 3};
   uint32_t given = 0;
   ck_assert_int_eq(read_row("least=7,cap=1.30", &values, &given), HEC_OK);
@@ -72,10 +71,9 @@ START_TEST(values_go_into_fields) {
   ck_assert_str_eq(text.data, "the slots, 1 to 64 or \"all\"; default as many as fit (a paper)");
   hec_text_free(&text);
 }
-END_TEST
 
 /* Against strtod, in the locale of the test: the nearest double. */
-START_TEST(numbers_are_the_nearest_double) {
+HEC_TEST(numbers_are_the_nearest_double) {
   uint64_t seed = 5;
   for (int round = 0; round < 20000; round++) {
     char number[64], text[80];
@@ -96,7 +94,6 @@ START_TEST(numbers_are_the_nearest_double) {
     ck_assert_msg(values.cap == wanted, "%s: %.17g", number, values.cap);
   }
 }
-END_TEST
 
 static const struct {
   const char *text, *error;
@@ -126,7 +123,7 @@ static const struct {
     {"cap=1,least=2,cap=3", "--policy llep: cap is given twice"},
 };
 
-START_TEST(wrong_options_change_nothing) {
+HEC_TEST(wrong_options_change_nothing) {
   row values = {.cap = 5, .least = 6, .slots = 7};
   uint32_t given = 9;
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -137,8 +134,3 @@ START_TEST(wrong_options_change_nothing) {
   ck_assert_int_eq(hec_options_read("--gate", "softmax", "cap=1", NULL, &values, sizeof values, &given), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "--gate softmax: expected nothing after the name, found \"cap=1\"");
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "option"};
-HEC_TESTS(suite, {row_ends_where_no_option_follows, 1}, {values_go_into_fields, 1}, {numbers_are_the_nearest_double, 1},
-          {wrong_options_change_nothing, 1})

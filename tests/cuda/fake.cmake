@@ -42,7 +42,7 @@ foreach(name ${FAKE_TESTS})
   add_executable(test.cuda.${name} ${CMAKE_SOURCE_DIR}/tests/cuda/test_${name}.c
                  ${CMAKE_SOURCE_DIR}/tests/cuda/child.c ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_of_tests.cpp
                  ${HEC_FAKE_SOURCES})
-  target_link_libraries(test.cuda.${name} PRIVATE PkgConfig::CHECK)
+  target_link_libraries(test.cuda.${name} PRIVATE hec_test_support)
   hec_fake_cuda(test.cuda.${name})
   add_test(NAME cuda.${name} COMMAND test.cuda.${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(cuda.${name} PROPERTIES TIMEOUT 300)

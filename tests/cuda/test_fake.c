@@ -2,7 +2,7 @@
  * found with some. */
 #include "tests/cuda/child.h"
 #include "tests/cuda/kernels_of_tests.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static int two_streams(const void *context) {
   return 0;
 }
 
-START_TEST(a_missing_event_is_noticed_and_a_present_one_always_works) {
+HEC_TEST(a_missing_event_is_noticed_and_a_present_one_always_works) {
   const bool yes = true, no = false;
   int n_noticed = 0;
   for (int seed = 1; seed <= SEEDS; seed++) {
@@ -49,7 +49,6 @@ START_TEST(a_missing_event_is_noticed_and_a_present_one_always_works) {
   }
   ck_assert_int_ge(n_noticed, SEEDS / 4);
 }
-END_TEST
 
 /* Nothing happens at the call; memory that is pinned is read when the copy is done, other memory at the call. */
 static int late(const void *context) {
@@ -101,11 +100,10 @@ static int events(const void *context) {
   return 0;
 }
 
-START_TEST(work_is_late_and_events_order_it) {
+HEC_TEST(work_is_late_and_events_order_it) {
   child_exits(NULL, late, NULL, 0);
   child_exits(NULL, events, NULL, 0);
 }
-END_TEST
 
 /* ---- Memory ---- */
 
@@ -186,7 +184,7 @@ static int fresh(const void *context) {
   return 0;
 }
 
-START_TEST(memory_of_devices_is_out_of_reach) {
+HEC_TEST(memory_of_devices_is_out_of_reach) {
   static const char *const devices[] = {"FAKE_CUDA_DEVICES=2", NULL};
   static const char *const small[] = {"FAKE_CUDA_MEMORY=104857600", NULL};
   const bool yes = true, no = false;
@@ -201,7 +199,6 @@ START_TEST(memory_of_devices_is_out_of_reach) {
   child_exits(devices, peer, &yes, 0);
   child_exits(small, fresh, NULL, 0);
 }
-END_TEST
 
 /* ---- Kernels ---- */
 
@@ -259,7 +256,7 @@ static int grids(const void *context) {
   return (int)cudaStreamSynchronize(stream); /* destroyed */
 }
 
-START_TEST(kernels_run_and_bad_ones_are_told) {
+HEC_TEST(kernels_run_and_bad_ones_are_told) {
   const int which[] = {0, 1, 2, 3};
   child_exits(NULL, shuffles, NULL, 0);
   child_dies(NULL, run_bad, &which[0], SIGABRT, "16 lanes of warp 0 wait in a shuffle");
@@ -268,7 +265,6 @@ START_TEST(kernels_run_and_bad_ones_are_told) {
   child_dies(NULL, run_bad, &which[3], SIGABRT, "32 threads of 64 wait at a barrier");
   child_dies(NULL, grids, NULL, SIGABRT, "not a stream, or one that was destroyed");
 }
-END_TEST
 
 /* ---- Failures on request, the log ---- */
 
@@ -298,13 +294,12 @@ static int launch_fails(const void *context) {
   return 0;
 }
 
-START_TEST(failures_come_when_asked_for) {
+HEC_TEST(failures_come_when_asked_for) {
   static const char *const third[] = {"FAKE_CUDA_FAIL=cudaMalloc:3", NULL};
   static const char *const launch[] = {"FAKE_CUDA_FAIL=cudaHostAlloc:1,launch:3", "FAKE_CUDA_DEVICES=2", NULL};
   child_exits(third, third_fails, NULL, 0);
   child_exits(launch, launch_fails, NULL, 0);
 }
-END_TEST
 
 static int logged(const void *context) {
   const char *file = context;
@@ -324,7 +319,7 @@ static int logged(const void *context) {
   return fclose(log);
 }
 
-START_TEST(calls_are_logged) {
+HEC_TEST(calls_are_logged) {
   char file[] = "/tmp/hecate-fake-XXXXXX", setting[64];
   int fd = mkstemp(file);
   ck_assert_int_ge(fd, 0);
@@ -334,20 +329,3 @@ START_TEST(calls_are_logged) {
   child_exits(environment, logged, file, 0);
   (void)unlink(file);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("fake");
-  TCase *tests = tcase_create("fake");
-  tcase_set_timeout(tests, 60);
-  tcase_add_test(tests, a_missing_event_is_noticed_and_a_present_one_always_works);
-  tcase_add_test(tests, work_is_late_and_events_order_it);
-  tcase_add_test(tests, memory_of_devices_is_out_of_reach);
-  tcase_add_test(tests, kernels_run_and_bad_ones_are_told);
-  tcase_add_test(tests, failures_come_when_asked_for);
-  tcase_add_test(tests, calls_are_logged);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -1,6 +1,6 @@
 /* The fake of cuBLAS: its products are those of plain double loops, its refusals those of NVIDIA's tables. */
 #include "tests/cuda/child.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <cublas_v2.h>
 #include <math.h>
@@ -178,7 +178,7 @@ static int create_fails(const void *context) {
   return 0;
 }
 
-START_TEST(products) {
+HEC_TEST(products) {
   static const char *const second[] = {"FAKE_CUDA_FAIL=cublasCreate:2", NULL};
   const bool yes = true, no = false;
   child_exits(NULL, forms, NULL, 0);
@@ -189,15 +189,3 @@ START_TEST(products) {
   child_exits(NULL, workspace, NULL, 0);
   child_exits(second, create_fails, NULL, 0);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("fake_blas");
-  TCase *tests = tcase_create("fake_blas");
-  tcase_set_timeout(tests, 60);
-  tcase_add_test(tests, products);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -2,7 +2,7 @@
  * is found. */
 #include "tests/cuda/child.h"
 #include "tests/cuda/kernels_of_tests.h"
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 
 #include <nccl.h>
 #include <pthread.h>
@@ -98,7 +98,7 @@ static int in_step(const void *context) {
   return run_ranks(RANKS, *(const bool *)context, exchange);
 }
 
-START_TEST(what_is_in_step_works) {
+HEC_TEST(what_is_in_step_works) {
   const bool yes = true, no = false;
   for (int seed = 1; seed <= SEEDS; seed++) {
     char setting[64];
@@ -108,7 +108,6 @@ START_TEST(what_is_in_step_works) {
     child_exits(environment, in_step, &no, 0);
   }
 }
-END_TEST
 
 /* ---- Out of step ---- */
 
@@ -161,7 +160,7 @@ static int run_alone(const void *context) {
   return (int)ncclCommInitRank(&comm, 2, id, 0);
 }
 
-START_TEST(what_is_out_of_step_is_found) {
+HEC_TEST(what_is_out_of_step_is_found) {
   static const char *const environment[] = {"FAKE_CUDA_DEVICES=2", "FAKE_CUDA_PATIENCE=1", NULL};
   child_dies(environment, run_both_send_first, NULL, SIGABRT, "deadlock");
   child_dies(environment, run_both_send_first, NULL, SIGABRT, "at 1 of 2: a group of NCCL waits for rank");
@@ -169,7 +168,6 @@ START_TEST(what_is_out_of_step_is_found) {
   child_dies(environment, run_impatient, NULL, SIGABRT, "is in progress");
   child_dies(environment, run_alone, NULL, SIGABRT, "only 1 of 2 ranks came");
 }
-END_TEST
 
 /* ---- Failures ---- */
 
@@ -214,22 +212,8 @@ static int one_device_for_two(const void *context) {
   return 0;
 }
 
-START_TEST(broken_communicators) {
+HEC_TEST(broken_communicators) {
   static const char *const environment[] = {"FAKE_CUDA_DEVICES=2", "FAKE_NCCL_FAIL=rank:1,after:3", NULL};
   child_exits(environment, run_gives_up, NULL, 0);
   child_exits(NULL, one_device_for_two, NULL, 0);
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("fake_nccl");
-  TCase *tests = tcase_create("fake_nccl");
-  tcase_set_timeout(tests, 120);
-  tcase_add_test(tests, what_is_in_step_works);
-  tcase_add_test(tests, what_is_out_of_step_is_found);
-  tcase_add_test(tests, broken_communicators);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

@@ -9,8 +9,8 @@
  *   every     all cases always, not a share of them (hec_test_cases): where something must come up */
 #include "tests/exec/replay_rows.h"
 #include "tests/exec/replay_case.h"
+#include "tests/support/checks.h"
 #include "tests/support/random_problem.h"
-#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -344,7 +344,8 @@ static void run_case(const row *r, int32_t i, const char *policy, int32_t k) {
   set_launch(&s, r, i);
   s.launch.policy = policy ? policy : s.launch.policy;
   s.wish.machine = machine_of(s.machine);
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, s.wish);
+  hec_arena arena = {0};
+  hec_replay_case *c = hec_replay_random(&arena, &seed, s.wish);
   give_load(c, s.load);
   s.launch.device_seed = s.device ? seed : 0;
   if (s.copies)
@@ -361,7 +362,7 @@ static void run_case(const row *r, int32_t i, const char *policy, int32_t k) {
     if (hec_replay_all(c, s.launch) != HEC_OK)
       ck_abort_msg("%s: %s, case %d: %s\n%s", r->group, r->name, i, hec_last_error(), c->line);
   }
-  hec_arena_free(&hec_test_arena);
+  hec_arena_free(&arena);
 }
 
 /* What must have come up has, unless these are further problems (HECATE_TEST_CASES), which need not each have it. */
@@ -378,12 +379,25 @@ static void run_cases(const row *r, int32_t n, const char *policy, int32_t k, bo
                   count_names[j]);
 }
 
-static const row *chosen[sizeof rows / sizeof *rows];
+/* The group's row number i; NULL after the last. */
+static const row *row_of(const char *group, int32_t i) {
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+    if (strcmp(rows[k].group, group) == 0 && i-- == 0)
+      return &rows[k];
+  return NULL;
+}
 
-/* Of a row with several policies a share of those, each with all cases; else a share of the cases. */
-START_TEST(one_row) {
+int hec_replay_rows(const char *group) {
+  int n = 0;
+  while (row_of(group, n))
+    n++;
+  HEC_ASSERT(n > 0);
+  return n;
+}
+
+void hec_replay_row(const char *group, int i) {
   enum { POLICIES_MOST = 16 };
-  const row *r = chosen[_i];
+  const row *r = row_of(group, i);
   setting s = setting_of(r, 0);
   char *rest = s.policies, *policies[POLICIES_MOST + 1];
   int32_t n = 0;
@@ -393,17 +407,4 @@ START_TEST(one_row) {
     run_cases(r, r->n, policies[k % n], k, k < n);
   if (n == 0)
     run_cases(r, s.every ? r->n : hec_test_cases(r->n), NULL, 0, true);
-}
-END_TEST
-
-int hec_replay_rows_run(const char *group) {
-  static hec_test_suite suite = {.name = "replay", .timeout_s = 300, .once = hec_math_open};
-  int n = 0;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (strcmp(rows[i].group, group) == 0)
-      chosen[n++] = &rows[i];
-  HEC_ASSERT(n > 0);
-  suite.name = group;
-  const hec_test tests[] = {{one_row, n}};
-  return hec_test_run(&suite, tests, 1);
 }

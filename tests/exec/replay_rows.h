@@ -2,13 +2,17 @@
  * problems, and how they are run; test_replay*.c are its groups, so that they can run side by side. */
 #ifndef HEC_TESTS_EXEC_REPLAY_ROWS_H
 #define HEC_TESTS_EXEC_REPLAY_ROWS_H
-#include "tests/support/check_main.h"
+#include "runtime/exec/math/math.h"
 
-/* All rows of the group; an exit code. */
-int hec_replay_rows_run(const char *group);
+int hec_replay_rows(const char *group); /* how many it has */
+/* Of a row with several policies a share of those, each with all cases; else a share of the cases. */
+void hec_replay_row(const char *group, int i);
+
+/* The tests of a file (tests/support/test.h). */
 #define HEC_REPLAY_ROWS(group)                                                                                         \
-  int main(void) {                                                                                                     \
-    return hec_replay_rows_run(group);                                                                                 \
+  HEC_TEST_ONCE(hec_math_open)                                                                                         \
+  HEC_TEST_LOOP(one_row, hec_replay_rows(group)) {                                                                     \
+    hec_replay_row(group, _i);                                                                                         \
   }
 
 #endif

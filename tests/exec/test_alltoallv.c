@@ -2,14 +2,17 @@
  * fault is found, and named; times are those of the links that a transport imitates. */
 #include "sim/flows.h"
 #include "tests/exec/launch_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 #include "tools/run/alltoallv.h"
 
 #include <string.h>
 
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
+
 /* Entries of all sizes: none, a few bytes, more than a block of the pattern, more than a socket takes at once. */
 static hec_traffic_matrix random_matrix(uint64_t *seed, int32_t n) {
-  hec_traffic_matrix m = {n, HEC_NEW(&hec_test_arena, int64_t, n * n)};
+  hec_traffic_matrix m = {n, HEC_NEW(&arena, int64_t, n * n)};
   for (int32_t i = 0; i < n * n; i++) {
     uint64_t kind = hec_test_below(seed, 8);
     m.bytes[i] = kind < 2    ? 0
@@ -38,12 +41,12 @@ static hec_alltoallv_check run(hec_alltoallv job, const char *transport, bool th
 }
 
 static const hec_cluster *load(const char *line) {
-  hec_cluster *cluster = HEC_NEW(&hec_test_arena, hec_cluster, 1);
-  ck_assert_msg(hec_cluster_load(line, &hec_test_arena, cluster) == HEC_OK, "%s", hec_last_error());
+  hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
+  ck_assert_msg(hec_cluster_load(line, &arena, cluster) == HEC_OK, "%s", hec_last_error());
   return cluster;
 }
 
-START_TEST(every_byte) {
+HEC_TEST_LOOP(every_byte, 18) {
   uint64_t seed = 500 + (uint64_t)_i;
   int32_t n = 1 + _i % 6;
   hec_traffic_matrix m = random_matrix(&seed, n);
@@ -60,9 +63,8 @@ START_TEST(every_byte) {
         ck_assert(sum_of(&m) > 0 ? seconds[i] > 0 && seconds[i] < 20 : seconds[i] == 0);
     }
 }
-END_TEST
 
-START_TEST(nothing) {
+HEC_TEST_LOOP(nothing, 2) {
   int64_t bytes[9] = {0};
   const hec_traffic_matrix zero = {3, bytes};
   double seconds[2] = {-1, -1};
@@ -75,7 +77,6 @@ START_TEST(nothing) {
   check = run((hec_alltoallv){.matrix = &zero, .iterations = 2}, "shm", _i, NULL, seconds);
   ck_assert(check.compared == 0 && check.rank == -1);
 }
-END_TEST
 
 /* Rank 0 sends 1000 bytes to itself, 300001 to rank 2; ranks 1 and 2 send it 5003 each. */
 static const int64_t faulty[9] = {1000, 10, 300001, 5003, 0, 0, 5003, 20, 30};
@@ -88,7 +89,7 @@ static const struct {
              {HEC_ALLTOALLV_STALE, 0, 0, -1, 150000},
              {HEC_ALLTOALLV_NO_COPY, 0, 0, -1, 500}};
 
-START_TEST(faults) {
+HEC_TEST_ROWS(faults, found) {
   const hec_traffic_matrix m = {3, (int64_t *)(uintptr_t)faulty};
   const hec_cluster *cluster = load("1x3 nvlink=10G flops=1T mem=1G");
   double seconds[2];
@@ -108,17 +109,16 @@ START_TEST(faults) {
         ck_assert_int_lt(check.offset, 4);
     }
 }
-END_TEST
 
 /* Held to the links of a cluster, an exchange takes what the closed-form law says, and hardly more: 4 MB over 100 MB/s. The
  * quickest of several, since the machine may be busy. */
-START_TEST(takes_its_time) {
+HEC_TEST_LOOP(takes_its_time, 4) {
   int64_t bytes[9] = {0, 4000000, 1000, 500000, 7, 1000000, 2000000, 1000000, 0};
   const hec_traffic_matrix m = {3, bytes};
   const hec_cluster *cluster = load("1x4 nvlink=100M@1ms flops=1T mem=1G");
   hec_flows flows;
   double finish[6], seconds[6], least = 1e9;
-  ck_assert_int_eq(hec_flows_of_matrix(&m, cluster, &hec_test_arena, &flows), HEC_OK);
+  ck_assert_int_eq(hec_flows_of_matrix(&m, cluster, &arena, &flows), HEC_OK);
   ck_assert_int_eq(hec_flows_run(&flows, "alpha_beta", finish), HEC_OK);
   double predicted = hec_flows_makespan(&flows, finish);
   ck_assert(predicted > 0.045 && predicted < 0.06);
@@ -129,19 +129,17 @@ START_TEST(takes_its_time) {
   ck_assert_msg(least >= (_i < 2 ? 0.9999 : 0.85) * predicted && least < 1.5 * predicted,
                 "%.4f s measured, %.4f predicted", least, predicted);
 }
-END_TEST
 
-START_TEST(sizes) {
+HEC_TEST(sizes) {
   const hec_traffic_matrix m = {3, (int64_t *)(uintptr_t)faulty};
   double most, all = hec_alltoallv_bytes(&m, &most);
   ck_assert(all == 2.0 * (1000 + 12 + 300004 + 5004 + 5004 + 20 + 32));
   ck_assert(most == 1000 + 12 + 300004 + 1000 + 5004 + 5004);
   ck_assert_int_eq(hec_alltoallv_rounded(&m), 2 + 3 + 1 + 1 + 2);
 }
-END_TEST
 
 /* A rank that fails names itself; the matrix is not left half done. */
-START_TEST(too_large) {
+HEC_TEST_LOOP(too_large, 2) {
   int64_t bytes[4] = {0, (int64_t)1 << 37, 0, 0}, n = 1;
   const hec_traffic_matrix m = {2, bytes};
   hec_alltoallv_check check;
@@ -151,8 +149,3 @@ START_TEST(too_large) {
   ck_assert_msg(strstr(hec_last_error(), "137438953472 bytes of planned buffers do not fit") != NULL, "%s",
                 hec_last_error());
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.alltoallv", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {every_byte, 18}, {nothing, 2}, {faults, (int)(sizeof found / sizeof *found)}, {takes_its_time, 4},
-          {sizes, 1}, {too_large, 2})

@@ -38,7 +38,7 @@ says() {
   run "$folder/$name"
 }
 run() {
-  env -u OPENBLAS_CORETYPE -u OPENBLAS_NUM_THREADS -u HECATE_BLAS LD_LIBRARY_PATH="$1" CK_RUN_CASE=library "$test" math |
+  env -u OPENBLAS_CORETYPE -u OPENBLAS_NUM_THREADS -u HECATE_BLAS LD_LIBRARY_PATH="$1" "$test" blas_library |
     sed -n 2p || true
 }
 failed=0

@@ -1,9 +1,11 @@
 /* Planned buffers and expert slots, each against a plain model of itself over random histories. */
 #include "runtime/exec/buffers.h"
 #include "runtime/exec/store.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 /* ---- Buffers ---- */
 
@@ -34,7 +36,7 @@ static void mark(const char *base, const opened *o, int32_t *last_use, int32_t v
     last_use[i] = value;
 }
 
-START_TEST(buffers_never_overlap_and_wait_for_what_was_there) {
+HEC_TEST_LOOP(buffers_never_overlap_and_wait_for_what_was_there, 20) {
   static _Alignas(64) char memory[CAPACITY];
   uint64_t seed = 9 + (uint64_t)_i;
   int32_t last_use[CAPACITY / 64];
@@ -68,9 +70,8 @@ START_TEST(buffers_never_overlap_and_wait_for_what_was_there) {
   }
   hec_buffers_free(&buffers);
 }
-END_TEST
 
-START_TEST(buffers_by_hand) {
+HEC_TEST(buffers_by_hand) {
   static _Alignas(64) char memory[256];
   int32_t after[4], n = 0;
   hec_buffers b;
@@ -86,16 +87,15 @@ START_TEST(buffers_by_hand) {
   ck_assert(b.top == 256 && b.peak == 228);
   hec_buffers_free(&b);
 }
-END_TEST
 
 /* ---- Slots ---- */
 
-START_TEST(slots_come_and_go) {
+HEC_TEST_LOOP(slots_come_and_go, 10) {
   enum { ROWS = 7, PARTS = 3, SIZE = 100, MOST = 9 };
   uint64_t seed = 200 + (uint64_t)_i;
   size_t floats = hec_store_bytes(SIZE, PARTS, 4, MOST) / sizeof(float);
-  float *memory = HEC_NEW(&hec_test_arena, float, floats);
-  hec_store store = hec_store_new(&hec_test_arena, memory + floats, ROWS, PARTS, SIZE, 4, MOST);
+  float *memory = HEC_NEW(&arena, float, floats);
+  hec_store store = hec_store_new(&arena, memory + floats, ROWS, PARTS, SIZE, 4, MOST);
   float expected[ROWS * PARTS] = {0};
   bool here[ROWS * PARTS] = {0};
   int32_t n = 0;
@@ -128,7 +128,3 @@ START_TEST(slots_come_and_go) {
     ck_assert_int_eq(store.n_used, n);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "buffers"};
-HEC_TESTS(suite, {buffers_by_hand, 1}, {buffers_never_overlap_and_wait_for_what_was_there, 20}, {slots_come_and_go, 10})

@@ -3,7 +3,7 @@
 #include "tests/exec/launch_case.h"
 #include "tests/exec/link_case.h"
 #include "tests/support/queued_cpu.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ static hec_launch_options link_options(int32_t n_ranks) {
   return options;
 }
 
-START_TEST(random_programs) {
+HEC_TEST_LOOP(random_programs, HEC_TEST_RANKS_MOST - 1) {
   hec_math_open();
   for (uint64_t seed = 1; seed <= 10; seed++) {
     int32_t n_ranks = 2 + _i;
@@ -41,11 +41,10 @@ START_TEST(random_programs) {
     hec_test_program_free(p);
   }
 }
-END_TEST
 
 /* The programs hold what they should: every kind, forwarding over several hops, sums of several ranks, memory that is sent
  * and then written over. */
-START_TEST(programs_hold_everything) {
+HEC_TEST(programs_hold_everything) {
   int n[HEC_TEST_N_KINDS] = {0}, far = 0, shared = 0;
   hec_math_open();
   for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -63,7 +62,6 @@ START_TEST(programs_hold_everything) {
     ck_assert_int_ge(n[k], 5);
   ck_assert(far > 20 && shared > 50);
 }
-END_TEST
 
 /* ---- What goes wrong ---- */
 
@@ -90,26 +88,24 @@ static const char *launch_fault(hec_test_fault *f) {
   return hec_test_launch_fails(&options, on_device, &(job){work_fault, f, 1});
 }
 
-START_TEST(a_rank_that_never_comes) {
+HEC_TEST_LOOP(a_rank_that_never_comes, 3) {
   hec_test_fault f = {.absent = _i, .bytes = {{64, 64}, {64, 64}, {64, 64}}};
   char expected[64];
   const char *text = launch_fault(&f);
   (void)snprintf(expected, sizeof expected, "waited 2 s for rank %d in an exchange between devices", _i);
   ck_assert_msg(strstr(text, expected) != NULL && strstr(text, HEC_TEST_DISPATCH) != NULL, "%s", text);
 }
-END_TEST
 
-START_TEST(a_rank_that_fails) {
+HEC_TEST_LOOP(a_rank_that_fails, 3) {
   hec_test_fault f = {.absent = _i, .fails = true, .bytes = {{64, 64}, {64, 64}, {64, 64}}};
   char expected[128];
   const char *text = launch_fault(&f);
   (void)snprintf(expected, sizeof expected, "rank %d, in " HEC_TEST_DISPATCH ": on purpose", _i);
   ck_assert_str_eq(text, expected);
 }
-END_TEST
 
 /* One sends too much, too little, or the same in other segments; others are in the middle of an exchange with it. */
-START_TEST(sizes_that_disagree) {
+HEC_TEST_LOOP(sizes_that_disagree, 3) {
   static const struct {
     int64_t bytes[2];
     const char *says;
@@ -127,7 +123,6 @@ START_TEST(sizes_that_disagree) {
     ck_assert_msg(strstr(text, cases[_i].says) != NULL, "%s", text);
   }
 }
-END_TEST
 
 /* A post without messages is nobody's business. */
 static hec_status work_empty(hec_rank *rank, void *context) {
@@ -136,11 +131,10 @@ static hec_status work_empty(hec_rank *rank, void *context) {
   return rank->rank == 0 ? rank->link->exchange(rank, &post) : HEC_OK;
 }
 
-START_TEST(an_empty_post) {
+HEC_TEST(an_empty_post) {
   hec_launch_options options = link_options(2);
   hec_test_launch(&options, on_device, &(job){work_empty, NULL, 1});
 }
-END_TEST
 
 /* A device that fails ends no host's exchange: the executor finds the error. */
 static hec_status work_broken(hec_rank *rank, void *context) {
@@ -156,22 +150,15 @@ static hec_status work_broken(hec_rank *rank, void *context) {
   return hec_rank_barrier(rank);
 }
 
-START_TEST(a_broken_device) {
+HEC_TEST(a_broken_device) {
   hec_launch_options options = link_options(3);
   hec_math_open();
   hec_test_launch(&options, on_device, &(job){work_broken, NULL, 3});
 }
-END_TEST
 
-START_TEST(processes_are_refused) {
+HEC_TEST(processes_are_refused) {
   hec_launch_options options = link_options(2);
   options.threads = false;
   ck_assert_int_eq(hec_launch(&options, work_empty, NULL), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "link local: its ranks are threads of one process");
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.device_link", .timeout_s = 200};
-HEC_TESTS(suite, {random_programs, HEC_TEST_RANKS_MOST - 1}, {programs_hold_everything, 1},
-          {a_rank_that_never_comes, 3}, {a_rank_that_fails, 3}, {sizes_that_disagree, 3}, {an_empty_post, 1},
-          {a_broken_device, 1}, {processes_are_refused, 1})

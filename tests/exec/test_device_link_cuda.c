@@ -3,10 +3,13 @@
 #include "runtime/exec/backend.h"
 #include "tests/exec/launch_case.h"
 #include "tests/exec/link_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 #include <unistd.h>
+
+HEC_TEST_NEEDS(access(HEC_BINARY_DIR "/fake/hecate-cuda.so", F_OK) == 0,
+               "the plug-in over imitated devices is not built: no CUDA or NCCL was found, or an instrumented build")
 
 static hec_status run_on_backend(hec_rank *rank, void *context) {
   const hec_test_program *p = context;
@@ -38,21 +41,19 @@ static void launch_on_backend(const hec_device_link *link, uint64_t seed, int32_
   hec_test_program_free(p);
 }
 
-START_TEST(programs_on_devices) {
+HEC_TEST_LOOP(programs_on_devices, 2) {
   imitate(_i == 0 ? "1" : "3");
   for (uint64_t seed = 1; seed <= 6; seed++)
     launch_on_backend(&hec_device_link_local, seed, 1 + (int32_t)seed);
 }
-END_TEST
 
-START_TEST(programs_over_nccl) {
+HEC_TEST(programs_over_nccl) {
   imitate("8");
   for (uint64_t seed = 1; seed <= 21; seed++)
     launch_on_backend(&hec_device_link_nccl, seed, 1 + (int32_t)seed % 8);
 }
-END_TEST
 
-START_TEST(links_of_ranks_and_devices) {
+HEC_TEST(links_of_ranks_and_devices) {
   const hec_device_link *link;
   imitate("2");
   ck_assert_int_eq(hec_backend_nccl.link(NULL, 2, &link), HEC_OK);
@@ -66,7 +67,6 @@ START_TEST(links_of_ranks_and_devices) {
                                      "devices; local shares devices");
   ck_assert_int_eq(hec_backend_nccl.link("shm", 2, &link), HEC_BAD_INPUT);
 }
-END_TEST
 
 /* ---- What goes wrong on devices ---- */
 
@@ -135,7 +135,7 @@ static hec_status look_at_region(hec_rank *rank, void *context) {
 
 /* Three ranks on two devices of 1 GiB: two share the first. All that there is but a tenth, in units of 2 MiB; or what is
  * wanted, where that is less. What each rank has for products and lists is taken before. */
-START_TEST(shares_of_memory) {
+HEC_TEST(shares_of_memory) {
   const int64_t unit = 2 << 20, all = (int64_t)1 << 30;
   static const size_t wanted[] = {0, 5000000, (size_t)1 << 40};
   (void)setenv("FAKE_CUDA_MEMORY", "1073741824", 1);
@@ -157,10 +157,9 @@ START_TEST(shares_of_memory) {
     ck_assert(r.at[0] != r.at[2]);
   }
 }
-END_TEST
 
 /* The others wait on the device for messages that never come. */
-START_TEST(a_rank_fails_on_a_device) {
+HEC_TEST(a_rank_fails_on_a_device) {
   imitate("3");
   for (int i = 0; hec_device_links[i]; i++) {
     ck_assert_ptr_null(circles_on_backend(hec_device_links[i], -1));
@@ -168,7 +167,6 @@ START_TEST(a_rank_fails_on_a_device) {
     ck_assert_msg(text && strcmp(text, "rank 1, in " HEC_TEST_DISPATCH ": on purpose") == 0, "%s", text);
   }
 }
-END_TEST
 
 static const struct {
   const char *variable, *value, *says; /* says NULL: nothing need go wrong */
@@ -192,7 +190,7 @@ static const struct {
 enum { N_BREAKS = sizeof breaks / sizeof *breaks };
 
 /* Whatever fails, every rank ends, and what is said names it. Over NCCL; from N_BREAKS on over local. */
-START_TEST(calls_that_fail) {
+HEC_TEST_LOOP(calls_that_fail, 2 * N_BREAKS) {
   bool local = _i >= N_BREAKS;
   int k = _i % N_BREAKS;
   (void)setenv(breaks[k].variable, breaks[k].value, 1);
@@ -203,19 +201,4 @@ START_TEST(calls_that_fail) {
   if (breaks[k].says && !(local && of_nccl))
     ck_assert_msg(text && strstr(text, breaks[k].says), "%s=%s: %s", breaks[k].variable, breaks[k].value,
                   text ? text : "nothing went wrong");
-}
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.device_link_cuda", .timeout_s = 120};
-
-/* Nothing is loaded here: each test is a forked process. */
-int main(void) {
-  const hec_test tests[] = {{programs_on_devices, 2}, {programs_over_nccl, 1},       {links_of_ranks_and_devices, 1},
-                            {shares_of_memory, 1},    {a_rank_fails_on_a_device, 1}, {calls_that_fail, 2 * N_BREAKS}};
-  if (access(HEC_BINARY_DIR "/fake/hecate-cuda.so", F_OK) == 0)
-    return hec_test_run(&suite, tests, sizeof tests / sizeof *tests);
-  hec_test_skip("exec.device_link_cuda",
-                "the plug-in over imitated devices is not built: no CUDA or NCCL was found, or an "
-                "instrumented build");
-  return 77;
 }

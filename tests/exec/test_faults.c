@@ -2,13 +2,15 @@
  * layer and the operation, and leaves no process. Which phases there are is found out by a first, healthy run. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/replay_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+HEC_TEST_ARENA(arena)
 
 enum { VICTIM = 1, PHASES = HEC_N_ROLES + 2, PLANNING = HEC_N_ROLES, CHECKING };
 
@@ -48,6 +50,7 @@ static void setup(void) {
   page = hec_test_shared_page();
   hec_rank_place_hook = hook;
 }
+HEC_TEST_FIXTURE(setup, NULL)
 static int32_t esp; /* experts in shards; 0: whole */
 
 /* Four ranks on two nodes, copies, re-sharding every iteration: every kind of operation comes up. */
@@ -55,8 +58,8 @@ static hec_replay_case *make(void) {
   uint64_t seed = 4711;
   hec_replay_case *c;
   do { /* until the shape has what is wanted */
-    hec_arena_free(&hec_test_arena);
-    c = hec_replay_random(&hec_test_arena, &seed,
+    hec_arena_free(&arena);
+    c = hec_replay_random(&arena, &seed,
                           (hec_replay_wish){.ranks = 4, .steps = 3, .micro_batches = 1, .top_k = 2, .esp = esp});
   } while (c->problem.n_experts < 8 || c->problem.n_layers < 2 || c->moe.n_shared_experts == 0);
   c->problem.period = 1;
@@ -99,7 +102,7 @@ static int strike_everywhere(const char *policy, int signal, double limit_s) {
   return n;
 }
 
-START_TEST(killed) {
+HEC_TEST(killed) {
   static const char *const policies[] = {"hecate", "hecate-rm", "flexmoe", "fsdp"};
   int n = 0;
   for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
@@ -107,9 +110,8 @@ START_TEST(killed) {
   ck_assert_int_ge(n,
                    60); /* all roles but those of dense blocks, embedding and head; both directions; planning, checks */
 }
-END_TEST
 
-START_TEST(killed_in_a_group) {
+HEC_TEST(killed_in_a_group) {
   esp = 2;
   find_phases("ep");
   for (int backward = 0; backward < 2; backward++) {
@@ -119,9 +121,8 @@ START_TEST(killed_in_a_group) {
   ck_assert_int_ge(strike_everywhere("ep", SIGKILL, 20), 15);
   esp = 0;
 }
-END_TEST
 
-START_TEST(stopped) {
+HEC_TEST(stopped) {
   static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_GATHER, HEC_ROLE_OPTIMIZER};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
     *page = (plan){.phase = phases[i], .backward = phases[i] == HEC_ROLE_OPTIMIZER, .signal = SIGSTOP};
@@ -131,9 +132,8 @@ START_TEST(stopped) {
     hec_test_no_child_is_left();
   }
 }
-END_TEST
 
-START_TEST(cut_off) {
+HEC_TEST(cut_off) {
   static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_GATHER, HEC_ROLE_EXPERTS};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
     *page = (plan){.phase = phases[i]};
@@ -144,7 +144,3 @@ START_TEST(cut_off) {
     hec_test_no_child_is_left();
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "faults", .timeout_s = 200, .before = setup};
-HEC_TESTS(suite, {killed, 1}, {killed_in_a_group, 1}, {stopped, 1}, {cut_off, 1})

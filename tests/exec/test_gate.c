@@ -2,10 +2,12 @@
  * differences of an oracle in double. Whole models: test_language.c; whole runs: test_gated_train.c. */
 #include "tests/exec/gate_oracle.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
+
+HEC_TEST_ONCE(hec_math_open)
 
 static hec_arena arena;
 
@@ -46,7 +48,7 @@ static float weight_of(const hec_assignments *a, int32_t token, int32_t expert) 
 
 /* ---- Text ---- */
 
-START_TEST(texts) {
+HEC_TEST(texts) {
   hec_gate_options options;
   const hec_gate *gate;
   for (int i = 0; hec_gates[i]; i++) {
@@ -63,7 +65,6 @@ START_TEST(texts) {
   ck_assert_int_eq(hec_gate_parse("xmoe:temperature=.3,rank=4", &gate, &options), HEC_OK);
   ck_assert(options.temperature == .3 && options.rank == 4);
 }
-END_TEST
 
 static const struct {
   const char *text, *error;
@@ -93,7 +94,7 @@ static const char *const bad_balances[] = {"",         "aux",      "aux=",      
                                            "aux=1001", "aux=1,",   "aux=1 ",      "none,aux=1", "loss=1",
                                            "aux=0x1p", "bias=inf", "aux=1;bias=1"};
 
-START_TEST(bad_texts) {
+HEC_TEST(bad_texts) {
   const hec_gate *gate = NULL;
   hec_gate_options options = {.rank = -5};
   for (size_t i = 0; i < sizeof bad_gates / sizeof *bad_gates; i++) {
@@ -115,9 +116,8 @@ START_TEST(bad_texts) {
   ck_assert_int_eq(hec_balancing_parse("none", &balancing), HEC_OK);
   ck_assert(balancing.aux == 0 && balancing.bias == 0);
 }
-END_TEST
 
-START_TEST(shapes_that_do_not_fit) {
+HEC_TEST(shapes_that_do_not_fit) {
   hec_model model = model_of(6, 3, "softmax");
   const hec_gate_options none = {0}, wide = {.rank = 9}, more = {.capacity = 2}, group = {.group = 5};
   ck_assert_int_eq(hec_gate_set(&model, &hec_gate_gshard, &none), HEC_BAD_INPUT);
@@ -135,10 +135,9 @@ START_TEST(shapes_that_do_not_fit) {
   ck_assert_int_eq(hec_gate_check(&model, 1), HEC_BAD_INPUT); /* 3 assignments for 6 experts */
   ck_assert_msg(strstr(hec_last_error(), "each of 6 experts gets a token"), "%s", hec_last_error());
 }
-END_TEST
 
 /* X-MoE's parameters are in the model's shape, so in memory, traffic and time too. */
-START_TEST(parameters_are_counted) {
+HEC_TEST(parameters_are_counted) {
   hec_model plain = model_of(6, 2, "softmax"), low = model_of(6, 2, "xmoe:rank=2"), fixed;
   ck_assert(hec_moe_gate_params(&plain.moe) == 48);
   ck_assert(hec_moe_gate_params(&low.moe) == 8 * 2 + 6 * 2 + 1);
@@ -148,7 +147,6 @@ START_TEST(parameters_are_counted) {
   low = model_of(6, 2, "gshard");
   ck_assert(hec_moe_gate_params(&low.moe) == 48);
 }
-END_TEST
 
 /* ---- By hand ---- */
 
@@ -157,7 +155,7 @@ END_TEST
  * weight; token 2's expert 2 as probable as its first; token 3's, expert 0, is full. */
 static const float by_hand[] = {0.5F, 0.5F, 0, 1, 0, 0, 0.4F, 0.2F, 0.4F, 0.45F, 0.55F, 0};
 
-START_TEST(gshard_by_hand) {
+HEC_TEST(gshard_by_hand) {
   int64_t first = 0;
   hec_model model = model_of(3, 2, "gshard:capacity=0.7");
   while (hec_gate_random(&model, 3, 1, first + 3) >= 0.9F) /* a place where chance sends token 3's second */
@@ -175,10 +173,9 @@ START_TEST(gshard_by_hand) {
   a = choose(&model, by_hand, 4, NULL, first);
   ck_assert(a.n == 7 && a.n_dropped == 0 && has(&a, 2, 0) && has(&a, 3, 0) && !has(&a, 1, 1));
 }
-END_TEST
 
 /* The second expert comes in proportion to its weight: 2 g2 of 20,000 tokens. */
-START_TEST(gshard_by_chance) {
+HEC_TEST_LOOP(gshard_by_chance, 4) {
   enum { T = 20000 };
   static float p[2 * T];
   hec_model model = model_of(2, 2, "gshard:capacity=2");
@@ -199,10 +196,9 @@ START_TEST(gshard_by_chance) {
     same += has(&a, b.token[j], 1);
   ck_assert_double_eq_tol((double)same / T, share * share, 5 * deviation); /* another seed is another chance */
 }
-END_TEST
 
 /* Seed, step, layer and token all count; the numbers are uniform; one of them, forever. */
-START_TEST(chance) {
+HEC_TEST(chance) {
   hec_model model = model_of(4, 2, "gshard"), other = model;
   other.seed++;
   int32_t same[4] = {0}, below = 0;
@@ -223,10 +219,9 @@ START_TEST(chance) {
   ck_assert_msg(hec_gate_random(&model, 5, 1, 0) == 0x1.5c44b20000000p-1F, "found %a",
                 (double)hec_gate_random(&model, 5, 1, 0));
 }
-END_TEST
 
 /* Groups stand alone: any split of the tokens at their borders makes the same choice, dropping the same. */
-START_TEST(pieces_choose_alike) {
+HEC_TEST_LOOP(pieces_choose_alike, 5) {
   static const char *const gates[] = {"softmax", "sigmoid", "xmoe", "gshard:group=16,capacity=0.75",
                                       "expert-choice:group=16"};
   enum { T = 64, E = 6 };
@@ -250,9 +245,8 @@ START_TEST(pieces_choose_alike) {
   }
   ck_assert(model.gate != &hec_gate_gshard || all.n_dropped > 0);
 }
-END_TEST
 
-START_TEST(sigmoid_by_hand) {
+HEC_TEST(sigmoid_by_hand) {
   static const float s[] = {0.8F, 0.2F, 0.5F, 0.1F, 0.1F, 0.1F}, bias[] = {-0.4F, 0, 0.25F};
   hec_model model = model_of(3, 2, "sigmoid");
   hec_assignments a = choose(&model, s, 2, NULL, 0);
@@ -266,13 +260,12 @@ START_TEST(sigmoid_by_hand) {
   ck_assert(has(&a, 0, 0) && has(&a, 0, 2) && has(&a, 1, 1) && has(&a, 1, 2));
   ck_assert_float_eq_tol(weight_of(&a, 0, 2), 0.5F / 1.3F, 1e-6F);
 }
-END_TEST
 
 /* Six tokens, three experts, k = 1: two tokens each. */
 static const float columns[] = {0.9F, 0.1F, 0.3F, 0.8F, 0.2F, 0.3F, 0.9F, 0.3F, 0.3F,
                                 0.7F, 0.4F, 0.3F, 0.1F, 0.5F, 0.1F, 0.9F, 0.5F, 0.2F};
 
-START_TEST(expert_choice_by_hand) {
+HEC_TEST(expert_choice_by_hand) {
   hec_model model = model_of(3, 1, "expert-choice");
   hec_assignments a = choose(&model, columns, 6, NULL, 0);
   static const int32_t token[] = {0, 2, 4, 5, 0, 1}; /* of equal ones the lower: 5 has 0.9 too, 2 and 3 0.3 */
@@ -288,9 +281,8 @@ START_TEST(expert_choice_by_hand) {
   a = choose(&model, p, 6, NULL, 0);
   ck_assert(a.token[0] == 0 && a.token[1] == 2);
 }
-END_TEST
 
-START_TEST(bias_by_hand) {
+HEC_TEST(bias_by_hand) {
   hec_model model = model_of(4, 2, "sigmoid");
   model.n_blocks = 2;
   hec_load loads[2] = {hec_load_new(&arena, 2, 2, 4), hec_load_new(&arena, 2, 2, 4)};
@@ -310,7 +302,6 @@ START_TEST(bias_by_hand) {
   hec_bias_update(&model, 0.25F, loads, 2, bias);
   ck_assert(memcmp(bias, expected, 4 * sizeof *bias) == 0);
 }
-END_TEST
 
 /* ---- A second computation ---- */
 
@@ -342,7 +333,7 @@ static bool gshard_takes(const hec_model *m, const float *p, int32_t first, int3
   return wants(m, p, t, e, which, place) && before < most;
 }
 
-START_TEST(gshard_again) {
+HEC_TEST_LOOP(gshard_again, 30) {
   uint64_t random = 40 + (uint64_t)_i;
   enum { T = 24, E = 5 };
   float p[T * E];
@@ -364,10 +355,9 @@ START_TEST(gshard_again) {
   ck_assert_int_eq(a.n, n);
   ck_assert_int_eq(a.n_dropped, wanted - n);
 }
-END_TEST
 
 /* Every expert has exactly its number of every group, and none that it left out was better. */
-START_TEST(expert_choice_again) {
+HEC_TEST_LOOP(expert_choice_again, 24) {
   uint64_t random = 60 + (uint64_t)_i;
   enum { T = 40, E = 7 };
   float p[T * E];
@@ -386,7 +376,6 @@ START_TEST(expert_choice_again) {
         ck_assert(has(&a, t, e) == (better < most));
       }
 }
-END_TEST
 
 /* ---- Gradients ---- */
 
@@ -444,7 +433,7 @@ static double *doubles(const float *from, int64_t n) {
 static const char *const rows[] = {
     "softmax", "sigmoid", "gshard:capacity=0.8", "xmoe", "xmoe:rank=5,temperature=0.25", "expert-choice"};
 
-START_TEST(gradients) {
+HEC_TEST_LOOP(gradients, 18) {
   uint64_t random = 80 + (uint64_t)_i;
   int32_t which = _i % 6, experts = 4 + _i % 3;
   gate_case c = {.model = model_of(experts, 2, rows[which])};
@@ -491,10 +480,9 @@ START_TEST(gradients) {
   differ(&c, c.h2, dh2, (int64_t)T * d, "h2");
   free(scratch);
 }
-END_TEST
 
 /* Cosines do not see lengths; at the end of its range the temperature stands still. */
-START_TEST(xmoe_sphere) {
+HEC_TEST(xmoe_sphere) {
   hec_model m = model_of(6, 2, "xmoe");
   hec_block_layout at = hec_model_block(&m);
   float *block = HEC_NEW(&arena, float, at.size), *params = block + at.gate, *grads = HEC_NEW(&arena, float, at.size);
@@ -527,10 +515,3 @@ START_TEST(xmoe_sphere) {
   for (int i = 0; i < T * 6; i++)
     ck_assert_float_eq_tol(longer[i], p[i], 1e-4F);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "gate", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {texts, 1}, {bad_texts, 1}, {shapes_that_do_not_fit, 1}, {parameters_are_counted, 1},
-          {gshard_by_hand, 1}, {gshard_by_chance, 4}, {chance, 1}, {pieces_choose_alike, 5}, {sigmoid_by_hand, 1},
-          {expert_choice_by_hand, 1}, {bias_by_hand, 1}, {gshard_again, 30}, {expert_choice_again, 24}, {gradients, 18},
-          {xmoe_sphere, 1})

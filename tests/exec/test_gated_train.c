@@ -2,12 +2,14 @@
  * do to loads; faults in a gate are found. */
 #include "runtime/exec/model/gate.h"
 #include "tests/exec/train_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+HEC_TEST_ONCE(hec_math_open)
 
 static hec_train_wish small(int32_t ranks, const char *gate) {
   hec_train_wish wish = hec_train_small(ranks, 12);
@@ -45,7 +47,7 @@ static const int32_t rank_counts[] = {1, 2, 4};
 
 /* The same with every number of ranks and policy: every dropped assignment and token without an expert, and losses up to
  * rounding (the first step: training amplifies it afterwards). */
-START_TEST(agrees_with_the_reference) {
+HEC_TEST_LOOP(agrees_with_the_reference, N_RUNS) {
   double loss = 0, dropped = 0, unrouted = 0;
   for (int32_t i = 0; i < 3; i++) {
     hec_train_wish wish = small(rank_counts[i], runs[_i].gate);
@@ -63,7 +65,6 @@ START_TEST(agrees_with_the_reference) {
     ck_assert_double_ge(hec_trained.overload[0], 1);
   }
 }
-END_TEST
 
 /* What one rank does otherwise is seen: another capacity, another temperature, another step of the bias. */
 static const struct {
@@ -75,7 +76,7 @@ static const struct {
               {"expert-choice", "expert-choice:capacity=0.9", 0, 0},
               {"sigmoid", NULL, 0.05F, 0.2F}};
 
-START_TEST(faults_are_found) {
+HEC_TEST_LOOP(faults_are_found, 5) {
   hec_train_wish wish = small(2, faults[_i].gate);
   wish.bias_rate = faults[_i].bias_rate;
   wish.other_bias = faults[_i].other_bias;
@@ -83,11 +84,10 @@ START_TEST(faults_are_found) {
   hec_train_ends(wish);
   ck_assert_msg(!hec_trained.check.passed, "%s", wish.gate);
 }
-END_TEST
 
 /* ---- Loads ---- */
 
-START_TEST(expert_choice_is_even) {
+HEC_TEST(expert_choice_is_even) {
   hec_train_wish wish = small(2, "expert-choice");
   wish.experts = 8;
   wish.steps = 20;
@@ -100,10 +100,9 @@ START_TEST(expert_choice_is_even) {
   double unrouted = mean(hec_trained.unrouted, 0, wish.steps);
   ck_assert_msg(unrouted > 0 && unrouted < 0.9, "%g", unrouted);
 }
-END_TEST
 
 /* The tighter the capacity the more is dropped; none where an expert has room for everything. */
-START_TEST(dropped_shares) {
+HEC_TEST(dropped_shares) {
   static const char *const gates[] = {"gshard:capacity=3", "gshard:capacity=1", "gshard:capacity=0.5",
                                       "gshard:capacity=0.25"};
   double before = -1;
@@ -120,10 +119,9 @@ START_TEST(dropped_shares) {
   ck_assert_double_gt(before, 0.3);
   ck_assert_double_gt(mean(hec_trained.unrouted, 0, 12), 0.2);
 }
-END_TEST
 
 /* A skewed text: the bias takes the overload away, and the loss falls all the same. */
-START_TEST(bias_balances) {
+HEC_TEST_LOOP(bias_balances, 2) {
   static const char *const gates[] = {"sigmoid", "softmax"};
   double overload[2];
   for (int biased = 0; biased < 2; biased++) {
@@ -145,10 +143,9 @@ START_TEST(bias_balances) {
   }
   ck_assert_msg(overload[1] - 1 < 0.65 * (overload[0] - 1), "%g, with a bias %g", overload[0], overload[1]);
 }
-END_TEST
 
 /* What cannot be balanced so is refused. */
-START_TEST(refusals) {
+HEC_TEST(refusals) {
   hec_train_wish wish = small(2, "gshard");
   wish.bias_rate = 0.01F;
   hec_train_refused(wish, "`balance` bias: gate gshard does not");
@@ -158,10 +155,9 @@ START_TEST(refusals) {
   wish = small(2, "expert-choice:group=24");
   hec_train_refused(wish, "a divisor of the tokens of a rank (32), found 24");
 }
-END_TEST
 
 /* The record says that it counts what was kept; transitions pair the experts that a token has. */
-START_TEST(record_of_what_was_kept) {
+HEC_TEST_LOOP(record_of_what_was_kept, 2) {
   char path[] = "/tmp/hecate-gated-record-XXXXXX";
   int file = mkstemp(path);
   ck_assert_int_ge(file, 0);
@@ -187,8 +183,3 @@ START_TEST(record_of_what_was_kept) {
   hec_trace_close(reader);
   ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "gated_train", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {agrees_with_the_reference, N_RUNS}, {faults_are_found, 5}, {expert_choice_is_even, 1},
-          {dropped_shares, 1}, {bias_balances, 2}, {refusals, 1}, {record_of_what_was_kept, 2})

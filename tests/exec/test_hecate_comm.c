@@ -3,7 +3,7 @@
  * Mistakes: a code and a message, the run ends for all. */
 #include "runtime/exec/package/hecate.h"
 #include "tests/support/random_problem.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -170,15 +170,13 @@ static void run_rounds(uint64_t seed, bool threads) {
                  o.collective ? o.collective : "the cheapest");
 }
 
-START_TEST(processes) {
+HEC_TEST_LOOP(processes, hec_test_cases(60)) {
   run_rounds(500 + (uint64_t)_i, false);
 }
-END_TEST
 
-START_TEST(threads) {
+HEC_TEST_LOOP(threads, hec_test_cases(60)) {
   run_rounds(900 + (uint64_t)_i, true);
 }
-END_TEST
 
 /* ---- Mistakes ---- */
 
@@ -187,7 +185,7 @@ static int no_body(hec_comm *comm, void *context) {
   return hec_comm_barrier(comm);
 }
 
-START_TEST(run_refuses) {
+HEC_TEST(run_refuses) {
   hec_run_options good = hec_run_defaults(2), o;
 #define WITH(field, value, words)                                                                                      \
   o = good;                                                                                                            \
@@ -207,7 +205,6 @@ START_TEST(run_refuses) {
 #undef WITH
   ck_assert_int_eq(hec_run(&good, no_body, NULL), HECATE_OK);
 }
-END_TEST
 
 /* What a wrong argument says, on every rank alike. */
 typedef struct {
@@ -249,12 +246,11 @@ static int make_mistakes(hec_comm *comm, void *context) {
   return hec_comm_barrier(comm); /* all is well after them */
 }
 
-START_TEST(collectives_refuse) {
+HEC_TEST_LOOP(collectives_refuse, 2) {
   hec_run_options o = hec_run_defaults(3);
   o.threads = _i;
   ck_assert_msg(hec_run(&o, make_mistakes, NULL) == HECATE_OK, "%s", hec_error());
 }
-END_TEST
 
 static int one_fails(hec_comm *comm, void *context) {
   (void)context;
@@ -289,7 +285,7 @@ static int never_waits(hec_comm *comm, void *context) {
   return hec_sparse_all_gather_start(comm, &items, sizeof data, params);
 }
 
-START_TEST(a_rank_fails) {
+HEC_TEST_LOOP(a_rank_fails, 2) {
   static const struct {
     hec_body *body;
     const char *words;
@@ -305,8 +301,3 @@ START_TEST(a_rank_fails) {
     ck_assert_msg(strstr(hec_error(), cases[i].words) != NULL, "said: %s", hec_error());
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "hecate_comm", .timeout_s = 120};
-HEC_TESTS(suite, {processes, hec_test_cases(60)}, {threads, hec_test_cases(60)}, {run_refuses, 1},
-          {collectives_refuse, 2}, {a_rank_fails, 2})

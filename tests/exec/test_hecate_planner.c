@@ -4,7 +4,7 @@
 #include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/random_problem.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -253,7 +253,7 @@ static void options_by_name(const hec_planner_options *o) {
   close_inside(&in);
 }
 
-START_TEST(planner_is_the_policy) {
+HEC_TEST_LOOP(planner_is_the_policy, hec_test_cases(60)) {
   seed = 100 + (uint64_t)_i;
   hec_planner_options o = random_options();
   options_by_name(&o);
@@ -267,7 +267,6 @@ START_TEST(planner_is_the_policy) {
     close_inside(&in);
   }
 }
-END_TEST
 
 static void allocation(size_t bytes, void *context) {
   fprintf(stderr, "%s allocates %zu bytes\n", (const char *)context, bytes);
@@ -275,7 +274,7 @@ static void allocation(size_t bytes, void *context) {
 }
 
 /* After a warm-up in which policies' own scratch has grown. */
-START_TEST(planner_takes_no_memory) {
+HEC_TEST(planner_takes_no_memory) {
   seed = 7;
   hec_planner_options o = random_options();
   o.n_ranks = 8;
@@ -306,9 +305,8 @@ START_TEST(planner_takes_no_memory) {
     close_inside(&in);
   }
 }
-END_TEST
 
-START_TEST(planner_refuses) {
+HEC_TEST(planner_refuses) {
   seed = 3;
   hec_planner_options good = random_options(), o;
   hec_planner *planner = NULL;
@@ -352,9 +350,8 @@ START_TEST(planner_refuses) {
   ck_assert_ptr_null(planner);
 #undef WITH
 }
-END_TEST
 
-START_TEST(planner_order_of_calls) {
+HEC_TEST(planner_order_of_calls) {
   seed = 5;
   hec_planner_options o = random_options();
   o.n_layers = 2;
@@ -388,9 +385,8 @@ START_TEST(planner_order_of_calls) {
   hec_planner_close(planner);
   hec_planner_close(NULL);
 }
-END_TEST
 
-START_TEST(tables) {
+HEC_TEST(tables) {
   char version[32];
   (void)snprintf(version, sizeof version, "%d.%d.%d", HECATE_VERSION_MAJOR, HECATE_VERSION_MINOR, HECATE_VERSION_PATCH);
   ck_assert_str_eq(hec_version(), version);
@@ -410,8 +406,3 @@ START_TEST(tables) {
   ck_assert_int_eq(hec_run(&run, NULL, NULL), HECATE_FAILED);
   ck_assert_ptr_nonnull(strstr(hec_error(), "do not run on devices yet"));
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "hecate", .timeout_s = 120};
-HEC_TESTS(suite, {planner_is_the_policy, hec_test_cases(60)}, {planner_takes_no_memory, 1}, {planner_refuses, 1},
-          {planner_order_of_calls, 1}, {tables, 1})

@@ -4,10 +4,12 @@
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/gate_oracle.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
+
+HEC_TEST_ONCE(hec_math_open)
 
 enum { RANKS = 2, MICRO_BATCHES = 2, SYMBOLS = 11 };
 
@@ -159,7 +161,7 @@ static const char *const gates[] = {"softmax",      "sigmoid", "gshard", "xmoe",
                                     "expert-choice"};
 enum { N_GATES = sizeof gates / sizeof *gates, N_SEEDS = 4 };
 
-START_TEST(gradients) {
+HEC_TEST_LOOP(gradients, N_GATES *N_SEEDS) {
   language_case c;
   make(&c, 77 + (uint64_t)_i, gates[_i % N_GATES]);
   uint64_t random = (uint64_t)_i;
@@ -184,10 +186,9 @@ START_TEST(gradients) {
   hec_reference_free(c.reference);
   hec_arena_free(&c.arena);
 }
-END_TEST
 
 /* Choices that the gate does not make are noticed; so is a token with one expert twice. */
-START_TEST(choices_are_verified) {
+HEC_TEST(choices_are_verified) {
   language_case c;
   uint64_t seed = 500;
   for (make(&c, seed, "softmax"); c.model.top_k == c.model.n_experts;
@@ -207,10 +208,9 @@ START_TEST(choices_are_verified) {
   hec_reference_free(c.reference);
   hec_arena_free(&c.arena);
 }
-END_TEST
 
 /* Choices that follow from affinities which are not the gate's: the affinities are noticed. */
-START_TEST(affinities_are_verified) {
+HEC_TEST(affinities_are_verified) {
   language_case c;
   make(&c, 501, "softmax");
   const hec_model *m = &c.model;
@@ -236,7 +236,3 @@ START_TEST(affinities_are_verified) {
   hec_reference_free(c.reference);
   hec_arena_free(&c.arena);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "language", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {gradients, N_GATES *N_SEEDS}, {choices_are_verified, 1}, {affinities_are_verified, 1})

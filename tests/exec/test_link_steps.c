@@ -4,9 +4,11 @@
  * plain pairs. All must end, and everybody must have what belongs there. */
 #include "runtime/exec/link/link_steps.h"
 #include "runtime/exec/stage.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 enum { RANKS = 7, ITEMS = 9, FLOATS = 40, PARTS = 3, TRANSFERS_MOST = ITEMS * RANKS, GROUPS_MOST = 200 };
 
@@ -34,6 +36,7 @@ static uint64_t seed;
 static void setup(void) {
   seed = 5;
 }
+HEC_TEST_FIXTURE(setup, NULL)
 static int32_t below(int32_t n) {
   return (int32_t)hec_test_below(&seed, (uint64_t)n);
 }
@@ -70,7 +73,7 @@ static void send_item(exchange *x, int32_t item, bool chained) {
 }
 
 static exchange *new_exchange(bool chained) {
-  exchange *x = HEC_NEW(&hec_test_arena, exchange, 1);
+  exchange *x = HEC_NEW(&arena, exchange, 1);
   x->n_ranks = 2 + below(RANKS - 1);
   x->n_items = 1 + below(ITEMS);
   x->n_chunks = chained ? 2 + below(8) : 1;
@@ -110,14 +113,14 @@ static void bind(exchange *x, int32_t rank, side *s) {
                      .n_segments = PARTS * x->n_transfers,
                      .segments = segments,
                      .context = &of};
-  hec_stage_bind(&stage, &hec_test_arena, &s->post, &additions, &n_additions);
+  hec_stage_bind(&stage, &arena, &s->post, &additions, &n_additions);
   hec_link_steps steps = {0};
-  hec_link_steps_begin(&steps, &s->post, &hec_test_arena);
+  hec_link_steps_begin(&steps, &s->post, &arena);
   while (hec_link_steps_next(&steps)) {
     ck_assert(s->n_groups < GROUPS_MOST && steps.n_pieces > 0);
     group *g = &s->groups[s->n_groups++];
-    *g = (group){HEC_NEW(&hec_test_arena, hec_link_piece, steps.n_pieces),
-                 HEC_NEW(&hec_test_arena, bool, steps.n_pieces), steps.n_pieces};
+    *g =
+        (group){HEC_NEW(&arena, hec_link_piece, steps.n_pieces), HEC_NEW(&arena, bool, steps.n_pieces), steps.n_pieces};
     memcpy(g->pieces, steps.pieces, steps.n_pieces * sizeof *g->pieces);
   }
   ck_assert(!hec_link_steps_next(&steps));
@@ -198,11 +201,11 @@ static void expect_everywhere(const exchange *x) {
           ck_abort_msg("rank %d, item %d, number %d", r, item, i);
 }
 
-START_TEST(random_exchanges_end) {
+HEC_TEST_LOOP(random_exchanges_end, 2) {
   int longest = 0;
   for (int times = 0; times < 400; times++) {
     exchange *x = new_exchange(_i == 1);
-    side *sides = HEC_NEW(&hec_test_arena, side, RANKS);
+    side *sides = HEC_NEW(&arena, side, RANKS);
     for (int32_t r = 0; r < x->n_ranks; r++) {
       bind(x, r, &sides[r]);
       longest = sides[r].n_groups > longest ? sides[r].n_groups : longest;
@@ -211,14 +214,13 @@ START_TEST(random_exchanges_end) {
     fill(x);
     ck_assert_msg(run(x, sides), "time %d: the ranks wait for each other", times);
     expect_everywhere(x);
-    hec_arena_free(&hec_test_arena);
+    hec_arena_free(&arena);
   }
   ck_assert(_i == 0 ? longest == 1 : longest >= 10);
 }
-END_TEST
 
 /* 0 -> 1 -> 2 in 3 chunks of 8 bytes, two segments of 12: what rank 1 is given, in full. */
-START_TEST(one_chain) {
+HEC_TEST(one_chain) {
   float at[6];
   const hec_segment cut[] = {{at, 12}, {at + 3, 12}};
   hec_message receive = {.peer = 0, .n_segments = 2, .segments = cut, .bytes = 24, .after = -1, .hop = 0};
@@ -232,7 +234,7 @@ START_TEST(one_chain) {
                   {2, true, 2, 1},  {2, true, 3, 1}, {2, false, 4, 2}, {3, true, 4, 2}};
   hec_link_steps steps = {0};
   size_t k = 0;
-  hec_link_steps_begin(&steps, &post, &hec_test_arena);
+  hec_link_steps_begin(&steps, &post, &arena);
   for (int32_t step = 0; hec_link_steps_next(&steps); step++)
     for (size_t i = 0; i < steps.n_pieces; i++, k++) {
       const hec_link_piece *p = &steps.pieces[i];
@@ -243,7 +245,6 @@ START_TEST(one_chain) {
   ck_assert_uint_eq(k, sizeof expected / sizeof *expected);
   hec_link_steps_free(&steps);
 }
-END_TEST
 
 /* ---- Hops of transfers ---- */
 
@@ -255,7 +256,7 @@ static int32_t one_segment(void *context, int32_t k, hec_segment *out) {
 }
 
 /* 0 -> 1 -> 2 -> 3, 1 -> 4, and 4 -> 0 of its own. */
-START_TEST(hops) {
+HEC_TEST(hops) {
   const hec_transfer transfers[] = {
       {.bytes = 64, .source = 0, .destination = 1, .after = -1},
       {.bytes = 64, .source = 1, .destination = 2, .after = 0},
@@ -277,7 +278,7 @@ START_TEST(hops) {
                        .n_segments = 5,
                        .segments = one_segment,
                        .context = &bytes};
-    hec_stage_bind(&stage, &hec_test_arena, &post, &additions, &n_additions);
+    hec_stage_bind(&stage, &arena, &post, &additions, &n_additions);
     for (int32_t k = 0; k < 5; k++) {
       if (transfers[k].source != r && transfers[k].destination != r)
         continue;
@@ -290,7 +291,3 @@ START_TEST(hops) {
   }
   ck_assert_int_eq(n_ends, 10);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.link_steps", .before = setup};
-HEC_TESTS(suite, {random_exchanges_end, 2}, {one_chain, 1}, {hops, 1})

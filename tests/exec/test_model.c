@@ -3,10 +3,13 @@
 #include "models/memory_cost.h"
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
+
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
 
 /* Of its own, so that a sanitizer sees a step beyond; freed with the test's process. */
 static float *floats(int64_t n) {
@@ -23,7 +26,7 @@ static float *floats(int64_t n) {
 }
 
 static double *doubles(const float *from, int64_t n) {
-  double *x = HEC_NEW(&hec_test_arena, double, n + 1);
+  double *x = HEC_NEW(&arena, double, n + 1);
   for (int64_t i = 0; i < n; i++)
     x[i] = (double)from[i];
   return x;
@@ -31,7 +34,7 @@ static double *doubles(const float *from, int64_t n) {
 
 /* ---- Shapes ---- */
 
-START_TEST(kept_values_fit_the_law) {
+HEC_TEST(kept_values_fit_the_law) {
   uint64_t random = 1;
   for (int i = 0; i < 2000; i++) {
     hec_model model = hec_oracle_random_model(&random, false);
@@ -47,9 +50,8 @@ START_TEST(kept_values_fit_the_law) {
     }
   }
 }
-END_TEST
 
-START_TEST(layout_is_the_parameter_count) {
+HEC_TEST(layout_is_the_parameter_count) {
   uint64_t random = 2;
   for (int i = 0; i < 500; i++) {
     hec_model model = hec_oracle_random_model(&random, false);
@@ -59,10 +61,9 @@ START_TEST(layout_is_the_parameter_count) {
     ck_assert_int_eq(model.moe.n_layers, model.n_blocks);
   }
 }
-END_TEST
 
 /* One field made wrong in a good shape, and the word that the message must have. */
-START_TEST(shapes_that_cannot_be_executed) {
+HEC_TEST(shapes_that_cannot_be_executed) {
   hec_moe good, moe;
   hec_model model = {.n_experts = -7};
   ck_assert_int_eq(hec_moe_load("tiny", &good), HEC_OK);
@@ -92,11 +93,10 @@ START_TEST(shapes_that_cannot_be_executed) {
     ck_assert_int_eq(model.n_experts, -7);
   }
 }
-END_TEST
 
 /* ---- Initial values ---- */
 
-START_TEST(initial_values) {
+HEC_TEST(initial_values) {
   hec_moe moe;
   hec_model model, other;
   ck_assert_int_eq(hec_moe_load("tiny", &moe), HEC_OK);
@@ -126,16 +126,15 @@ START_TEST(initial_values) {
   /* One value, forever: a change of the generator is a change of every exact result. */
   ck_assert_msg(x[0] == 0x1.7d44860000000p-2F, "found %a", (double)x[0]); /* computed apart, from the definition */
 }
-END_TEST
 
-START_TEST(the_stream_stays_of_order_one) {
+HEC_TEST_LOOP(the_stream_stays_of_order_one, 2) {
   hec_moe moe;
   hec_model model;
   ck_assert_int_eq(hec_moe_load("tiny", &moe), HEC_OK);
   moe.n_layers = moe.n_moe_layers = 4 * (1 + 2 * _i);
   ck_assert_int_eq(hec_model_make(&moe, false, 5, &model), HEC_OK);
   enum { T = 128 };
-  hec_load load = hec_load_new(&hec_test_arena, model.n_blocks, 1, model.n_experts);
+  hec_load load = hec_load_new(&arena, model.n_blocks, 1, model.n_experts);
   for (int32_t i = 0; i < model.n_blocks * model.n_experts; i++)
     load.counts[i] = T * 2 / 8;
   hec_reference *reference = hec_reference_new(&model, 1, T, true);
@@ -149,24 +148,23 @@ START_TEST(the_stream_stays_of_order_one) {
   ck_assert_double_le(back, 2);
   hec_reference_free(reference);
 }
-END_TEST
 
 /* ---- Assignments ---- */
 
 static int32_t random_shape(uint64_t *random, hec_model *model, hec_load *load, int32_t most) {
   int32_t tokens = 1 + (int32_t)hec_test_below(random, (uint64_t)most);
   *model = hec_oracle_random_model(random, false);
-  *load = hec_oracle_random_load(&hec_test_arena, random, model, 1, tokens);
+  *load = hec_oracle_random_load(&arena, random, model, 1, tokens);
   return tokens;
 }
 
-START_TEST(forced_assignments) {
+HEC_TEST(forced_assignments) {
   uint64_t random = 3;
   for (int i = 0; i < 500; i++) {
     hec_model model;
     hec_load load;
     int32_t tokens = random_shape(&random, &model, &load, 12), n = 0, seen[64][12] = {{0}}, all[12] = {0};
-    hec_assignments a = hec_assignments_new(&hec_test_arena, &model, tokens * model.top_k, NULL);
+    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     hec_assign_forced(&(hec_token_row){load.counts, model.n_experts, tokens, i % 3, i}, &a);
     for (int32_t e = 0; e < model.n_experts; e++) {
       ck_assert_int_eq(a.expert_at[e], n);
@@ -183,13 +181,12 @@ START_TEST(forced_assignments) {
       ck_assert(all[t] >= n / tokens && all[t] <= (n + tokens - 1) / tokens);
   }
 }
-END_TEST
 
-START_TEST(no_tokens_no_assignments) {
+HEC_TEST(no_tokens_no_assignments) {
   uint64_t random = 4;
   hec_model model = hec_oracle_random_model(&random, false);
   uint32_t none[8] = {0};
-  hec_assignments a = hec_assignments_new(&hec_test_arena, &model, 0, NULL);
+  hec_assignments a = hec_assignments_new(&arena, &model, 0, NULL);
   hec_assign_forced(&(hec_token_row){none, model.n_experts, 0, 0, 0}, &a);
   ck_assert_int_eq(a.n, 0);
   hec_assign_forced(&(hec_token_row){none, model.n_experts, 5, 0, 0}, &a);
@@ -197,9 +194,8 @@ START_TEST(no_tokens_no_assignments) {
   hec_assign_top_k(&model, NULL, NULL, 0, &a);
   ck_assert_int_eq(a.n, 0);
 }
-END_TEST
 
-START_TEST(top_k_and_ties) {
+HEC_TEST(top_k_and_ties) {
   uint64_t random = 5;
   for (int i = 0; i < 400; i++) {
     hec_model model = hec_oracle_random_model(&random, false);
@@ -207,7 +203,7 @@ START_TEST(top_k_and_ties) {
     float p[9 * 8];
     for (int32_t j = 0; j < tokens * n; j++) /* few values: many ties; sometimes none at all */
       p[j] = i % 5 == 0 && hec_test_below(&random, 3) == 0 ? NAN : (float)hec_test_below(&random, 3) / 4;
-    hec_assignments a = hec_assignments_new(&hec_test_arena, &model, tokens * model.top_k, NULL);
+    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     hec_assign_top_k(&model, p, NULL, tokens, &a);
     hec_assign_weights(&hec_processor_cpu, &model, p, &a);
     ck_assert_int_eq(a.n, tokens * model.top_k);
@@ -230,7 +226,6 @@ START_TEST(top_k_and_ties) {
     ck_assert_int_eq(a.expert_at[n], j);
   }
 }
-END_TEST
 
 /* ---- Values and gradients ---- */
 
@@ -274,7 +269,7 @@ static void check_block(comparison *c, uint64_t *random, int32_t layer) {
   }
 }
 
-START_TEST(blocks_against_the_oracle) {
+HEC_TEST_LOOP(blocks_against_the_oracle, 8) {
   uint64_t random = 100 + (uint64_t)_i;
   for (int i = 0; i < 12; i++) {
     hec_model model;
@@ -305,7 +300,6 @@ START_TEST(blocks_against_the_oracle) {
     hec_reference_free(reference);
   }
 }
-END_TEST
 
 /* ---- What attention computes ---- */
 
@@ -336,7 +330,7 @@ static float *attended(hec_moe moe, int32_t tokens) {
 
 /* The executor computes what the law charges: the pairs that are seen, and beyond them at most the triangle above the
  * diagonal of its blocks of 128 queries. One shard, or a window over everything, is causal attention. */
-START_TEST(attention_computes_what_is_charged) {
+HEC_TEST_LOOP(attention_computes_what_is_charged, 5) {
   static const char *const kinds[] = {"full", "causal", "s2:shards=4,local=16,block=16",
                                       "s2:shards=3,local=400,block=200", "s2:shards=2,local=1,block=1"};
   static const int32_t blocks[] = {0, 128, 16, 128, 1}; /* of queries */
@@ -354,9 +348,8 @@ START_TEST(attention_computes_what_is_charged) {
   ck_assert_int_ge(pairs, exact);
   ck_assert_int_le(pairs, exact + (int64_t)moe.n_heads * TOKENS * blocks[_i] / 2);
 }
-END_TEST
 
-START_TEST(s2_that_sees_everything_is_causal) {
+HEC_TEST_LOOP(s2_that_sees_everything_is_causal, 4) {
   static const char *const kinds[] = {"s2:shards=1,local=16,block=16", "s2:shards=1,local=150,block=150",
                                       "s2:shards=4,local=512,block=256", "s2:shards=4,local=8,block=8,dense=1"};
   enum { TOKENS = 450 };
@@ -375,11 +368,10 @@ START_TEST(s2_that_sees_everything_is_causal) {
   }
   ck_assert_msg(worst < 1e-5 && apart > 1e-3, "%g, %g", worst, apart);
 }
-END_TEST
 
 /* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage; the same bits as
  * the reference, which has its own memory. Once head by head, once on a processor that takes all heads together. */
-START_TEST(promised_sizes_are_enough) {
+HEC_TEST_LOOP(promised_sizes_are_enough, 2) {
   hec_arithmetic wide = *hec_processor_cpu.math;
   wide.batch = HEC_BATCH_MOST;
   hec_processor together = {.math = &wide}, *on = _i == 0 ? &hec_processor_cpu : &together;
@@ -394,7 +386,7 @@ START_TEST(promised_sizes_are_enough) {
     float *memory = floats(hec_block_kept_size(&model, tokens)),
           *scratch = floats(hec_model_scratch_size(&model, tokens));
     hec_block_kept kept = hec_block_kept_at(&model, 0, tokens, memory);
-    hec_assignments a = hec_assignments_new(&hec_test_arena, &model, tokens * model.top_k, NULL);
+    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     uint32_t none[8] = {0};
     hec_model_init_block(&model, 0, params);
     hec_model_input(&model, 1, 0, 0, tokens, x);
@@ -417,7 +409,6 @@ START_TEST(promised_sizes_are_enough) {
     hec_reference_free(reference);
   }
 }
-END_TEST
 
 static void forward(const hec_model *model, const float *params, int32_t n, const float *in, float *inner, float *out) {
   hec_experts_forward(&hec_processor_cpu, model,
@@ -430,7 +421,7 @@ static void backward(const hec_model *model, const float *params, float *grads, 
   hec_experts_backward(&hec_processor_cpu, model, &rows, 1);
 }
 
-START_TEST(an_expert_without_rows) {
+HEC_TEST(an_expert_without_rows) {
   uint64_t random = 10;
   for (int i = 0; i < 20; i++) {
     hec_model model = hec_oracle_random_model(&random, false);
@@ -446,10 +437,9 @@ START_TEST(an_expert_without_rows) {
     ck_assert(grads[0] == 3);
   }
 }
-END_TEST
 
 /* Experts of one call give the bits that each gives alone, more of them than go into one list of products. */
-START_TEST(experts_together) {
+HEC_TEST(experts_together) {
   enum { EXPERTS = 70 };
   uint64_t random = 13;
   for (int i = 0; i < 4; i++) {
@@ -480,10 +470,9 @@ START_TEST(experts_together) {
     }
   }
 }
-END_TEST
 
 /* Two calls that add give what one call on all rows gives; `first` forgets what was there. */
-START_TEST(expert_gradients_add_up) {
+HEC_TEST(expert_gradients_add_up) {
   uint64_t random = 11;
   for (int i = 0; i < 40; i++) {
     hec_model model = hec_oracle_random_model(&random, false);
@@ -506,13 +495,12 @@ START_TEST(expert_gradients_add_up) {
     ck_assert_double_le(hec_relative_error(din2, din, (int64_t)n * d), 1e-6);
   }
 }
-END_TEST
 
-START_TEST(rows_travel) {
+HEC_TEST(rows_travel) {
   uint64_t random = 12;
   hec_model model = hec_oracle_random_model(&random, false);
   enum { T = 3, N = 5, D = 4 };
-  hec_assignments a = hec_assignments_new(&hec_test_arena, &model, N, NULL);
+  hec_assignments a = hec_assignments_new(&arena, &model, N, NULL);
   static const int32_t token[N] = {2, 0, 1, 2, 2}, at[N] = {4, 2, 0, 3, 1}; /* rows lie in any order */
   float h2[T * D], rows[N * D], *row[N], x[T * D] = {0}, dh2[T * D] = {0}, out[N * D], *outs[N];
   a.n = N, a.n_tokens = T;
@@ -542,12 +530,3 @@ START_TEST(rows_travel) {
       ck_assert(outs[j][i] == (float)(j + 1) * row[j][i]);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "model", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {kept_values_fit_the_law, 1}, {layout_is_the_parameter_count, 1}, {shapes_that_cannot_be_executed, 1},
-          {initial_values, 1}, {the_stream_stays_of_order_one, 2}, {forced_assignments, 1},
-          {no_tokens_no_assignments, 1}, {top_k_and_ties, 1}, {blocks_against_the_oracle, 8},
-          {promised_sizes_are_enough, 2}, {attention_computes_what_is_charged, 5},
-          {s2_that_sees_everything_is_causal, 4}, {an_expert_without_rows, 1}, {experts_together, 1},
-          {expert_gradients_add_up, 1}, {rows_travel, 1})

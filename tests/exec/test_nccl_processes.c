@@ -7,7 +7,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -223,7 +223,7 @@ static int in_process(meeting *met, int32_t rank) {
   return r.failed ? FAILED : 0;
 }
 
-START_TEST(processes_that_share_a_device) {
+HEC_TEST(processes_that_share_a_device) {
   meeting *met = share();
   pid_t children[RANKS];
   int32_t n_skipped = 0;
@@ -243,9 +243,8 @@ START_TEST(processes_that_share_a_device) {
   ck_assert(n_skipped == 0 || n_skipped == RANKS);
   (void)munmap(met, sizeof *met);
 }
-END_TEST
 
-START_TEST(threads_with_a_device_each_over_the_fake) {
+HEC_TEST(threads_with_a_device_each_over_the_fake) {
   meeting *met = share();
   participant r[RANKS];
   pthread_t threads[RANKS];
@@ -266,7 +265,3 @@ START_TEST(threads_with_a_device_each_over_the_fake) {
     ck_assert_msg(!r[rank].failed, "rank %d failed", (int)rank);
   (void)munmap(met, sizeof *met);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "nccl_processes", .timeout_s = 3 * LIMIT_S};
-HEC_TESTS(suite, {processes_that_share_a_device, 1}, {threads_with_a_device_each_over_the_fake, 1})

@@ -2,7 +2,7 @@
  * that are cut, and too few open files. Only lower bounds of times are checked: a busy machine may be slower. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/transport_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <netinet/in.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static hec_status run_flows(hec_rank *rank, void *context) {
 
 /* 8 MB: 0.2 s at 40 MB/s, 0.4 s where two flows share the 40 MB/s NIC of their node, 0.16 s within a node at 50 MB/s.
  * One tenth is allowed for the first burst and the buffers. */
-START_TEST(links_set_the_pace) {
+HEC_TEST_LOOP(links_set_the_pace, 3) {
   static const struct {
     const char *cluster;
     flows flows;
@@ -68,7 +68,6 @@ START_TEST(links_set_the_pace) {
   hec_test_launch(&options, run_flows, &f);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Nothing moves before the other end has posted: the source's post is not done while rank 1 stays away. */
 static hec_status run_early_source(hec_rank *rank, void *context) {
@@ -96,12 +95,11 @@ static hec_status run_early_source(hec_rank *rank, void *context) {
   return hec_rank_barrier(rank);
 }
 
-START_TEST(both_ends_must_have_posted) {
+HEC_TEST(both_ends_must_have_posted) {
   hec_launch_options options = paced_options(2, "2x1 nic=1G flops=1T mem=1G");
   hec_test_launch(&options, run_early_source, NULL);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Bytes are under way while both ranks compute: a buffer of 32 KiB would want a look of either end for each. Looks at which
  * nothing had come are not counted: the other rank may be late on a busy machine. */
@@ -132,12 +130,11 @@ static hec_status run_seldom(hec_rank *rank, void *context) {
   return HEC_OK;
 }
 
-START_TEST(bytes_move_while_ranks_compute) {
+HEC_TEST(bytes_move_while_ranks_compute) {
   hec_launch_options options = paced_options(2, "1x2 nvlink=1G flops=1T mem=1G eff=1");
   hec_test_launch(&options, run_seldom, NULL);
   hec_arena_free(&arena);
 }
-END_TEST
 
 /* Rank 1 shuts every TCP connection that it has. */
 static hec_status run_cut(hec_rank *rank, void *context) {
@@ -154,7 +151,7 @@ static hec_status run_cut(hec_rank *rank, void *context) {
     HEC_TRY(hec_rank_barrier(rank));
 }
 
-START_TEST(a_cut_connection_names_the_peer) {
+HEC_TEST(a_cut_connection_names_the_peer) {
   hec_launch_options options = hec_test_options(3, false);
   options.transport = &hec_transport_paced;
   const char *text = hec_test_launch_fails(&options, run_cut, NULL);
@@ -162,14 +159,13 @@ START_TEST(a_cut_connection_names_the_peer) {
   ck_assert_msg(strstr(text, ", in " HEC_TEST_DISPATCH ": the connection with rank ") != NULL, "%s", text);
   ck_assert_msg(strstr(text, "rank 1") != NULL && strstr(text, " was cut (") != NULL, "%s", text);
 }
-END_TEST
 
 static hec_status run_barrier(hec_rank *rank, void *context) {
   (void)context;
   return hec_rank_barrier(rank);
 }
 
-START_TEST(open_files_are_limited) {
+HEC_TEST(open_files_are_limited) {
   hec_launch_options options = hec_test_options(8, false);
   options.transport = &hec_transport_paced;
   struct rlimit limit = {.rlim_cur = 20, .rlim_max = 1000}; /* raised where it may be */
@@ -180,8 +176,3 @@ START_TEST(open_files_are_limited) {
   ck_assert_str_eq(hec_test_launch_fails(&options, run_barrier, NULL),
                    "8 ranks over TCP need 156 open files each process, the limit is 50 (ulimit -Hn)");
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.paced"};
-HEC_TESTS(suite, {links_set_the_pace, 3}, {both_ends_must_have_posted, 1}, {bytes_move_while_ranks_compute, 1},
-          {a_cut_connection_names_the_peer, 1}, {open_files_are_limited, 1})

@@ -3,10 +3,13 @@
 #include "runtime/exec/model/dense_part.h"
 #include "runtime/exec/model/expert_shard.h"
 #include "tests/exec/replay_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
+
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
 
 static hec_model model_of(uint64_t *seed, int32_t of, bool exact) {
   hec_moe moe;
@@ -29,14 +32,14 @@ static float defined(const hec_moe *moe, int32_t of, int32_t member, int64_t at,
   return whole[k * d * f + (member * w + i / d) * d + i % d];
 }
 
-START_TEST(shards_are_the_expert) {
+HEC_TEST_LOOP(shards_are_the_expert, 30) {
   uint64_t seed = 400 + (uint64_t)_i;
   int32_t of = 1 + _i % 5;
   hec_model model = model_of(&seed, of, false), shards = hec_model_of_shards(&model, of);
   int64_t size = hec_model_expert_size(&model), n = hec_model_expert_size(&shards);
   ck_assert_int_eq(n * of, size);
-  float *whole = HEC_NEW(&hec_test_arena, float, size), *shard = HEC_NEW(&hec_test_arena, float, n);
-  uint8_t *seen = HEC_NEW(&hec_test_arena, uint8_t, size);
+  float *whole = HEC_NEW(&arena, float, size), *shard = HEC_NEW(&arena, float, n);
+  uint8_t *seen = HEC_NEW(&arena, uint8_t, size);
   for (int64_t i = 0; i < size; i++)
     whole[i] = (float)(i + 1);
   for (int32_t member = 0; member < of; member++) {
@@ -60,7 +63,6 @@ START_TEST(shards_are_the_expert) {
   for (int64_t i = 0; i < size; i++)
     ck_assert_int_eq(seen[i], 1);
 }
-END_TEST
 
 typedef struct {
   float *out, *din, *grads;
@@ -68,13 +70,13 @@ typedef struct {
 
 static made make(const hec_model *model, const float *params, int32_t n, const float *in, const float *dout) {
   int32_t d = model->moe.d_model;
-  float *inner = HEC_NEW(&hec_test_arena, float, n * model->moe.n_ffn_matrices * model->moe.d_ffn);
-  made m = {.out = HEC_NEW(&hec_test_arena, float, n *d),
-            .din = HEC_NEW(&hec_test_arena, float, n *d),
-            .grads = HEC_NEW(&hec_test_arena, float, hec_model_expert_size(model))};
+  float *inner = HEC_NEW(&arena, float, n * model->moe.n_ffn_matrices * model->moe.d_ffn);
+  made m = {.out = HEC_NEW(&arena, float, n *d),
+            .din = HEC_NEW(&arena, float, n *d),
+            .grads = HEC_NEW(&arena, float, hec_model_expert_size(model))};
   hec_expert_rows rows = {params, m.grads, false, n, in, inner, m.out, m.din};
   hec_experts_forward(&hec_processor_cpu, model, &rows, 1);
-  rows.out = HEC_NEW(&hec_test_arena, float, n *d);
+  rows.out = HEC_NEW(&arena, float, n *d);
   memcpy(rows.out, dout, (size_t)(n * d) * sizeof *dout);
   hec_experts_backward(&hec_processor_cpu, model, &rows, 1);
   return m;
@@ -87,17 +89,16 @@ static void same(const float *found, const float *expected, int64_t n, bool exac
 }
 
 /* In exact mode to the last bit: partial sums are exact. */
-START_TEST(shards_add_up) {
+HEC_TEST_LOOP(shards_add_up, 60) {
   uint64_t seed = 500 + (uint64_t)_i;
   bool exact = _i % 2;
   int32_t of = 1 + _i % 5, n = (int32_t)hec_test_below(&seed, 9);
   hec_model model = model_of(&seed, of, exact), shards = hec_model_of_shards(&model, of);
   int32_t d = model.moe.d_model;
   int64_t size = hec_model_expert_size(&shards);
-  float *whole = HEC_NEW(&hec_test_arena, float, size *of), *params = HEC_NEW(&hec_test_arena, float, size);
-  float *grads = HEC_NEW(&hec_test_arena, float, size), *in = HEC_NEW(&hec_test_arena, float, n *d),
-        *dout = HEC_NEW(&hec_test_arena, float, n *d);
-  float *out = HEC_NEW(&hec_test_arena, float, n *d), *din = HEC_NEW(&hec_test_arena, float, n *d);
+  float *whole = HEC_NEW(&arena, float, size *of), *params = HEC_NEW(&arena, float, size);
+  float *grads = HEC_NEW(&arena, float, size), *in = HEC_NEW(&arena, float, n *d), *dout = HEC_NEW(&arena, float, n *d);
+  float *out = HEC_NEW(&arena, float, n *d), *din = HEC_NEW(&arena, float, n *d);
   hec_model_init_expert(&model, 0, 1, whole);
   hec_model_input(&model, 1, 0, 0, n, in);
   hec_model_output_gradient(&model, 1, 0, 0, n, dout);
@@ -116,19 +117,18 @@ START_TEST(shards_add_up) {
   same(out, expected.out, n * d, exact);
   same(din, expected.din, n * d, exact);
 }
-END_TEST
 
 /* By the definition: head h of all has columns h dh .. of Wq, those of its keys in Wk and Wv, rows h dh .. of Wo. */
-START_TEST(parts_are_the_block) {
+HEC_TEST_LOOP(parts_are_the_block, 6) {
   uint64_t seed = 22777 + (uint64_t)_i;
   int32_t mp = _i % 3 == 2 ? 4 : 2;
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, (hec_replay_wish){.mp = mp});
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.mp = mp});
   const hec_moe *moe = &c->moe;
   hec_model cut = hec_model_of_parts(&c->model, mp);
   hec_block_layout at = hec_model_block(&c->model), of = hec_model_block(&cut);
   int32_t d = moe->d_model, q = moe->n_heads * moe->d_head, kv = moe->n_kv_heads * moe->d_head;
-  float *whole = HEC_NEW(&hec_test_arena, float, at.size), *part = HEC_NEW(&hec_test_arena, float, of.size);
-  uint8_t *seen = HEC_NEW(&hec_test_arena, uint8_t, at.size);
+  float *whole = HEC_NEW(&arena, float, at.size), *part = HEC_NEW(&arena, float, of.size);
+  uint8_t *seen = HEC_NEW(&arena, uint8_t, at.size);
   for (int64_t i = 0; i < at.size; i++)
     whole[i] = (float)i;
   for (int32_t m = 0; m < mp; m++) {
@@ -154,7 +154,3 @@ START_TEST(parts_are_the_block) {
   for (int64_t i = 0; i < at.size; i++)
     ck_assert_int_eq(seen[i], i < at.norm1 ? 1 : mp);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "parts", .once = hec_math_open};
-HEC_TESTS(suite, {shards_are_the_expert, 30}, {shards_add_up, 60}, {parts_are_the_block, 6})

@@ -1,7 +1,7 @@
 /* The CPU as a processor: the oracle of all others has an oracle of its own. Products by OpenBLAS, where it is, and by GSL's
  * CBLAS. */
 #include "tests/exec/processor_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/checks.h"
 
 int main(void) {
   enum { FLOATS = 2 << 20 };

@@ -4,7 +4,7 @@
  * One process for all tests: a driver that was started before a fork is of no use after it. */
 #include "runtime/exec/backend.h"
 #include "tests/exec/processor_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/checks.h"
 
 #include <dirent.h>
 #include <string.h>

@@ -4,11 +4,14 @@
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
 #include "runtime/exec/model/model.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+HEC_TEST_NEEDS(access(HEC_BINARY_DIR "/fake/hecate-cuda.so", F_OK) == 0,
+               "the fake of CUDA is not built: no CUDA was found, or an instrumented build")
 
 enum { N = 64, FAILED = 3 };
 
@@ -165,35 +168,22 @@ static const struct {
              {"cublasGemmGroupedBatchedEx", 3, HEC_FP32}};
 enum { N_CALLS = sizeof calls / sizeof *calls, TIMES_MOST = 400 };
 
-START_TEST(each_call_fails) {
+HEC_TEST_LOOP(each_call_fails, N_CALLS) {
   int k = 1;
   while (k <= TIMES_MOST && outcome(calls[_i].call, k, calls[_i].precision) == FAILED)
     k++;
   ck_assert_msg(k > calls[_i].at_least, "%s: only %d failures were said", calls[_i].call, k - 1);
   ck_assert_msg(k <= TIMES_MOST, "%s: there is no end to it", calls[_i].call);
 }
-END_TEST
 
 /* What only ends things: its failure is nobody's. */
-START_TEST(ends_that_fail) {
+HEC_TEST_LOOP(ends_that_fail, 5) {
   static const char *const ends[] = {"none", "cudaFree", "cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"};
   ck_assert_msg(outcome(ends[_i], 1, HEC_FP32) == 0, "%s: %s", ends[_i], words);
 }
-END_TEST
 
 /* Before messages wait for other ranks: see hec_cuda_gemm_open. */
-START_TEST(products_are_opened_with_the_device) {
+HEC_TEST(products_are_opened_with_the_device) {
   ck_assert_int_eq(outcome("cublasCreate", 1, HEC_FP32), FAILED);
   ck_assert_msg(strncmp(words, "the device cannot be used: ", 27) == 0, "%s", words);
-}
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.processor_faults", .timeout_s = 300};
-
-int main(void) {
-  const hec_test tests[] = {{each_call_fails, N_CALLS}, {ends_that_fail, 5}, {products_are_opened_with_the_device, 1}};
-  if (access(HEC_BINARY_DIR "/fake/hecate-cuda.so", F_OK) == 0)
-    return hec_test_run(&suite, tests, sizeof tests / sizeof *tests);
-  hec_test_skip("exec.processor_faults", "the fake of CUDA is not built: no CUDA was found, or an instrumented build");
-  return 77;
 }

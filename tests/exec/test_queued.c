@@ -4,7 +4,7 @@
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/model/model.h"
 #include "tests/support/queued_cpu.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -15,6 +15,7 @@ static void setup(void) {
   hec_math_open();
   seed = 2026;
 }
+HEC_TEST_FIXTURE(setup, NULL)
 /* ---- Order ---- */
 
 enum { CELLS = 12, WIDTH = 3, STEPS = 60, DEVICES = 2 };
@@ -86,19 +87,17 @@ static bool right(uint64_t of, int32_t without) {
   return memcmp(at.cell[0], expected.cell[0], sizeof at) == 0;
 }
 
-START_TEST(events_order) {
+HEC_TEST(events_order) {
   for (uint64_t of = 1; of <= 100; of++)
     ck_assert_msg(right(of, -1), "seed %d", (int)of);
 }
-END_TEST
 
-START_TEST(missing_events_are_noticed) {
+HEC_TEST(missing_events_are_noticed) {
   int n = 0;
   for (uint64_t of = 1; of <= 100; of++)
     n += !right(of, STEPS / 2);
   ck_assert_msg(n >= 30, "wrong with %d of 100 seeds only", n);
 }
-END_TEST
 
 /* ---- Streams ---- */
 
@@ -108,7 +107,7 @@ static void count(void *context, const hec_processor *on, int32_t stream, const 
   n[stream] += strcmp(call, "zero") == 0;
 }
 
-START_TEST(nothing_happens_by_itself) {
+HEC_TEST(nothing_happens_by_itself) {
   float x[2] = {1, 1};
   int32_t n[HEC_STREAMS] = {0};
   hec_processor *on = hec_queued_cpu_new(1);
@@ -132,9 +131,8 @@ START_TEST(nothing_happens_by_itself) {
   ck_assert_int_eq(n[0], 1);
   hec_queued_cpu_free(on);
 }
-END_TEST
 
-START_TEST(memory_of_the_host) {
+HEC_TEST(memory_of_the_host) {
   hec_processor *on = hec_queued_cpu_new(5);
   int32_t *here = on->streams->host_memory(on, 8 * sizeof *here), there[8];
   ck_assert_ptr_nonnull(here);
@@ -151,9 +149,8 @@ START_TEST(memory_of_the_host) {
   ck_assert(there[0] == 100 && there[7] == 7 && here[4] == 100 && here[7] == 3);
   hec_queued_cpu_free(on);
 }
-END_TEST
 
-START_TEST(a_broken_device) {
+HEC_TEST(a_broken_device) {
   float x = 1, seen = 7;
   hec_processor *on = hec_queued_cpu_new(1), *other = hec_queued_cpu_new(2);
   ck_assert_ptr_null(on->streams->error(on));
@@ -170,7 +167,6 @@ START_TEST(a_broken_device) {
   ck_assert(x == 1 && seen == 7 && hec_queued_cpu_done(on) == 0);
   hec_queued_cpu_free(on), hec_queued_cpu_free(other);
 }
-END_TEST
 
 /* Two threads, a device each, hand a number to and fro; TSan looks on. */
 enum { ROUNDS = 200 };
@@ -210,7 +206,7 @@ static void *play(void *argument) {
   return NULL;
 }
 
-START_TEST(devices_of_threads) {
+HEC_TEST(devices_of_threads) {
   pthread_t threads[2];
   int number[2] = {0, 1};
   pair.value[1] = 3;
@@ -226,7 +222,6 @@ START_TEST(devices_of_threads) {
   for (int i = 0; i < 2; i++)
     hec_queued_cpu_free(pair.device[i]);
 }
-END_TEST
 
 /* ---- Every call forgets its lists ---- */
 
@@ -355,7 +350,7 @@ static void call_all(hec_processor *on, numbers *x) {
     call_choice(on, x, which);
 }
 
-START_TEST(lists_may_go) {
+HEC_TEST(lists_may_go) {
   numbers x = random_numbers(), expected = x, before = x;
   hec_processor *on = hec_queued_cpu_new(3);
   call_all(&hec_processor_cpu, &expected);
@@ -369,8 +364,3 @@ START_TEST(lists_may_go) {
   on->math->to_host(on, NULL, NULL, 0);
   hec_queued_cpu_free(on);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.queued", .before = setup};
-HEC_TESTS(suite, {events_order, 1}, {missing_events_are_noticed, 1}, {nothing_happens_by_itself, 1},
-          {memory_of_the_host, 1}, {a_broken_device, 1}, {devices_of_threads, 1}, {lists_may_go, 1})

@@ -3,7 +3,7 @@
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/faulty_steps.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static void outputs_are_the_oracles(const problem *p, const hec_reference *r, co
   free(x), free(out);
 }
 
-START_TEST(every_step_is_the_oracles) {
+HEC_TEST_LOOP(every_step_is_the_oracles, 4) {
   hec_math_open();
   uint64_t random = 1 + (uint64_t)_i;
   for (int i = 0; i < 25; i++) {
@@ -99,12 +99,11 @@ START_TEST(every_step_is_the_oracles) {
     hec_arena_free(&p.arena);
   }
 }
-END_TEST
 
 /* ---- Ranks ---- */
 
 /* R ranks and one rank with R times the tokens: the same data, and with T assignments to every expert the same routing. */
-START_TEST(ranks_do_not_matter) {
+HEC_TEST(ranks_do_not_matter) {
   hec_math_open();
   uint64_t random = 5;
   for (int i = 0; i < 30; i++) {
@@ -143,9 +142,8 @@ START_TEST(ranks_do_not_matter) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
 
-START_TEST(little_or_nothing) {
+HEC_TEST(little_or_nothing) {
   uint64_t random = 6;
   for (int i = 0; i < 24; i++) {
     problem p;
@@ -169,9 +167,8 @@ START_TEST(little_or_nothing) {
     hec_arena_free(&p.arena);
   }
 }
-END_TEST
 
-START_TEST(forward_only) {
+HEC_TEST(forward_only) {
   uint64_t random = 8;
   for (int i = 0; i < 10; i++) {
     problem p;
@@ -191,7 +188,6 @@ START_TEST(forward_only) {
     hec_arena_free(&p.arena);
   }
 }
-END_TEST
 
 /* ---- Exact mode ---- */
 
@@ -217,7 +213,7 @@ static hec_moe exact_shape(uint64_t *random) {
 
 /* Many shapes: at most 24 bits, and the float step equal to the one in double (asserted inside); the distributed order
  * gives the same bits. Every third case sends all to one expert. */
-START_TEST(exact_mode_is_exact) {
+HEC_TEST_LOOP(exact_mode_is_exact, 4) {
   uint64_t random = 40 + (uint64_t)_i;
   int32_t most = 0;
   for (int i = 0; i < 16; i++) {
@@ -237,9 +233,8 @@ START_TEST(exact_mode_is_exact) {
   ck_assert_int_le(most, 24);
   ck_assert_int_ge(most, 8); /* the measure measures */
 }
-END_TEST
 
-START_TEST(random_mode_has_no_bits) {
+HEC_TEST(random_mode_has_no_bits) {
   uint64_t random = 2;
   problem p;
   random_problem(&p, &random, false);
@@ -248,11 +243,10 @@ START_TEST(random_mode_has_no_bits) {
   hec_reference_free(r);
   hec_arena_free(&p.arena);
 }
-END_TEST
 
 /* ---- Tolerance and faults ---- */
 
-START_TEST(relative_error) {
+HEC_TEST(relative_error) {
   const float a[] = {3, 4, 0}, b[] = {3, 4, 5}, zero[] = {0, 0, 0};
   ck_assert_double_eq_tol(hec_relative_error(a, b, 3), 5 / sqrt(50), 1e-12);
   ck_assert(hec_relative_error(a, zero, 3) == 5 && hec_relative_error(zero, zero, 3) == 0);
@@ -260,9 +254,8 @@ START_TEST(relative_error) {
   const float bad[] = {NAN};
   ck_assert(!(hec_relative_error(bad, a, 1) <= 1e30)); /* comparisons are written so that this fails */
 }
-END_TEST
 
-START_TEST(other_orders_are_tolerated) {
+HEC_TEST_LOOP(other_orders_are_tolerated, 2) {
   uint64_t random = 60 + (uint64_t)_i;
   double worst = 0;
   for (int i = 0; i < 40; i++) {
@@ -282,10 +275,9 @@ START_TEST(other_orders_are_tolerated) {
   }
   printf("largest error / tolerance: %.3f\n", worst);
 }
-END_TEST
 
 /* A child computes with the other library; the parent compares its outputs and parameters. */
-START_TEST(the_other_library_is_tolerated) {
+HEC_TEST(the_other_library_is_tolerated) {
   uint64_t random = 70;
   problem p;
   tiny_problem(&p, &random, 2, 8, false);
@@ -326,7 +318,6 @@ START_TEST(the_other_library_is_tolerated) {
   (void)fclose(file);
   hec_arena_free(&p.arena);
 }
-END_TEST
 
 /* The least error, relative to the tolerance, of faults of a kind at random places. */
 static double least_fault(const problem *p, const hec_reference *r, hec_fault_kind kind, uint64_t *random, int times) {
@@ -348,7 +339,7 @@ static double least_fault(const problem *p, const hec_reference *r, hec_fault_ki
   return least;
 }
 
-START_TEST(faults_are_seen) {
+HEC_TEST_LOOP(faults_are_seen, 3) {
   static const int32_t blocks[] = {1, 4, 2}, experts[] = {8, 8, 32};
   uint64_t random = 80 + (uint64_t)_i;
   problem p;
@@ -362,10 +353,9 @@ START_TEST(faults_are_seen) {
   hec_reference_free(r);
   hec_arena_free(&p.arena);
 }
-END_TEST
 
 /* Exact mode: any difference is one. A wrong weight is one only where the neighbour's differs; stale needs two steps. */
-START_TEST(faults_are_seen_exactly) {
+HEC_TEST(faults_are_seen_exactly) {
   static const hec_fault_kind kinds[] = {HEC_DROPPED, HEC_DOUBLED};
   uint64_t random = 90;
   problem p;
@@ -376,9 +366,3 @@ START_TEST(faults_are_seen_exactly) {
   hec_reference_free(r);
   hec_arena_free(&p.arena);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "reference", .timeout_s = 200};
-HEC_TESTS(suite, {every_step_is_the_oracles, 4}, {ranks_do_not_matter, 1}, {little_or_nothing, 1}, {forward_only, 1},
-          {exact_mode_is_exact, 4}, {random_mode_has_no_bits, 1}, {relative_error, 1}, {other_orders_are_tolerated, 2},
-          {faults_are_seen, 3}, {faults_are_seen_exactly, 1}, {the_other_library_is_tolerated, 1})

@@ -3,12 +3,15 @@
 #include "runtime/exec/launch/world.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/queued_cpu.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
+
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
 
 static void expect_failure(hec_replay_case *c, hec_replay_launch launch, const char *words) {
   ck_assert_int_eq(hec_replay_all(c, launch), HEC_FAILED);
@@ -65,7 +68,7 @@ static const hec_role leaks[2][2] = {{HEC_ROLE_SHARD_GATHER, HEC_ROLE_SHARD_SCAT
                                      {HEC_ROLE_TENSOR_GATHER, HEC_ROLE_TENSOR_SCATTER}};
 enum { N_SHARD_LEAKS = 32, N_TENSOR_LEAKS = 16 };
 
-START_TEST(rows_left_out_are_noticed) {
+HEC_TEST_LOOP(rows_left_out_are_noticed, N_SHARD_LEAKS + N_TENSOR_LEAKS) {
   bool tensor = _i >= N_SHARD_LEAKS;
   int32_t i = tensor ? _i - N_SHARD_LEAKS : _i, width = i / 4 % 2 ? 4 : 2, scatters = i / 2 % 2;
   uint64_t seed = (tensor ? 22877 : 12901) + (uint64_t)(i / 4);
@@ -73,7 +76,7 @@ START_TEST(rows_left_out_are_noticed) {
   if (tensor && scatters)
     wish.exact = false; /* the few nonzeros of exact mode may leave a partial sum 0 */
   *(tensor ? &wish.mp : &wish.esp) = width;
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
   for (int32_t l = 0; !tensor && l < c->problem.n_layers; l++) /* every rank has tokens for every expert */
     for (int32_t s = 0; s < 4; s++)
       for (int32_t e = 0; e < c->problem.n_experts; e++)
@@ -88,21 +91,19 @@ START_TEST(rows_left_out_are_noticed) {
   leaky.test = leaky_test;
   expect_failure(c, (hec_replay_launch){.transport = &leaky, .policy = "ep"}, "tolerance");
 }
-END_TEST
 
 /* ---- Plans and turns ---- */
 
 /* One rank that plans from other loads is found, and named. */
-START_TEST(different_plans) {
+HEC_TEST(different_plans) {
   uint64_t seed = 677;
   hec_replay_wish wish = {.ranks = 4, .steps = 3, .micro_batches = 1};
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
   c->replay.differ_rank = 2;
   c->replay.differ_iteration = 1;
   c->replay.check = false;
   expect_failure(c, (hec_replay_launch){.policy = "ep", .limit_s = 5}, "rank 2");
 }
-END_TEST
 
 /* In virtual time ranks compute one after the other: others who compute are no reason to be late, a rank that is stopped
  * while it is its turn is one. The hook runs where the rank takes no turn itself. */
@@ -125,10 +126,10 @@ static void compute_long(hec_rank *rank, const hec_place *place) {
   }
 }
 
-START_TEST(long_turns) {
+HEC_TEST_LOOP(long_turns, 2) {
   uint64_t seed = 1077;
   hec_replay_wish wish = {.ranks = 2, .steps = 1, .micro_batches = 1, .layers = 1, .forward = true};
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
   hec_replay_launch launch = {.policy = "ep", .limit_s = 1};
   c->replay.virtual_time = true;
   stop_signal = _i == 0 ? 0 : SIGSTOP;
@@ -138,7 +139,6 @@ START_TEST(long_turns) {
   else
     expect_failure(c, launch, "for rank 1 in ");
 }
-END_TEST
 
 /* ---- Devices ---- */
 
@@ -147,14 +147,13 @@ static void break_one(hec_rank *rank, hec_processor *on) {
     hec_queued_cpu_break(on, "out of order");
 }
 
-START_TEST(a_device_that_fails_is_named) {
+HEC_TEST(a_device_that_fails_is_named) {
   uint64_t seed = 7677;
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, (hec_replay_wish){.ranks = 3, .steps = 1});
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 3, .steps = 1});
   hec_replay_launch launch = {.device_seed = 1, .device = break_one, .policy = "hecate", .limit_s = 2};
   expect_failure(c, launch, "the device failed: out of order");
   ck_assert_msg(strstr(hec_last_error(), "rank 1, in ") != NULL, "%s", hec_last_error());
 }
-END_TEST
 
 /* Streams of which one call is another. */
 static _Thread_local const hec_streams *honest;
@@ -179,22 +178,20 @@ static void watch_memory(hec_rank *rank, hec_processor *on) {
   change(on)->host_memory = count_memory;
 }
 
-START_TEST(memory_of_the_host_is_taken_once) {
+HEC_TEST(memory_of_the_host_is_taken_once) {
   uint64_t seed = 7707;
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, (hec_replay_wish){.ranks = 1, .steps = 1});
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 1, .steps = 1});
   hec_replay_expect(c, (hec_replay_launch){.device_seed = seed, .device = watch_memory});
   ck_assert_int_eq(n_asked, 1);
 }
-END_TEST
 
 /* Only where a policy may bring the assignments of all sources together is there room for that, in every layer. */
-START_TEST(room_is_for_the_assignments_of_one_source) {
+HEC_TEST(room_is_for_the_assignments_of_one_source) {
   uint64_t seed = 7717;
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, (hec_replay_wish){.ranks = 8, .steps = 1});
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 8, .steps = 1});
   size_t one = hec_replay_bytes(&c->replay, hec_policy_find("ep"));
   ck_assert_uint_lt(one, hec_replay_bytes(&c->replay, hec_policy_find("ep-balanced")));
 }
-END_TEST
 
 static int32_t skipped; /* every how many-th wait of a rank is left out */
 static _Thread_local int32_t n_waits;
@@ -207,21 +204,15 @@ static void leave_waits_out(hec_rank *rank, hec_processor *on) {
   change(on)->after = after_sometimes;
 }
 
-START_TEST(missing_waits_are_noticed) {
+HEC_TEST_LOOP(missing_waits_are_noticed, 3) {
   int32_t n_noticed = 0, n = 6;
   skipped = 1 + 2 * _i;
   for (int32_t i = 0; i < n; i++) {
     uint64_t seed = 7777 + (uint64_t)i;
     hec_replay_wish wish = {.ranks = 3, .steps = 1, .micro_batches = 1};
-    hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+    hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
     hec_replay_launch launch = {.device_seed = seed, .device = leave_waits_out, .policy = "hecate", .limit_s = 2};
     n_noticed += hec_replay_all(c, launch) != HEC_OK;
   }
   ck_assert_msg(n_noticed >= n / 2, "noticed %d of %d", n_noticed, n);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "replay faults", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {rows_left_out_are_noticed, N_SHARD_LEAKS + N_TENSOR_LEAKS}, {different_plans, 1}, {long_turns, 2},
-          {a_device_that_fails_is_named, 1}, {memory_of_the_host_is_taken_once, 1},
-          {room_is_for_the_assignments_of_one_source, 1}, {missing_waits_are_noticed, 3})

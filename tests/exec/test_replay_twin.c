@@ -2,10 +2,13 @@
  * itself over another transport: the same sums. */
 #include "tests/exec/replay_case.h"
 #include "tests/support/random_problem.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <stdatomic.h>
 #include <string.h>
+
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
 
 /* Bytes sent by kind of operation; the role of a rank is that of the operation it last published. */
 static _Atomic int64_t sent[HEC_N_ROLES];
@@ -48,10 +51,10 @@ static void compare_with_twin(void *context, const hec_replayed *iteration) {
     atomic_store(&sent[r], 0);
 }
 
-START_TEST(programs_and_bytes_are_the_simulators) {
+HEC_TEST_LOOP(programs_and_bytes_are_the_simulators, 6) {
   uint64_t seed = 12677 + (uint64_t)_i;
   hec_replay_wish wish = {.ranks = 4, .esp = _i % 3 == 2 ? 4 : 2, .steps = 3, .layers = 2};
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
   hec_transport counting = hec_transport_shm;
   counting.start = counting_start;
   hec_rank_place_hook = note_role;
@@ -62,7 +65,7 @@ START_TEST(programs_and_bytes_are_the_simulators) {
     if (hec_schedules[s]->bound)
       continue;
     twin t = {.c = c};
-    t.low = hec_lowering_new(&c->problem, hec_policy_find("ep"), hec_schedules[s], NULL, &hec_test_arena);
+    t.low = hec_lowering_new(&c->problem, hec_policy_find("ep"), hec_schedules[s], NULL, &arena);
     c->replay.context = &t;
     hec_replay_expect(c,
                       (hec_replay_launch){
@@ -72,13 +75,12 @@ START_TEST(programs_and_bytes_are_the_simulators) {
   }
   ck_assert_int_gt(n_inside, 0);
 }
-END_TEST
 
 /* Parts are added in the order of ranks, on arrival or from staging: the same bits, so the same error. */
-START_TEST(sums_are_the_same_over_all_transports) {
+HEC_TEST_LOOP(sums_are_the_same_over_all_transports, hec_test_cases(8)) {
   uint64_t seed = 12977 + (uint64_t)_i;
   hec_replay_wish wish = {.ranks = 4, .esp = 4, .steps = 2, .micro_batches = 1};
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
   hec_replay_check first, again;
   hec_replay_launch launch = {.threads = true, .policy = "ep", .schedule = "fsmoe", .result = &first};
   hec_replay_expect(c, launch);
@@ -91,7 +93,3 @@ START_TEST(sums_are_the_same_over_all_transports) {
                   first.worst_at);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "replay and simulation", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {programs_and_bytes_are_the_simulators, 6}, {sums_are_the_same_over_all_transports, hec_test_cases(8)})

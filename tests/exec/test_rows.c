@@ -5,9 +5,11 @@
 #include "runtime/exec/rows/rows.h"
 #include "runtime/plan/token_sets.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 /* Cells of random loads: every (source, expert) cut over a random set of ranks; those of each chunk any part of a whole
  * one, now and then nothing. */
@@ -26,18 +28,18 @@ static int32_t random_cells(uint64_t *seed, int32_t n_ranks, int32_t n_experts, 
 }
 
 /* Each assignment has a number; it is put where the rows say, sent as runs, and must arrive where its expert is. */
-START_TEST(rows_carry_every_assignment_to_its_expert) {
+HEC_TEST_LOOP(rows_carry_every_assignment_to_its_expert, 20) {
   enum { RANKS = 5, EXPERTS = 6, DEGREE = 4, MOST = RANKS * RANKS * EXPERTS * 5 * DEGREE };
   uint64_t seed = 100 + (uint64_t)_i;
-  hec_cell *cells = HEC_NEW(&hec_test_arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
+  hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
   int32_t degree = 1 + _i % DEGREE, n_cells = random_cells(&seed, RANKS, EXPERTS, degree, cells), n = n_cells / degree;
   hec_rows_cells of = {cells, n_cells, degree, EXPERTS, RANKS, 1};
   hec_rows rows[RANKS];
   int32_t *assigned[RANKS], *computed[RANKS];
   for (int32_t r = 0; r < RANKS; r++) {
-    rows[r] = hec_rows_make(&hec_test_arena, &of, r);
-    assigned[r] = HEC_NEW(&hec_test_arena, int32_t, rows[r].n_assigned + 1);
-    computed[r] = HEC_NEW(&hec_test_arena, int32_t, rows[r].n_computed + 1);
+    rows[r] = hec_rows_make(&arena, &of, r);
+    assigned[r] = HEC_NEW(&arena, int32_t, rows[r].n_assigned + 1);
+    computed[r] = HEC_NEW(&arena, int32_t, rows[r].n_computed + 1);
     for (int32_t j = 0; j < rows[r].n_assigned; j++) {
       ck_assert_int_eq(assigned[r][rows[r].place[j]], 0);
       assigned[r][rows[r].place[j]] = 1 + r * MOST + j;
@@ -84,22 +86,21 @@ START_TEST(rows_carry_every_assignment_to_its_expert) {
     ck_assert_int_eq(at, rows[d].computed_at[degree]);
   }
 }
-END_TEST
 
 /* Every cell whose source and rank have another relay stands there, and nowhere else, in both orders. */
-START_TEST(rows_that_pass_stand_in_both_orders) {
+HEC_TEST_LOOP(rows_that_pass_stand_in_both_orders, 24) {
   enum { RANKS = 8, EXPERTS = 4, DEGREE = 4 };
   static const char *const lines[] = {"4x2 nvlink=1G nic=1G flops=1T mem=1G", "3x3 nvlink=1G nic=1G flops=1T mem=1G",
                                       "2x4 nvlink=1G nic=1G flops=1T mem=1G"};
   static const int32_t per_node[] = {2, 3, 4};
   uint64_t seed = 300 + (uint64_t)_i;
   int32_t k = _i % 3, g = per_node[k], degree = 1 + _i / 3 % DEGREE;
-  const hec_problem *p = hec_test_problem(&hec_test_arena, lines[k], RANKS, 1, EXPERTS, 1, true);
-  hec_cell *cells = HEC_NEW(&hec_test_arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
+  const hec_problem *p = hec_test_problem(&arena, lines[k], RANKS, 1, EXPERTS, 1, true);
+  hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
   int32_t n_cells = random_cells(&seed, RANKS, EXPERTS, degree, cells), n = n_cells / degree, passed = 0;
   hec_rows_cells of = {cells, n_cells, degree, EXPERTS, RANKS, 1};
   for (int32_t x = 0; x < RANKS; x++) {
-    const hec_relays *relays = hec_relays_make(&hec_test_arena, &of, &hec_token_route_2dh, p, x);
+    const hec_relays *relays = hec_relays_make(&arena, &of, &hec_token_route_2dh, p, x);
     int32_t run = 0;
     for (int32_t c = 0; c < degree; c++) {
       int32_t row[2] = {0, 0}, place = relays->at[c];
@@ -134,7 +135,6 @@ START_TEST(rows_that_pass_stand_in_both_orders) {
   }
   ck_assert_int_gt(passed, 0);
 }
-END_TEST
 
 /* ---- Groups ---- */
 
@@ -159,15 +159,15 @@ static int32_t number_of(int32_t chunk, const hec_cell *c, int32_t esp, int32_t 
   return ((((chunk * EXPERTS + c->expert) * esp + c->rank % esp) * RANKS + c->source) * ROWS_MOST) + k + 1;
 }
 
-START_TEST(rows_of_a_group_stand_alike) {
+HEC_TEST_LOOP(rows_of_a_group_stand_alike, 60) {
   uint64_t seed = 300 + (uint64_t)_i;
   int32_t esp = 1 << _i % 4, degree = 1 + _i % DEGREE;
   hec_cell cells[RANKS * EXPERTS * DEGREE];
   int32_t n = group_cells(&seed, esp, degree, cells);
   hec_rows_cells of = {cells, n * degree, degree, EXPERTS, RANKS, esp};
   for (int32_t r = 0; r < RANKS; r++) {
-    hec_rows rows = hec_rows_make(&hec_test_arena, &of, r), first = hec_rows_make(&hec_test_arena, &of, r - r % esp);
-    int32_t *at = HEC_NEW(&hec_test_arena, int32_t, rows.n_computed + 1), before = 0;
+    hec_rows rows = hec_rows_make(&arena, &of, r), first = hec_rows_make(&arena, &of, r - r % esp);
+    int32_t *at = HEC_NEW(&arena, int32_t, rows.n_computed + 1), before = 0;
     ck_assert_int_eq(rows.n_computed, first.n_computed);
     ck_assert_int_eq(rows.n_computed, rows.shelf_at[degree * EXPERTS * esp]);
     ck_assert(memcmp(rows.shelf_at, first.shelf_at, (size_t)(degree * EXPERTS * esp + 1) * sizeof *rows.shelf_at) == 0);
@@ -200,7 +200,6 @@ START_TEST(rows_of_a_group_stand_alike) {
     ck_assert_int_eq(n_arrived + n_stay, n_expected);
   }
 }
-END_TEST
 
 /* ---- Nodes ---- */
 
@@ -236,21 +235,21 @@ static int32_t random_node_cells(uint64_t *seed, const hec_problem *p, hec_cell 
 
 /* Follows every assignment: its row and its number stand at the same place of both ends' message; what the proxy permutes
  * comes in the order of folded cells. */
-START_TEST(every_assignment_followed) {
+HEC_TEST_LOOP(every_assignment_followed, 300) {
   uint64_t seed = 4500 + (uint64_t)_i;
   char line[80];
   int32_t nodes = 2 + (int32_t)hec_test_below(&seed, 3), devices = 1 + (int32_t)hec_test_below(&seed, 4);
   (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@0s nic=1G@0s flops=1T mem=40G", nodes, devices);
   int32_t ranks = (nodes - 1) * devices + 1 + (int32_t)hec_test_below(&seed, (uint64_t)devices);
-  hec_problem *p = hec_test_problem(&hec_test_arena, line, ranks, 1, 1 + (int32_t)hec_test_below(&seed, 9), 1, true);
+  hec_problem *p = hec_test_problem(&arena, line, ranks, 1, 1 + (int32_t)hec_test_below(&seed, 9), 1, true);
   p->tokens = 1 + (int32_t)hec_test_below(&seed, 24);
-  hec_cell *cells = HEC_NEW(&hec_test_arena, hec_cell, 16 * 16 * 16);
-  one *all = HEC_NEW(&hec_test_arena, one, 16 * 16 * 64);
+  hec_cell *cells = HEC_NEW(&arena, hec_cell, 16 * 16 * 16);
+  one *all = HEC_NEW(&arena, one, 16 * 16 * 64);
   int32_t n_cells, n = random_node_cells(&seed, p, cells, &n_cells, all);
   hec_node_rows rows[16];
   int32_t place[16] = {0}, number[16][16] = {{0}}, own[16] = {0}, others[16] = {0};
   for (int32_t r = 0; r < ranks; r++)
-    rows[r] = hec_node_rows_make(&hec_test_arena, &(hec_node_cells){p, cells, n_cells, 3}, r);
+    rows[r] = hec_node_rows_make(&arena, &(hec_node_cells){p, cells, n_cells, 3}, r);
   for (int32_t q = 0; q < ranks; q++)
     for (int32_t s = 0; s < ranks; s++) {
       int32_t sent = rows[s].to.row_at[q + 1] - rows[s].to.row_at[q], with = rows[s].to.number_at[q];
@@ -284,8 +283,3 @@ START_TEST(every_assignment_followed) {
     ck_assert(rows[r].from.n_rows <= rows[r].from.n_numbers && rows[r].to.n_rows <= rows[r].to.n_numbers);
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "rows"};
-HEC_TESTS(suite, {rows_carry_every_assignment_to_its_expert, 20}, {rows_that_pass_stand_in_both_orders, 24},
-          {rows_of_a_group_stand_alike, 60}, {every_assignment_followed, 300})

@@ -1,7 +1,7 @@
 /* Memory of a rank over a thousand steps of replay: what is resident after the hundredth stays resident and nothing is
  * added. Counted on rank 0, from /proc; the loads repeat, so that everything there is to see has been seen early. */
 #include "tests/exec/replay_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +16,11 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
+
+/* A sanitizer keeps freed memory on purpose. */
+HEC_TEST_NEEDS(!SANITIZED, "a sanitizer's own memory grows")
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
 
 enum { STEPS = 1000, EARLY = 100, LOADS = 10, SLACK_KIB = 256 };
 
@@ -66,11 +71,11 @@ static hec_status body(hec_rank *rank, void *context) {
 /* One that materialises, one that migrates, one that replicates. */
 static const char *const policies[] = {"hecate", "smartmoe", "eplb"};
 
-START_TEST(flat) {
+HEC_TEST_ROWS(flat, policies) {
   uint64_t seed = 77;
   hec_replay_wish wish = {.ranks = 2, .steps = LOADS, .micro_batches = 1};
-  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
-  hec_replay_step *steps = HEC_NEW(&hec_test_arena, hec_replay_step, STEPS);
+  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
+  hec_replay_step *steps = HEC_NEW(&arena, hec_replay_step, STEPS);
   for (int32_t i = 0; i < STEPS; i++) {
     steps[i] = c->replay.steps[i % LOADS];
     steps[i].iter = i;
@@ -88,16 +93,4 @@ START_TEST(flat) {
                                 .limit_s = 30};
   if (hec_launch(&options, body, &counter) != HEC_OK)
     ck_abort_msg("%s\n%s", hec_last_error(), c->line);
-}
-END_TEST
-
-static const hec_test_suite suite = {.name = "rss", .timeout_s = 120, .once = hec_math_open};
-
-/* A sanitizer keeps freed memory on purpose. */
-int main(void) {
-  const hec_test tests[] = {{flat, (int)(sizeof policies / sizeof *policies)}};
-  if (!SANITIZED)
-    return hec_test_run(&suite, tests, 1);
-  hec_test_skip("exec.rss", "a sanitizer's own memory grows");
-  return 77;
 }

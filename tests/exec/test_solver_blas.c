@@ -2,11 +2,13 @@
  * order one OpenBLAS, one thread, products as before, the environment as it was; and nobody has it who solves nothing. */
 #include "runtime/exec/math/math.h"
 #include "runtime/plan/cbc/cbc.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 /* Files of this process whose name begins so, each once: a file's mappings follow each other. */
 static int n_files(const char *begin) {
@@ -28,7 +30,7 @@ static int n_files(const char *begin) {
 
 /* Least 3 x + 2 y with x + y >= 3, y <= 2 and both whole: x = 1, y = 2. */
 static void solve(const hec_solver *solver) {
-  hec_milp milp = hec_milp_new(&hec_test_arena, 2, 1, 2);
+  hec_milp milp = hec_milp_new(&arena, 2, 1, 2);
   hec_milp_clear(&milp);
   int32_t row = hec_milp_row(&milp, 3, HEC_MILP_FREE);
   (void)hec_milp_column(&milp, 3, 10, true);
@@ -76,17 +78,16 @@ static void one_thread(void) {
   ck_assert(!threads || threads() == 1);
 }
 
-START_TEST(who_solves_nothing_has_no_solver) {
+HEC_TEST(who_solves_nothing_has_no_solver) {
   ck_assert_ptr_nonnull(hec_solver_cbc());
   ck_assert_int_eq(n_files("libCbc"), 0);
   hec_math_open();
   multiply();
   ck_assert_int_eq(n_files("libCbc"), 0);
 }
-END_TEST
 
 /* As in hecate-run: the core that hecate chose stays. */
-START_TEST(products_then_solver) {
+HEC_TEST(products_then_solver) {
   char name[256];
   int had_core = getenv("OPENBLAS_CORETYPE") != NULL, had_threads = getenv("OPENBLAS_NUM_THREADS") != NULL;
   hec_math_open();
@@ -109,10 +110,9 @@ START_TEST(products_then_solver) {
   ck_assert_int_eq(had_core, getenv("OPENBLAS_CORETYPE") != NULL);
   ck_assert_int_eq(had_threads, getenv("OPENBLAS_NUM_THREADS") != NULL);
 }
-END_TEST
 
 /* What no tool does: the library is what it is, and its name says that hecate did not choose. */
-START_TEST(solver_then_products) {
+HEC_TEST(solver_then_products) {
   const hec_solver *solver = solver_or_skip("solver_blas.solver_then_products");
   if (!solver)
     return;
@@ -128,7 +128,3 @@ START_TEST(solver_then_products) {
   multiply();
   one_thread();
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "solver_blas"};
-HEC_TESTS(suite, {who_solves_nothing_has_no_solver, 1}, {products_then_solver, 1}, {solver_then_products, 1})

@@ -1,12 +1,14 @@
 /* Training: the loss falls, and it falls the same whatever the policy, the schedule and the number of ranks; what is
  * recorded is what was computed. Gradients: test_language.c. */
 #include "tests/exec/train_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+HEC_TEST_ONCE(hec_math_open)
 
 static hec_train_wish small(int32_t ranks) {
   hec_train_wish wish = hec_train_small(ranks, 3);
@@ -14,7 +16,7 @@ static hec_train_wish small(int32_t ranks) {
   return wish;
 }
 
-START_TEST(loss_falls) {
+HEC_TEST(loss_falls) {
   hec_train_wish wish = small(2);
   wish.steps = 150;
   wish.micro_batches = 1;
@@ -28,13 +30,12 @@ START_TEST(loss_falls) {
   ck_assert_msg(first > 4 && first < 6, "%g", first); /* about ln of 70 characters, and a half */
   ck_assert_msg(last < 0.75 * first, "from %g to %g", first, last);
 }
-END_TEST
 
 static const int32_t rank_counts[] = {1, 2, 4};
 
 /* Every policy that can train, under every schedule by one number of ranks or another (of those that cut layers into chunks
  * half the pairs): against the reference, and against the losses of all others. */
-START_TEST(every_policy) {
+HEC_TEST_LOOP(every_policy, 3) {
   double loss[3] = {0}, balance[3] = {0};
   int32_t n_trained = 0;
   for (int32_t p = 0; hec_policies[p]; p++)
@@ -59,9 +60,8 @@ START_TEST(every_policy) {
     }
   ck_assert_int_ge(n_trained, 8);
 }
-END_TEST
 
-START_TEST(ranks_agree) {
+HEC_TEST(ranks_agree) {
   hec_train_passes(small(1));
   const hec_train_outcome first = hec_trained;
   for (int32_t i = 1; i < 3; i++) {
@@ -73,10 +73,9 @@ START_TEST(ranks_agree) {
     }
   }
 }
-END_TEST
 
 /* The check is worth something: a rank that trains on another text is found. */
-START_TEST(check_finds_faults) {
+HEC_TEST(check_finds_faults) {
   hec_train_wish wish = small(4);
   wish.other_text = true;
   const hec_check_result *check = &hec_trained.check;
@@ -84,12 +83,11 @@ START_TEST(check_finds_faults) {
   ck_assert(!check->passed);
   ck_assert_double_gt(check->worst, 10 * check->tolerance);
 }
-END_TEST
 
 /* An expert's gradient that counts twice in one late step is found in that step's window: at its first step, within it,
  * at its last. The windows before it pass. */
 static const int64_t double_steps[] = {41, 46, 50};
-START_TEST(check_finds_late_faults) {
+HEC_TEST_LOOP(check_finds_late_faults, 3) {
   hec_train_wish wish = small(2);
   wish.steps = 60;
   wish.policy = "hecate";
@@ -102,10 +100,9 @@ START_TEST(check_finds_late_faults) {
   ck_assert_double_gt(check->failed_error, check->failed_tolerance);
   ck_assert_int_eq(check->diverged_step, 0);
 }
-END_TEST
 
 /* However long: rounding does not add up from window to window. The last window is a short one. */
-START_TEST(check_of_many_steps) {
+HEC_TEST_LOOP(check_of_many_steps, 2) {
   hec_train_wish wish = small(4);
   wish.steps = 253;
   wish.policy = _i == 0 ? "hecate" : "eplb";
@@ -115,9 +112,8 @@ START_TEST(check_of_many_steps) {
   ck_assert_int_eq(check->failed_step, 0);
   ck_assert_double_lt(check->worst, check->tolerance / 10);
 }
-END_TEST
 
-START_TEST(check_says_diverged) {
+HEC_TEST(check_says_diverged) {
   hec_train_wish wish = small(2);
   wish.steps = 40;
   wish.rate = 30;
@@ -128,9 +124,8 @@ START_TEST(check_says_diverged) {
   ck_assert_double_gt(check->diverged_loss, HEC_CHECK_EXPLODED * check->first_loss);
   ck_assert_int_eq(check->failed_step, 0);
 }
-END_TEST
 
-START_TEST(window_follows_rate) {
+HEC_TEST(window_follows_rate) {
   hec_model model = {.moe = {.d_model = 64, .d_ffn = 100}, .adam = {.rate = 3e-3F}};
   ck_assert_int_eq(hec_check_steps(&model), HEC_CHECK_WINDOW);
   model.adam.rate = 1e-2F; /* 0.1 a step */
@@ -138,11 +133,10 @@ START_TEST(window_follows_rate) {
   model.adam.rate = 1;
   ck_assert_int_eq(hec_check_steps(&model), 1);
 }
-END_TEST
 
 /* Experts in shards: the losses of whole experts, over three windows, after two of which the reference goes on from shards;
  * a gradient of one shard that counts twice is found. */
-START_TEST(shards) {
+HEC_TEST_LOOP(shards, 2) {
   hec_train_wish wish = small(4);
   wish.steps = 23;
   hec_train_passes(wish);
@@ -165,9 +159,8 @@ START_TEST(shards) {
   wish.policy = "hecate";
   hec_train_refused(wish, "experts in shards beside `esp`");
 }
-END_TEST
 
-START_TEST(threads_and_virtual_time) {
+HEC_TEST(threads_and_virtual_time) {
   hec_train_wish wish = small(2);
   wish.threads = true;
   wish.policy = "hecate";
@@ -175,10 +168,9 @@ START_TEST(threads_and_virtual_time) {
   wish.virtual_time = true;
   hec_train_passes(wish);
 }
-END_TEST
 
 /* What cannot be trained is refused with the reason. */
-START_TEST(refusals) {
+HEC_TEST(refusals) {
   hec_train_wish wish = small(2);
   wish.policy = "ep-balanced";
   hec_train_refused(wish, "ep-balanced cannot train");
@@ -196,10 +188,9 @@ START_TEST(refusals) {
   ck_assert_int_eq(hec_corpus_check(&corpus, &model, 64), HEC_BAD_INPUT);
   hec_corpus_free(&corpus);
 }
-END_TEST
 
 /* Too little memory: rank, iteration and bytes are named, nothing is recorded. Enough: it runs. */
-START_TEST(capacity) {
+HEC_TEST(capacity) {
   char path[] = "/tmp/hecate-train-capacity-XXXXXX";
   int file = mkstemp(path);
   ck_assert_int_ge(file, 0);
@@ -217,7 +208,6 @@ START_TEST(capacity) {
   wish.record = NULL;
   hec_train_ends(wish);
 }
-END_TEST
 
 /* ---- The record ---- */
 
@@ -254,7 +244,7 @@ static void sum_loads(const char *path, uint64_t total[LAYERS][EXPERTS],
   hec_trace_close(reader);
 }
 
-START_TEST(record) {
+HEC_TEST(record) {
   char path[] = "/tmp/hecate-train-record-XXXXXX";
   int file = mkstemp(path);
   ck_assert_int_ge(file, 0);
@@ -282,9 +272,3 @@ START_TEST(record) {
     }
   ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "train", .timeout_s = 120, .once = hec_math_open};
-HEC_TESTS(suite, {loss_falls, 1}, {every_policy, 3}, {ranks_agree, 1}, {check_finds_faults, 1},
-          {check_finds_late_faults, 3}, {check_of_many_steps, 2}, {check_says_diverged, 1}, {window_follows_rate, 1},
-          {shards, 2}, {threads_and_virtual_time, 1}, {refusals, 1}, {capacity, 1}, {record, 1})

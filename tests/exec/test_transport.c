@@ -1,7 +1,7 @@
 /* Transports: every row of the table moves random posts (transport_case.h), in both forms of ranks. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/transport_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
@@ -19,27 +19,24 @@ static void launch_posts(const char *name, int32_t n_ranks, bool threads, hec_tr
 
 /* ---- Cases ---- */
 
-START_TEST(random_posts) {
+HEC_TEST_LOOP(random_posts, 2) {
   for (uint64_t seed = 1; seed <= 3; seed++)
     for (int32_t n_ranks = 2; n_ranks <= 8; n_ranks += n_ranks < 4 ? 1 : 2)
       launch_posts("shm", n_ranks, _i == 1, (hec_transport_case){seed, 10, 15, -1});
 }
-END_TEST
 
-START_TEST(every_kind_alone) {
+HEC_TEST_LOOP(every_kind_alone, 2) {
   for (int32_t k = 0; k < HEC_TEST_N_TRANSPORT_KINDS; k++)
     launch_posts("shm", 5, _i == 1, (hec_transport_case){77, 12, 12, k});
 }
-END_TEST
 
-START_TEST(large_messages) {
+HEC_TEST_LOOP(large_messages, 2) {
   launch_posts("shm", 2, _i == 1, (hec_transport_case){5, 4, 22, HEC_TEST_SCATTERED});
   launch_posts("shm", 3, _i == 1, (hec_transport_case){6, 4, 22, HEC_TEST_TREES});
   launch_posts("shm", 3, _i == 1, (hec_transport_case){7, 4, 22, HEC_TEST_SUMS});
 }
-END_TEST
 
-START_TEST(every_transport) {
+HEC_TEST_LOOP(every_transport, 2) {
   for (int i = 0; hec_transports[i]; i++) {
     ck_assert_ptr_eq(hec_transport_find(hec_transports[i]->name), hec_transports[i]);
     for (int32_t n_ranks = 2; n_ranks <= 8; n_ranks += 2)
@@ -49,7 +46,6 @@ START_TEST(every_transport) {
   }
   ck_assert_ptr_null(hec_transport_find("pigeons"));
 }
-END_TEST
 
 /* Two ends that disagree about a size say so. */
 static hec_status run_disagreeing(hec_rank *rank, void *context) {
@@ -64,7 +60,7 @@ static hec_status run_disagreeing(hec_rank *rank, void *context) {
   return hec_rank_barrier(rank);
 }
 
-START_TEST(sizes_that_disagree_are_noticed) {
+HEC_TEST_LOOP(sizes_that_disagree_are_noticed, 2) {
   int64_t cases[][2] = {{100, 99}, {99, 100}, {1, 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     for (int t = 0; hec_transports[t]; t++) {
@@ -75,8 +71,3 @@ START_TEST(sizes_that_disagree_are_noticed) {
     }
   }
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "exec.transport", .timeout_s = 200};
-HEC_TESTS(suite, {random_posts, 2}, {every_kind_alone, 2}, {large_messages, 2}, {every_transport, 2},
-          {sizes_that_disagree_are_noticed, 2})

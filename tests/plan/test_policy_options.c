@@ -2,14 +2,16 @@
  * every option changes what is planned; an option of the row goes before the one of the problem. */
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 enum { ITERATIONS = 14, LAYERS = 3, EXPERTS = 16 };
 
 static hec_problem *problem_of(bool large) {
-  hec_problem *p = hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, LAYERS,
+  hec_problem *p = hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, LAYERS,
                                     large ? 4 * EXPERTS : EXPERTS, 2, true);
   p->tokens = 4096;
   return p;
@@ -32,9 +34,9 @@ static void fill(hec_load *load, int64_t iter, uint64_t *seed) {
 /* Everything that a policy decides over some iterations. */
 static uint64_t play(const hec_policy *policy, const hec_problem *problem) {
   uint64_t digest = 1, seed = 77;
-  hec_arena_mark mark = hec_arena_save(&hec_test_arena);
-  hec_load load = hec_load_new(&hec_test_arena, problem->n_layers, problem->n_ranks, problem->n_experts);
-  hec_policy_run run = hec_policy_start(policy, problem, &hec_test_arena);
+  hec_arena_mark mark = hec_arena_save(&arena);
+  hec_load load = hec_load_new(&arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  hec_policy_run run = hec_policy_start(policy, problem, &arena);
   for (int64_t iter = 0; iter < ITERATIONS; iter++) {
     fill(&load, iter, &seed);
     hec_policy_decide(&run, iter, 0);
@@ -48,13 +50,13 @@ static uint64_t play(const hec_policy *policy, const hec_problem *problem) {
     digest = mix(digest, run.n_dropped);
   }
   hec_policy_stop(&run);
-  hec_arena_rewind(&hec_test_arena, mark);
+  hec_arena_rewind(&arena, mark);
   return digest;
 }
 
 static const hec_policy *read_policy(const char *text) {
   const hec_policy *policy = NULL;
-  ck_assert_msg(hec_policy_read(text, NULL, "--policy", &hec_test_arena, &policy) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_policy_read(text, NULL, "--policy", &arena, &policy) == HEC_OK, "%s", hec_last_error());
   return policy;
 }
 
@@ -64,7 +66,7 @@ static const hec_policy *with(const hec_policy *row, const hec_option *option, d
   return read_policy(text);
 }
 
-START_TEST(rows_say_what_their_options_are) {
+HEC_TEST(rows_say_what_their_options_are) {
   int n = 0;
   for (size_t i = 0; hec_policies[i]; i++)
     for (const hec_option *o = hec_policies[i]->options; o && o->name; o++, n++) {
@@ -79,10 +81,9 @@ START_TEST(rows_say_what_their_options_are) {
     }
   ck_assert_int_gt(n, 40);
 }
-END_TEST
 
 /* Said or not, a default is the same. */
-START_TEST(defaults_are_what_the_row_does) {
+HEC_TEST(defaults_are_what_the_row_does) {
   const hec_problem *problem = problem_of(false);
   for (size_t i = 0; hec_policies[i]; i++)
     for (const hec_option *o = hec_policies[i]->options; o && o->name; o++) {
@@ -95,10 +96,9 @@ START_TEST(defaults_are_what_the_row_does) {
       ck_assert_msg(play(said, problem) == play(hec_policies[i], problem), "%s", said->name);
     }
 }
-END_TEST
 
 /* Some value of it changes what is planned, or how long that takes, on one of the problems. */
-START_TEST(every_option_has_an_effect) {
+HEC_TEST(every_option_has_an_effect) {
   static const double values[] = {0, 1, 2, 3, 5, 20, 40, 0.5, 1.5, 300, 20000, 1e6};
   for (size_t i = 0; hec_policies[i]; i++)
     for (const hec_option *o = hec_policies[i]->options; o && o->name; o++) {
@@ -117,7 +117,6 @@ START_TEST(every_option_has_an_effect) {
       ck_assert_msg(changes, "%s: %s changes nothing", hec_policies[i]->name, o->name);
     }
 }
-END_TEST
 
 static const struct {
   const char *field, *row, *with; /* the problem's option and its value 2, a row, the row with another value */
@@ -134,7 +133,7 @@ static const struct {
     {"m", "prophet", "prophet:m=1", offsetof(hec_problem, m), 4, 1},
 };
 
-START_TEST(row_goes_before_problem) {
+HEC_TEST(row_goes_before_problem) {
   for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
     hec_problem *problem = problem_of(false), other = *problem;
     *(int32_t *)(void *)((char *)problem + wishes[i].at) = wishes[i].value;
@@ -145,10 +144,9 @@ START_TEST(row_goes_before_problem) {
     ck_assert_str_eq(with_it->name, wishes[i].with);
   }
 }
-END_TEST
 
 /* Another way to say how many slots there are goes before the problem's, too; of one row `slots` decides. */
-START_TEST(slots_by_another_option) {
+HEC_TEST(slots_by_another_option) {
   hec_problem *plain = problem_of(false), wide = *plain;
   wide.slots = 6;
   ck_assert(play(read_policy("eplb:redundant=3"), &wide) == play(read_policy("eplb:slots=5"), plain));
@@ -157,38 +155,30 @@ START_TEST(slots_by_another_option) {
   ck_assert(play(read_policy("symi:replicas=2"), &wide) == play(read_policy("symi:slots=4"), plain));
   ck_assert(play(read_policy("eplb:redundant=3,slots=4"), plain) == play(read_policy("eplb:slots=4"), plain));
 }
-END_TEST
 
 /* Every expert-parallel group plans with the options. */
-START_TEST(groups_have_the_options) {
-  hec_problem *p = hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, LAYERS,
-                                    EXPERTS, 2, true);
+HEC_TEST(groups_have_the_options) {
+  hec_problem *p =
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, LAYERS, EXPERTS, 2, true);
   ck_assert_int_eq(hec_problem_group(p, 4), HEC_OK);
-  hec_policy_run run = hec_policy_start(read_policy("hecate:m=1,t=3"), p, &hec_test_arena);
+  hec_policy_run run = hec_policy_start(read_policy("hecate:m=1,t=3"), p, &arena);
   ck_assert(run.m[0] == 1);
   hec_policy_stop(&run);
   ck_assert(play(read_policy("llep:least=100"), p) != play(hec_policy_find("llep"), p));
 }
-END_TEST
 
-START_TEST(names_and_errors) {
+HEC_TEST(names_and_errors) {
   const hec_policy *policy = NULL;
   ck_assert_ptr_eq(read_policy("llep"), hec_policy_find("llep"));
   ck_assert_str_eq(read_policy("llep:least=512,cap=1.50")->name, "llep:cap=1.5,least=512");
-  ck_assert_int_eq(hec_policy_read("llepp:cap=1", NULL, "--policy", &hec_test_arena, &policy), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_policy_read("llepp:cap=1", NULL, "--policy", &arena, &policy), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "found \"llepp\"") != NULL, "%s", hec_last_error());
-  ck_assert_int_eq(hec_policy_read("ep:cap=1", NULL, "policy", &hec_test_arena, &policy), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_policy_read("ep:cap=1", NULL, "policy", &arena, &policy), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "policy ep: expected nothing after the name, found \"cap=1\"");
-  ck_assert_int_eq(hec_policy_read("llep:", NULL, "policy", &hec_test_arena, &policy), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_policy_read("llep:", NULL, "policy", &arena, &policy), HEC_BAD_INPUT);
   ck_assert_ptr_null(policy);
   const hec_problem *problem = problem_of(false);
   ck_assert_int_eq(hec_policy_suits(read_policy("eplb:slots=1"), problem), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "eplb:slots=1: slots: expected at least 2") != NULL, "%s", hec_last_error());
   ck_assert_int_eq(hec_policy_suits(read_policy("eplb:slots=2"), problem), HEC_OK);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_options", .timeout_s = 120};
-HEC_TESTS(suite, {rows_say_what_their_options_are, 1}, {defaults_are_what_the_row_does, 1},
-          {every_option_has_an_effect, 1}, {row_goes_before_problem, 1}, {slots_by_another_option, 1},
-          {groups_have_the_options, 1}, {names_and_errors, 1})

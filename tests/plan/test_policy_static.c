@@ -36,8 +36,9 @@ static int check_record(const hec_json_value *record, hec_policy_run *run, hec_r
 }
 
 HEC_TEST(recorded_received_tokens) {
-  const char *path = hec_test_wants("plan.recorded_received_tokens", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
-                                    "tokens that ranks received in a real run");
+  const char *path =
+      hec_test_wants("plan.policy_static/recorded_received_tokens", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
+                     "dispatch of ep against tokens that ranks received in a real run");
   if (!path)
     return;
   FILE *file = fopen(path, "r");

@@ -81,8 +81,8 @@ static double share_of(const char *note, const char *before) {
 /* GPT-OSS-20B: counted over all tokens, 24.8 % on 4 ranks and 12.4 % on 8 stay with contiguous experts (reference
  * traces.md 1). */
 HEC_TEST(gpt_oss) {
-  const char *path = hec_test_wants("affinity.gpt_oss", "traces/gptoss20b_decode_per_sequence.jsonl",
-                                    "affinity between layers in a recorded trace of GPT-OSS-20B");
+  const char *path = hec_test_wants("sim.affinity/gpt_oss", "traces/gptoss20b_decode_per_sequence.jsonl",
+                                    "exflow on affinity recorded with GPT-OSS-20B; made-up affinity is");
   if (!path)
     return;
   char *trace = read_file(path);
@@ -143,8 +143,8 @@ static void couple(const hec_load *load, hec_text *text) {
 
 /* Qwen1.5-MoE: measured there, the busiest rank at 1.85 to 2.06 of the mean by affinity, 1.65 to 1.83 contiguous; slower. */
 HEC_TEST(qwen_loses) {
-  const char *path = hec_test_wants("affinity.qwen_loses", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
-                                    "that placement by affinity loses on recorded loads of Qwen1.5-MoE");
+  const char *path = hec_test_wants("sim.affinity/qwen_loses", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
+                                    "that exflow is slower than ep on recorded loads of Qwen1.5-MoE, as measured");
   if (!path)
     return;
   char *trace = read_file(path);

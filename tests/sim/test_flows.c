@@ -42,13 +42,17 @@ static const char *const shared_cases[] = {"01_switch_n8_zipf", "02_switch_n16_s
                                            "05_hetero_nics",    "07_incast_hot_expert",    "09_fattree_ecmp_hash",
                                            "11_pxn_relay_paths"};
 
-HEC_TEST_ROWS(shared_cases_by_simgrid, shared_cases) {
-  char relative[128];
-  (void)snprintf(relative, sizeof relative, "cases/maxmin/%s.json", shared_cases[_i]);
-  const char *path = hec_test_wants("sim.flows/shared_cases_by_simgrid", relative,
-                                    "a case against finish times of SimGrid (others are)");
-  if (path)
+HEC_TEST(shared_cases_by_simgrid) {
+  const size_t n = sizeof shared_cases / sizeof *shared_cases;
+  for (size_t i = 0; i < n; i++) {
+    char relative[128];
+    (void)snprintf(relative, sizeof relative, "cases/maxmin/%s.json", shared_cases[i]);
+    const char *path = hec_test_wants("sim.flows/shared_cases_by_simgrid", relative,
+                                      "flows of larger networks against SimGrid's finish times; small ones are");
+    if (!path)
+      return;
     (void)check_case(path);
+  }
 }
 
 /* ---- by hand ---- */

@@ -1,6 +1,6 @@
 /* max_min against SimGrid on random networks: every finish within 1e-8, relative, or 2 ps. Skipped where the program that asks
  * SimGrid was not built (simgrid_flows.cpp). */
-#include "tests/support/check_main.h"
+#include "tests/support/test.h"
 #include "validate/network_case.h"
 
 #include <math.h>
@@ -9,11 +9,9 @@
 #include <unistd.h>
 
 #define PROGRAM HEC_BINARY_DIR "/simgrid-flows"
-static hec_arena arena;
 
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+HEC_TEST_NEEDS(access(PROGRAM, X_OK) == 0, "SimGrid (libsimgrid-dev) was not found when this was built")
+HEC_TEST_ARENA(arena)
 
 enum { MOST_HOSTS = 48, MOST_LINKS = 4 * MOST_HOSTS, MOST_FLOWS = 600, MOST_HOPS = 5 };
 
@@ -64,7 +62,7 @@ static void make_case(uint64_t *random, hec_flows *flows) {
     }
 }
 
-START_TEST(finishes_are_simgrids) {
+HEC_TEST_LOOP(finishes_are_simgrids, 10) {
   uint64_t random = 500 + (uint64_t)_i;
   static double ours[MOST_FLOWS], theirs[MOST_FLOWS];
   for (int k = 0; k < 20; k++) {
@@ -81,20 +79,3 @@ START_TEST(finishes_are_simgrids) {
     hec_arena_free(&arena);
   }
 }
-END_TEST
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("simgrid");
-  TCase *c = tcase_create("simgrid");
-  if (access(PROGRAM, X_OK) != 0) {
-    hec_test_skip("simgrid.simgrid", "SimGrid (libsimgrid-dev) was not found when this was built");
-    exit(77);
-  }
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, finishes_are_simgrids, 0, 10);
-  suite_add_tcase(suite, c);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)

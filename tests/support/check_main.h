@@ -1,4 +1,4 @@
-/* What every test program shares: one Check suite, run forked, exit code 0 or 1; skips counted apart (77). Its `main` has
+/* What tests and their helpers share: assertions, reference data, skips, random numbers. A test file's `main` (test.h) has
  * another name when it is compiled, and is called by the program of its folder (tests/main.c.in). */
 #ifndef HEC_TESTS_CHECK_MAIN_H
 #define HEC_TESTS_CHECK_MAIN_H
@@ -22,14 +22,6 @@
 #ifdef main /* its other name */
 int main(void);
 #endif
-#define HEC_TEST_MAIN(make_suite)                                                                                      \
-  int main(void) {                                                                                                     \
-    SRunner *runner = srunner_create(make_suite());                                                                    \
-    srunner_run_all(runner, CK_NORMAL);                                                                                \
-    int failed = srunner_ntests_failed(runner);                                                                        \
-    srunner_free(runner);                                                                                              \
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;                                                                  \
-  }
 
 /* The folder of shared reference data: HECATE_SHARED, default ../shared; NULL when it is not there. */
 const char *hec_test_shared(void);

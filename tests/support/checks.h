@@ -17,16 +17,18 @@ const char *hec_test_quoted(const char *text);
  * whose process leaves what was allocated. */
 void hec_test_no_memory(hec_status (*run)(uint64_t k));
 
-/* What test.h notes of each test before `main`, and the tests of a file run; 0: all passed. */
+/* What test.h notes of each test before `main`, and the tests of a file run. */
 typedef struct hec_test_row {
   const char *file;  /* its tests are run together */
-  const TTest *test; /* NULL: a fixture */
+  const TTest *test; /* NULL: something around the tests, below */
   int n, signal;     /* n times; the signal to end with, 0 for none */
-  void (*setup)(void), (*teardown)(void);
+  void (*setup)(void), (*teardown)(void), (*once)(void);
+  const char *(*lacks)(void); /* NULL: nothing, else why the tests cannot run */
   struct hec_test_row *next;
 } hec_test_row;
 
 void hec_test_add(hec_test_row *row);
-int hec_test_run_file(const char *file);
+int hec_test_run_file(const char *file);                            /* an exit code */
+int hec_test_run_suite(Suite *suite, enum fork_status fork_status); /* of Check's own; the number of failures */
 
 #endif

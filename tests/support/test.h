@@ -1,12 +1,16 @@
 /* Tests that register themselves: a file of them needs no list of them and no main. They run in the order of the file, each in
- * a process of its own; a file has one fixture at most. Only a file of tests includes this header, for it is its main.
+ * a process of its own. Only a file of tests includes this header, for it is its main. Two files have a main of their own
+ * (test_processor.c, test_processor_cuda.c): they run the same cases several times, as they find processors.
  *
  *   HEC_TEST_ARENA(arena)                        an arena that is empty again after each test
  *   HEC_TEST(adds_up) { ck_assert(1 + 1 == 2); }
  *   HEC_TEST_LOOP(each_size, 12) { ... }         `_i` is 0, 1, ... 11, a test each
  *   HEC_TEST_ROWS(each_case, cases) { ... }      `_i` is an index of the array `cases`
  *   HEC_TEST_TABLE(each_policy, hec_policies) { ... }   ... of an array that ends in NULL
- *   HEC_TEST_ABORTS(each_fault, 5) { ... }       passes when it ends in an assertion (SIGABRT) */
+ *   HEC_TEST_ABORTS(each_fault, 5) { ... }       passes when it ends in an assertion (SIGABRT)
+ *   HEC_TEST_FIXTURE(before, after)              around each test, in its process; either may be NULL
+ *   HEC_TEST_ONCE(hec_math_open)                 before all tests, in the process that forks them
+ *   HEC_TEST_NEEDS(there_is_one(), "no such device here")   or all are skipped, and the reason is said */
 #ifndef HEC_TESTS_TEST_H
 #define HEC_TESTS_TEST_H
 #include "runtime/base/arena.h"
@@ -43,18 +47,24 @@ int main(void) {
   HEC_TEST_ROW(name, name##_rows(), 0)
 #define HEC_TEST_ABORTS(name, n) HEC_TEST_ROW(name, n, SIGABRT)
 
-/* Before and after each test of the file; either may be NULL. */
-#define HEC_TEST_FIXTURE(before, after)                                                                                \
-  __attribute__((constructor)) static void add_fixture(void) {                                                         \
-    static hec_test_row added = {.file = __BASE_FILE__, .setup = before, .teardown = after};                           \
+#define HEC_TEST_AROUND(name, ...)                                                                                     \
+  __attribute__((constructor)) static void name(void) {                                                                \
+    static hec_test_row added = {.file = __BASE_FILE__, __VA_ARGS__};                                                  \
     hec_test_add(&added);                                                                                              \
   }
 
+#define HEC_TEST_FIXTURE(before, after) HEC_TEST_AROUND(add_fixture, .setup = before, .teardown = after)
+#define HEC_TEST_ONCE(before) HEC_TEST_AROUND(add_once, .once = before)
+#define HEC_TEST_NEEDS(condition, why)                                                                                 \
+  static const char *lacks(void) {                                                                                     \
+    return (condition) ? NULL : (why);                                                                                 \
+  }                                                                                                                    \
+  HEC_TEST_AROUND(add_needs, .lacks = lacks)
 #define HEC_TEST_ARENA(arena)                                                                                          \
   static hec_arena arena;                                                                                              \
   static void free_arena(void) {                                                                                       \
     hec_arena_free(&arena);                                                                                            \
   }                                                                                                                    \
-  HEC_TEST_FIXTURE(NULL, free_arena)
+  HEC_TEST_AROUND(add_arena, .teardown = free_arena)
 
 #endif

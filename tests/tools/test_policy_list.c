@@ -1,8 +1,10 @@
 /* --policy as a list: where rows end, what they are called, and what is refused. */
-#include "tests/support/suite.h"
+#include "tests/support/test.h"
 #include "tools/front/job_args.h"
 
 #include <string.h>
+
+HEC_TEST_ARENA(arena)
 
 static const struct {
   const char *list, *names; /* separated by blanks */
@@ -14,20 +16,18 @@ static const struct {
     {"eplb:period=50,hecate:t=paper,m=3,ep", "eplb:period=50 hecate:t=paper,m=3 ep"},
 };
 
-START_TEST(rows_of_a_list) {
+HEC_TEST(rows_of_a_list) {
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     const hec_policy *policies[HEC_POLICIES_MAX];
     int32_t n;
     hec_text names = {0};
-    ck_assert_msg(hec_job_args_policies(lists[i].list, &hec_test_arena, policies, &n) == HEC_OK, "%s",
-                  hec_last_error());
+    ck_assert_msg(hec_job_args_policies(lists[i].list, &arena, policies, &n) == HEC_OK, "%s", hec_last_error());
     for (int32_t p = 0; p < n; p++)
       hec_text_printf(&names, "%s%s", p ? " " : "", policies[p]->name);
     ck_assert_str_eq(names.data, lists[i].names);
     hec_text_free(&names);
   }
 }
-END_TEST
 
 static const struct {
   const char *list, *error;
@@ -45,30 +45,25 @@ static const struct {
     {"all:cap=1", "found \"all\""},
 };
 
-START_TEST(wrong_lists) {
+HEC_TEST(wrong_lists) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const hec_policy *policies[HEC_POLICIES_MAX];
     int32_t n;
-    ck_assert_int_eq(hec_job_args_policies(wrong[i].list, &hec_test_arena, policies, &n), HEC_BAD_INPUT);
+    ck_assert_int_eq(hec_job_args_policies(wrong[i].list, &arena, policies, &n), HEC_BAD_INPUT);
     ck_assert_msg(strstr(hec_last_error(), wrong[i].error) != NULL, "%s: %s", wrong[i].list, hec_last_error());
   }
 }
-END_TEST
 
-START_TEST(as_many_as_there_is_room_for) {
+HEC_TEST(as_many_as_there_is_room_for) {
   hec_text list = {0};
   for (int i = 1; i < HEC_POLICIES_MAX; i++)
     hec_text_printf(&list, "%sllep:cap=%d", i > 1 ? "," : "", i);
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n;
-  ck_assert_int_eq(hec_job_args_policies(list.data, &hec_test_arena, policies, &n), HEC_OK);
+  ck_assert_int_eq(hec_job_args_policies(list.data, &arena, policies, &n), HEC_OK);
   ck_assert_int_eq(n, HEC_POLICIES_MAX - 1);
   hec_text_add(&list, ",ep");
-  ck_assert_int_eq(hec_job_args_policies(list.data, &hec_test_arena, policies, &n), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_job_args_policies(list.data, &arena, policies, &n), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "expected at most 63") != NULL, "%s", hec_last_error());
   hec_text_free(&list);
 }
-END_TEST
-
-static const hec_test_suite suite = {.name = "policy_list"};
-HEC_TESTS(suite, {rows_of_a_list, 1}, {wrong_lists, 1}, {as_many_as_there_is_room_for, 1})

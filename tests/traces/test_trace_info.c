@@ -243,8 +243,8 @@ HEC_TEST(recorded_traces) {
       {"gptoss20b_decode_per_sequence", 8, {1.76, 3.41, 7.76}, 0.92, 0.821, -0.27, 0.180, {1.61, 2.89}},
       {"gptoss20b_decode_per_sequence", 16, {1.76, 3.41, 7.76}, 0.92, 0.821, -0.27, 0.180, {2.29, 5.62}},
   };
-  if (!hec_test_wants("recorded_traces", "traces/gptoss20b_decode_per_sequence.jsonl",
-                      "figures of recorded traces, against those that others computed"))
+  if (!hec_test_wants("traces.trace_info/recorded_traces", "traces/gptoss20b_decode_per_sequence.jsonl",
+                      "figures of recorded traces against those that others computed; made-up ones are"))
     return;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char name[128];

@@ -155,11 +155,17 @@ HEC_TEST(valid_and_unusual) {
 }
 
 HEC_TEST(header_errors) {
-  refused("", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found end of file");
-  refused("\n\n", "t:3: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found end of file");
-  refused("[1]", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found '['");
-  refused("\177ELF", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found byte 0x7f");
-  refused("hello", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found hello");
+  refused("", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), "
+              "found end of file");
+  refused("\n\n", "t:3: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), "
+                  "found end of file");
+  refused(
+      "[1]",
+      "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found '['");
+  refused("\177ELF", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other "
+                     "files), found byte 0x7f");
+  refused("hello", "t:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other "
+                   "files), found hello");
   refused("{}", "t:1: format: expected `hecate-trace`, found no such key");
   refused("{`a`:1}", "t:1: format: expected `hecate-trace`, found no such key");
   refused("{`format`:`other`}", "t:1: format: expected `hecate-trace`, found `other`");
@@ -419,7 +425,8 @@ HEC_TEST(files_that_are_none) {
   ck_assert_int_eq(hec_trace_open("/", &reader), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "/: expected a trace file, found a directory");
   ck_assert_int_eq(hec_trace_open("/dev/null", &reader), HEC_BAD_INPUT);
-  ck_assert_str_eq(hec_last_error(), "/dev/null:1: expected a hecate-trace, which begins with '{' (hecate-trace import makes one of other files), found end of file");
+  ck_assert_str_eq(hec_last_error(), "/dev/null:1: expected a hecate-trace, which begins with '{' (hecate-trace import "
+                                     "makes one of other files), found end of file");
 }
 
 /* Random bytes put into a good trace: never a crash, never anything but OK or one message. */
@@ -449,8 +456,8 @@ HEC_TEST(shared_traces_read) {
                {"olmoe_1b_7b_domains", 3, 64, 8, 1, 8, HEC_PHASE_FORWARD},
                {"sglang_deepseek_r1_ep_statistics", 58, 256, 8, 1, 12, HEC_PHASE_FORWARD},
                {"smartmoe_gpt_e32_r16", 24, 32, 2, 16, 60, HEC_PHASE_TRAIN}};
-  if (!hec_test_wants("shared_traces_read", "traces/smartmoe_gpt_e32_r16.jsonl",
-                      "five recorded traces of others are read"))
+  if (!hec_test_wants("traces.trace_read/shared_traces_read", "traces/smartmoe_gpt_e32_r16.jsonl",
+                      "that traces recorded by others are read; those of this project are"))
     return;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char name[128];

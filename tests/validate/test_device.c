@@ -243,7 +243,8 @@ HEC_TEST(bad_tables_are_refused) {
 /* ---- The real tables ---- */
 
 static bool have_tables(const char *test) {
-  return hec_test_wants(test, "cases/gpu/gemm.csv", "cost laws of GPUs against published measurements");
+  return hec_test_wants(test, "cases/gpu/gemm.csv",
+                        "that cost laws of GPUs are as accurate on published measurements as the report says");
 }
 
 /* Errors of the presets, a little above what they reach. */
@@ -264,7 +265,7 @@ static const struct {
 };
 
 HEC_TEST(presets_on_the_real_tables) {
-  if (!have_tables("presets_on_the_real_tables"))
+  if (!have_tables("validate.device/presets_on_the_real_tables"))
     return;
   ck_assert(hec_judge_folder(hec_test_shared_path("cases/gpu"), &judgement) == HEC_OK);
   ck_assert(judgement.n_not < judgement.cases.n / 8);
@@ -284,7 +285,7 @@ HEC_TEST(presets_on_the_real_tables) {
 
 /* The committed constants are what the command finds: one law that is quick to fit. */
 HEC_TEST(a_preset_is_what_the_command_finds) {
-  if (!have_tables("a_preset_is_what_the_command_finds"))
+  if (!have_tables("validate.device/a_preset_is_what_the_command_finds"))
     return;
   hec_constants found;
   hec_gpu gpu = load("h100");
@@ -314,7 +315,7 @@ HEC_TEST(collectives_without_their_own_fit) {
   double *predicted = HEC_NEW(&arena, double, ROWS_MAX), *measured = HEC_NEW(&arena, double, ROWS_MAX);
   int32_t n = 0;
   hec_cases cases = {0};
-  if (!have_tables("collectives_without_their_own_fit"))
+  if (!have_tables("validate.device/collectives_without_their_own_fit"))
     return;
   ck_assert(hec_cases_read(hec_test_shared_path("cases/gpu"), &cases) == HEC_OK);
   for (size_t d = 0; d < 3; d++)

@@ -318,8 +318,9 @@ HEC_TEST(the_reach_follows_from_the_numbers) {
 /* ---- the real recording ---- */
 
 HEC_TEST(the_32_a100_outcomes_are_met) {
-  const char *path = hec_test_wants("the_32_a100_outcomes_are_met", "cases/outcomes/laer_mixtral_8x7b_e16k4.json",
-                                    "predictions against a recorded run on 32 A100");
+  const char *path =
+      hec_test_wants("validate.outcomes/the_32_a100_outcomes_are_met", "cases/outcomes/laer_mixtral_8x7b_e16k4.json",
+                     "that predictions of the recorded run on 32 A100 are as accurate as the report says");
   if (!path)
     return;
   hec_outcomes_options options = {.path = path, .cluster = "a100-80g-4x8", .model = "mixtral-8x7b-e16k4", .first = -1};

@@ -161,8 +161,8 @@ HEC_TEST(published_runs) {
     const char *part; /* of ids */
     double median, p90;
   } bounds[] = {{"fold-", 0.035, 0.105}, {"mbridge-", 0.08, 0.25}, {"megascale-", 0.05, 0.1}, {"zoo-", 0.15, 0.25}};
-  const char *runs =
-      hec_test_wants("published_runs", "cases/training/end_to_end.csv", "errors on published training runs");
+  const char *runs = hec_test_wants("validate.training/published_runs", "cases/training/end_to_end.csv",
+                                    "that predictions of published training runs are as accurate as the report says");
   if (!runs)
     return;
   ck_ok(hec_training_judge(runs, NULL, &table));
@@ -184,7 +184,8 @@ HEC_TEST(published_runs) {
 
 /* Folding: which of two layouts of one model is faster is right for every pair that differs in folding alone. */
 HEC_TEST(folding_gains) {
-  const char *runs = hec_test_wants("folding_gains", "cases/training/end_to_end.csv", "the sign of every folding gain");
+  const char *runs = hec_test_wants("validate.training/folding_gains", "cases/training/end_to_end.csv",
+                                    "that the faster of two published layouts is predicted faster");
   int pairs = 0;
   if (!runs)
     return;

@@ -5,7 +5,7 @@
  * having recorded its outcome is a failure. After a failure the others get GRACE_MS to end by themselves (their waits
  * fail at once); then SIGKILL, which also ends a stopped process. PR_SET_PDEATHSIG ends children whose parent dies.
  *
- *     child: body, outcome into its slot, flush, _exit        (no atexit handlers: they are the parent's)
+ *     child: body, outcome into its slot, leak check, flush, _exit        (no atexit handlers: they are the parent's)
  *
  * Threads: joined; one that never returns cannot be ended, so this form is for bodies that wait only in transports. */
 #define _GNU_SOURCE /* sched_setaffinity, CPU_* */
@@ -104,6 +104,17 @@ static void run_threads(launch *l) {
 
 /* ---- Processes ---- */
 
+/* LeakSanitizer's own check runs at exit, where a child never gets. Not there in builds without it. */
+extern __attribute__((weak)) int __lsan_do_recoverable_leak_check(void); // NOLINT(bugprone-reserved-identifier)
+
+static void check_leaks(const launch *l, int32_t rank) {
+  if (!__lsan_do_recoverable_leak_check || __lsan_do_recoverable_leak_check() == 0)
+    return;
+  char text[HEC_FAILURE_BYTES];
+  (void)snprintf(text, sizeof text, "rank %d left memory that nobody freed; see standard error", rank);
+  hec_world_fail(l->world, rank, -1, HEC_FAILED, text);
+}
+
 static _Noreturn void run_child(const launch *l, int32_t rank, pid_t parent) {
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (getppid() != parent) /* it died before that took effect */
@@ -112,6 +123,7 @@ static _Noreturn void run_child(const launch *l, int32_t rank, pid_t parent) {
   for (int32_t r = 0; r < rank; r++)
     (void)close(l->pipe[r].fd);
   run_rank(l, rank);
+  check_leaks(l, rank);
   (void)fflush(NULL);
   _exit(EXIT_SUCCESS);
 }
