@@ -20,24 +20,25 @@ static const hec_table backend_table = {.rows = hec_backends, .also = "list"},
                        transport_table = {.rows = hec_transports}, link_table = {.rows = hec_device_links};
 
 static const hec_run_option_values values_none = {.table = NULL}, values_models = {.presets = "moe"},
-                               values_clusters = {.presets = "cluster"}, values_phases = {.words = "train forward"},
-                               values_attentions = {.words = "full causal s2"}, values_degrees = {.words = "paper"},
-                               values_policies = {.table = &policy_table},
-                               values_collectives = {.table = &collective_table}, values_laws = {.table = &law_table},
-                               values_schedules = {.table = &hec_schedule_table},
-                               values_backends = {.table = &backend_table},
-                               values_transports = {.table = &transport_table, .more = &link_table},
-                               values_precisions = {.words = "fp32 tf32 bf16"};
+                                   values_clusters = {.presets = "cluster"}, values_phases = {.words = "train forward"},
+                                   values_attentions = {.words = "full causal s2"}, values_degrees = {.words = "paper"},
+                                   values_policies = {.table = &policy_table},
+                                   values_collectives = {.table = &collective_table},
+                                   values_laws = {.table = &law_table},
+                                   values_schedules = {.table = &hec_schedule_table},
+                                   values_backends = {.table = &backend_table},
+                                   values_transports = {.table = &transport_table, .more = &link_table},
+                                   values_precisions = {.words = "fp32 tf32 bf16"};
 
 #define ROW(type, name, kind, value, help, least, most, values)                                                        \
   {#name, HEC_RUN_##kind, offsetof(type, name), value, help, least, most, &values_##values},
 #define JOB_ROW(name, kind, absent, ...) ROW(hec_job_options, name, kind, __VA_ARGS__)
-#define WHERE_ROW(name, kind, absent, ...) ROW(hec_where_args, name, kind, __VA_ARGS__)
+#define TARGET_ROW(name, kind, absent, ...) ROW(hec_target_args, name, kind, __VA_ARGS__)
 const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(JOB_ROW)};
 #define SYNTH_ROW(name, kind, member, value, help, least, most)                                                        \
   {#name, HEC_RUN_##kind, offsetof(hec_synth_options, member), value, help, least, most, &values_none},
 const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS] = {HEC_SYNTH_OPTION_LIST(SYNTH_ROW)};
-const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS] = {HEC_WHERE_OPTION_LIST(WHERE_ROW)};
+const hec_run_option hec_target_rows[HEC_N_TARGET_OPTIONS] = {HEC_TARGET_OPTION_LIST(TARGET_ROW)};
 
 /* Whether the first n letters of a name are the key, "_" being "-" in flags. */
 static bool is_key(const char *key, const char *name, size_t n) {
@@ -57,7 +58,7 @@ static const hec_run_option *find(const hec_run_option *options, int32_t n_optio
 const hec_run_option *hec_run_option_find(const char *name) {
   const char *key = strncmp(name, "--", 2) == 0 ? name + 2 : name;
   const hec_run_option *option = find(hec_run_rows, HEC_N_OPTIONS, key, strlen(key));
-  return option ? option : find(hec_where_rows, HEC_N_WHERE_OPTIONS, key, strlen(key));
+  return option ? option : find(hec_target_rows, HEC_N_TARGET_OPTIONS, key, strlen(key));
 }
 
 /* "a, b, c" without the commas. */
@@ -112,7 +113,8 @@ static hec_arg row_of(const hec_run_option_use *use, const hec_run_option *optio
                    .most = option->most};
 }
 
-int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES], int32_t room) {
+int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES],
+                            int32_t room) {
   int32_t n = 0;
   for (const char *at = use->keys; *at; at += strspn(at, " ")) {
     size_t length = strcspn(at, " ");
