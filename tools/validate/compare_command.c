@@ -28,8 +28,8 @@ typedef struct {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   hec_recording recording;
-  hec_problem problem; /* of the trace's cases */
-  hec_lab_case *cases; /* [n_cases] */
+  hec_problem problem;        /* of the trace's cases */
+  hec_experiment_case *cases; /* [n_cases] */
   int32_t n_cases;
   hec_calibration_file given;
   hec_text line; /* the command line */
@@ -160,7 +160,7 @@ static hec_status draw_random(command *c) {
                           .train = p->train,
                           .seed = (uint64_t)s->session.seed};
   c->n_cases = (int32_t)s->random;
-  c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
+  c->cases = HEC_NEW(&c->run.arena, hec_experiment_case, c->n_cases);
   return hec_configurations_draw(&o, c->n_cases, &c->run.arena, c->cases);
 }
 
@@ -178,16 +178,16 @@ static hec_status read_trace(command *c) {
                    c->recording.n_steps - WARMUP_STEPS, WARMUP_STEPS);
   c->problem = job->problem;
   c->n_cases = c->n_policies;
-  c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
+  c->cases = HEC_NEW(&c->run.arena, hec_experiment_case, c->n_cases);
   for (int32_t p = 0; p < c->n_cases; p++) {
-    c->cases[p] = (hec_lab_case){.model = &c->run.model,
-                                 .problem = &c->problem,
-                                 .policy = c->policies[p],
-                                 .schedule = s->session.job.schedule,
-                                 .steps = c->recording.steps,
-                                 .n_steps = c->recording.n_steps,
-                                 .n_micro_batches = c->recording.n_micro_batches,
-                                 .warmup = WARMUP_STEPS};
+    c->cases[p] = (hec_experiment_case){.model = &c->run.model,
+                                        .problem = &c->problem,
+                                        .policy = c->policies[p],
+                                        .schedule = s->session.job.schedule,
+                                        .steps = c->recording.steps,
+                                        .n_steps = c->recording.n_steps,
+                                        .n_micro_batches = c->recording.n_micro_batches,
+                                        .warmup = WARMUP_STEPS};
     (void)snprintf(c->cases[p].name, sizeof c->cases[p].name, "%s", c->policies[p]->name);
   }
   return HEC_OK;
