@@ -13,7 +13,7 @@
 enum { EIGHTHS = 8, TOP_K_MOST = 4 };
 
 static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t index, hec_arena *arena,
-                           hec_lab_case *one) {
+                           hec_experiment_case *one) {
   hec_moe *moe = HEC_NEW(arena, hec_moe, 1);
   hec_model *model = HEC_NEW(arena, hec_model, 1);
   hec_problem *problem = HEC_NEW(arena, hec_problem, 1);
@@ -29,27 +29,28 @@ static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t
   HEC_TRY(hec_problem_group(problem, o->ep));
   HEC_TRY(hec_problem_shard(problem, o->esp > 1 ? o->esp : 1));
   problem->t = problem->m = problem->period = problem->slots = HEC_AUTO;
-  *one = (hec_lab_case){.model = model,
-                        .problem = problem,
-                        .policy = policy,
-                        .schedule = o->schedule,
-                        .n_steps = o->n_steps,
-                        .n_micro_batches = 1,
-                        .warmup = o->warmup};
+  *one = (hec_experiment_case){.model = model,
+                               .problem = problem,
+                               .policy = policy,
+                               .schedule = o->schedule,
+                               .n_steps = o->n_steps,
+                               .n_micro_batches = 1,
+                               .warmup = o->warmup};
   (void)snprintf(one->name, sizeof one->name, "%s, %d tokens, top-%d, sigma %.2f", policy->name, (int)tokens,
                  (int)moe->top_k, sigma);
-  hec_lab_loads wish = {.n_layers = model->n_blocks,
-                        .n_experts = model->n_experts,
-                        .top_k = moe->top_k,
-                        .n_ranks = o->n_ranks,
-                        .tokens = tokens,
-                        .n_steps = o->n_steps,
-                        .sigma = sigma,
-                        .seed = o->seed * 1000003 + (uint64_t)index};
-  return hec_lab_draw(&wish, arena, &one->steps);
+  hec_experiment_loads wish = {.n_layers = model->n_blocks,
+                               .n_experts = model->n_experts,
+                               .top_k = moe->top_k,
+                               .n_ranks = o->n_ranks,
+                               .tokens = tokens,
+                               .n_steps = o->n_steps,
+                               .sigma = sigma,
+                               .seed = o->seed * 1000003 + (uint64_t)index};
+  return hec_experiment_draw(&wish, arena, &one->steps);
 }
 
-hec_status hec_configurations_draw(const hec_configurations *o, int32_t n, hec_arena *arena, hec_lab_case *cases) {
+hec_status hec_configurations_draw(const hec_configurations *o, int32_t n, hec_arena *arena,
+                                   hec_experiment_case *cases) {
   hec_gsl_watch_memory(false);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
   HEC_ASSERT(o->n_policies > 0);

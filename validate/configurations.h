@@ -2,7 +2,7 @@
  * policy and loads from one seed; model shape, experts and ranks are the calibration's. */
 #ifndef HEC_VALIDATE_CONFIGURATIONS_H
 #define HEC_VALIDATE_CONFIGURATIONS_H
-#include "validate/lab.h"
+#include "validate/experiment.h"
 
 typedef struct {
   const hec_model *model;
@@ -20,6 +20,6 @@ typedef struct {
 
 /* `n` cases into `cases`, whose names say everything that was drawn. */
 hec_status hec_configurations_draw(const hec_configurations *options, int32_t n, hec_arena *arena,
-                                   hec_lab_case *cases) HEC_MUST_USE;
+                                   hec_experiment_case *cases) HEC_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* One lab per step; which part a reading belongs to follows from its case's place in the list. */
+/* One experiment per step; which part a reading belongs to follows from its case's place in the list. */
 #include "validate/session.h"
 
 #include "runtime/base/arena.h"
@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void measured(void *context, const hec_lab_reading *reading, const hec_replayed *iteration) {
+static void measured(void *context, const hec_experiment_reading *reading, const hec_replayed *iteration) {
   hec_session *s = context;
   int32_t n = s->options.given ? 0 : s->calibration.n_cases;
   if (reading->a_case < n) {
-    hec_lab_reading of_training = *reading;
+    hec_experiment_reading of_training = *reading;
     of_training.round += s->second; /* step 1 is its round 0 */
-    hec_calibration_add(&s->calibration, s->lab.cases[reading->a_case].problem, reading, iteration);
+    hec_calibration_add(&s->calibration, s->experiment.cases[reading->a_case].problem, reading, iteration);
     hec_comparison_add(&s->training, &of_training, iteration);
     return;
   }
-  hec_lab_reading of_case = *reading;
+  hec_experiment_reading of_case = *reading;
   of_case.a_case -= n;
   hec_comparison_add(&s->comparison, &of_case, iteration);
 }
@@ -59,30 +59,30 @@ static bool go_on(void *context, int32_t round, int32_t done) {
   return true;
 }
 
-static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_rounds) {
-  return (hec_lab){.cases = cases,
-                   .n_cases = n,
-                   .n_rounds = n_rounds,
-                   .seed = s->options.seed,
-                   .collective = s->options.compare.collective,
-                   .virtual_time = s->options.calibrate.virtual_time,
-                   .measured = measured,
-                   .go_on = go_on,
-                   .reference_s = s->reference_s,
-                   .context = s};
+static hec_experiment experiment_of(hec_session *s, hec_experiment_case *cases, int32_t n, int32_t n_rounds) {
+  return (hec_experiment){.cases = cases,
+                          .n_cases = n,
+                          .n_rounds = n_rounds,
+                          .seed = s->options.seed,
+                          .collective = s->options.compare.collective,
+                          .virtual_time = s->options.calibrate.virtual_time,
+                          .measured = measured,
+                          .go_on = go_on,
+                          .reference_s = s->reference_s,
+                          .context = s};
 }
 
 /* Calibration cases (unless a calibration is given) and the others. */
-static hec_lab lab_of_all(hec_session *s) {
+static hec_experiment experiment_of_all(hec_session *s) {
   int32_t n = s->options.given ? 0 : s->calibration.n_cases, m = s->options.compare.n_cases;
-  hec_lab_case *all = HEC_NEW(s->arena, hec_lab_case, n + m);
+  hec_experiment_case *all = HEC_NEW(s->arena, hec_experiment_case, n + m);
   if (n > 0)
     memcpy(all, s->calibration.cases, (size_t)n * sizeof *all);
   if (m > 0)
     memcpy(all + n, s->options.compare.cases, (size_t)m * sizeof *all);
-  hec_lab lab = lab_of(s, all, n + m, s->options.compare.n_rounds);
-  lab.n_in_turn = n;
-  return lab;
+  hec_experiment experiment = experiment_of(s, all, n + m, s->options.compare.n_rounds);
+  experiment.n_in_turn = n;
+  return experiment;
 }
 
 hec_status hec_session_open(hec_session *s, const hec_session_options *options, hec_arena *arena) {
@@ -100,8 +100,9 @@ hec_status hec_session_open(hec_session *s, const hec_session_options *options, 
 }
 
 size_t hec_session_bytes(hec_session *s) {
-  hec_lab calibration = lab_of(s, s->calibration.cases, s->calibration.n_cases, 1), all = lab_of_all(s);
-  size_t a = hec_lab_bytes(&calibration), b = hec_lab_bytes(&all);
+  hec_experiment calibration = experiment_of(s, s->calibration.cases, s->calibration.n_cases, 1),
+                 all = experiment_of_all(s);
+  size_t a = hec_experiment_bytes(&calibration), b = hec_experiment_bytes(&all);
   return a > b ? a : b;
 }
 
@@ -109,7 +110,7 @@ void hec_session_close(hec_session *s) {
   hec_calibration_close(&s->calibration);
   hec_comparison_close(&s->comparison);
   hec_comparison_close(&s->training);
-  hec_lab_close(&s->lab);
+  hec_experiment_close(&s->experiment);
   hec_text_free(&s->preset);
 }
 
@@ -199,8 +200,8 @@ static hec_status fit(hec_session *s, hec_rank *rank, hec_text *preset, hec_clus
 /* ---- A rank's own ---- */
 
 /* Problems are made anew on the way, so every rank has its own. */
-static hec_lab_case *copy_cases(const hec_lab_case *cases, int32_t n, hec_arena *arena) {
-  hec_lab_case *own = HEC_NEW(arena, hec_lab_case, n);
+static hec_experiment_case *copy_cases(const hec_experiment_case *cases, int32_t n, hec_arena *arena) {
+  hec_experiment_case *own = HEC_NEW(arena, hec_experiment_case, n);
   for (int32_t i = 0; i < n; i++) {
     own[i] = cases[i];
     own[i].problem = HEC_NEW(arena, hec_problem, 1);
@@ -224,10 +225,10 @@ static hec_session copy_of(const hec_session *s, hec_arena *arena) {
 static hec_status first_pass(hec_session *s, hec_rank *rank) {
   hec_text preset = {0};
   s->phase = "calibrating";
-  s->lab = lab_of(s, s->calibration.cases, s->calibration.n_cases, 1);
-  HEC_TRY(hec_lab_run(&s->lab, rank));
-  s->reference_s = rank->rank == 0 ? hec_lab_reference(&s->lab) : 0;
-  hec_lab_close(&s->lab);
+  s->experiment = experiment_of(s, s->calibration.cases, s->calibration.n_cases, 1);
+  HEC_TRY(hec_experiment_run(&s->experiment, rank));
+  s->reference_s = rank->rank == 0 ? hec_experiment_reference(&s->experiment) : 0;
+  hec_experiment_close(&s->experiment);
   hec_status status = fit(s, rank, &preset, &s->planned);
   hec_text_free(&preset);
   return status;
@@ -258,10 +259,10 @@ static const double *scale_of(hec_session *s) {
 static hec_status second_pass(hec_session *s, hec_rank *rank) {
   s->second = true;
   s->phase = s->options.compare.n_cases > 0 ? "executing" : "measuring";
-  s->lab = lab_of_all(s);
+  s->experiment = experiment_of_all(s);
   s->second_s = rank->rank == 0 ? now_s(s) : 0;
   s->n_run = 0;
-  HEC_TRY(hec_lab_run(&s->lab, rank));
+  HEC_TRY(hec_experiment_run(&s->experiment, rank));
   s->seconds = rank->rank == 0 ? now_s(s) - s->start_s : 0;
   if (s->options.given)
     s->fitted = *s->options.given;
@@ -291,7 +292,7 @@ hec_status hec_session_run(hec_session *s, hec_rank *rank) {
   if (status == HEC_OK)
     status = run(rank->rank == 0 ? s : &own, rank);
   hec_text_free(&own.preset);
-  hec_lab_close(&own.lab);
+  hec_experiment_close(&own.experiment);
   hec_arena_free(&arena);
   return status;
 }

@@ -18,8 +18,8 @@ typedef struct {
   hec_calibrate_options calibrate;
   hec_calibration_machine machine;
   const hec_cluster
-      *given; /* a calibration made before: plans and predictions are for it, nothing is fitted; or NULL */
-  double given_probe_s;           /* the probe's time at its pace; 0: not known */
+      *given;           /* a calibration made before: plans and predictions are for it, nothing is fitted; or NULL */
+  double given_probe_s; /* the probe's time at its pace; 0: not known */
   hec_comparison_options compare; /* cases; none: calibration alone */
   uint64_t seed;                  /* of the orders */
   /* Step 2 ends so that all is done `within_s` after the start, if step 1 is by then; 0: after compare.n_rounds rounds. */
@@ -37,7 +37,7 @@ typedef struct {
   hec_calibration calibration;
   hec_comparison comparison;
   hec_comparison training; /* the calibration's own cases: what pace is fitted to; not in any error */
-  hec_lab lab;
+  hec_experiment experiment;
   hec_arena *arena;
   const char *phase;
   bool second;              /* step 2 has begun */

@@ -87,7 +87,8 @@ static void disturb(const hec_imitated *machine, uint64_t *seed, int64_t *ps, si
   }
 }
 
-void hec_imitated_run(const hec_imitated *machine, const hec_lab_case *one, hec_imitated_visit *visit, void *context) {
+void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *one, hec_imitated_visit *visit,
+                      void *context) {
   hec_arena arena = {0};
   hec_timeline timeline = {0};
   hec_problem priced;

@@ -1,9 +1,9 @@
-/* A machine that is a cluster: iterations of lab cases get timelines from known durations instead of being executed, in the
+/* A machine that is a cluster: iterations of cases get timelines from known durations instead of being executed, in the
  * form in which an executor hands them on. The interpreter here is a second one, written from the definition in
  * runtime/program/walk.h, so that it can be held against both. */
 #ifndef HEC_TESTS_VALIDATE_IMITATED_H
 #define HEC_TESTS_VALIDATE_IMITATED_H
-#include "validate/lab.h"
+#include "validate/experiment.h"
 
 /* Durations of all operations by the laws of the problem's cluster (closed form of exchanges) into
  * ps[n_ops * n_ranks]; 0 where a rank takes no part. */
@@ -22,7 +22,8 @@ typedef struct {
 
 /* Every iteration of the case, in order, the warm-up too (index: which step). */
 typedef void hec_imitated_visit(void *context, int32_t index, const hec_replayed *iteration);
-void hec_imitated_run(const hec_imitated *machine, const hec_lab_case *one, hec_imitated_visit *visit, void *context);
+void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *one, hec_imitated_visit *visit,
+                      void *context);
 
 /* A model of few parameters: `layers` blocks of d_model 64. On the arena. */
 const hec_model *hec_imitated_model(hec_arena *arena, int32_t layers, int32_t experts, int32_t top_k);

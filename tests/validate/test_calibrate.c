@@ -94,10 +94,10 @@ typedef struct {
 
 static void hand_on(void *context, int32_t index, const hec_replayed *iteration) {
   trial *t = context;
-  const hec_lab_case *one = &t->calibration.cases[t->a_case];
+  const hec_experiment_case *one = &t->calibration.cases[t->a_case];
   if (index < one->warmup)
     return;
-  hec_lab_reading reading = {.a_case = t->a_case, .disturbance = t->disturbance};
+  hec_experiment_reading reading = {.a_case = t->a_case, .disturbance = t->disturbance};
   hec_calibration_add(&t->calibration, one->problem, &reading, iteration);
 }
 
@@ -149,7 +149,7 @@ static void fit(trial *t) {
 typedef struct {
   hec_sim *sim;
   hec_timeline timeline;
-  const hec_lab_case *one;
+  const hec_experiment_case *one;
   double predicted[CASES], real[CASES];
   int32_t n;
 } judge;
@@ -169,7 +169,7 @@ static void predict(void *context, int32_t index, const hec_replayed *iteration)
 static hec_error judge_it(const trial *t) {
   const hec_policy *policies[64];
   int32_t n_policies = 0;
-  hec_lab_case cases[CASES];
+  hec_experiment_case cases[CASES];
   judge j = {0};
   for (int32_t i = 0; hec_policies[i]; i++)
     if (strcmp(hec_policies[i]->schedule, "ideal") != 0)
@@ -405,4 +405,3 @@ HEC_TEST(experts_in_shards) {
   ck_assert_msg(strstr(hec_last_error(), "`esp`") != NULL, "%s", hec_last_error());
   hec_calibration_close(&c);
 }
-

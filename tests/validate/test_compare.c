@@ -2,8 +2,8 @@
  * controls, on programs of one operation and on machines on which they must change nothing. */
 #include "models/json.h"
 #include "sim/duration.h"
-#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 #include "tests/validate/imitated.h"
 #include "tools/validate/session_report.h"
 
@@ -14,7 +14,7 @@ enum { CASES = 4, ROUNDS = 5, STEPS = 4, WARMUP = 1, POINTS = CASES * (STEPS - W
 
 static hec_arena arena;
 static hec_cluster cluster;
-static hec_lab_case cases[CASES];
+static hec_experiment_case cases[CASES];
 
 /* Four sizes of one problem: predictions differ by far more than 5 %. */
 static void setup(void) {
@@ -23,24 +23,24 @@ static void setup(void) {
     ck_abort_msg("%s", hec_last_error());
   for (int32_t i = 0; i < CASES; i++) {
     hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
-    hec_lab_loads wish = {.n_layers = 2,
-                          .n_experts = 8,
-                          .top_k = 2,
-                          .n_ranks = RANKS,
-                          .tokens = 64 << i,
-                          .n_steps = STEPS,
-                          .sigma = 1,
-                          .seed = 3 + (uint64_t)i};
-    cases[i] = (hec_lab_case){.model = model,
-                              .problem = problem,
-                              .policy = hec_policy_find(i % 2 ? "hecate" : "ep"),
-                              .schedule = "serial",
-                              .n_steps = STEPS,
-                              .n_micro_batches = 1,
-                              .warmup = WARMUP};
+    hec_experiment_loads wish = {.n_layers = 2,
+                                 .n_experts = 8,
+                                 .top_k = 2,
+                                 .n_ranks = RANKS,
+                                 .tokens = 64 << i,
+                                 .n_steps = STEPS,
+                                 .sigma = 1,
+                                 .seed = 3 + (uint64_t)i};
+    cases[i] = (hec_experiment_case){.model = model,
+                                     .problem = problem,
+                                     .policy = hec_policy_find(i % 2 ? "hecate" : "ep"),
+                                     .schedule = "serial",
+                                     .n_steps = STEPS,
+                                     .n_micro_batches = 1,
+                                     .warmup = WARMUP};
     (void)snprintf(cases[i].name, sizeof cases[i].name, "case %d", (int)i);
     if (hec_problem_make(&model->moe, &cluster, true, RANKS, wish.tokens, problem) != HEC_OK ||
-        hec_lab_draw(&wish, &arena, &cases[i].steps) != HEC_OK)
+        hec_experiment_draw(&wish, &arena, &cases[i].steps) != HEC_OK)
       ck_abort_msg("%s", hec_last_error());
   }
 }
@@ -54,7 +54,7 @@ HEC_TEST_FIXTURE(setup, teardown)
 
 typedef struct {
   hec_comparison comparison;
-  hec_lab_reading reading;
+  hec_experiment_reading reading;
   int32_t only; /* the step that is executed; 0: all */
 } session;
 
@@ -79,7 +79,7 @@ static void open_session(session *s, bool draw) {
 }
 
 static void read_case(session *s, int32_t a_case, int32_t round, double factor, double disturbance) {
-  s->reading = (hec_lab_reading){.a_case = a_case, .round = round, .disturbance = disturbance};
+  s->reading = (hec_experiment_reading){.a_case = a_case, .round = round, .disturbance = disturbance};
   hec_imitated_run(&(hec_imitated){.cluster = &cluster, .factor = factor}, &cases[a_case], add, s);
 }
 
@@ -376,7 +376,7 @@ static hec_status list_file(void *text, const char *folder, int32_t rank, const 
 /* Files of ranks: two folders a case, none of them another's even where cases have one name. */
 HEC_TEST(files_of_ranks) {
   session s;
-  hec_lab_case named[CASES];
+  hec_experiment_case named[CASES];
   double factor[CASES] = {1, 1, 1, 1};
   hec_text expected = {0};
   memcpy(named, cases, sizeof named);
@@ -439,17 +439,17 @@ static void controls_on(const char *line, double sigma, double found[4]) {
   hec_problem problem;
   const hec_replay_step *steps;
   const hec_model *model = hec_imitated_model(&scratch, 2, 8, 2);
-  hec_lab_loads wish = {.n_layers = 2,
-                        .n_experts = 8,
-                        .top_k = 2,
-                        .n_ranks = RANKS,
-                        .tokens = 64,
-                        .n_steps = 1,
-                        .sigma = sigma,
-                        .seed = 8};
+  hec_experiment_loads wish = {.n_layers = 2,
+                               .n_experts = 8,
+                               .top_k = 2,
+                               .n_ranks = RANKS,
+                               .tokens = 64,
+                               .n_steps = 1,
+                               .sigma = sigma,
+                               .seed = 8};
   if (hec_cluster_load(line, &scratch, &machine) != HEC_OK ||
       hec_problem_make(&model->moe, &machine, true, RANKS, 64, &problem) != HEC_OK ||
-      hec_lab_draw(&wish, &scratch, &steps) != HEC_OK)
+      hec_experiment_draw(&wish, &scratch, &steps) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   hec_lowering *low = hec_lowering_new(&problem, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &scratch);
   hec_lower_iteration(low, 0, steps[0].loads, 1, 1);

@@ -170,14 +170,15 @@ HEC_TEST(unfit_traces_are_refused) {
   (void)remove(trace_path);
 }
 
-/* ---- the lab ---- */
+/* ---- the cache of cells ---- */
 
-static hec_lab *open_lab_on(const char *cluster_b, hec_loads_store *store, const hec_setup *inputs) {
-  return hec_lab_new(&(hec_lab_options){.base = *inputs, .store = store, .cluster = {"p3dn-4x8", cluster_b}});
+static hec_cell_cache *open_cache_on(const char *cluster_b, hec_loads_store *store, const hec_setup *inputs) {
+  return hec_cell_cache_new(
+      &(hec_cell_cache_options){.base = *inputs, .store = store, .cluster = {"p3dn-4x8", cluster_b}});
 }
 
-static hec_lab *open_lab(hec_loads_store *store, const hec_setup *inputs) {
-  return open_lab_on("p4d-4x8", store, inputs);
+static hec_cell_cache *open_cache(hec_loads_store *store, const hec_setup *inputs) {
+  return open_cache_on("p4d-4x8", store, inputs);
 }
 
 #define SETTING_OF(ranks, experts, model)                                                                              \
@@ -186,11 +187,11 @@ static hec_lab *open_lab(hec_loads_store *store, const hec_setup *inputs) {
 static const hec_system b16 = {"b16", SETTING_OF(16, 32, "gpt-moe-s")},
                         b32 = {"b32", SETTING_OF(32, 64, "bert-moe-deep")};
 
-static const hec_lab_cell *cell_of(hec_lab *lab, const hec_system_file *file, const char *run) {
-  const hec_lab_cell *cell;
+static const hec_setup_cell *cell_of(hec_cell_cache *cache, const hec_system_file *file, const char *run) {
+  const hec_setup_cell *cell;
   hec_setup setup;
   hec_scope scope = hec_scope_of(file, false);
-  ck_assert_msg(hec_measure_cell(lab, &scope, run, &cell, &setup) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_measure_cell(cache, &scope, run, &cell, &setup) == HEC_OK, "%s", hec_last_error());
   return cell;
 }
 
@@ -200,19 +201,19 @@ HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
   inputs.drift = false;
   inputs.iterations = 5;
   inputs.warmup = 2;
-  hec_lab *lab = open_lab(p->loads, &inputs);
+  hec_cell_cache *cache = open_cache(p->loads, &inputs);
   hec_system_file file;
   ck_assert_int_eq(hec_system_open(&b16, &file), HEC_OK);
   char run[] = "ep";
-  const hec_lab_cell *ep = cell_of(lab, &file, run);
-  ck_assert_ptr_eq(cell_of(lab, &file, run), ep);
-  ck_assert_int_eq(hec_lab_count(lab), 1);
+  const hec_setup_cell *ep = cell_of(cache, &file, run);
+  ck_assert_ptr_eq(cell_of(cache, &file, run), ep);
+  ck_assert_int_eq(hec_cell_cache_count(cache), 1);
   run[0] = 'x'; /* what a cell says of itself outlives the formula that asked for it */
-  ck_assert_ptr_eq(hec_lab_at(lab, 0, &inputs), ep);
+  ck_assert_ptr_eq(hec_cell_cache_at(cache, 0, &inputs), ep);
   ck_assert_str_eq(inputs.policy, "ep");
   ck_assert_str_eq(inputs.model, "gpt-moe-s");
-  const hec_lab_cell *hecate = cell_of(lab, &file, "hecate-published");
-  ck_assert_int_eq(hec_lab_count(lab), 2);
+  const hec_setup_cell *hecate = cell_of(cache, &file, "hecate-published");
+  ck_assert_int_eq(hec_cell_cache_count(cache), 2);
   ck_assert_double_lt(hecate->iteration_s, ep->iteration_s);
   ck_assert_double_lt(hecate->token_s, ep->token_s);
   ck_assert_double_lt(hecate->overload, ep->overload);
@@ -231,7 +232,7 @@ HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
   ck_assert_double_lt(layers, ep->iteration_s);
   ck_assert_double_lt(ep->token_s, layers);
   hec_system_close(&file);
-  hec_lab_free(lab);
+  hec_cell_cache_free(cache);
   hec_published_free(p);
 }
 
@@ -247,19 +248,19 @@ HEC_TEST(rematerialisation_exposes_three_times_as_much) {
   /* A device known by its peak: planner and simulator then know the same window. */
   const char *cluster = "4x8 nvlink=300G@2us nvlink_eff=0.72 nic=50G@10us nic_eff=0.89 flops=312T eff=0.32 "
                         "hbm=1321.75G mem=40G";
-  hec_lab *lab = open_lab_on(cluster, p->loads, &inputs);
+  hec_cell_cache *cache = open_cache_on(cluster, p->loads, &inputs);
   hec_system_file file;
   ck_assert_int_eq(hec_system_open(&b32, &file), HEC_OK);
-  int32_t own = cell_of(lab, &file, "hecate-published")->t_most;
-  hec_lab_free(lab);
+  int32_t own = cell_of(cache, &file, "hecate-published")->t_most;
+  hec_cell_cache_free(cache);
   inputs.t = inputs.m = own + (own + 1) / 2;
-  lab = open_lab_on(cluster, p->loads, &inputs);
-  double plain_s = cell_of(lab, &file, "hecate-published")->sparse_s;
-  double ratio = cell_of(lab, &file, "hecate-rm")->sparse_s / plain_s;
+  cache = open_cache_on(cluster, p->loads, &inputs);
+  double plain_s = cell_of(cache, &file, "hecate-published")->sparse_s;
+  double ratio = cell_of(cache, &file, "hecate-rm")->sparse_s / plain_s;
   /* Reductions, latencies and the wait for slower ranks are not in the law. */
   ck_assert_msg(fabs(ratio - (3 - 2.0 / 24)) < 0.45, "%g", ratio);
   hec_system_close(&file);
-  hec_lab_free(lab);
+  hec_cell_cache_free(cache);
   hec_published_free(p);
 }
 

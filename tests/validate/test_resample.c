@@ -1,8 +1,8 @@
 /* Intervals of medians, on readings that are made up so that the truth is known: quiet ones, bursts of a neighbour, a clock that
  * drifts, one slow core. In 1,000 simulated measurements intervals must hold the truth at least 900 times; those that
  * leave out the calibration's own doubt must not, and those that count every reading of a machine with bursts are wide. */
-#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 #include "validate/resample.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ typedef struct {
   uint64_t seed;
 } trial;
 
-/* One execution of a block in a round: what the machine does to its times, and how disturbed it says it was. Mending (lab.h)
+/* One execution of a block in a round: what the machine does to its times, and how disturbed it says it was. Mending (experiment.h)
  * leaves a tenth of what a burst or a slow core did, and a slow wave of what a clock did. */
 static double machine_at(const trial *t, int32_t round, int32_t place, uint64_t *seed, double *disturbance) {
   double level = 1 + 0.004 * normal(seed);
@@ -125,7 +125,7 @@ static void read_block(const trial *t, int32_t n_rows, int32_t place, uint64_t *
     for (int32_t i = 0; i < n_rows; i++)
       value[i * t->n_rounds + k] = level * (1 + 0.01 * normal(seed)) * (t->all_count || disturbance <= 1 ? 1 : -1);
   }
-  /* the sign says disturbed: choose as the lab's readings are chosen */
+  /* the sign says disturbed: choose as an experiment's readings are chosen */
   for (int32_t i = 0; i < n_rows; i++) {
     double *row = value + i * t->n_rounds, disturbance[ROUNDS_MOST];
     for (int32_t k = 0; k < t->n_rounds; k++) {

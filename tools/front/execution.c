@@ -21,7 +21,7 @@ hec_status hec_execution_policies(const hec_job_options *args, hec_job *job, hec
     const hec_schedule *schedule;
     HEC_TRY(hec_schedule_of(all[p], args->schedule, &schedule));
     if (schedule->bound) {
-      hec_job_say(job, arena, "policies: %s is left out, a bound that nothing can execute", all[p]->name);
+      hec_job_assume(job, arena, "policies: %s is left out, a bound that nothing can execute", all[p]->name);
       continue;
     }
     HEC_TRY(hec_policy_suits(all[p], &job->problem));
@@ -39,8 +39,8 @@ hec_status hec_execution_steps(hec_job *job, hec_trace_reader *reader, int32_t w
   HEC_TRY(hec_recording_read(job, reader, wanted, arena, recording));
   hec_job_say_tokens(job, recording->tokens, arena);
   if (!asked || recording->n_steps < wanted)
-    hec_job_say(job, arena, "iterations: %s%" PRId32 "; choose with --steps",
-                recording->n_steps < wanted ? "all that the trace has, " : "the first ", recording->n_steps);
+    hec_job_assume(job, arena, "iterations: %s%" PRId32 "; choose with --steps",
+                   recording->n_steps < wanted ? "all that the trace has, " : "the first ", recording->n_steps);
   return HEC_OK;
 }
 
@@ -50,12 +50,12 @@ void hec_execution_mind(hec_execution *execution, const char *limit) {
 }
 
 /* Ranks of this machine, and what they compute with: cores or devices. */
-static const char *describe_here(const hec_where *where, hec_execution *e, int32_t *ranks, int32_t *n) {
+static const char *describe_here(const hec_target *target, hec_execution *e, int32_t *ranks, int32_t *n) {
   *n = hec_machine_cores();
-  if (where->backend->here)
-    where->backend->here(ranks, n);
-  if (where->backend->devices) {
-    where->backend->devices(&e->cpu, &e->library, n);
+  if (target->backend->here)
+    target->backend->here(ranks, n);
+  if (target->backend->devices) {
+    target->backend->devices(&e->cpu, &e->library, n);
     return "device";
   }
   hec_machine_cpu(&e->cpu);
@@ -63,12 +63,12 @@ static const char *describe_here(const hec_where *where, hec_execution *e, int32
   return "core";
 }
 
-hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem, int32_t ranks_here,
+hec_status hec_execution_check_memory(const hec_target *target, const hec_problem *problem, int32_t ranks_here,
                                       bool check) {
-  check = check && where->backend->speaks();
-  if (!where->backend->device_bytes)
+  check = check && target->backend->speaks();
+  if (!target->backend->device_bytes)
     return hec_machine_check_memory(problem, ranks_here, check);
-  double bytes = hec_problem_bytes_without_copies(problem), most = where->backend->device_bytes(problem->n_ranks);
+  double bytes = hec_problem_bytes_without_copies(problem), most = target->backend->device_bytes(problem->n_ranks);
   if (most > 0 && bytes > most)
     return hec_fail(HEC_BAD_INPUT,
                     "a rank needs at least %.3g GB of its device's memory, its share is %.3g: choose fewer --layers or "
@@ -85,72 +85,72 @@ void hec_execution_free(hec_execution *execution) {
 }
 
 /* The stand-in for CUDA that tests use names its devices so. */
-static bool emulated(const hec_where *where, const hec_execution *e) {
-  return where->link && strncmp(e->cpu.data, "fake", 4) == 0;
+static bool emulated(const hec_target *target, const hec_execution *e) {
+  return target->link && strncmp(e->cpu.data, "fake", 4) == 0;
 }
 
-void hec_execution_place(const hec_where *where, const hec_where_args *args, int32_t n_ranks, int32_t warmup,
+void hec_execution_place(const hec_target *target, const hec_target_args *args, int32_t n_ranks, int32_t warmup,
                          hec_execution *e) {
   int32_t ranks = n_ranks, n_units;
   *e = (hec_execution){.cpu = {0}};
-  const char *unit = describe_here(where, e, &ranks, &n_units);
-  if (where->link)
-    hec_text_printf(&e->library, ", products in %s", precision_names[where->precision]);
-  e->summary = (hec_summary_execution){.backend = where->backend->name,
-                                       .transport = hec_where_carrier(where),
-                                       .transport_summary = hec_where_carrier_summary(where),
+  const char *unit = describe_here(target, e, &ranks, &n_units);
+  if (target->link)
+    hec_text_printf(&e->library, ", products in %s", precision_names[target->precision]);
+  e->summary = (hec_summary_execution){.backend = target->backend->name,
+                                       .transport = hec_target_carrier(target),
+                                       .transport_summary = hec_target_carrier_summary(target),
                                        .cpu = e->cpu.data,
                                        .blas = e->library.data,
                                        .unit = unit,
-                                       .ranks_are = hec_where_ranks_are(where, args),
+                                       .ranks_are = hec_target_ranks_are(target, args),
                                        .n_cores = n_units,
                                        .n_ranks_here = ranks,
                                        .n_warmup = warmup,
                                        .virtual_time = args->virtual,
-                                       .imitates = where->transport->law != NULL,
+                                       .imitates = target->transport->law != NULL,
                                        .limits = e->limits};
-  if (emulated(where, e))
+  if (emulated(target, e))
     hec_execution_mind(e, "the devices are emulated on the CPU: results count, times mean nothing");
-  if (where->transport->mind && !where->link)
-    hec_execution_mind(e, where->transport->mind);
+  if (target->transport->mind && !target->link)
+    hec_execution_mind(e, target->transport->mind);
 }
 
-void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
+void hec_execution_describe(const hec_target *target, const hec_target_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *e) {
-  hec_execution_place(where, args, job->problem.n_ranks, job->warmup, e);
+  hec_execution_place(target, args, job->problem.n_ranks, job->warmup, e);
   if (args->virtual) {
     hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
                                    : "virtual time: measures computing and waiting; transfers are imitated");
     hec_execution_mind(
-        e, where->link ? "computing is measured, one operation of one rank at a time; transfers take what the "
-                         "cluster's links would"
-                       : "computing is measured, one rank at a time; transfers take what the cluster's links would");
-    if (own_cluster && !where->link && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
+        e, target->link ? "computing is measured, one operation of one rank at a time; transfers take what the "
+                          "cluster's links would"
+                        : "computing is measured, one rank at a time; transfers take what the cluster's links would");
+    if (own_cluster && !target->link && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
       hec_execution_mind(
           e, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
   }
-  if (where->transport->law)
+  if (target->transport->law)
     hec_execution_mind(e, predicts ? "emulated network: validates compute, waiting and order, not the network"
                                    : "emulated network: measures computing and waiting; transfers are imitated");
-  else if (!args->virtual && where->backend->transport == NULL)
+  else if (!args->virtual && target->backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
-  if (predicts && (where->link ? where->link->adds : where->transport->adds))
+  if (predicts && (target->link ? target->link->adds : target->transport->adds))
     hec_execution_mind(e, "gradients of copies are added up as they arrive: measured in that exchange, predicted as "
                           "gradient reduction");
   if (hec_summary_execution_crowded(&e->summary))
-    hec_execution_mind(e, where->link
+    hec_execution_mind(e, target->link
                               ? "fewer devices than ranks: a device does the work of all its ranks at once, which "
                                 "no prediction describes; see --virtual"
                               : "fewer cores than ranks: ranks take turns on cores, so these times predict "
                                 "nothing; see --virtual");
 }
 
-void hec_execution_warn(const hec_execution *execution, const hec_where *where, bool pin, const char *advice) {
+void hec_execution_warn(const hec_execution *execution, const hec_target *target, bool pin, const char *advice) {
   const hec_summary_execution *e = &execution->summary;
   hec_progress_wipe();
   if (hec_summary_execution_crowded(e))
     (void)fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s%s\n",
                   e->n_ranks_here, e->n_cores, e->unit, e->n_cores == 1 ? "" : "s", advice);
-  if (pin && e->n_ranks_here > (where->link ? hec_machine_cores() : e->n_cores)) /* pinned are hosts */
+  if (pin && e->n_ranks_here > (target->link ? hec_machine_cores() : e->n_cores)) /* pinned are hosts */
     (void)fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
 }

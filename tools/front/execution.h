@@ -5,7 +5,7 @@
 #include "runtime/exec/replay.h"
 #include "runtime/program/summary.h"
 #include "tools/front/job_args.h"
-#include "tools/front/where.h"
+#include "tools/front/target.h"
 
 /* The policies asked for without the bounds, which nothing can execute (said among the job's defaults); HEC_BAD_INPUT when
  * none is left. */
@@ -25,18 +25,18 @@ typedef struct {
 void hec_execution_free(hec_execution *execution);
 
 /* After the backend was opened: who and where. */
-void hec_execution_place(const hec_where *where, const hec_where_args *args, int32_t n_ranks, int32_t warmup,
+void hec_execution_place(const hec_target *target, const hec_target_args *args, int32_t n_ranks, int32_t warmup,
                          hec_execution *execution);
 /* The same with what the numbers of a job do not say. own_cluster: the user named it; predicts: what is measured validates predictions. The
  * caller adds the seed. */
-void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
+void hec_execution_describe(const hec_target *target, const hec_target_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *execution);
 /* HEC_BAD_INPUT where a rank, even without copies, fits neither this machine's memory nor its share of a device, or with
  * `check` the dense reference, which the process that speaks computes, does not fit this machine's. */
-hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem, int32_t ranks_here,
+hec_status hec_execution_check_memory(const hec_target *target, const hec_problem *problem, int32_t ranks_here,
                                       bool check) HEC_MUST_USE;
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
 /* hecate-run's warnings on stderr; `advice`: how to have ranks take turns, "" or "; use ...". */
-void hec_execution_warn(const hec_execution *execution, const hec_where *where, bool pin, const char *advice);
+void hec_execution_warn(const hec_execution *execution, const hec_target *target, bool pin, const char *advice);
 
 #endif

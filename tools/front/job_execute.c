@@ -21,11 +21,11 @@ void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES
 
 static void say_cluster(hec_job *job, const hec_job_options *options, int32_t ranks, hec_arena *arena) {
   if (options->like) {
-    hec_job_say(job, arena, "cluster: preset %s, which has such devices; choose with --cluster", options->like);
+    hec_job_assume(job, arena, "cluster: preset %s, which has such devices; choose with --cluster", options->like);
     return;
   }
   (void)snprintf(job->cluster.name, sizeof job->cluster.name, "1x%" PRId32 " CPU cores (assumed rates)", ranks);
-  hec_job_say(job, arena,
+  hec_job_assume(job, arena,
               "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another, GEMM tile 8 rows; "
               "choose with --cluster");
 }
@@ -69,12 +69,12 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
                     job->problem.mp);
   HEC_TRY(hec_stragglers_none_late(&job->cluster, job->problem.n_ranks));
   if (options->layers == 0 && wanted.layers < header->n_layers)
-    hec_job_say(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
+    hec_job_assume(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
                 wanted.layers, header->n_layers);
   if (options->ranks == 0)
-    hec_job_say(job, arena, "ranks: %" PRId32 "; choose with --ranks", wanted.ranks);
+    hec_job_assume(job, arena, "ranks: %" PRId32 "; choose with --ranks", wanted.ranks);
   if (options->tokens == 0)
-    hec_job_say(job, arena, "tokens per rank: %d, every layer scaled to it; choose with --tokens", TOKENS);
+    hec_job_assume(job, arena, "tokens per rank: %d, every layer scaled to it; choose with --tokens", TOKENS);
   if (!options->cluster)
     say_cluster(job, options, wanted.ranks, arena);
   return HEC_OK;

@@ -22,7 +22,7 @@ static const struct {
                     {"Mixtral-8x22B", "mixtral-8x22b"}, {"Mixtral-8x7B", "mixtral-8x7b"},
                     {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
 
-void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) {
+void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);
   va_copy(again, arguments);
@@ -72,16 +72,16 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
 static void shape_executed(hec_job *job, hec_arena *arena) {
   hec_moe *moe = &job->moe;
   if (moe->dtype_bytes != 4 || moe->grad_bytes != 4 || moe->optimizer_bytes != 8)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "precision: float32 throughout, 4 bytes a parameter, 4 a gradient, 8 of moments (model %s: %d, %g, %g)",
                 moe->name, moe->dtype_bytes, moe->grad_bytes, moe->optimizer_bytes);
   if (moe->n_layers > moe->n_moe_layers)
-    hec_job_say(job, arena, "blocks: the %d dense ones of model %s are not executed", moe->n_layers - moe->n_moe_layers,
+    hec_job_assume(job, arena, "blocks: the %d dense ones of model %s are not executed", moe->n_layers - moe->n_moe_layers,
                 moe->name);
   if (moe->vocabulary > 0)
-    hec_job_say(job, arena, "vocabulary: embedding and head of model %s are not executed", moe->name);
+    hec_job_assume(job, arena, "vocabulary: embedding and head of model %s are not executed", moe->name);
   if (moe->recompute)
-    hec_job_say(job, arena, "recomputation: off, activations are kept");
+    hec_job_assume(job, arena, "recomputation: off, activations are kept");
   moe->dtype_bytes = 4;
   moe->grad_bytes = 4;
   moe->optimizer_bytes = 8;
@@ -96,7 +96,7 @@ static hec_status small_instead(hec_job *job, hec_arena *arena, bool *replaced) 
   *replaced = bytes > CPU_EXPERT_BYTES_MOST;
   if (!*replaced)
     return HEC_OK;
-  hec_job_say(
+  hec_job_assume(
       job, arena,
       "model shape: preset tiny (made for CPUs), not the trace's own (%s: an expert of %.3g MB in float32); choose "
       "with --model",
@@ -110,7 +110,7 @@ static hec_status shape_by_default(hec_job *job, bool executed, hec_arena *arena
   const char *preset = executed ? "tiny" : "gpt-moe-s";
   bool replaced = false;
   if (!job->header.shape && known < 0) {
-    hec_job_say(job, arena, "model shape: preset %s (%sthe trace records no hidden sizes); choose with --model", preset,
+    hec_job_assume(job, arena, "model shape: preset %s (%sthe trace records no hidden sizes); choose with --model", preset,
                 executed ? "made for CPUs; " : "");
     return hec_moe_load(preset, &job->moe);
   }
@@ -118,9 +118,9 @@ static hec_status shape_by_default(hec_job *job, bool executed, hec_arena *arena
   if (executed)
     HEC_TRY(small_instead(job, arena, &replaced));
   if (!replaced && job->header.shape)
-    hec_job_say(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
+    hec_job_assume(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
   else if (!replaced)
-    hec_job_say(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
+    hec_job_assume(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
                 known_models[known].part);
   return HEC_OK;
 }
@@ -141,7 +141,7 @@ static hec_status load_model(hec_job *job, const hec_job_options *options, hec_a
   hec_status status = options->model_text ? hec_moe_parse_said(options->model_text, options->model, &job->moe, &said)
                                           : hec_moe_load_said(options->model, &job->moe, &said);
   if (status == HEC_OK && said.length > 0)
-    hec_job_say(job, arena, "model shape: %s", said.data);
+    hec_job_assume(job, arena, "model shape: %s", said.data);
   hec_text_free(&said);
   return status;
 }
@@ -154,7 +154,7 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
   hec_moe *moe = &job->moe;
   const hec_trace_header *header = &job->header;
   if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32
                 ", %" PRId32 ", %" PRId32 ")",
                 header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
@@ -184,7 +184,7 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   const char *name = options->cluster;
   if (!name) {
     name = hec_job_cluster_default(wanted_ranks);
-    hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
+    hec_job_assume(job, arena, "cluster: preset %s%s; choose with --cluster", name,
                 wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
   HEC_TRY(options->cluster_text ? hec_cluster_parse_json(options->cluster_text, name, arena, &job->cluster)
@@ -194,13 +194,13 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     return HEC_OK;
   const hec_cluster *cluster = &job->cluster;
   if (cluster->n_nodes > 1 && !line_has(name, "nics="))
-    hec_job_say(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
+    hec_job_assume(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
   if (cluster->n_nodes > 1 && cluster->nics > 1 && !line_has(name, "pxn="))
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "PXN: off, no transfer goes over NVLink to another GPU's NIC; choose with pxn= in the "
                 "cluster's line");
   if (!line_has(name, "tile="))
-    hec_job_say(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",
+    hec_job_assume(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",
                 job->cluster.devices[0].gemm_tile, options->executed && !options->like ? " (8 suits CPU cores)" : "");
   return HEC_OK;
 }
@@ -211,7 +211,7 @@ static hec_status add_stragglers(hec_job *job, const hec_job_options *options, i
   hec_status status = hec_stragglers_apply(&(hec_stragglers){options->slow, options->skew}, ranks, &job->cluster, arena,
                                            &job->cluster, &said);
   if (status == HEC_OK && said.length > 0)
-    hec_job_say(job, arena, "stragglers: %s", said.data);
+    hec_job_assume(job, arena, "stragglers: %s", said.data);
   hec_text_free(&said);
   return status;
 }
@@ -226,7 +226,7 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
   HEC_TRY(choose_cluster(job, options, wanted, arena));
   *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
   if (options->ranks == 0)
-    hec_job_say(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
+    hec_job_assume(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
                 header->ranks > 0       ? "the trace's \"ranks\""
                 : header->n_sources > 1 ? "the trace's sources"
                                         : "all devices of the cluster");
@@ -240,11 +240,11 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
                                         : " (the trace's sources)",
                     job->cluster.n_devices);
   if (header->n_sources > 1 && header->n_sources != *ranks)
-    hec_job_say(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " rank%s", header->n_sources,
+    hec_job_assume(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " rank%s", header->n_sources,
                 *ranks, *ranks == 1 ? "" : "s");
   HEC_TRY(add_stragglers(job, options, *ranks, arena));
   if (header->n_sources == 1 && *ranks > 1)
-    hec_job_say(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
+    hec_job_assume(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
   return HEC_OK;
 }
 
@@ -269,7 +269,7 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
   } else if (job->header.n_sources == 1 && own > TOTALS_TOKENS_ABOVE) {
     *tokens = TOTALS_TOKENS;
     job->scale_to = (uint64_t)*tokens * per_token;
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
                 "); choose with --tokens",
                 TOTALS_TOKENS, own);
@@ -285,9 +285,9 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
                         : total % per_token == 0 ? ""
                                                  : ", of the first record, rounded up";
     if (job->header.n_sources == ranks)
-      hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
+      hec_job_assume(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
     else
-      hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " rank%s%s)", *tokens,
+      hec_job_assume(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " rank%s%s)", *tokens,
                   ranks, ranks == 1 ? "" : "s", exact);
   }
   return HEC_OK;
@@ -296,7 +296,7 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
 void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena) {
   int32_t own = job->problem.tokens;
   if (of_records.most > 0 && (of_records.least != own || of_records.most != own))
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "tokens per rank: %" PRId32 " to %" PRId32 " in the records; attention and all else that is not of "
                 "experts count %" PRId32 " in each (--tokens N scales every record to N)",
                 of_records.least, of_records.most, own);
@@ -323,14 +323,14 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "the trace has no record");
   if (n > 1 && second - first > 1)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
                 second - first);
   job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
   if (options->warmup < 0)
     job->first_reported = job->warmup == 0 ? first : by_default;
   if (options->warmup < 0 && job->warmup > 0)
-    hec_job_say(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
+    hec_job_assume(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
   if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
     return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the trace's %" PRId64 " iterations, found %" PRId32, n,
                     options->warmup);
@@ -339,13 +339,13 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
 
 static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec_arena *arena, bool *train) {
   if (job->header.misspelt && job->header.misspelt[0])
-    hec_job_say(job, arena, "nothing reads the trace's key %s", job->header.misspelt);
+    hec_job_assume(job, arena, "nothing reads the trace's key %s", job->header.misspelt);
   if (!options->phase) {
     *train = job->header.phase == HEC_PHASE_TRAIN;
     if (job->header.phase_text[0] == 0)
-      hec_job_say(job, arena, "phase: train (the trace does not say)");
+      hec_job_assume(job, arena, "phase: train (the trace does not say)");
     else if (!*train)
-      hec_job_say(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
+      hec_job_assume(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
     return HEC_OK;
   }
   *train = strcmp(options->phase, "train") == 0;
@@ -403,10 +403,10 @@ static void say_measured(hec_job *job, hec_arena *arena) {
   if (!device->measured || device->measured->n == 0)
     return;
   if (hec_curves_find(device->measured, expert->kind, false, expert->flops_per_row, 0))
-    hec_job_say(job, arena, "computing: measured curves of cluster %s, which fit this model's experts",
+    hec_job_assume(job, arena, "computing: measured curves of cluster %s, which fit this model's experts",
                 job->cluster.name);
   else
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "computing: no measured curve of cluster %s fits this model's experts: the law's constants are used, "
                 "which are coarse",
                 job->cluster.name);
@@ -431,7 +431,7 @@ static hec_status read_placement(const hec_job_options *options, hec_arena *aren
                                                    .first_layer = options->first_layer},
                              arena, placement));
   if (options->ranks == 0)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "ranks of the placement: %s was read as one of %" PRId32 " ranks; if your job has others, give --ranks",
                 options->placement, job->problem.n_ranks);
   return HEC_OK;
@@ -453,7 +453,7 @@ static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
                     "--slots: expected at least %" PRId32 ", so that %" PRId32 " rank%s can hold %" PRId32
                     " experts, found %" PRId32,
                     least, p->n_ranks, p->n_ranks == 1 ? "" : "s", p->n_experts, slots);
-  hec_job_say(job, arena,
+  hec_job_assume(job, arena,
               "slots: at least %" PRId32 " a rank, not %" PRId32 ", of policies whose every group of %" PRId32
               " ranks holds all %" PRId32 " experts",
               of_group, slots, p->ep, p->n_experts);
@@ -481,7 +481,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(choose_warmup(job, options, reader, arena));
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
-    hec_job_say(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
+    hec_job_assume(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
                 job->micro_batches);
   job->moe.tokens_per_rank = tokens;
   HEC_TRY(hec_moe_check(&job->moe, options->model ? options->model : job->moe.name));
@@ -500,16 +500,16 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(read_placement(options, arena, job));
   say_measured(job, arena);
   if (job->problem.esp > 1)
-    hec_job_say(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",
+    hec_job_assume(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",
                 job->problem.esp);
   if (job->problem.mp > 1)
-    hec_job_say(
+    hec_job_assume(
         job, arena,
         "tensor parallelism: groups of %" PRId32
         " ranks, attention by heads over the rows of all; norms, gate, shared experts, embedding and head whole",
         job->problem.mp);
   if (job->problem.dp > 1)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "groups: %" PRId32 " expert-parallel groups of %" PRId32 " ranks (%s), each with all %" PRId32
                 " experts; gradients are reduced between them",
                 job->problem.dp, job->problem.ep,

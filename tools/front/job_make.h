@@ -27,7 +27,7 @@ void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES
 hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                                  hec_job *job) HEC_MUST_USE;
 /* Writes one more choice down. */
-void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* That records differ in it, if they do: all that is not of experts counts the job's. */
 void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena);
 

@@ -27,16 +27,16 @@ void hec_job_say_transitions(hec_job *job, const hec_policy *const *policies, in
   const char *place = found == 1 ? "places" : "place", *they = found == 1 ? "it knows" : "they know";
   int64_t first = header->transitions_first, last = header->transitions_last, reported = job->first_reported;
   if (found > 0 && !header->transitions_over)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "transitions: %s %s experts by counts of the whole run: %s the reported iterations in advance",
                 names.data, place, they);
   else if (found > 0 && last < reported)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64
                 ", before the first reported (%" PRId64 ")",
                 names.data, place, first, last, reported);
   else if (found > 0)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64 ": %s %" PRId64
                 " to %" PRId64 ", which are reported, in advance",
                 names.data, place, first, last, they, first > reported ? first : reported, last);
@@ -50,7 +50,7 @@ static bool over_all_ranks(const hec_policy *policy) {
 void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
   hec_text names = {0};
   if (job->problem.dp > 1 && add_names(policies, n, over_all_ranks, &names) > 0)
-    hec_job_say(job, arena, "over all ranks, not inside groups, as in their papers: %s", names.data);
+    hec_job_assume(job, arena, "over all ranks, not inside groups, as in their papers: %s", names.data);
   hec_text_free(&names);
 }
 
@@ -62,11 +62,11 @@ void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_
     if (hec_policy_looks_back(policies[i]) && policies[i]->window > most)
       most = policies[i]->window;
   if (found > 0 && n_iterations == 1)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "history: no load is known before the only iteration: %s %s nothing to place by before the gate",
                 names.data, found == 1 ? "has" : "have");
   else if (n_iterations <= most)
-    hec_job_say(job, arena,
+    hec_job_assume(job, arena,
                 "history: %" PRId64 " iterations, no load known before the first; policies that place by earlier loads "
                 "look back over up to %" PRId32,
                 n_iterations, most);

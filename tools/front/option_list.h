@@ -50,8 +50,8 @@
   X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)
 #define HEC_OPTION_LIST(X) HEC_SWEPT_OPTION_LIST(X) HEC_OTHER_OPTION_LIST(X)
 
-/* Where ranks run, of commands that execute: members of hec_where_args. */
-#define HEC_WHERE_OPTION_LIST(X) \
+/* Where ranks run, of commands that execute: members of hec_target_args. */
+#define HEC_TARGET_OPTION_LIST(X) \
   X(backend, TEXT, "cpu", "B", "cpu (default), mpi, nccl, or list: which there are, and why not", 0, 0, backends) \
   X(transport, TEXT, NULL, "T", "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list", 0, 0, transports) \
   X(precision, TEXT, NULL, "P", "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32", 0, 0, precisions) \
@@ -126,16 +126,16 @@ typedef struct {
 } hec_job_options;
 
 typedef struct {
-  HEC_WHERE_OPTION_LIST(HEC_OPTION_MEMBER)
+  HEC_TARGET_OPTION_LIST(HEC_OPTION_MEMBER)
   int32_t ranks; /* asked for; 0: not */
-} hec_where_args;
+} hec_target_args;
 
 typedef struct {
   HEC_TRAINING_OPTION_LIST(HEC_OPTION_MEMBER)
 } hec_training_args;
 
 #define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,
-#define HEC_WHERE_ARGS ((hec_where_args){HEC_WHERE_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
+#define HEC_TARGET_ARGS ((hec_target_args){HEC_TARGET_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
 #define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT)})
 #define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
 

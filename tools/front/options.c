@@ -37,14 +37,14 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
 #define ROW(type, name, kind, value, help, least, most, values)                                                        \
   {#name, HEC_RUN_##kind, offsetof(type, name), value, help, least, most, &values_##values},
 #define JOB_ROW(name, kind, absent, ...) ROW(hec_job_options, name, kind, __VA_ARGS__)
-#define WHERE_ROW(name, kind, absent, ...) ROW(hec_where_args, name, kind, __VA_ARGS__)
+#define TARGET_ROW(name, kind, absent, ...) ROW(hec_target_args, name, kind, __VA_ARGS__)
 const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(JOB_ROW)};
 #define TRAINING_ROW(name, kind, absent, ...) ROW(hec_training_args, name, kind, __VA_ARGS__)
 const hec_run_option hec_training_rows[HEC_N_TRAINING_OPTIONS] = {HEC_TRAINING_OPTION_LIST(TRAINING_ROW)};
 #define SYNTH_ROW(name, kind, member, value, help, least, most)                                                        \
   {#name, HEC_RUN_##kind, offsetof(hec_synth_options, member), value, help, least, most, &values_none},
 const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS] = {HEC_SYNTH_OPTION_LIST(SYNTH_ROW)};
-const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS] = {HEC_WHERE_OPTION_LIST(WHERE_ROW)};
+const hec_run_option hec_target_rows[HEC_N_TARGET_OPTIONS] = {HEC_TARGET_OPTION_LIST(TARGET_ROW)};
 
 /* Whether the first n letters of a name are the key, "_" being "-" in flags. */
 static bool is_key(const char *key, const char *name, size_t n) {
@@ -64,7 +64,7 @@ static const hec_run_option *find(const hec_run_option *options, int32_t n_optio
 const hec_run_option *hec_run_option_find(const char *name) {
   const char *key = strncmp(name, "--", 2) == 0 ? name + 2 : name;
   const hec_run_option *option = find(hec_run_rows, HEC_N_OPTIONS, key, strlen(key));
-  option = option ? option : find(hec_where_rows, HEC_N_WHERE_OPTIONS, key, strlen(key));
+  option = option ? option : find(hec_target_rows, HEC_N_TARGET_OPTIONS, key, strlen(key));
   return option ? option : find(hec_training_rows, HEC_N_TRAINING_OPTIONS, key, strlen(key));
 }
 

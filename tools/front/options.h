@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
   const char *key;
   hec_run_option_kind kind;
-  size_t offset; /* in hec_job_options, hec_where_args, hec_synth_options */
+  size_t offset; /* in hec_job_options, hec_target_args, hec_synth_options */
   const char *value, *help;
   double least, most;
   const hec_run_option_values *values;
@@ -36,12 +36,12 @@ typedef struct {
 enum {
   HEC_N_SWEPT_OPTIONS = 0 HEC_SWEPT_OPTION_LIST(HEC_OPTION_COUNT),
   HEC_N_OPTIONS = 0 HEC_OPTION_LIST(HEC_OPTION_COUNT),
-  HEC_N_WHERE_OPTIONS = 0 HEC_WHERE_OPTION_LIST(HEC_OPTION_COUNT),
+  HEC_N_TARGET_OPTIONS = 0 HEC_TARGET_OPTION_LIST(HEC_OPTION_COUNT),
   HEC_N_TRAINING_OPTIONS = 0 HEC_TRAINING_OPTION_LIST(HEC_OPTION_COUNT),
   HEC_N_SYNTH_ROWS = 0 HEC_SYNTH_OPTION_LIST(HEC_OPTION_COUNT)
 };
 extern const hec_run_option hec_run_rows[HEC_N_OPTIONS]; /* of the job; those that sweeps vary first */
-extern const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS];
+extern const hec_run_option hec_target_rows[HEC_N_TARGET_OPTIONS];
 extern const hec_run_option hec_training_rows[HEC_N_TRAINING_OPTIONS];
 extern const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS];
 
@@ -76,8 +76,8 @@ typedef struct {
     }                                                                                                                  \
   }
 #define HEC_ARG_JOB(title, job, groups, words) HEC_ARG_USE(title, &(job), hec_run_rows, HEC_N_OPTIONS, groups, words)
-#define HEC_ARG_WHERE(title, where, groups, words)                                                                     \
-  HEC_ARG_USE(title, &(where), hec_where_rows, HEC_N_WHERE_OPTIONS, groups, words)
+#define HEC_ARG_TARGET(title, target, groups, words)                                                                   \
+  HEC_ARG_USE(title, &(target), hec_target_rows, HEC_N_TARGET_OPTIONS, groups, words)
 #define HEC_ARG_TRAINING(title, training)                                                                              \
   HEC_ARG_USE(title, &(training), hec_training_rows, HEC_N_TRAINING_OPTIONS, HEC_OPTIONS_TRAINING, NULL)
 

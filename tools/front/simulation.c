@@ -51,7 +51,7 @@ static void say_left_out(const runner *r, hec_job *job) {
   for (int32_t i = 0; hec_policies[i]; i++)
     if (!hec_policies[i]->shards && (!hec_policies[i]->placed || r->args->job.placement))
       hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
-  hec_job_say(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
+  hec_job_assume(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
               r->n_left_out, names.data);
   hec_text_free(&names);
 }

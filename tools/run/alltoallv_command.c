@@ -17,7 +17,7 @@
 enum { WARMUP = 5, ITERATIONS = 20, MOST = 1000000 };
 
 typedef struct {
-  hec_where_args where;
+  hec_target_args target;
   const char *matrix, *cluster, *law;
   int64_t warmup, iterations;
   bool check, json, list;
@@ -31,7 +31,7 @@ typedef struct {
 /* One command at work. */
 typedef struct {
   const settings *s;
-  hec_where where;
+  hec_target target;
   hec_arena arena;
   bool launched;
   hec_traffic_matrix matrix;
@@ -50,7 +50,7 @@ static const hec_run_option_words words[] = {
 };
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.where = HEC_WHERE_ARGS, .warmup = WARMUP, .iterations = ITERATIONS};
+  *s = (settings){.target = HEC_TARGET_ARGS, .warmup = WARMUP, .iterations = ITERATIONS};
   const hec_arg args[] = {
       HEC_ARG_TITLE("What runs"),
       HEC_ARG_WHOLE("--iterations", s->iterations, "N", "exchanges that are timed (default 20)", 1, MOST),
@@ -63,7 +63,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD(
           "--law", s->law, "LAW",
           "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"),
-      HEC_ARG_WHERE("Execution", s->where, "backend transport threads pin timeout", words),
+      HEC_ARG_TARGET("Execution", s->target, "backend transport threads pin timeout", words),
       HEC_ARG_TITLE("Output"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else; bytes, s, bytes/s", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends and transports", 0, 0},
@@ -84,7 +84,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->matrix, 1, &n, done));
-  if (*done || s->list || strcmp(s->where.backend, "list") == 0)
+  if (*done || s->list || strcmp(s->target.backend, "list") == 0)
     return HEC_OK;
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a file with a matrix of bytes (see --help)");
@@ -110,8 +110,8 @@ static hec_status check_ranks(const command *c, int32_t launched) {
 static hec_status check_memory(const command *c) {
   int32_t here = c->execution.summary.n_ranks_here, n = c->matrix.n;
   double most, all = hec_alltoallv_bytes(&c->matrix, &most), memory = hec_machine_memory_free("/proc/meminfo");
-  if (c->where.backend->device_bytes) {
-    double share = c->where.backend->device_bytes(n);
+  if (c->target.backend->device_bytes) {
+    double share = c->target.backend->device_bytes(n);
     if (share <= 0 || most <= share)
       return HEC_OK;
     return hec_fail(HEC_BAD_INPUT,
@@ -129,13 +129,13 @@ static hec_status check_memory(const command *c) {
 /* The cluster, and what is predicted on it: what hecate-sim flows does. */
 static hec_status predict(command *c) {
   const settings *s = c->s;
-  const char *own = c->where.transport->law;
+  const char *own = c->target.transport->law;
   if (!s->cluster)
-    return own && !c->where.link
+    return own && !c->target.link
                ? hec_fail(HEC_BAD_INPUT, "--transport %s: expected --cluster C beside it, whose links it imitates",
-                          c->where.transport->name)
+                          c->target.transport->name)
                : HEC_OK;
-  c->law = s->law ? s->law : own && !c->where.link ? own : hec_flows_law_name(0);
+  c->law = s->law ? s->law : own && !c->target.link ? own : hec_flows_law_name(0);
   hec_flows flows;
   HEC_TRY(hec_cluster_load(s->cluster, &c->arena, &c->cluster));
   HEC_TRY(hec_flows_of_matrix(&c->matrix, &c->cluster, &c->arena, &flows));
@@ -149,21 +149,21 @@ static hec_status predict(command *c) {
 
 /* Else a ratio of measured to predicted would be between two networks. */
 static bool imitates(const command *c) {
-  return c->where.transport->law && !c->where.link;
+  return c->target.transport->law && !c->target.link;
 }
 
 static void describe(command *c) {
   hec_execution *e = &c->execution;
-  hec_execution_place(&c->where, &c->s->where, c->matrix.n, (int32_t)c->s->warmup, e);
+  hec_execution_place(&c->target, &c->s->target, c->matrix.n, (int32_t)c->s->warmup, e);
   if (imitates(c))
     hec_execution_mind(e, "emulated network: shows waiting and order; that it takes what is predicted proves nothing");
-  else if (c->where.backend->transport == NULL)
+  else if (c->target.backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (hec_summary_execution_crowded(&e->summary))
-    hec_execution_mind(e, c->where.link ? "fewer devices than ranks: a device moves the bytes of all its ranks"
-                                        : "fewer cores than ranks: ranks take turns on cores, so these times are not "
-                                          "those of the transport");
-  if (c->where.link && hec_alltoallv_rounded(&c->matrix) > 0)
+    hec_execution_mind(e, c->target.link ? "fewer devices than ranks: a device moves the bytes of all its ranks"
+                                         : "fewer cores than ranks: ranks take turns on cores, so these times are not "
+                                           "those of the transport");
+  if (c->target.link && hec_alltoallv_rounded(&c->matrix) > 0)
     hec_execution_mind(e, "devices move whole words of 4 bytes: entries are rounded up to them; rates are of the "
                           "matrix as written");
 }
@@ -304,18 +304,18 @@ static hec_status launch(command *c) {
   const settings *s = c->s;
   int32_t n = (int32_t)s->iterations;
   const hec_alltoallv job = {.matrix = &c->matrix, .warmup = (int32_t)s->warmup, .iterations = n, .check = s->check};
-  const hec_launch_options how = {.threads = s->where.threads,
-                                  .pin = s->where.pin,
-                                  .transport = c->where.transport,
-                                  .link = c->where.link,
+  const hec_launch_options how = {.threads = s->target.threads,
+                                  .pin = s->target.pin,
+                                  .transport = c->target.transport,
+                                  .link = c->target.link,
                                   .cluster = s->cluster ? &c->cluster : NULL,
-                                  .limit_s = s->where.timeout};
+                                  .limit_s = s->target.timeout};
   double *seconds = HEC_NEW(&c->arena, double, n);
-  if (c->where.backend->speaks())
-    hec_execution_warn(&c->execution, &c->where, s->where.pin, "");
+  if (c->target.backend->speaks())
+    hec_execution_warn(&c->execution, &c->target, s->target.pin, "");
   c->launched = true;
-  HEC_TRY(hec_alltoallv_run(&job, c->where.backend, how, seconds, &c->check));
-  if (!c->where.backend->speaks())
+  HEC_TRY(hec_alltoallv_run(&job, c->target.backend, how, seconds, &c->check));
+  if (!c->target.backend->speaks())
     return HEC_OK;
   hec_exec_case_sort(seconds, n);
   c->measured = (times){.median = hec_exec_case_quantile(seconds, n, 0.5), .least = seconds[0], .most = seconds[n - 1]};
@@ -326,10 +326,10 @@ static hec_status launch(command *c) {
 static hec_status run(command *c) {
   const settings *s = c->s;
   int32_t launched = 0;
-  HEC_TRY(hec_where_open(&s->where, &c->where, &launched));
+  HEC_TRY(hec_target_open(&s->target, &c->target, &launched));
   HEC_TRY(hec_traffic_matrix_read(s->matrix, &c->arena, &c->matrix));
   HEC_TRY(check_ranks(c, launched));
-  HEC_TRY(hec_where_choose_link(&s->where, &c->where, c->matrix.n));
+  HEC_TRY(hec_target_choose_link(&s->target, &c->target, c->matrix.n));
   HEC_TRY(predict(c));
   describe(c);
   HEC_TRY(check_memory(c));
@@ -342,11 +342,11 @@ int hec_alltoallv_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run", status);
-  if (hec_where_list(&s.where, s.list))
+  if (hec_target_list(&s.target, s.list))
     return hec_tool_exit("hecate-run", HEC_OK);
   command c = {.s = &s};
   status = run(&c);
   hec_execution_free(&c.execution);
   hec_arena_free(&c.arena);
-  return hec_where_exit(&c.where, "hecate-run", status, c.launched);
+  return hec_target_exit(&c.target, "hecate-run", status, c.launched);
 }

@@ -8,8 +8,8 @@
 #include "tools/front/execution.h"
 #include "tools/front/job_args.h"
 #include "tools/front/job_make.h"
+#include "tools/front/target.h"
 #include "tools/front/timeline_files.h"
-#include "tools/front/where.h"
 #include "tools/run/measure.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
 
 typedef struct {
   hec_job_options job;
-  hec_where_args where;
+  hec_target_args target;
   const char *trace, *out, *format;
   const hec_timeline_format *timelines;
   int64_t steps, seed, timeline_iter;
@@ -30,7 +30,7 @@ typedef struct {
 /* One command at work. */
 typedef struct {
   const settings *s;
-  hec_where where;
+  hec_target target;
   hec_arena arena;
   bool launched;
   hec_job job;
@@ -54,12 +54,12 @@ static const hec_run_option_words words[] = {
 };
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = HEC_JOB_OPTIONS, .where = HEC_WHERE_ARGS, .steps = -1, .timeline_iter = -1, .seed = 1};
+  *s = (settings){.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .steps = -1, .timeline_iter = -1, .seed = 1};
   const hec_arg args[] = {
       HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " layers", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
       HEC_ARG_JOB("Policies", s->job, HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_PLACEMENT, NULL),
-      HEC_ARG_WHERE("Execution", s->where, "backend transport precision threads virtual pin timeout", NULL),
+      HEC_ARG_TARGET("Execution", s->target, "backend transport precision threads virtual pin timeout", NULL),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
        "compare everything with a dense reference on one rank; exit 1 where it differs", 0, 0},
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
@@ -89,7 +89,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));
-  if (*done || s->list || strcmp(s->where.backend, "list") == 0)
+  if (*done || s->list || strcmp(s->target.backend, "list") == 0)
     return HEC_OK;
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or train --text FILE; see hecate-run --help");
@@ -106,11 +106,11 @@ static hec_status choose_steps(command *c, hec_trace_reader *reader) {
   hec_recording *r = &c->options.recording;
   HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
   if (r->n_steps > 1 && r->steps[0].stride > 1)
-    hec_job_say(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
+    hec_job_assume(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
   c->job.warmup = s->job.warmup >= 0 ? s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
   if (s->job.warmup < 0)
-    hec_job_say(&c->job, &c->arena, "warm-up: %s; choose with --warmup",
-                c->job.warmup ? "the first iteration runs but is not reported" : "none, too few iterations");
+    hec_job_assume(&c->job, &c->arena, "warm-up: %s; choose with --warmup",
+                   c->job.warmup ? "the first iteration runs but is not reported" : "none, too few iterations");
   if (c->job.warmup >= r->n_steps)
     return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the %" PRId32 " iterations that run, found %" PRId32,
                     r->n_steps, c->job.warmup);
@@ -127,7 +127,7 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   hec_job_options wanted = c->s->job;
   wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_args_collective(c->s->job.collective, &c->options.collective));
-  wanted.like = c->where.backend->like ? c->where.backend->like() : NULL;
+  wanted.like = c->target.backend->like ? c->target.backend->like() : NULL;
   if (ranks > 0)
     wanted.ranks = ranks;
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
@@ -143,7 +143,7 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
 
 static void describe(command *c) {
   const settings *s = c->s;
-  hec_execution_describe(&c->where, &s->where, &c->job, s->job.cluster != NULL, false, &c->execution);
+  hec_execution_describe(&c->target, &s->target, &c->job, s->job.cluster != NULL, false, &c->execution);
   c->execution.summary.seed = (uint64_t)s->seed;
   hec_execution_mind(&c->execution, "routing is the trace's; weights and tokens are made up");
 }
@@ -161,23 +161,23 @@ static hec_status show(const settings *s, hec_measured *m) {
 
 static hec_status launch(command *c, hec_measure *measure) {
   const hec_launch_options options = {.n_ranks = c->job.problem.n_ranks,
-                                      .threads = c->s->where.threads,
-                                      .pin = c->s->where.pin,
-                                      .transport = c->where.transport,
-                                      .link = c->where.link,
-                                      .precision = c->where.precision,
+                                      .threads = c->s->target.threads,
+                                      .pin = c->s->target.pin,
+                                      .transport = c->target.transport,
+                                      .link = c->target.link,
+                                      .precision = c->target.precision,
                                       .cluster = &c->job.cluster,
                                       .memory_bytes = hec_measure_bytes(measure),
-                                      .limit_s = c->s->where.timeout};
-  if (c->where.backend->speaks())
-    hec_execution_warn(&c->execution, &c->where, c->s->where.pin,
-                       c->where.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
+                                      .limit_s = c->s->target.timeout};
+  if (c->target.backend->speaks())
+    hec_execution_warn(&c->execution, &c->target, c->s->target.pin,
+                       c->target.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
   c->launched = true;
   hec_progress_stage("executing", "policies");
-  hec_status status = c->where.backend->launch(&options, hec_measure_body, measure);
+  hec_status status = c->target.backend->launch(&options, hec_measure_body, measure);
   hec_progress_stage("writing", NULL);
   HEC_TRY(status);
-  if (!c->where.backend->speaks())
+  if (!c->target.backend->speaks())
     return HEC_OK;
   hec_measured measured = {0};
   status = hec_measure_take(measure, &measured);
@@ -192,11 +192,11 @@ static hec_status run(command *c) {
   int32_t ranks = 0;
   hec_trace_reader *reader = NULL;
   hec_text kept = {0};
-  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
-  if (s->check && c->where.precision != HEC_FP32)
+  HEC_TRY(hec_target_open(&s->target, &c->target, &ranks));
+  if (s->check && c->target.precision != HEC_FP32)
     return hec_fail(HEC_BAD_INPUT, "--check: its tolerance is that of float32, found --precision %s",
-                    s->where.precision);
-  if (s->out && c->where.backend->speaks()) {
+                    s->target.precision);
+  if (s->out && c->target.backend->speaks()) {
     hec_path_use reads[HEC_JOB_READS];
     hec_job_args_reads(&s->job, s->trace, reads);
     HEC_TRY(
@@ -206,7 +206,7 @@ static hec_status run(command *c) {
   if (status == HEC_OK)
     status = make_job(c, reader, ranks);
   if (status == HEC_OK)
-    status = hec_where_choose_link(&s->where, &c->where, c->job.problem.n_ranks);
+    status = hec_target_choose_link(&s->target, &c->target, c->job.problem.n_ranks);
   if (status == HEC_OK) {
     describe(c);
     c->options.job = &c->job;
@@ -214,7 +214,7 @@ static hec_status run(command *c) {
     c->options.execution = &c->execution.summary;
     c->options.tool = "hecate-run " HEC_VERSION;
     c->options.trace = s->trace;
-    c->options.law = s->where.virtual ? "alpha_beta" : c->where.transport->law;
+    c->options.law = s->target.virtual ? "alpha_beta" : c->target.transport->law;
     c->options.check = s->check;
     c->options.json = s->json;
     c->options.files = s->out != NULL;
@@ -223,7 +223,7 @@ static hec_status run(command *c) {
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here, s->check);
+      status = hec_execution_check_memory(&c->target, &c->job.problem, c->execution.summary.n_ranks_here, s->check);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);
@@ -239,15 +239,15 @@ int hec_replay_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run", status);
-  if (hec_where_list(&s.where, s.list)) {
+  if (hec_target_list(&s.target, s.list)) {
     if (s.list)
       hec_job_args_list();
     return hec_tool_exit("hecate-run", HEC_OK);
   }
   command c = {.s = &s};
-  s.where.ranks = s.job.ranks;
+  s.target.ranks = s.job.ranks;
   status = run(&c);
   hec_execution_free(&c.execution);
   hec_arena_free(&c.arena);
-  return hec_where_exit(&c.where, "hecate-run", status, c.launched);
+  return hec_target_exit(&c.target, "hecate-run", status, c.launched);
 }

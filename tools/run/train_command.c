@@ -15,7 +15,7 @@
 #include "tools/front/machine.h"
 #include "tools/front/options.h"
 #include "tools/front/output.h"
-#include "tools/front/where.h"
+#include "tools/front/target.h"
 #include "tools/run/train_report.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ typedef struct {
   const hec_gate *gate_row;
   hec_gate_options gate_options;
   hec_balancing balancing; /* what --balance or --aux said */
-  hec_where_args where;
+  hec_target_args target;
   char **words; /* of the command line, [n_words] */
   int n_words;
   bool check, json, list;
@@ -44,7 +44,7 @@ typedef struct {
 
 typedef struct {
   const settings *s;
-  hec_where where;
+  hec_target target;
   hec_corpus corpus;
   hec_moe moe;
   hec_cluster cluster;
@@ -111,7 +111,7 @@ static const hec_run_option_words words[] = {
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
   s->job = HEC_JOB_OPTIONS;
-  s->where = HEC_WHERE_ARGS;
+  s->target = HEC_TARGET_ARGS;
   s->job.policy = "hecate";
   const hec_arg args[] = {
       HEC_ARG_TITLE("What is learned"),
@@ -138,7 +138,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_JOB("Execution", s->job, "policy schedule ep esp cluster", words),
-      HEC_ARG_WHERE("", s->where, "backend transport threads virtual timeout", words),
+      HEC_ARG_TARGET("", s->target, "backend transport threads virtual timeout", words),
       HEC_ARG_SIZE("--memory", s->memory, "BYTES",
                    "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
                    1e18),
@@ -167,8 +167,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
-  s->where.ranks = s->job.ranks;
-  s->list = s->list || strcmp(s->where.backend, "list") == 0;
+  s->target.ranks = s->job.ranks;
+  s->list = s->list || strcmp(s->target.backend, "list") == 0;
   if (*done || s->list || strcmp(s->gate, "list") == 0)
     return HEC_OK;
   if (!s->text)
@@ -254,7 +254,7 @@ static void describe(command *c) {
                   " micro-batches, Adam with rate %g, auxiliary balance loss %g, seed %" PRId64
                   ", backend %s, %s. Gate ",
                   s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->balancing.aux,
-                  s->seed, c->where.backend->name, hec_math_library());
+                  s->seed, c->target.backend->name, hec_math_library());
   hec_gate_describe(&c->model, &c->notes);
   hec_text_printf(&c->notes,
                   ", bias of the choice by %g a step. transitions[l][a][b]: number of (token, expert a in layer l, "
@@ -304,12 +304,12 @@ static void measured(void *context, const hec_train_measure *m) {
 static hec_status make(command *c) {
   const settings *s = c->s;
   int32_t ranks;
-  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
-  if (c->where.backend->link)
-    return hec_fail(HEC_BAD_INPUT, "--backend %s: training on devices is not there yet", c->where.backend->name);
+  HEC_TRY(hec_target_open(&s->target, &c->target, &ranks));
+  if (c->target.backend->link)
+    return hec_fail(HEC_BAD_INPUT, "--backend %s: training on devices is not there yet", c->target.backend->name);
   if (ranks == 0)
-    ranks = s->where.ranks > 0 ? s->where.ranks : RANKS;
-  if (s->record && c->where.backend->speaks())
+    ranks = s->target.ranks > 0 ? s->target.ranks : RANKS;
+  if (s->record && c->target.backend->speaks())
     HEC_TRY(hec_output_check_file("--record", s->record));
   HEC_TRY(hec_paths_check((const hec_path_use[]){{"--text", s->text, false},
                                                  {"--cluster", s->job.cluster, false},
@@ -335,7 +335,7 @@ static hec_status make(command *c) {
                          .n_steps = (int32_t)s->steps,
                          .n_micro_batches = (int32_t)s->micro_batches,
                          .schedule = s->job.schedule,
-                         .virtual_time = s->where.virtual,
+                         .virtual_time = s->target.virtual,
                          .check = s->check,
                          .aux = (float)s->balancing.aux,
                          .bias_rate = (float)s->balancing.bias,
@@ -345,7 +345,7 @@ static hec_status make(command *c) {
                          .measured = measured,
                          .context = c};
   HEC_TRY(hec_train_check(&c->train, c->policy));
-  if (!c->where.backend->transport)
+  if (!c->target.backend->transport)
     HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks, s->check));
   HEC_TRY(hec_schedule_of(c->policy, s->job.schedule, &c->schedule));
   describe(c);
@@ -353,10 +353,10 @@ static hec_status make(command *c) {
       .train = &c->train,
       .policy = c->policy,
       .schedule = c->schedule,
-      .backend = c->where.backend,
-      .transport = c->where.transport,
-      .carrier = hec_where_carrier(&c->where),
-      .ranks_are = hec_where_ranks_are(&c->where, &s->where),
+      .backend = c->target.backend,
+      .transport = c->target.transport,
+      .carrier = hec_target_carrier(&c->target),
+      .ranks_are = hec_target_ranks_are(&c->target, &s->target),
       .text = s->text,
       .cluster = c->report.cluster,
       .seed = s->seed,
@@ -391,25 +391,25 @@ static hec_status body(hec_rank *rank, void *context) {
 static hec_status run(command *c) {
   HEC_TRY(make(c));
   const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
-                                      .threads = c->s->where.threads,
-                                      .transport = c->where.transport,
+                                      .threads = c->s->target.threads,
+                                      .transport = c->target.transport,
                                       .cluster = &c->cluster,
                                       .memory_bytes = hec_train_bytes(&c->train, c->policy),
-                                      .limit_s = c->s->where.timeout};
+                                      .limit_s = c->s->target.timeout};
   size_t bytes = sizeof(hec_train_curve) + (size_t)c->s->steps * sizeof(hec_train_measure);
   hec_train_curve *curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (curve == MAP_FAILED)
     return hec_fail(HEC_FAILED, "no memory for the results");
   c->report.curve = curve;
-  hec_status status = !c->s->json && c->where.backend->speaks() ? hec_train_report_head(&c->report) : HEC_OK;
+  hec_status status = !c->s->json && c->target.backend->speaks() ? hec_train_report_head(&c->report) : HEC_OK;
   if (status == HEC_OK) {
-    if (c->where.backend->speaks())
+    if (c->target.backend->speaks())
       hec_train_report_warn(&c->report);
     c->launched = true;
     hec_progress_end(); /* the losses come meanwhile */
-    status = c->where.backend->launch(&options, body, c);
+    status = c->target.backend->launch(&options, body, c);
   }
-  if (status == HEC_OK && c->where.backend->speaks())
+  if (status == HEC_OK && c->target.backend->speaks())
     status = report(c);
   (void)munmap(curve, bytes);
   return status;
@@ -434,5 +434,5 @@ int hec_train_command(int argc, char **argv) {
   hec_text_free(&c.shape);
   hec_corpus_free(&c.corpus);
   hec_arena_free(&c.arena);
-  return hec_where_exit(&c.where, "hecate-run train", status, c.launched);
+  return hec_target_exit(&c.target, "hecate-run train", status, c.launched);
 }

@@ -25,7 +25,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_JOB("What runs", s->session.job, HEC_OPTIONS_SESSION " esp", hec_session_words),
       HEC_SESSION_TIME_ROWS(s->session, "2m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),
-      HEC_SESSION_WHERE_ROWS(s->session),
+      HEC_SESSION_TARGET_ROWS(s->session),
       HEC_ARG_TITLE("From tables, nothing is measured"),
       HEC_ARG_WORD("--from", s->tables.from, "DIR",
                    "fit the cost laws of a GPU to published tables in CSV instead (docs/devices.md); the rest of the "
@@ -65,7 +65,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   if (!*done && !s->tables.from && (s->tables.device || s->tables.law || s->tables.ablate))
     return hec_fail(HEC_BAD_INPUT, "--device, --law, --ablate: expected --from DIR beside them, found none");
   *done = *done || (!s->tables.from && hec_session_run_list(&s->session));
-  s->session.where.ranks = s->session.job.ranks;
+  s->session.target.ranks = s->session.job.ranks;
   return HEC_OK;
 }
 

@@ -28,8 +28,8 @@ typedef struct {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   hec_recording recording;
-  hec_problem problem; /* of the trace's cases */
-  hec_lab_case *cases; /* [n_cases] */
+  hec_problem problem;        /* of the trace's cases */
+  hec_experiment_case *cases; /* [n_cases] */
   int32_t n_cases;
   hec_calibration_file given;
   hec_text line; /* the command line */
@@ -48,7 +48,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
       HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale", NULL),
-      HEC_SESSION_WHERE_ROWS(s->session),
+      HEC_SESSION_TARGET_ROWS(s->session),
       HEC_ARG_WORD(
           "--calibration", s->calibration, "FILE",
           "of calibrate --out with the same --model, --esp, --ranks, --backend, --transport, --precision and --cluster "
@@ -98,7 +98,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or --random N; see hecate-validate compare --help");
   if (s->stamp && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--stamp: expected --out DIR beside it, found none");
-  s->session.where.ranks = s->session.job.ranks;
+  s->session.target.ranks = s->session.job.ranks;
   return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
@@ -160,7 +160,7 @@ static hec_status draw_random(command *c) {
                           .train = p->train,
                           .seed = (uint64_t)s->session.seed};
   c->n_cases = (int32_t)s->random;
-  c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
+  c->cases = HEC_NEW(&c->run.arena, hec_experiment_case, c->n_cases);
   return hec_configurations_draw(&o, c->n_cases, &c->run.arena, c->cases);
 }
 
@@ -173,20 +173,21 @@ static hec_status read_trace(command *c) {
     return hec_fail(HEC_BAD_INPUT, "%s: expected at least %d iterations, one of them to warm up, found %" PRId32,
                     s->session.trace, WARMUP_STEPS + 1, c->recording.n_steps);
   if (s->steps == 0)
-    hec_job_say(job, &c->run.arena, "iterations: %" PRId32 " of the trace, after %d that warms up; choose with --steps",
-                c->recording.n_steps - WARMUP_STEPS, WARMUP_STEPS);
+    hec_job_assume(job, &c->run.arena,
+                   "iterations: %" PRId32 " of the trace, after %d that warms up; choose with --steps",
+                   c->recording.n_steps - WARMUP_STEPS, WARMUP_STEPS);
   c->problem = job->problem;
   c->n_cases = c->n_policies;
-  c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
+  c->cases = HEC_NEW(&c->run.arena, hec_experiment_case, c->n_cases);
   for (int32_t p = 0; p < c->n_cases; p++) {
-    c->cases[p] = (hec_lab_case){.model = &c->run.model,
-                                 .problem = &c->problem,
-                                 .policy = c->policies[p],
-                                 .schedule = s->session.job.schedule,
-                                 .steps = c->recording.steps,
-                                 .n_steps = c->recording.n_steps,
-                                 .n_micro_batches = c->recording.n_micro_batches,
-                                 .warmup = WARMUP_STEPS};
+    c->cases[p] = (hec_experiment_case){.model = &c->run.model,
+                                        .problem = &c->problem,
+                                        .policy = c->policies[p],
+                                        .schedule = s->session.job.schedule,
+                                        .steps = c->recording.steps,
+                                        .n_steps = c->recording.n_steps,
+                                        .n_micro_batches = c->recording.n_micro_batches,
+                                        .warmup = WARMUP_STEPS};
     (void)snprintf(c->cases[p].name, sizeof c->cases[p].name, "%s", c->policies[p]->name);
   }
   return HEC_OK;
@@ -196,13 +197,13 @@ static hec_status take_calibration(command *c) {
   const settings *s = c->s;
   const hec_calibration_need need = {.cpu = c->run.execution.cpu.data,
                                      .library = c->run.execution.library.data,
-                                     .backend = c->run.where.backend->name,
+                                     .backend = c->run.target.backend->name,
                                      .transport = hec_session_run_carrier(&c->run),
                                      .problem = &c->run.job.problem};
   HEC_TRY(hec_calibration_read(s->calibration, &need, &c->run.arena, &c->given));
   if (c->given.other_cpu)
-    hec_job_say(&c->run.job, &c->run.arena, "calibration: of another %s than this one holds here",
-                c->run.where.link ? "device" : "CPU");
+    hec_job_assume(&c->run.job, &c->run.arena, "calibration: of another %s than this one holds here",
+                   c->run.target.link ? "device" : "CPU");
   return HEC_OK;
 }
 

@@ -270,7 +270,7 @@ void hec_compare_csv(const hec_session_report *r, hec_text *out) {
       "case,policy,schedule,iter,predicted_s,measured_s,uncorrected_s,error,spread,clean_rounds,rounds,conclusive\n");
   for (int32_t i = 0; i < c->n_points; i++) {
     const hec_point *p = &c->points[i];
-    const hec_lab_case *one = &c->options.cases[p->a_case];
+    const hec_experiment_case *one = &c->options.cases[p->a_case];
     const char *names[] = {one->name, one->policy->name, hec_report_schedule(one)};
     for (int k = 0; k < 3; k++) {
       hec_text_add_csv(out, names[k]);

@@ -8,7 +8,7 @@
 #include "tools/front/handover.h"
 #include "tools/front/machine.h"
 #include "tools/front/output.h"
-#include "tools/front/where.h"
+#include "tools/front/target.h"
 #include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/gate/gate.h"
@@ -32,7 +32,7 @@ typedef struct {
   const settings *s;
   hec_arena arena;
   hec_gate_file file;
-  hec_where where;
+  hec_target target;
   hec_text cpu, baseline; /* baseline: found, where none is given */
   int32_t broken;         /* -1: none */
   /* The session: */
@@ -122,7 +122,7 @@ static void judge(gate *g, const hec_gate_run *run) {
   hec_gate_report r = {.file = &g->file,
                        .cpu = g->cpu.data,
                        .blas = hec_math_library(),
-                       .transport = g->where.transport->name,
+                       .transport = g->target.transport->name,
                        .stamp = g->s->stamp,
                        .broken = g->broken,
                        .run = run,
@@ -164,7 +164,7 @@ static void progress(void *context, const char *what, int32_t done, double left_
 static hec_session_options session_options(gate *g) {
   const hec_gate_file *f = &g->file;
   uint64_t seed = (uint64_t)g->s->seed * 100;
-  const char *law = g->where.transport->law;
+  const char *law = g->target.transport->law;
   return (hec_session_options){.calibrate = {.model = f->model_made,
                                              .base = &f->links_cluster,
                                              .n_ranks = f->links_cluster.n_devices,
@@ -174,8 +174,8 @@ static hec_session_options session_options(gate *g) {
                                            .cpu = g->cpu.data,
                                            .unit = "core",
                                            .blas = hec_math_library(),
-                                           .backend = g->where.backend->name,
-                                           .transport = g->where.transport->name,
+                                           .backend = g->target.backend->name,
+                                           .transport = g->target.transport->name,
                                            .n_cores = hec_machine_cores()},
                                .compare = {.cases = f->cases,
                                            .n_cases = f->n_cases,
@@ -191,10 +191,10 @@ static hec_session_options session_options(gate *g) {
 static hec_status launch(gate *g) {
   const hec_launch_options options = {.n_ranks = g->file.links_cluster.n_devices,
                                       .pin = true,
-                                      .transport = g->where.transport,
+                                      .transport = g->target.transport,
                                       .cluster = &g->file.links_cluster,
                                       .memory_bytes = hec_session_bytes(&g->session)};
-  hec_status status = g->where.backend->launch(&options, body, g);
+  hec_status status = g->target.backend->launch(&options, body, g);
   hec_progress_stage("writing", NULL);
   if (status == HEC_OK)
     status = hec_handover_rewind(&g->handover);
@@ -213,11 +213,11 @@ static hec_status measure_once(gate *g) {
 }
 
 static hec_status measure(gate *g, int *code) {
-  const hec_where_args where = {.backend = "cpu", .transport = g->s->transport};
+  const hec_target_args target = {.backend = "cpu", .transport = g->s->transport};
   int32_t ranks;
   hec_gate_verdict verdict;
   hec_math_open();
-  HEC_TRY(hec_where_open(&where, &g->where, &ranks));
+  HEC_TRY(hec_target_open(&target, &g->target, &ranks));
   hec_machine_cpu(&g->cpu);
   HEC_TRY(measure_once(g));
   if (g->s->calibrated && g->preset.length > 0)
@@ -350,6 +350,6 @@ int hec_gate_command(int argc, char **argv) {
   hec_text_free(&g.report.shown);
   hec_text_free(&g.report.markdown);
   hec_arena_free(&g.arena);
-  int ended = hec_where_exit(&g.where, "hecate-validate", status, true);
+  int ended = hec_target_exit(&g.target, "hecate-validate", status, true);
   return ended != 0 ? ended : code;
 }

@@ -33,7 +33,7 @@ bool hec_report_contaminated(const hec_session *s) {
          (s->options.compare.n_cases > 0 && s->comparison.disturbed > HEC_CONTAMINATED_MOST);
 }
 
-const char *hec_report_schedule(const hec_lab_case *one) {
+const char *hec_report_schedule(const hec_experiment_case *one) {
   const hec_schedule *schedule;
   return hec_schedule_of(one->policy, one->schedule, &schedule) == HEC_OK ? schedule->name : one->schedule;
 }

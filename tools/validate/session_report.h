@@ -71,7 +71,7 @@ double hec_report_claimed(const hec_comparison *comparison); /* NAN without a co
 typedef enum { HEC_CONTROL_NOT_TRIED, HEC_CONTROL_MISSES, HEC_CONTROL_PASSES } hec_control_verdict;
 hec_control_verdict hec_report_control(const hec_comparison *comparison, int32_t control);
 bool hec_report_contaminated(const hec_session *session);
-const char *hec_report_schedule(const hec_lab_case *one);
+const char *hec_report_schedule(const hec_experiment_case *one);
 /* What the laws were fitted on: cases of this session, or those that a calibration made before lists. */
 int32_t hec_report_fitted(const hec_session_report *report);
 const char *hec_report_fitted_name(const hec_session_report *report, int32_t i);

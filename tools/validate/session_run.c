@@ -34,7 +34,7 @@ const hec_run_option_words hec_session_words[] = {
 };
 
 hec_session_args hec_session_args_default(void) {
-  hec_session_args args = {.job = HEC_JOB_OPTIONS, .where = HEC_WHERE_ARGS, .seed = 1, .within_s = 120};
+  hec_session_args args = {.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .seed = 1, .within_s = 120};
   args.job.model = "cpu-512";
   return args;
 }
@@ -99,39 +99,39 @@ static hec_status open_loads(hec_session_run_state *run, hec_job_options *wanted
 }
 
 static const char *like(const hec_session_run_state *run) {
-  return run->where.backend->like ? run->where.backend->like() : NULL;
+  return run->target.backend->like ? run->target.backend->like() : NULL;
 }
 
 static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
   const hec_session_args *a = run->args;
   hec_job *job = &run->job;
-  const char *class = a->where.virtual || run->execution.summary.imitates
+  const char *class = a->target.virtual || run->execution.summary.imitates
                           ? "imitated"
                           : "to begin with: calibration finds this machine's own";
   if (a->job.layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
-    hec_job_say(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
-                a->trace ? ", the first of the trace" : "");
+    hec_job_assume(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
+                   a->trace ? ", the first of the trace" : "");
   if (chose_ranks)
-    hec_job_say(job, &run->arena, "ranks: %" PRId32 "; choose with --ranks", job->problem.n_ranks);
+    hec_job_assume(job, &run->arena, "ranks: %" PRId32 "; choose with --ranks", job->problem.n_ranks);
   if (a->job.tokens == 0)
-    hec_job_say(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
-                a->trace ? ", every layer scaled to it" : "");
+    hec_job_assume(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
+                   a->trace ? ", every layer scaled to it" : "");
   if (!a->job.cluster && like(run))
-    hec_job_say(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
-                class);
+    hec_job_assume(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
+                   class);
   else if (!a->job.cluster)
-    hec_job_say(job, &run->arena, "links: 0.25 GB/s and 30 us between ranks, %s; choose with --cluster", class);
+    hec_job_assume(job, &run->arena, "links: 0.25 GB/s and 30 us between ranks, %s; choose with --cluster", class);
 }
 
 static hec_status check_cores(const hec_session_run_state *run) {
   const hec_summary_execution *e = &run->execution.summary;
-  if (!hec_summary_execution_crowded(e) || run->where.link) /* devices work on all ranks' work at once */
+  if (!hec_summary_execution_crowded(e) || run->target.link) /* devices work on all ranks' work at once */
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT,
                   "%" PRId32 " ranks on %" PRId32 " core%s would take turns, which no calibration describes: choose at "
                   "most %" PRId32 " --ranks, or %s--virtual",
                   e->n_ranks_here, e->n_cores, e->n_cores == 1 ? "" : "s", e->n_cores,
-                  run->where.backend->here ? "--backend cpu " : "");
+                  run->target.backend->here ? "--backend cpu " : "");
 }
 
 static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
@@ -160,13 +160,13 @@ static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
 
 static void describe(hec_session_run_state *run) {
   const hec_session_args *a = run->args;
-  hec_execution_describe(&run->where, &a->where, &run->job, a->job.cluster != NULL, true, &run->execution);
+  hec_execution_describe(&run->target, &a->target, &run->job, a->job.cluster != NULL, true, &run->execution);
   run->execution.summary.seed = (uint64_t)a->seed;
   run->head =
       (hec_summary){.job = &run->job,
                     .tool = run->tool,
                     .trace = a->trace ? a->trace : "",
-                    .law = a->where.virtual || !run->where.transport->law ? "alpha_beta" : run->where.transport->law,
+                    .law = a->target.virtual || !run->target.transport->law ? "alpha_beta" : run->target.transport->law,
                     .execution = &run->execution.summary};
   time_t now = time(NULL);
   struct tm parts;
@@ -191,19 +191,19 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   int32_t ranks = 0;
   run->handover.file = -1;
   hec_math_open();
-  HEC_TRY(hec_where_open(&run->args->where, &run->where, &ranks));
-  if (run->where.backend->speaks())
+  HEC_TRY(hec_target_open(&run->args->target, &run->target, &ranks));
+  if (run->target.backend->speaks())
     HEC_TRY(check_out(run));
   HEC_TRY(make_job(run, ranks));
-  HEC_TRY(hec_where_choose_link(&run->args->where, &run->where, run->job.problem.n_ranks));
+  HEC_TRY(hec_target_choose_link(&run->args->target, &run->target, run->job.problem.n_ranks));
   describe(run);
   HEC_TRY(check_cores(run));
   say_defaults(run, ranks == 0 && run->args->job.ranks == 0);
-  return hec_execution_check_memory(&run->where, &run->job.problem, run->execution.summary.n_ranks_here, false);
+  return hec_execution_check_memory(&run->target, &run->job.problem, run->execution.summary.n_ranks_here, false);
 }
 
 bool hec_session_run_list(const hec_session_args *args) {
-  bool listed = hec_where_list(&args->where, args->list);
+  bool listed = hec_target_list(&args->target, args->list);
   if (args->list)
     hec_job_args_list();
   return listed;
@@ -228,27 +228,27 @@ static void progress(void *context, const char *what, int32_t done, double left_
 static hec_status launch(hec_session_run_state *run) {
   const hec_launch_options options = {.n_ranks = run->job.problem.n_ranks,
                                       .pin = true,
-                                      .transport = run->where.transport,
-                                      .link = run->where.link,
-                                      .precision = run->where.precision,
+                                      .transport = run->target.transport,
+                                      .link = run->target.link,
+                                      .precision = run->target.precision,
                                       .cluster = &run->job.cluster,
                                       .memory_bytes = hec_session_bytes(&run->session),
-                                      .limit_s = run->args->where.timeout};
+                                      .limit_s = run->args->target.timeout};
   run->launched = true;
-  hec_status status = run->where.backend->launch(&options, body, run);
+  hec_status status = run->target.backend->launch(&options, body, run);
   hec_progress_stage("writing", NULL);
   return status;
 }
 
 const char *hec_session_run_carrier(const hec_session_run_state *run) {
-  return run->args->where.virtual ? "virtual" : hec_where_carrier(&run->where);
+  return run->args->target.virtual ? "virtual" : hec_target_carrier(&run->target);
 }
 
 hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
                                   const hec_cluster *given, double given_probe_s,
                                   hec_status (*take)(void *context, hec_handover *handover)) {
   const hec_session_args *a = run->args;
-  bool speaks = run->where.backend->speaks();
+  bool speaks = run->target.backend->speaks();
   hec_session_options options = {
       .calibrate = {.model = &run->model,
                     .base = &run->job.cluster,
@@ -256,13 +256,13 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                     .tokens = run->job.problem.tokens,
                     .esp = run->job.problem.esp,
                     .train = run->job.problem.train,
-                    .virtual_time = a->where.virtual,
+                    .virtual_time = a->target.virtual,
                     .seed = (uint64_t)a->seed + 1000},
       .machine = {.name = "this machine",
                   .cpu = run->execution.cpu.data,
                   .blas = run->execution.library.data,
                   .unit = run->execution.summary.unit,
-                  .backend = run->where.backend->name,
+                  .backend = run->target.backend->name,
                   .transport = hec_session_run_carrier(run),
                   .date = run->date[0] ? run->date : NULL,
                   .n_cores = run->execution.summary.n_cores},
@@ -292,5 +292,5 @@ int hec_session_run_close(hec_session_run_state *run, hec_status status) {
   hec_text_free(&run->kept);
   hec_execution_free(&run->execution);
   hec_arena_free(&run->arena);
-  return hec_where_exit(&run->where, "hecate-validate", status, run->launched);
+  return hec_target_exit(&run->target, "hecate-validate", status, run->launched);
 }

@@ -12,7 +12,7 @@ enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, 
 
 typedef struct {
   hec_job_options job;
-  hec_where_args where;
+  hec_target_args target;
   const char *trace;    /* NULL: none, the shape comes from --model alone */
   int64_t repeat, seed; /* repeat 0: as many as there is time for */
   double within_s;
@@ -27,8 +27,8 @@ extern const hec_run_option_words hec_session_words[];
   HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 0.001, 1e6), \
   HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MOST)
 
-#define HEC_SESSION_WHERE_ROWS(a) \
-  HEC_ARG_WHERE("Execution", (a).where, "backend transport precision virtual timeout", NULL), \
+#define HEC_SESSION_TARGET_ROWS(a) \
+  HEC_ARG_TARGET("Execution", (a).target, "backend transport precision virtual timeout", NULL), \
   {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}
 /* clang-format on */
 
@@ -41,7 +41,7 @@ typedef struct {
       *file; /* of --out, which is one or the other; NULL: not asked for. Checked before anything runs */
   const hec_timeline_format *timelines; /* of folder */
   const char *calibration;              /* read; NULL: none */
-  hec_where where;
+  hec_target target;
   hec_arena arena;
   bool launched;
   hec_trace_reader *reader;

@@ -22,32 +22,32 @@ static hec_status add_case(hec_calibration *c, int32_t tokens, double sigma, con
   const hec_calibrate_options *o = &c->options;
   const hec_model *model = o->model;
   hec_problem *problem = HEC_NEW(arena, hec_problem, 1);
-  hec_lab_case *one = &c->cases[c->n_cases];
+  hec_experiment_case *one = &c->cases[c->n_cases];
   HEC_TRY(hec_problem_make(&model->moe, o->base, o->train, o->n_ranks, tokens, problem));
   HEC_TRY(hec_problem_shard(problem, o->esp > 1 ? o->esp : 1));
   problem->t = (model->n_experts + 1) / 2;
   problem->m = model->n_experts;
   problem->period = 1;
   problem->slots = HEC_AUTO;
-  *one = (hec_lab_case){.model = model,
-                        .problem = problem,
-                        .policy = hec_policy_find(policy),
-                        .schedule = "serial",
-                        .n_steps = STEPS,
-                        .n_micro_batches = 1,
-                        .warmup = WARMUP};
+  *one = (hec_experiment_case){.model = model,
+                               .problem = problem,
+                               .policy = hec_policy_find(policy),
+                               .schedule = "serial",
+                               .n_steps = STEPS,
+                               .n_micro_batches = 1,
+                               .warmup = WARMUP};
   HEC_ASSERT(one->policy != NULL);
   (void)snprintf(one->name, sizeof one->name, "%s, serial, %d tokens, synthetic log-normal loads, sigma %g", policy,
                  (int)tokens, sigma);
-  hec_lab_loads wish = {.n_layers = model->n_blocks,
-                        .n_experts = model->n_experts,
-                        .top_k = model->top_k,
-                        .n_ranks = o->n_ranks,
-                        .tokens = tokens,
-                        .n_steps = STEPS,
-                        .sigma = sigma,
-                        .seed = o->seed + 7919 * (uint64_t)c->n_cases};
-  HEC_TRY(hec_lab_draw(&wish, arena, &one->steps));
+  hec_experiment_loads wish = {.n_layers = model->n_blocks,
+                               .n_experts = model->n_experts,
+                               .top_k = model->top_k,
+                               .n_ranks = o->n_ranks,
+                               .tokens = tokens,
+                               .n_steps = STEPS,
+                               .sigma = sigma,
+                               .seed = o->seed + 7919 * (uint64_t)c->n_cases};
+  HEC_TRY(hec_experiment_draw(&wish, arena, &one->steps));
   c->n_cases++;
   return HEC_OK;
 }
@@ -71,7 +71,7 @@ static hec_status check_base(const hec_cluster *c) {
 }
 
 hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options *options, hec_arena *arena) {
-  *c = (hec_calibration){.options = *options, .cases = HEC_NEW(arena, hec_lab_case, SIZES * SKEWS + N_MOVING)};
+  *c = (hec_calibration){.options = *options, .cases = HEC_NEW(arena, hec_experiment_case, SIZES * SKEWS + N_MOVING)};
   int32_t tokens = options->tokens;
   HEC_TRY(check_base(options->base));
   for (int32_t size = 0; size < SIZES && tokens >= 1; size++, tokens /= 2)
@@ -83,13 +83,13 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
   return HEC_OK;
 }
 
-void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const hec_lab_reading *reading,
+void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const hec_experiment_reading *reading,
                          const hec_replayed *iteration) {
-  const hec_lab_case *of = &c->cases[reading->a_case];
+  const hec_experiment_case *of = &c->cases[reading->a_case];
   int32_t step = (int32_t)(iteration->step - of->steps) - of->warmup;
   HEC_RESERVE(c->readings, c->readings_capacity, (size_t)c->n_read + 1);
   c->readings[c->n_read] = (hec_calibration_reading){reading->a_case, step, reading->disturbance};
-  c->n_undisturbed += hec_lab_undisturbed(reading);
+  c->n_undisturbed += hec_experiment_undisturbed(reading);
   hec_samples_add(&c->samples, problem, iteration, c->n_read++, &c->links);
 }
 

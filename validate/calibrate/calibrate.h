@@ -13,7 +13,7 @@
 #define HEC_VALIDATE_CALIBRATE_H
 #include "validate/calibrate/fit.h"
 #include "validate/calibrate/samples.h"
-#include "validate/lab.h"
+#include "validate/experiment.h"
 
 typedef struct {
   const hec_model *model;   /* shape, experts, top-k, layers */
@@ -27,7 +27,7 @@ typedef struct {
 /* An iteration that was read. */
 typedef struct {
   int32_t a_case, step; /* past the warm-up */
-  double disturbance;   /* lab.h */
+  double disturbance;   /* experiment.h */
 } hec_calibration_reading;
 
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
   hec_calibrate_options options;
-  hec_lab_case *cases; /* [n_cases] for a lab */
+  hec_experiment_case *cases; /* [n_cases] for an experiment */
   int32_t n_cases;
   hec_samples samples;
   hec_link_cost links;
@@ -52,11 +52,11 @@ typedef struct {
   int32_t n_curves;
   hec_line exchange, plan;
   double flops, gemm_a_s, hbm_bandwidth, launch_s;
-  double comm_share; /* of a processor, that moving bytes takes while an exchange lasts */
-  double speed;      /* 1, or less: see hec_calibration_pace */
-  double disturbed;  /* share of the iterations that were disturbed */
-  bool contaminated; /* more than HEC_CONTAMINATED_MOST of them */
-  double probe_s;    /* of the pace that its times are at; 0: not known */
+  double comm_share;    /* of a processor, that moving bytes takes while an exchange lasts */
+  double speed;         /* 1, or less: see hec_calibration_pace */
+  double disturbed;     /* share of the iterations that were disturbed */
+  bool contaminated;    /* more than HEC_CONTAMINATED_MOST of them */
+  double probe_s;       /* of the pace that its times are at; 0: not known */
   double level, own[3]; /* how far times may be off altogether, of 1: half an interval (resample.h); NAN: not known.
                          * Median error on its own cases, and its interval. Set by the session that ran it. */
 } hec_calibration;
@@ -69,8 +69,8 @@ typedef struct {
 hec_status hec_calibration_open(hec_calibration *calibration, const hec_calibrate_options *options,
                                 hec_arena *arena) HEC_MUST_USE;
 /* On rank 0: one iteration of one of its cases, of which reading->a_case is the index. */
-void hec_calibration_add(hec_calibration *calibration, const hec_problem *problem, const hec_lab_reading *reading,
-                         const hec_replayed *iteration);
+void hec_calibration_add(hec_calibration *calibration, const hec_problem *problem,
+                         const hec_experiment_reading *reading, const hec_replayed *iteration);
 /* On rank 0, after all: fits to the readings that count (resample.h, hec_choose_readings), of each iteration of a case by
  * itself. The others are forgotten. HEC_FAILED when nothing can be fitted. */
 hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) HEC_MUST_USE;

@@ -56,8 +56,8 @@ static void keep_timeline(const hec_timeline *from, hec_timeline *to) {
   memcpy(to->end_ps, from->end_ps, bytes);
 }
 
-void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const hec_replayed *iteration) {
-  const hec_lab_case *of = &c->options.cases[reading->a_case];
+void hec_comparison_add(hec_comparison *c, const hec_experiment_reading *reading, const hec_replayed *iteration) {
+  const hec_experiment_case *of = &c->options.cases[reading->a_case];
   const hec_program *program = hec_lowering_program(iteration->low);
   int32_t index = c->point_at[reading->a_case] + (int32_t)(iteration->step - of->steps) - of->warmup;
   hec_point *point = &c->points[index];
@@ -193,7 +193,7 @@ static hec_status predict_point(prediction *p, int32_t index) {
 }
 
 static hec_status predict_steps(prediction *p) {
-  const hec_lab_case *of = &p->all->options.cases[p->a_case];
+  const hec_experiment_case *of = &p->all->options.cases[p->a_case];
   const hec_schedule *schedule;
   HEC_TRY(hec_schedule_of(of->policy, of->schedule, &schedule));
   p->low = hec_lowering_new(of->problem, of->policy, schedule, p->all->options.collective, &p->arena);

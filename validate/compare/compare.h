@@ -1,7 +1,7 @@
-/* Predicted beside measured: cases of a lab, every iteration of which is simulated from the same program that was
+/* Predicted beside measured: cases of an experiment, every iteration of which is simulated from the same program that was
  * executed.
  *
- * A point is one iteration of one case. Readings are mended and at the reference's pace (lab.h); its measurement is the
+ * A point is one iteration of one case. Readings are mended and at the reference's pace (experiment.h); its measurement is the
  * median of those that count (resample.h); the error of the readings as they were is reported too. Its prediction is the
  * simulator's for the same iteration, planned and lowered again; that this is the program which the ranks executed in
  * every round is verified by its digest. Nothing measured on a point enters a prediction.
@@ -18,7 +18,7 @@
 #include "tools/front/timelines/timeline_format.h"
 #include "validate/calibrate/samples.h"
 #include "validate/compare/control.h"
-#include "validate/lab.h"
+#include "validate/experiment.h"
 #include "validate/resample.h"
 
 #define HEC_APART 0.05  /* pairs whose order must be kept differ by more than this share */
@@ -42,11 +42,11 @@ typedef struct {
 typedef struct {
   double total_s, raw_s; /* 0: not executed in that round */
   double role_s[HEC_N_ROLES];
-  double disturbance; /* lab.h */
+  double disturbance; /* experiment.h */
 } hec_round_reading;
 
 typedef struct {
-  const hec_lab_case *a_case;
+  const hec_experiment_case *a_case;
   double predicted_s, measured_s; /* medians over the points that were executed; 0 without any */
   hec_interval measured;          /* of measured_s */
   hec_error_range range;          /* over them */
@@ -67,9 +67,9 @@ typedef struct {
 } hec_drawn;
 
 typedef struct {
-  hec_lab_case *cases; /* [n_cases] */
-  int32_t n_cases, n_rounds; /* rounds at most */
-  uint64_t seed;             /* of resampling */
+  hec_experiment_case *cases; /* [n_cases] */
+  int32_t n_cases, n_rounds;  /* rounds at most */
+  uint64_t seed;              /* of resampling */
   const hec_collective *collective;
   const hec_law *law;
   const hec_timeline_format *timelines; /* of what is drawn; NULL: nothing is */
@@ -104,12 +104,13 @@ typedef struct {
   int32_t n_controls, n_conclusive;
   int32_t n_read, n_least, n_most; /* readings of all points; of the points that have fewest and most */
   double disturbed;                /* share of the readings that were disturbed */
-  hec_text events;        /* the timelines, predicted above measured: one file, or all that were packed */
+  hec_text events;                 /* the timelines, predicted above measured: one file, or all that were packed */
 } hec_comparison;
 
 void hec_comparison_open(hec_comparison *comparison, const hec_comparison_options *options, hec_arena *arena);
 /* On rank 0: one iteration of case reading->a_case; asserts that its program is that of earlier rounds. */
-void hec_comparison_add(hec_comparison *comparison, const hec_lab_reading *reading, const hec_replayed *iteration);
+void hec_comparison_add(hec_comparison *comparison, const hec_experiment_reading *reading,
+                        const hec_replayed *iteration);
 /* On rank 0, at any time: half the width of the interval of the case that is known least. */
 double hec_comparison_half_width(const hec_comparison *comparison);
 /* The same of the level of all cases together. */

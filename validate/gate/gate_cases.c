@@ -67,15 +67,15 @@ static hec_status make_case(hec_gate_file *f, int32_t index, hec_arena *arena) {
                   load);
     steps[i] = (hec_replay_step){.iter = i, .stride = 1, .n_loads = 1, .loads = load};
   }
-  hec_lab_case *one = &f->cases[index];
-  *one = (hec_lab_case){.model = model,
-                        .problem = problem,
-                        .policy = hec_policy_find(wish->policy),
-                        .schedule = "serial",
-                        .steps = steps,
-                        .n_steps = WARMUP + f->n_steps,
-                        .n_micro_batches = 1,
-                        .warmup = WARMUP};
+  hec_experiment_case *one = &f->cases[index];
+  *one = (hec_experiment_case){.model = model,
+                               .problem = problem,
+                               .policy = hec_policy_find(wish->policy),
+                               .schedule = "serial",
+                               .steps = steps,
+                               .n_steps = WARMUP + f->n_steps,
+                               .n_micro_batches = 1,
+                               .warmup = WARMUP};
   (void)snprintf(one->name, sizeof one->name, "%s, %d tokens, top-%d, skew %d", wish->policy, (int)wish->tokens,
                  (int)wish->top_k, (int)wish->skew);
   return HEC_OK;
@@ -221,7 +221,7 @@ static hec_status read_document(reader *r, const char *path) {
     return hec_json_error(r->json, root, "\"cases\" and 1 step or more");
   f->n_cases = hec_json_length(list);
   f->wanted = HEC_NEW(r->arena, hec_gate_case, f->n_cases);
-  f->cases = HEC_NEW(r->arena, hec_lab_case, f->n_cases);
+  f->cases = HEC_NEW(r->arena, hec_experiment_case, f->n_cases);
   f->stored = HEC_NEW(r->arena, hec_gate_prediction, f->n_cases * f->n_steps);
   int32_t index = 0;
   for (const hec_json_value *v = hec_json_first(list); v; v = hec_json_next(v))
@@ -301,7 +301,7 @@ void hec_gate_write(const hec_gate_file *f, const hec_gate_prediction *predictio
 /* A way in which a case runs: as it is measured, or training under the policy's own schedule. */
 typedef struct {
   const hec_gate_file *file;
-  const hec_lab_case *of;
+  const hec_experiment_case *of;
   bool train;
   const char *schedule;
   hec_problem problem;
@@ -320,7 +320,7 @@ static void predict_step(prediction *p, const hec_program *program, double secon
 }
 
 static hec_status predict_case(prediction *p, hec_arena *arena, hec_gate_prediction *to) {
-  const hec_lab_case *of = p->of;
+  const hec_experiment_case *of = p->of;
   const hec_schedule *schedule;
   const hec_problem *as = of->problem;
   hec_timeline timeline = {0};

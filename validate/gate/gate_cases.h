@@ -23,7 +23,7 @@
 #include "models/json.h"
 #include "sim/simulate.h"
 #include "validate/compare/control.h"
-#include "validate/lab.h"
+#include "validate/experiment.h"
 
 typedef struct {
   double median, p90; /* most error of the predictions */
@@ -53,7 +53,7 @@ typedef struct {
   int32_t shape[4]; /* layers, d_model, d_ffn, experts */
   hec_gate_bands bands;
   hec_gate_case *wanted;       /* [n_cases] */
-  hec_lab_case *cases;         /* [n_cases] for the links that are imitated */
+  hec_experiment_case *cases;  /* [n_cases] for the links that are imitated */
   hec_gate_prediction *stored; /* [n_cases * n_steps]; predicted_s 0: the file has none yet */
 } hec_gate_file;
 

@@ -75,7 +75,7 @@ static void add_layers(const hec_program *program, const hec_timeline *timeline,
 }
 
 /* Forward rows as a profiler sees the slowest rank's kernel. */
-static void add_longest(const hec_program *program, const hec_timeline *timeline, hec_lab_cell *cell) {
+static void add_longest(const hec_program *program, const hec_timeline *timeline, hec_setup_cell *cell) {
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     double *sum = op->role == HEC_ROLE_GATHER || op->role == HEC_ROLE_CALIBRATE         ? &cell->gather_s
@@ -150,13 +150,13 @@ static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t 
   }
 }
 
-static void add_memory(bench *b, const hec_program *program, hec_lab_cell *cell) {
+static void add_memory(bench *b, const hec_program *program, hec_setup_cell *cell) {
   cell->param_bytes = larger(cell->param_bytes, peak_of(program, is_param, b->arena));
   cell->state_bytes = larger(cell->state_bytes, peak_of(program, is_state, b->arena));
   cell->peak_bytes = larger(cell->peak_bytes, peak_of(program, NULL, b->arena));
 }
 
-static void add_iteration(bench *b, int64_t stride, hec_lab_cell *cell) {
+static void add_iteration(bench *b, int64_t stride, hec_setup_cell *cell) {
   static const hec_role sparse[] = {HEC_ROLE_GATHER, HEC_ROLE_CALIBRATE, HEC_ROLE_REGATHER, HEC_ROLE_SCATTER,
                                     HEC_ROLE_REDUCE};
   static const hec_role rearrange[] = {HEC_ROLE_MIGRATE, HEC_ROLE_REPLICA_SCATTER, HEC_ROLE_REPLICA_GATHER};
@@ -195,7 +195,7 @@ static void add_iteration(bench *b, int64_t stride, hec_lab_cell *cell) {
   widen(&cell->m_least, &cell->m_most, run->m, cell->n_layers);
 }
 
-static void finish(const bench *b, const hec_problem *problem, hec_lab_cell *cell) {
+static void finish(const bench *b, const hec_problem *problem, hec_setup_cell *cell) {
   double n = cell->n_reported;
   HEC_ASSERT(n > 0);
   cell->iteration_s = b->weighted_s / b->stride;
@@ -217,7 +217,7 @@ static void finish(const bench *b, const hec_problem *problem, hec_lab_cell *cel
   cell->fits = cell->peak_bytes <= problem->cluster->devices[0].memory_bytes;
 }
 
-void hec_lab_cell_simulate(const hec_lab_cell_run *run, hec_arena *arena, hec_lab_cell *cell) {
+void hec_setup_cell_simulate(const hec_setup_cell_run *run, hec_arena *arena, hec_setup_cell *cell) {
   const hec_problem *problem = run->problem;
   const hec_loads *loads = run->loads;
   const hec_schedule *schedule = run->schedule;
@@ -228,7 +228,7 @@ void hec_lab_cell_simulate(const hec_lab_cell_run *run, hec_arena *arena, hec_la
              .sim = hec_sim_new(problem, hec_law_find("alpha_beta"), arena),
              .lane_end = HEC_NEW(arena, int64_t, problem->n_ranks),
              .arena = arena};
-  *cell = (hec_lab_cell){.n_layers = problem->n_layers, .t_least = -1, .t_most = -1, .m_least = -1, .m_most = -1};
+  *cell = (hec_setup_cell){.n_layers = problem->n_layers, .t_least = -1, .t_most = -1, .m_least = -1, .m_most = -1};
   int32_t warmup = run->warmup, n_micro_batches = run->n_micro_batches > 0 ? run->n_micro_batches : 1;
   if (warmup > loads->n / 2) /* a recorded trace may have fewer records than were asked for */
     warmup = loads->n / 3;

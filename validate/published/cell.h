@@ -14,7 +14,7 @@ typedef struct {
   const hec_loads *loads;
   int32_t warmup;          /* iterations that run but are not reported; a third where there are not twice as many */
   int32_t n_micro_batches; /* each with the iteration's load; 0: one */
-} hec_lab_cell_run;
+} hec_setup_cell_run;
 
 /* Means over the reported iterations; seconds. */
 typedef struct {
@@ -37,9 +37,9 @@ typedef struct {
   double peak_bytes;               /* everything */
   bool fits;
   int32_t t_least, t_most, m_least, m_most; /* Hecate; -1: none */
-} hec_lab_cell;
+} hec_setup_cell;
 
 /* Never fails: what is wrong with a run is our bug. Scratch on `arena`, which the caller frees. */
-void hec_lab_cell_simulate(const hec_lab_cell_run *run, hec_arena *arena, hec_lab_cell *cell);
+void hec_setup_cell_simulate(const hec_setup_cell_run *run, hec_arena *arena, hec_setup_cell *cell);
 
 #endif

@@ -16,7 +16,7 @@ static const char *const system_names[] = {"deepspeed", "tutel", "tutel_improved
                                            "no_iio",    "fsmoe", "two_degrees",    NULL};
 static const char *const operation_names[] = {"a2a",     "all_reduce",       "gather",    "scatter",
                                               "experts", "experts_backward", "attention", NULL};
-_Static_assert((int)HEC_N_FSMOE_SYSTEMS < (int)HEC_LAB_NUMBERS, "two_degrees is behind the systems");
+_Static_assert((int)HEC_N_FSMOE_SYSTEMS < (int)HEC_CELL_NUMBERS, "two_degrees is behind the systems");
 
 typedef struct {
   hec_setup setup;
@@ -25,8 +25,8 @@ typedef struct {
   bool is_new;
 } request;
 
-static hec_status open_request(hec_lab *lab, hec_scope *scope, request *r) {
-  HEC_TRY(hec_setup_read(scope, &hec_lab_options_of(lab)->base, &r->setup));
+static hec_status open_request(hec_cell_cache *cache, hec_scope *scope, request *r) {
+  HEC_TRY(hec_setup_read(scope, &hec_cell_cache_options_of(cache)->base, &r->setup));
   const char *name = r->setup.testbed ? r->setup.testbed : "";
   bool is_a = strcmp(name, "A") == 0;
   if ((!is_a && strcmp(name, "B") != 0) || r->setup.moe.n_layers < 1)
@@ -35,7 +35,7 @@ static hec_status open_request(hec_lab *lab, hec_scope *scope, request *r) {
   hec_text key = {0};
   hec_text_printf(&key, "%s|", hec_scope_text(scope, "measure"));
   hec_setup_key(&r->setup, false, &key);
-  r->number = hec_lab_numbers(lab, key.data, &r->is_new);
+  r->number = hec_cell_cache_numbers(cache, key.data, &r->is_new);
   hec_text_free(&key);
   return HEC_OK;
 }
@@ -62,9 +62,10 @@ static hec_fsmoe_case_study study_of(const request *r) {
   return hec_fsmoe_study(&r->testbed, &shape, false);
 }
 
-hec_status hec_measure_fsmoe_grid(hec_lab *lab, hec_scope *scope, const char *run, const char *field, double *out) {
+hec_status hec_measure_fsmoe_grid(hec_cell_cache *cache, hec_scope *scope, const char *run, const char *field,
+                                  double *out) {
   request r;
-  HEC_TRY(open_request(lab, scope, &r));
+  HEC_TRY(open_request(cache, scope, &r));
   if (r.is_new) {
     hec_fsmoe_grid_options options = {
         .layers = r.setup.moe.n_layers, .stride = scope->quick ? QUICK_STRIDE : 1, .table = r.setup.attention_table};
@@ -75,9 +76,10 @@ hec_status hec_measure_fsmoe_grid(hec_lab *lab, hec_scope *scope, const char *ru
   return answer(&r, scope, system_names, run, field, out);
 }
 
-hec_status hec_measure_fsmoe_model(hec_lab *lab, hec_scope *scope, const char *run, const char *field, double *out) {
+hec_status hec_measure_fsmoe_model(hec_cell_cache *cache, hec_scope *scope, const char *run, const char *field,
+                                   double *out) {
   request r;
-  HEC_TRY(open_request(lab, scope, &r));
+  HEC_TRY(open_request(cache, scope, &r));
   if (r.is_new) {
     hec_fsmoe_case_study study = study_of(&r);
     hec_fsmoe_bench *bench = hec_fsmoe_bench_new(r.setup.moe.n_layers);
@@ -88,10 +90,10 @@ hec_status hec_measure_fsmoe_model(hec_lab *lab, hec_scope *scope, const char *r
   return answer(&r, scope, system_names, run, field, out);
 }
 
-hec_status hec_measure_fsmoe_operation(hec_lab *lab, hec_scope *scope, const char *run, const char *field,
+hec_status hec_measure_fsmoe_operation(hec_cell_cache *cache, hec_scope *scope, const char *run, const char *field,
                                        double *out) {
   request r;
-  HEC_TRY(open_request(lab, scope, &r));
+  HEC_TRY(open_request(cache, scope, &r));
   hec_fsmoe_case_study s = study_of(&r);
   const hec_fsmoe_layer *forward = &s.moe[0];
   const double ms[] = {hec_fsmoe_chunk(forward->a2a, 1),

@@ -13,24 +13,24 @@ enum { VALUES_MAX = 128, AXES_MAX = 4 };
 
 /* ---- the fields of a cell ---- */
 
-static double layers_of(const hec_lab_cell *cell, const hec_setup *setup) {
+static double layers_of(const hec_setup_cell *cell, const hec_setup *setup) {
   double sum = 0;
   for (int32_t l = 0; l < cell->n_layers; l++)
     sum += setup->forward ? cell->forward_s[l] : cell->layer_s[l];
   return sum;
 }
 
-static double layer_of(const hec_lab_cell *cell, const hec_setup *setup) {
+static double layer_of(const hec_setup_cell *cell, const hec_setup *setup) {
   return setup->layer >= 0 && setup->layer < cell->n_layers ? cell->layer_s[setup->layer] : NAN;
 }
 
-static double n_layers_of(const hec_lab_cell *cell, const hec_setup *setup) {
+static double n_layers_of(const hec_setup_cell *cell, const hec_setup *setup) {
   (void)setup;
   return cell->n_layers;
 }
 
 /* An iteration that moves experts over one that does not. */
-static double moving_of(const hec_lab_cell *cell, const hec_setup *setup) {
+static double moving_of(const hec_setup_cell *cell, const hec_setup *setup) {
   (void)setup;
   double moving = (cell->iteration_s - cell->ordinary_s) * cell->n_reported;
   return cell->n_migrations > 0 ? 1 + moving / cell->n_migrations / cell->ordinary_s : 1;
@@ -39,21 +39,21 @@ static double moving_of(const hec_lab_cell *cell, const hec_setup *setup) {
 static const struct {
   const char *name;
   size_t at;
-  double (*of)(const hec_lab_cell *cell, const hec_setup *setup); /* NULL: the number at `at` */
+  double (*of)(const hec_setup_cell *cell, const hec_setup *setup); /* NULL: the number at `at` */
 } fields[] = {
-    {"iteration", offsetof(hec_lab_cell, iteration_s), NULL},
-    {"ordinary", offsetof(hec_lab_cell, ordinary_s), NULL},
-    {"token", offsetof(hec_lab_cell, token_s), NULL},
-    {"sparse", offsetof(hec_lab_cell, sparse_s), NULL},
-    {"rearrange", offsetof(hec_lab_cell, rearrange_s), NULL},
-    {"gather", offsetof(hec_lab_cell, gather_s), NULL},
-    {"plan", offsetof(hec_lab_cell, plan_s), NULL},
-    {"dispatch", offsetof(hec_lab_cell, dispatch_s), NULL},
-    {"overload", offsetof(hec_lab_cell, overload), NULL},
-    {"copies", offsetof(hec_lab_cell, copies), NULL},
-    {"dropped", offsetof(hec_lab_cell, dropped), NULL},
-    {"params", offsetof(hec_lab_cell, param_bytes), NULL},
-    {"state", offsetof(hec_lab_cell, state_bytes), NULL},
+    {"iteration", offsetof(hec_setup_cell, iteration_s), NULL},
+    {"ordinary", offsetof(hec_setup_cell, ordinary_s), NULL},
+    {"token", offsetof(hec_setup_cell, token_s), NULL},
+    {"sparse", offsetof(hec_setup_cell, sparse_s), NULL},
+    {"rearrange", offsetof(hec_setup_cell, rearrange_s), NULL},
+    {"gather", offsetof(hec_setup_cell, gather_s), NULL},
+    {"plan", offsetof(hec_setup_cell, plan_s), NULL},
+    {"dispatch", offsetof(hec_setup_cell, dispatch_s), NULL},
+    {"overload", offsetof(hec_setup_cell, overload), NULL},
+    {"copies", offsetof(hec_setup_cell, copies), NULL},
+    {"dropped", offsetof(hec_setup_cell, dropped), NULL},
+    {"params", offsetof(hec_setup_cell, param_bytes), NULL},
+    {"state", offsetof(hec_setup_cell, state_bytes), NULL},
     {"layers", 0, layers_of}, /* seconds of all MoE layers, of a forward run forward */
     {"layer", 0, layer_of},   /* of the set-up's one */
     {"n_layers", 0, n_layers_of},
@@ -69,14 +69,14 @@ hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const ch
   return status;
 }
 
-hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
+hec_status hec_measure_cell(hec_cell_cache *cache, hec_scope *scope, const char *run, const hec_setup_cell **cell,
                             hec_setup *setup) {
   const hec_json_value *changes = hec_scope_named(scope, "runs", run);
   if (changes)
     hec_scope_push(scope, changes);
   const char *name = changes && hec_json_get(changes, "policy") ? hec_scope_text(scope, "policy") : run;
   const hec_policy *policy = hec_policy_find(name ? name : "");
-  hec_status status = hec_setup_read(scope, &hec_lab_options_of(lab)->base, setup);
+  hec_status status = hec_setup_read(scope, &hec_cell_cache_options_of(cache)->base, setup);
   if (changes)
     hec_scope_pop(scope);
   HEC_TRY(status);
@@ -85,18 +85,18 @@ hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, con
   if (!setup->cluster || !setup->moe.n_experts)
     return hec_json_error(scope->file->json, scope->open[scope->n - 1], "a cluster and a model, here or further out");
   setup->policy = policy->name; /* `run` may go */
-  return hec_lab_get(lab, setup, cell);
+  return hec_cell_cache_get(cache, setup, cell);
 }
 
-static hec_status simulated(hec_lab *lab, hec_scope *scope, const char *run, const char *field, double *out) {
-  const hec_lab_cell *cell;
+static hec_status simulated(hec_cell_cache *cache, hec_scope *scope, const char *run, const char *field, double *out) {
+  const hec_setup_cell *cell;
   hec_setup setup;
   size_t i = 0, n = sizeof fields / sizeof *fields;
   while (i < n && strcmp(fields[i].name, field) != 0)
     i++;
   if (i == n || !*run)
     return hec_measure_no_such(scope, run, field);
-  HEC_TRY(hec_measure_cell(lab, scope, run, &cell, &setup));
+  HEC_TRY(hec_measure_cell(cache, scope, run, &cell, &setup));
   *out = NAN;
   if (cell)
     *out = fields[i].of ? fields[i].of(cell, &setup) : *(const double *)((const char *)cell + fields[i].at);
@@ -173,7 +173,7 @@ hec_status hec_measure_each(hec_scope *scope, const char *key, hec_status (*each
 /* ---- values ---- */
 
 typedef struct {
-  hec_lab *lab;
+  hec_cell_cache *cache;
   hec_scope *scope;
   hec_measure *measure;
   const hec_json_value *formula;
@@ -184,7 +184,7 @@ typedef struct {
 
 static hec_status name_of(void *context, const char *run, const char *field, double *out) {
   collector *c = context;
-  return c->measure(c->lab, c->scope, run, field, out);
+  return c->measure(c->cache, c->scope, run, field, out);
 }
 
 /* Is the object that is innermost open left out where its data are absent? A record beyond the last always is. */
@@ -197,7 +197,7 @@ static hec_status collect(hec_scope *scope, bool first, void *context) {
   collector *c = context;
   double value;
   HEC_TRY(hec_expression(scope->file->json, c->formula, name_of, c, &value));
-  const char *absent = hec_lab_absent(c->lab);
+  const char *absent = hec_cell_cache_absent(c->cache);
   if (absent) {
     bool optional;
     HEC_TRY(is_optional(scope, &optional));
@@ -272,8 +272,8 @@ static hec_status divide(collector *c, hec_measured *measured) {
   return HEC_OK;
 }
 
-hec_status hec_measure_row(hec_lab *lab, hec_scope *row, hec_measured *measured) {
-  collector c = {.lab = lab, .scope = row};
+hec_status hec_measure_row(hec_cell_cache *cache, hec_scope *row, hec_measured *measured) {
+  collector c = {.cache = cache, .scope = row};
   const hec_json_value *formula = hec_scope_find(row, "value"), *also = hec_scope_find(row, "also");
   *measured = (hec_measured){.absent = NULL};
   if (!formula)

@@ -12,7 +12,7 @@
  *   slow     true in an object of an axis: quick runs leave it out.  optional: it is left out where its recorded data are not */
 #ifndef HEC_VALIDATE_PUBLISHED_MEASURE_H
 #define HEC_VALIDATE_PUBLISHED_MEASURE_H
-#include "validate/published/lab.h"
+#include "validate/published/cell_cache.h"
 
 /* A number (low == high) or a range. */
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
 } hec_measured;
 
 /* Of the row that is open. A part that could not be formed makes NAN. */
-hec_status hec_measure_row(hec_lab *lab, hec_scope *row, hec_measured *measured) HEC_MUST_USE;
+hec_status hec_measure_row(hec_cell_cache *cache, hec_scope *row, hec_measured *measured) HEC_MUST_USE;
 /* A number, [low, high] or a formula without names. */
 hec_status hec_measure_published(const hec_scope *row, hec_span *span) HEC_MUST_USE;
 /* Calls for every combination of the axes under `key`, with the objects open. */
@@ -33,13 +33,14 @@ hec_status hec_measure_each(hec_scope *scope, const char *key, hec_status (*each
                             void *context) HEC_MUST_USE;
 
 /* The value of RUN.FIELD; `run` is "" where there is none. */
-typedef hec_status hec_measure(hec_lab *lab, hec_scope *scope, const char *run, const char *field, double *out);
+typedef hec_status hec_measure(hec_cell_cache *cache, hec_scope *scope, const char *run, const char *field,
+                               double *out);
 hec_measure hec_measure_fsmoe_grid, hec_measure_fsmoe_model, hec_measure_fsmoe_operation;
 /* For a measure: the formula names what it does not know. */
 hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const char *field) HEC_MUST_USE;
 
-/* The cell of a run in what is open; NULL: absent (lab.h). */
-hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
+/* The cell of a run in what is open; NULL: absent (cell_cache.h). */
+hec_status hec_measure_cell(hec_cell_cache *cache, hec_scope *scope, const char *run, const hec_setup_cell **cell,
                             hec_setup *setup) HEC_MUST_USE;
 
 #endif

@@ -73,21 +73,22 @@ static void tell(const hec_published *p, const char *what, int32_t done, int32_t
     p->options.progress(what, done, of, p->options.context);
 }
 
-static hec_lab *open_lab(const hec_published *p, const hec_setup *inputs, hec_loads_kind kind, bool short_run) {
+static hec_cell_cache *open_cache(const hec_published *p, const hec_setup *inputs, hec_loads_kind kind,
+                                  bool short_run) {
   const hec_setup *length = short_run ? &p->search : &p->plain;
-  hec_lab_options options = {.base = *inputs,
-                             .store = p->loads,
-                             .kind = kind,
-                             .cluster = {p->options.cluster_a, p->options.cluster_b},
-                             .quick = p->options.quick};
+  hec_cell_cache_options options = {.base = *inputs,
+                                    .store = p->loads,
+                                    .kind = kind,
+                                    .cluster = {p->options.cluster_a, p->options.cluster_b},
+                                    .quick = p->options.quick};
   options.base.iterations = length->iterations;
   options.base.warmup = length->warmup;
-  return hec_lab_new(&options);
+  return hec_cell_cache_new(&options);
 }
 
 /* What is done for every setting and model. */
 typedef struct {
-  hec_lab *lab;
+  hec_cell_cache *cache;
   hec_published_table *table; /* of add_case */
   hec_loads_kind kind;
   bool fits; /* of see_ep */
@@ -102,9 +103,9 @@ static hec_status each_case(const hec_published *p, hec_status (*each)(hec_scope
 /* Plain expert parallelism fits everywhere. */
 static hec_status see_ep(hec_scope *scope, void *context) {
   over_cases *over = context;
-  const hec_lab_cell *ep;
+  const hec_setup_cell *ep;
   hec_setup setup;
-  HEC_TRY(hec_measure_cell(over->lab, scope, "ep", &ep, &setup));
+  HEC_TRY(hec_measure_cell(over->cache, scope, "ep", &ep, &setup));
   over->fits = over->fits && ep->fits;
   return HEC_OK;
 }
@@ -121,54 +122,54 @@ static double objective_of(const hec_published *p, const hec_span *ours) {
   return sum / n;
 }
 
-static hec_status measure(const hec_published *p, hec_lab *lab, int32_t i, hec_span *ours) {
+static hec_status measure(const hec_published *p, hec_cell_cache *cache, int32_t i, hec_span *ours) {
   hec_scope scope = p->row[i].scope;
   hec_measured measured;
-  HEC_TRY(hec_measure_row(lab, &scope, &measured));
+  HEC_TRY(hec_measure_row(cache, &scope, &measured));
   *ours = measured.ours;
   return HEC_OK;
 }
 
-static hec_status measure_point(const hec_published *p, hec_lab *lab, hec_grid_point *point) {
+static hec_status measure_point(const hec_published *p, hec_cell_cache *cache, hec_grid_point *point) {
   hec_span ours[HEC_PUBLISHED_ROWS_MAX];
-  over_cases over = {.lab = lab, .fits = true};
+  over_cases over = {.cache = cache, .fits = true};
   HEC_TRY(each_case(p, see_ep, &over));
   point->fits = over.fits;
   if (!point->fits)
     return HEC_OK;
   for (int32_t i = 0; i < p->n_rows; i++)
     if (p->row[i].kind == HEC_ROW_NUMBER && !p->row[i].long_run)
-      HEC_TRY(measure(p, lab, i, &ours[i]));
+      HEC_TRY(measure(p, cache, i, &ours[i]));
   point->objective = objective_of(p, ours);
   return HEC_OK;
 }
 
 static hec_status evaluate_point(const hec_published *p, hec_grid_point *point) {
-  hec_lab *lab = open_lab(p, &point->inputs, HEC_LOADS_SYNTHETIC, true);
-  hec_status status = measure_point(p, lab, point);
-  hec_lab_free(lab);
+  hec_cell_cache *cache = open_cache(p, &point->inputs, HEC_LOADS_SYNTHETIC, true);
+  hec_status status = measure_point(p, cache, point);
+  hec_cell_cache_free(cache);
   return status;
 }
 
 static hec_status evaluate_change(const hec_published *p, hec_published_change *change) {
-  hec_lab *lab = open_lab(p, &change->inputs, HEC_LOADS_SYNTHETIC, true);
+  hec_cell_cache *cache = open_cache(p, &change->inputs, HEC_LOADS_SYNTHETIC, true);
   hec_status status = HEC_OK;
   for (int32_t i = 0; i < p->n_rows && status == HEC_OK; i++) {
     const hec_published_row *row = &p->row[i];
     change->ours[i] = (hec_span){NAN, NAN};
     if (!row->long_run || change->long_runs)
-      status = measure(p, lab, i, &change->ours[i]);
+      status = measure(p, cache, i, &change->ours[i]);
     change->signs_agree += !row->long_run && hec_row_verdict(row, change->ours[i]) == HEC_AGREES;
   }
   change->objective = objective_of(p, change->ours);
-  hec_lab_free(lab);
+  hec_cell_cache_free(cache);
   return status;
 }
 
-static void note_no_fit(hec_published_table *table, const hec_lab *lab, hec_loads_kind kind) {
-  for (int32_t i = 0; i < hec_lab_count(lab); i++) {
+static void note_no_fit(hec_published_table *table, const hec_cell_cache *cache, hec_loads_kind kind) {
+  for (int32_t i = 0; i < hec_cell_cache_count(cache); i++) {
     hec_setup setup;
-    const hec_lab_cell *cell = hec_lab_at(lab, i, &setup);
+    const hec_setup_cell *cell = hec_cell_cache_at(cache, i, &setup);
     if (!cell->fits && table->n_no_fit < HEC_PUBLISHED_NO_FIT_MAX)
       table->no_fit[table->n_no_fit++] = (hec_published_no_fit){kind, setup, cell->peak_bytes};
   }
@@ -177,11 +178,11 @@ static void note_no_fit(hec_published_table *table, const hec_lab *lab, hec_load
 static hec_status add_case(hec_scope *scope, void *context) {
   static const char *const systems[] = {"fastermoe", "smartmoe", "flexmoe"};
   over_cases *over = context;
-  const hec_lab_cell *ep, *balanced, *other, *hecate;
+  const hec_setup_cell *ep, *balanced, *other, *hecate;
   hec_setup setup;
-  HEC_TRY(hec_measure_cell(over->lab, scope, "ep", &ep, &setup));
-  HEC_TRY(hec_measure_cell(over->lab, scope, "ep-balanced", &balanced, &setup));
-  HEC_TRY(hec_measure_cell(over->lab, scope, "hecate-published", &hecate, &setup));
+  HEC_TRY(hec_measure_cell(over->cache, scope, "ep", &ep, &setup));
+  HEC_TRY(hec_measure_cell(over->cache, scope, "ep-balanced", &balanced, &setup));
+  HEC_TRY(hec_measure_cell(over->cache, scope, "hecate-published", &hecate, &setup));
   HEC_ASSERT(over->table->n_cases < HEC_PUBLISHED_CASES_MAX);
   hec_published_case *one = &over->table->cases[over->kind][over->table->n_cases++];
   *one = (hec_published_case){.setting = setup.setting,
@@ -196,7 +197,7 @@ static hec_status add_case(hec_scope *scope, void *context) {
                               .t_most = hecate->t_most,
                               .m = hecate->m_most};
   for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
-    HEC_TRY(hec_measure_cell(over->lab, scope, systems[i], &other, &setup));
+    HEC_TRY(hec_measure_cell(over->cache, scope, systems[i], &other, &setup));
     if (other->iteration_s < one->best_s) {
       one->best_s = other->iteration_s;
       one->best = systems[i];
@@ -205,29 +206,30 @@ static hec_status add_case(hec_scope *scope, void *context) {
   return HEC_OK;
 }
 
-static hec_status measure_table(const hec_published *p, hec_published_table *table, hec_loads_kind kind, hec_lab *lab) {
+static hec_status measure_table(const hec_published *p, hec_published_table *table, hec_loads_kind kind,
+                                hec_cell_cache *cache) {
   hec_span ours[HEC_PUBLISHED_ROWS_MAX];
   for (int32_t i = 0; i < p->n_rows; i++) {
     const hec_published_row *row = &p->row[i];
     hec_published_value *value = &table->value[kind][i];
     tell(p, table->name, (int32_t)kind * p->n_rows + i, (int32_t)HEC_N_LOADS * p->n_rows);
-    HEC_TRY(measure(p, lab, i, &ours[i]));
+    HEC_TRY(measure(p, cache, i, &ours[i]));
     *value = (hec_published_value){ours[i], hec_row_distance(row, ours[i]), hec_row_verdict(row, ours[i])};
     table->agree[kind] += value->verdict == HEC_AGREES;
     table->disagree[kind] += value->verdict == HEC_DISAGREES;
   }
   table->objective[kind] = objective_of(p, ours);
   table->n_cases = 0;
-  over_cases over = {.lab = lab, .table = table, .kind = kind};
+  over_cases over = {.cache = cache, .table = table, .kind = kind};
   HEC_TRY(each_case(p, add_case, &over));
-  note_no_fit(table, lab, kind);
+  note_no_fit(table, cache, kind);
   return HEC_OK;
 }
 
 static hec_status evaluate_table(const hec_published *p, hec_published_table *table, hec_loads_kind kind) {
-  hec_lab *lab = open_lab(p, &table->inputs, kind, false);
-  hec_status status = measure_table(p, table, kind, lab);
-  hec_lab_free(lab);
+  hec_cell_cache *cache = open_cache(p, &table->inputs, kind, false);
+  hec_status status = measure_table(p, table, kind, cache);
+  hec_cell_cache_free(cache);
   return status;
 }
 

@@ -76,7 +76,7 @@ hec_system_summary hec_system_sum(const hec_system_report *report, const hec_sys
 
 typedef struct {
   hec_system_report *report;
-  hec_lab *lab;
+  hec_cell_cache *cache;
 } running;
 
 /* The text, which must be there. */
@@ -97,7 +97,7 @@ static bool is_number(hec_span span) {
 
 static hec_status measure(running *r, hec_scope *scope, hec_system_row *row) {
   hec_measured measured;
-  HEC_TRY(hec_measure_row(r->lab, scope, &measured));
+  HEC_TRY(hec_measure_row(r->cache, scope, &measured));
   if (measured.absent) {
     hec_text why = {0};
     hec_text_printf(&why, "%s is not below the folder of recorded data", measured.absent);
@@ -143,12 +143,12 @@ static hec_status run_one(hec_system_report *report, const hec_system *system, h
   report->n_sections++;
   section->first = section->end = report->n_rows;
   running r = {.report = report,
-               .lab = hec_lab_new(&(hec_lab_options){
+               .cache = hec_cell_cache_new(&(hec_cell_cache_options){
                    .base = hec_setup_default(), .store = store, .shared = options->shared, .quick = options->quick})};
   hec_scope scope = hec_scope_of(&section->file, options->quick);
   hec_status status = hec_scope_rows(&scope, add_row, &r);
   section->end = report->n_rows;
-  hec_lab_free(r.lab);
+  hec_cell_cache_free(r.cache);
   return status;
 }
 

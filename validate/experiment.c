@@ -1,6 +1,6 @@
 /* Orders are Fisher-Yates shuffles by GSL's Mersenne twister, the same on every rank. Loads come from the generators of
  * traces/ (synth.h). */
-#include "validate/lab.h"
+#include "validate/experiment.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 typedef struct {
-  hec_lab *lab;
+  hec_experiment *experiment;
   int32_t a_case, round, n_done;
   double *pace; /* [n_ranks] */
 } progress;
@@ -24,90 +24,92 @@ typedef struct {
 enum { RECENT = 256 };
 
 /* Median of the newest probes. */
-static double recent(const hec_lab *lab) {
-  int32_t n = lab->n_probes < RECENT ? lab->n_probes : RECENT;
-  return hec_median(lab->probes + lab->n_probes - n, n);
+static double recent(const hec_experiment *experiment) {
+  int32_t n = experiment->n_probes < RECENT ? experiment->n_probes : RECENT;
+  return hec_median(experiment->probes + experiment->n_probes - n, n);
 }
 
 /* How disturbed a reading is, and each rank's pace. */
-static double judge(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks, double *pace) {
+static double judge(hec_experiment *experiment, const hec_replayed *iteration, int32_t n_ranks, double *pace) {
   for (int32_t r = 0; r < n_ranks; r++)
     pace[r] = 1;
   if (!iteration->probe_s)
     return 0;
-  HEC_RESERVE(lab->probes, lab->probes_capacity, (size_t)lab->n_probes + 2 * (size_t)n_ranks);
-  memcpy(lab->probes + lab->n_probes, iteration->probe_s, 2 * (size_t)n_ranks * sizeof *lab->probes);
-  lab->n_probes += 2 * n_ranks;
-  double usual = recent(lab), reference = lab->reference_s > 0 ? lab->reference_s : usual;
+  HEC_RESERVE(experiment->probes, experiment->probes_capacity, (size_t)experiment->n_probes + 2 * (size_t)n_ranks);
+  memcpy(experiment->probes + experiment->n_probes, iteration->probe_s,
+         2 * (size_t)n_ranks * sizeof *experiment->probes);
+  experiment->n_probes += 2 * n_ranks;
+  double usual = recent(experiment), reference = experiment->reference_s > 0 ? experiment->reference_s : usual;
   for (int32_t r = 0; r < n_ranks; r++) {
     double probe_s = (iteration->probe_s[2 * r] + iteration->probe_s[2 * r + 1]) / 2;
     pace[r] = 1 + HEC_PACE_SHARE * (probe_s / reference - 1);
   }
   double slowed = (hec_most(iteration->probe_s, 2 * n_ranks) / usual - 1) / HEC_SLOWED_MOST;
-  double lost = lab->virtual_time ? 0 : iteration->interrupted / HEC_INTERRUPTED_MOST;
+  double lost = experiment->virtual_time ? 0 : iteration->interrupted / HEC_INTERRUPTED_MOST;
   return fmax(fmax(slowed, lost), 0);
 }
 
 static void hand_on(void *context, const hec_replayed *iteration) {
   progress *p = context;
-  hec_lab *lab = p->lab;
-  const hec_lab_case *one = &lab->cases[p->a_case];
-  double disturbance = judge(lab, iteration, one->problem->n_ranks, p->pace);
+  hec_experiment *experiment = p->experiment;
+  const hec_experiment_case *one = &experiment->cases[p->a_case];
+  double disturbance = judge(experiment, iteration, one->problem->n_ranks, p->pace);
   if (p->n_done++ < one->warmup)
     return;
-  const hec_lab_reading reading = {.a_case = p->a_case,
-                                   .round = p->round,
-                                   .total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline),
-                                   .disturbance = disturbance};
+  const hec_experiment_reading reading = {.a_case = p->a_case,
+                                          .round = p->round,
+                                          .total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline),
+                                          .disturbance = disturbance};
   hec_replayed mended = *iteration;
-  hec_spans_mend(&lab->spans, hec_lowering_program(iteration->low), iteration->timeline,
-                 &(hec_mending){iteration->lost_ps, p->pace}, &lab->mended);
-  mended.timeline = &lab->mended;
-  lab->measured(lab->context, &reading, &mended);
+  hec_spans_mend(&experiment->spans, hec_lowering_program(iteration->low), iteration->timeline,
+                 &(hec_mending){iteration->lost_ps, p->pace}, &experiment->mended);
+  mended.timeline = &experiment->mended;
+  experiment->measured(experiment->context, &reading, &mended);
 }
 
-static hec_replay replay_of(const hec_lab *lab, int32_t a_case) {
-  const hec_lab_case *c = &lab->cases[a_case];
+static hec_replay replay_of(const hec_experiment *experiment, int32_t a_case) {
+  const hec_experiment_case *c = &experiment->cases[a_case];
   return (hec_replay){.problem = c->problem,
                       .model = c->model,
                       .steps = c->steps,
                       .n_steps = c->n_steps,
                       .n_micro_batches = c->n_micro_batches,
                       .schedule = c->schedule,
-                      .collective = lab->collective,
-                      .virtual_time = lab->virtual_time,
+                      .collective = experiment->collective,
+                      .virtual_time = experiment->virtual_time,
                       .probe = true,
                       .differ_iteration = -1,
                       .measured = hand_on};
 }
 
-size_t hec_lab_bytes(const hec_lab *lab) {
+size_t hec_experiment_bytes(const hec_experiment *experiment) {
   size_t most = 0;
-  for (int32_t i = 0; i < lab->n_cases; i++) {
-    hec_replay replay = replay_of(lab, i);
-    size_t bytes = hec_replay_bytes(&replay, lab->cases[i].policy);
+  for (int32_t i = 0; i < experiment->n_cases; i++) {
+    hec_replay replay = replay_of(experiment, i);
+    size_t bytes = hec_replay_bytes(&replay, experiment->cases[i].policy);
     most = bytes > most ? bytes : most;
   }
   return most;
 }
 
-static hec_status run_case(hec_lab *lab, hec_rank *rank, int32_t a_case, int32_t round, double *pace) {
+static hec_status run_case(hec_experiment *experiment, hec_rank *rank, int32_t a_case, int32_t round, double *pace) {
   hec_replay_check result;
-  progress p = {lab, a_case, round, 0, pace};
-  hec_replay replay = replay_of(lab, a_case);
+  progress p = {experiment, a_case, round, 0, pace};
+  hec_replay replay = replay_of(experiment, a_case);
   replay.context = &p;
-  return hec_replay_run(&replay, lab->cases[a_case].policy, rank, &result);
+  return hec_replay_run(&replay, experiment->cases[a_case].policy, rank, &result);
 }
 
 /* The cases of a round, in order: the two kinds evenly mixed. */
-static int32_t choose(const hec_lab *lab, int32_t round, gsl_rng *random, int32_t *order, int32_t *scratch) {
-  int32_t n_others = lab->n_cases - lab->n_in_turn, n_turns = lab->n_in_turn;
+static int32_t choose(const hec_experiment *experiment, int32_t round, gsl_rng *random, int32_t *order,
+                      int32_t *scratch) {
+  int32_t n_others = experiment->n_cases - experiment->n_in_turn, n_turns = experiment->n_in_turn;
   n_turns = n_others > 0 && n_others < n_turns ? n_others : n_turns;
   int32_t *turns = scratch, *others = scratch + n_turns, n = 0;
   for (int32_t i = 0; i < n_turns; i++)
-    turns[i] = (int32_t)(((int64_t)round * n_turns + i) % lab->n_in_turn);
+    turns[i] = (int32_t)(((int64_t)round * n_turns + i) % experiment->n_in_turn);
   for (int32_t i = 0; i < n_others; i++)
-    others[i] = lab->n_in_turn + i;
+    others[i] = experiment->n_in_turn + i;
   if (n_turns > 0)
     gsl_ran_shuffle(random, turns, (size_t)n_turns, sizeof *turns);
   if (n_others > 0)
@@ -119,45 +121,46 @@ static int32_t choose(const hec_lab *lab, int32_t round, gsl_rng *random, int32_
   return n;
 }
 
-static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t n, int32_t round, double *pace,
-                            bool *stop) {
+static hec_status run_round(hec_experiment *experiment, hec_rank *rank, const int32_t *order, int32_t n, int32_t round,
+                            double *pace, bool *stop) {
   for (int32_t i = 0; i < n; i++) {
-    *stop = rank->rank == 0 && lab->go_on && !lab->go_on(lab->context, round, i);
+    *stop = rank->rank == 0 && experiment->go_on && !experiment->go_on(experiment->context, round, i);
     HEC_TRY(hec_rank_broadcast(rank, stop, sizeof *stop));
     if (*stop)
       return HEC_OK;
-    HEC_TRY(run_case(lab, rank, order[i], round, pace));
+    HEC_TRY(run_case(experiment, rank, order[i], round, pace));
   }
   return HEC_OK;
 }
 
-hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
+hec_status hec_experiment_run(hec_experiment *experiment, hec_rank *rank) {
   hec_arena arena = {0};
-  int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases), *scratch = HEC_NEW(&arena, int32_t, lab->n_cases);
+  int32_t *order = HEC_NEW(&arena, int32_t, experiment->n_cases),
+          *scratch = HEC_NEW(&arena, int32_t, experiment->n_cases);
   double *pace = HEC_NEW(&arena, double, rank->n_ranks);
   hec_gsl_watch_memory(false);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-  gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
+  gsl_rng_set(random, (unsigned long)(experiment->seed % 4294967291u) + 1);
   hec_status status = HEC_OK;
   bool stop = false;
-  for (int32_t round = 0; status == HEC_OK && !stop && round < lab->n_rounds; round++) {
-    int32_t n = choose(lab, round, random, order, scratch);
-    status = run_round(lab, rank, order, n, round, pace, &stop);
+  for (int32_t round = 0; status == HEC_OK && !stop && round < experiment->n_rounds; round++) {
+    int32_t n = choose(experiment, round, random, order, scratch);
+    status = run_round(experiment, rank, order, n, round, pace, &stop);
   }
   gsl_rng_free(random);
   hec_arena_free(&arena);
   return status;
 }
 
-double hec_lab_reference(const hec_lab *lab) {
-  return lab->n_probes > 0 ? hec_median(lab->probes, lab->n_probes) : 0;
+double hec_experiment_reference(const hec_experiment *experiment) {
+  return experiment->n_probes > 0 ? hec_median(experiment->probes, experiment->n_probes) : 0;
 }
 
-void hec_lab_close(hec_lab *lab) {
-  free(lab->probes);
-  lab->probes = NULL;
-  hec_spans_free(&lab->spans);
-  hec_timeline_free(&lab->mended);
+void hec_experiment_close(hec_experiment *experiment) {
+  free(experiment->probes);
+  experiment->probes = NULL;
+  hec_spans_free(&experiment->spans);
+  hec_timeline_free(&experiment->mended);
 }
 
 /* Any two numbers to one of 52 bits (the last step of splitmix64): seeds of neighbours must have nothing in common. */
@@ -168,7 +171,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
   return (x ^ (x >> 31)) >> 12;
 }
 
-hec_status hec_lab_draw(const hec_lab_loads *wish, hec_arena *arena, const hec_replay_step **steps) {
+hec_status hec_experiment_draw(const hec_experiment_loads *wish, hec_arena *arena, const hec_replay_step **steps) {
   hec_synth_options o = hec_synth_defaults();
   hec_synth *synth;
   o.workload = wish->sigma > 0 ? "lognormal" : "W0";

@@ -1,4 +1,4 @@
-/* The lab: loads and configurations drawn from a seed; cases really executed by ranks of a launch, each once a round in an
+/* Experiments: loads and configurations drawn from a seed; cases really executed by ranks of a launch, each once a round in an
  * order of its own; and a whole session. Nothing here looks at how long anything took. */
 #include "runtime/exec/backend.h"
 #include "runtime/plan/problem.h"
@@ -27,15 +27,15 @@ HEC_TEST_FIXTURE(setup, teardown)
 
 static const hec_replay_step *draw(double sigma, uint64_t seed) {
   const hec_replay_step *steps;
-  hec_lab_loads wish = {.n_layers = 3,
-                        .n_experts = 8,
-                        .top_k = 2,
-                        .n_ranks = 4,
-                        .tokens = 50,
-                        .n_steps = 5,
-                        .sigma = sigma,
-                        .seed = seed};
-  if (hec_lab_draw(&wish, &arena, &steps) != HEC_OK)
+  hec_experiment_loads wish = {.n_layers = 3,
+                               .n_experts = 8,
+                               .top_k = 2,
+                               .n_ranks = 4,
+                               .tokens = 50,
+                               .n_steps = 5,
+                               .sigma = sigma,
+                               .seed = seed};
+  if (hec_experiment_draw(&wish, &arena, &steps) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   return steps;
 }
@@ -64,7 +64,7 @@ HEC_TEST(loads) {
 }
 
 enum { DRAWN = 40 };
-static void configurations(uint64_t seed, const hec_policy *const *policies, hec_lab_case *cases) {
+static void configurations(uint64_t seed, const hec_policy *const *policies, hec_experiment_case *cases) {
   hec_configurations options = {.model = hec_imitated_model(&arena, 2, 8, 2),
                                 .cluster = &cluster,
                                 .policies = policies,
@@ -81,7 +81,7 @@ static void configurations(uint64_t seed, const hec_policy *const *policies, hec
 }
 
 HEC_TEST(random_configurations) {
-  static hec_lab_case one[DRAWN], again[DRAWN], other[DRAWN];
+  static hec_experiment_case one[DRAWN], again[DRAWN], other[DRAWN];
   const hec_policy *const policies[] = {hec_policy_find("ep"), hec_policy_find("hecate"), hec_policy_find("eplb")};
   int32_t times[3] = {0}, n_different = 0, least = 1000, most = 0, seen_k = 0;
   configurations(3, policies, one);
@@ -112,15 +112,15 @@ HEC_TEST(random_configurations) {
 
 enum { CASES = 5, ROUNDS = 4, STEPS = 3, WARMUP = 1, RANKS = 2 };
 typedef struct {
-  hec_lab lab;
+  hec_experiment experiment;
   int32_t seen[ROUNDS][CASES];     /* iterations handed on */
   int32_t order[ROUNDS][CASES], n; /* cases as they came */
   int32_t n_asked, stop_after;     /* cases; 0: never */
 } notes;
 
-static void note(void *context, const hec_lab_reading *reading, const hec_replayed *iteration) {
+static void note(void *context, const hec_experiment_reading *reading, const hec_replayed *iteration) {
   notes *to = context;
-  const hec_lab_case *one = &to->lab.cases[reading->a_case];
+  const hec_experiment_case *one = &to->experiment.cases[reading->a_case];
   ck_assert(iteration->step == &one->steps[WARMUP + to->seen[reading->round][reading->a_case]++]);
   hec_timeline_check(iteration->timeline, hec_lowering_program(iteration->low));
   ck_assert(hec_timeline_end_ps(iteration->timeline) > 0 && reading->total_s > 0 && reading->disturbance >= 0);
@@ -132,35 +132,35 @@ static void note(void *context, const hec_lab_reading *reading, const hec_replay
 
 static bool go_on(void *context, int32_t round, int32_t done) {
   notes *to = context;
-  ck_assert(to->n_asked++ == round * (to->lab.n_in_turn > 0 ? 2 : CASES) + done);
+  ck_assert(to->n_asked++ == round * (to->experiment.n_in_turn > 0 ? 2 : CASES) + done);
   return to->stop_after == 0 || to->n_asked <= to->stop_after;
 }
 
-static hec_status run_lab(hec_rank *rank, void *context) {
-  return hec_lab_run(&((notes *)context)->lab, rank);
+static hec_status run_experiment(hec_rank *rank, void *context) {
+  return hec_experiment_run(&((notes *)context)->experiment, rank);
 }
 
-static void make_cases(const hec_model *model, hec_lab_case *cases, int32_t n) {
+static void make_cases(const hec_model *model, hec_experiment_case *cases, int32_t n) {
   static const char *const policies[] = {"ep", "hecate", "eplb"};
   for (int32_t i = 0; i < n; i++) {
     hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
-    hec_lab_loads wish = {.n_layers = model->n_blocks,
-                          .n_experts = model->n_experts,
-                          .top_k = model->top_k,
-                          .n_ranks = RANKS,
-                          .tokens = 8 + i,
-                          .n_steps = STEPS,
-                          .sigma = 1,
-                          .seed = (uint64_t)i};
-    cases[i] = (hec_lab_case){.model = model,
-                              .problem = problem,
-                              .policy = hec_policy_find(policies[i % 3]),
-                              .schedule = i % 2 ? "auto" : "serial",
-                              .n_steps = STEPS,
-                              .n_micro_batches = 1,
-                              .warmup = WARMUP};
+    hec_experiment_loads wish = {.n_layers = model->n_blocks,
+                                 .n_experts = model->n_experts,
+                                 .top_k = model->top_k,
+                                 .n_ranks = RANKS,
+                                 .tokens = 8 + i,
+                                 .n_steps = STEPS,
+                                 .sigma = 1,
+                                 .seed = (uint64_t)i};
+    cases[i] = (hec_experiment_case){.model = model,
+                                     .problem = problem,
+                                     .policy = hec_policy_find(policies[i % 3]),
+                                     .schedule = i % 2 ? "auto" : "serial",
+                                     .n_steps = STEPS,
+                                     .n_micro_batches = 1,
+                                     .warmup = WARMUP};
     if (hec_problem_make(&model->moe, &cluster, true, RANKS, wish.tokens, problem) != HEC_OK ||
-        hec_lab_draw(&wish, &arena, &cases[i].steps) != HEC_OK)
+        hec_experiment_draw(&wish, &arena, &cases[i].steps) != HEC_OK)
       ck_abort_msg("%s", hec_last_error());
     (void)snprintf(cases[i].name, sizeof cases[i].name, "case %d", (int)i);
   }
@@ -177,19 +177,19 @@ static hec_launch_options launch_of(size_t bytes, bool threads) {
 
 static int32_t n_in_turn;
 static void run_all(notes *to, uint64_t seed, int32_t stop_after) {
-  hec_lab_case *cases = HEC_NEW(&arena, hec_lab_case, CASES);
+  hec_experiment_case *cases = HEC_NEW(&arena, hec_experiment_case, CASES);
   make_cases(hec_imitated_model(&arena, 1, 4, 1), cases, CASES);
-  *to = (notes){.lab = {.cases = cases,
-                        .n_cases = CASES,
-                        .n_rounds = ROUNDS,
-                        .n_in_turn = n_in_turn,
-                        .seed = seed,
-                        .measured = note,
-                        .go_on = go_on,
-                        .context = to},
+  *to = (notes){.experiment = {.cases = cases,
+                               .n_cases = CASES,
+                               .n_rounds = ROUNDS,
+                               .n_in_turn = n_in_turn,
+                               .seed = seed,
+                               .measured = note,
+                               .go_on = go_on,
+                               .context = to},
                 .stop_after = stop_after};
-  hec_launch_options options = launch_of(hec_lab_bytes(&to->lab), true);
-  if (hec_backend_cpu.launch(&options, run_lab, to) != HEC_OK)
+  hec_launch_options options = launch_of(hec_experiment_bytes(&to->experiment), true);
+  if (hec_backend_cpu.launch(&options, run_experiment, to) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
 }
 
@@ -204,12 +204,12 @@ HEC_TEST(every_case_every_round) {
     n_same += memcmp(one.order[round], one.order[0], sizeof one.order[0]) == 0;
   ck_assert_int_lt(n_same, ROUNDS - 1);
   ck_assert_int_eq(one.n_asked, CASES * ROUNDS);
-  ck_assert_int_eq(one.lab.n_probes, CASES * ROUNDS * STEPS * 2 * RANKS); /* the warm-up's too */
-  ck_assert(hec_lab_reference(&one.lab) > 0);
+  ck_assert_int_eq(one.experiment.n_probes, CASES * ROUNDS * STEPS * 2 * RANKS); /* the warm-up's too */
+  ck_assert(hec_experiment_reference(&one.experiment) > 0);
   run_all(&again, 5, 0); /* orders follow from the seed */
   ck_assert(memcmp(one.order, again.order, sizeof one.order) == 0);
-  hec_lab_close(&one.lab);
-  hec_lab_close(&again.lab);
+  hec_experiment_close(&one.experiment);
+  hec_experiment_close(&again.experiment);
 }
 
 /* The first four of five take turns, one in a round beside the fifth, which is in every round. */
@@ -222,7 +222,7 @@ HEC_TEST(in_turn) {
     for (int32_t i = 0; i < CASES; i++)
       ck_assert_int_eq(one.seen[round][i], i == round || i == CASES - 1 ? STEPS - WARMUP : 0);
   ck_assert_int_eq(one.n_asked, 2 * ROUNDS);
-  hec_lab_close(&one.lab);
+  hec_experiment_close(&one.experiment);
 }
 
 /* All ranks stop before the case that rank 0 found not to be worth it. */
@@ -235,7 +235,7 @@ HEC_TEST(stopped) {
       n += one.seen[round][i];
   ck_assert_int_eq(n, (CASES + 1) * (STEPS - WARMUP));
   ck_assert_int_eq(one.n_asked, CASES + 2);
-  hec_lab_close(&one.lab);
+  hec_experiment_close(&one.experiment);
 }
 
 /* ---- A session ---- */
@@ -289,7 +289,7 @@ static hec_status run_timed(hec_rank *rank, void *context) {
 /* How a session of two cases ends: after all rounds; when the time of a clock is over, whatever the machine does; after the
  * least number of rounds where nothing scatters is up to the machine, so not tested here but in test_compare.c. */
 static void run_whole(timed *t, double within_s, bool every_round) {
-  hec_lab_case *cases = HEC_NEW(&arena, hec_lab_case, 2);
+  hec_experiment_case *cases = HEC_NEW(&arena, hec_experiment_case, 2);
   const hec_model *model = hec_imitated_model(&arena, 1, 4, 1);
   make_cases(model, cases, 2);
   hec_session_options options = {

@@ -7,8 +7,8 @@
  *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration, and what the rank
  *                               computed is put at the pace of the reference
  * Every reading counts towards how disturbed the machine was; none is refused. */
-#ifndef HEC_VALIDATE_LAB_H
-#define HEC_VALIDATE_LAB_H
+#ifndef HEC_VALIDATE_EXPERIMENT_H
+#define HEC_VALIDATE_EXPERIMENT_H
 #include "runtime/exec/replay.h"
 #include "validate/spans.h"
 
@@ -20,7 +20,7 @@ typedef struct {
   const char *schedule;
   const hec_replay_step *steps; /* [n_steps]; the first `warmup` are not handed on */
   int32_t n_steps, n_micro_batches, warmup;
-} hec_lab_case;
+} hec_experiment_case;
 
 /* Pace: how much slower a rank's core is around an iteration than at the reference, by its two probes. Computing slows
  * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it (measured on shared two-core
@@ -39,39 +39,39 @@ typedef struct {
   int32_t a_case, round;
   double total_s;     /* as it was, neither mended nor put at a pace */
   double disturbance; /* in units of what is allowed: at most 1, undisturbed; the larger of the two */
-} hec_lab_reading;
-static inline bool hec_lab_undisturbed(const hec_lab_reading *reading) {
+} hec_experiment_reading;
+static inline bool hec_experiment_undisturbed(const hec_experiment_reading *reading) {
   return reading->disturbance <= 1;
 }
 
 typedef struct {
-  const hec_lab_case *cases; /* [n_cases] */
-  int32_t n_cases, n_rounds; /* at most so many rounds */
-  int32_t n_in_turn;         /* the first so many take turns; 0: none */
-  uint64_t seed;             /* of the orders */
+  const hec_experiment_case *cases; /* [n_cases] */
+  int32_t n_cases, n_rounds;        /* at most so many rounds */
+  int32_t n_in_turn;                /* the first so many take turns; 0: none */
+  uint64_t seed;                    /* of the orders */
   const hec_collective *collective;
   bool virtual_time;
   /* On rank 0, after every iteration past the warm-up; its timeline is mended, at the reference's pace. */
-  void (*measured)(void *context, const hec_lab_reading *reading, const hec_replayed *iteration);
+  void (*measured)(void *context, const hec_experiment_reading *reading, const hec_replayed *iteration);
   /* On rank 0, before a case runs, the `done`-th of its round: whether it shall. False ends the run. NULL: it shall. */
   bool (*go_on)(void *context, int32_t round, int32_t done);
   void *context;
   double
-      reference_s; /* probe that pace 1 means, hec_lab_reference of an earlier run; 0: the median of the probes so far */
-  double *probes;     /* [n_probes] on rank 0: all that were read */
+      reference_s; /* probe that pace 1 means, hec_experiment_reference of an earlier run; 0: the median of the probes so far */
+  double *probes; /* [n_probes] on rank 0: all that were read */
   int32_t n_probes;
   size_t probes_capacity;
   hec_spans spans; /* scratch */
   hec_timeline mended;
-} hec_lab;
+} hec_experiment;
 
 /* Bytes that each rank's region must have. */
-size_t hec_lab_bytes(const hec_lab *lab);
+size_t hec_experiment_bytes(const hec_experiment *experiment);
 /* Called by every rank of a launch. */
-hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) HEC_MUST_USE;
+hec_status hec_experiment_run(hec_experiment *experiment, hec_rank *rank) HEC_MUST_USE;
 /* On rank 0, after a run: the median of its probes. */
-double hec_lab_reference(const hec_lab *lab);
-void hec_lab_close(hec_lab *lab);
+double hec_experiment_reference(const hec_experiment *experiment);
+void hec_experiment_close(hec_experiment *experiment);
 
 /* Steps of synthetic loads (log-normal popularity, drawn anew for every step): the totals of a layer are ranks * tokens *
  * top_k. sigma 0: balanced. */
@@ -79,7 +79,8 @@ typedef struct {
   int32_t n_layers, n_experts, top_k, n_ranks, tokens, n_steps;
   double sigma;
   uint64_t seed;
-} hec_lab_loads;
-hec_status hec_lab_draw(const hec_lab_loads *wish, hec_arena *arena, const hec_replay_step **steps) HEC_MUST_USE;
+} hec_experiment_loads;
+hec_status hec_experiment_draw(const hec_experiment_loads *wish, hec_arena *arena,
+                               const hec_replay_step **steps) HEC_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
 /* The table of backends and the table of transports, asked by name. */
-#include "tools/front/where.h"
+#include "tools/front/target.h"
 
 #include "runtime/base/progress.h"
 #include "runtime/base/table.h"
@@ -18,57 +18,57 @@ static hec_status find_backend(const char *name, const hec_backend **backend) {
   return hec_table_unknown(&(hec_table){.rows = hec_backends, .also = "list"}, "--backend", name);
 }
 
-static hec_status find_transport(const char *name, hec_where *where) {
-  if (where->backend->link) { /* --transport is about the devices: hec_where_choose_link */
-    where->transport = where->backend->transport();
+static hec_status find_transport(const char *name, hec_target *target) {
+  if (target->backend->link) { /* --transport is about the devices: hec_target_choose_link */
+    target->transport = target->backend->transport();
     return HEC_OK;
   }
-  const hec_transport *only = where->backend->transport ? where->backend->transport() : NULL;
+  const hec_transport *only = target->backend->transport ? target->backend->transport() : NULL;
   if (only && name && strcmp(name, only->name) != 0)
-    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has only %s, found \"%s\"", where->backend->name,
+    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has only %s, found \"%s\"", target->backend->name,
                     only->name, name);
-  where->transport = only ? only : hec_transport_find(name ? name : "shm");
-  if (where->transport)
+  target->transport = only ? only : hec_transport_find(name ? name : "shm");
+  if (target->transport)
     return HEC_OK;
   return hec_table_unknown(&(hec_table){.rows = hec_transports}, "--transport", name);
 }
 
-static hec_status choose_precision(const char *name, hec_where *where) {
+static hec_status choose_precision(const char *name, hec_target *target) {
   static const char *const names[HEC_N_PRECISIONS] = {"fp32", "tf32", "bf16"};
   int32_t p = 0;
   while (name && p < HEC_N_PRECISIONS && strcmp(name, names[p]) != 0)
     p++;
   if (p == HEC_N_PRECISIONS)
     return hec_fail(HEC_BAD_INPUT, "--precision: expected one of fp32, tf32, bf16, found \"%s\"", name);
-  where->precision = (hec_precision)p;
-  if (p > 0 && !where->backend->link)
-    return hec_fail(HEC_BAD_INPUT, "--precision %s: backend %s has products in fp32 only", name, where->backend->name);
+  target->precision = (hec_precision)p;
+  if (p > 0 && !target->backend->link)
+    return hec_fail(HEC_BAD_INPUT, "--precision %s: backend %s has products in fp32 only", name, target->backend->name);
   return HEC_OK;
 }
 
-static hec_status start(const hec_where *where, int32_t *ranks) {
+static hec_status start(const hec_target *target, int32_t *ranks) {
   int32_t launched = hec_machine_launched();
-  if (where->backend->transport == NULL && launched > 1)
+  if (target->backend->transport == NULL && launched > 1)
     return hec_fail(HEC_BAD_INPUT,
                     "mpirun or srun started %" PRId32
                     " processes, and each would run a job of its own: add --backend mpi",
                     launched);
   hec_text why = {0};
   hec_status status = HEC_OK;
-  if (!where->backend->available(&why))
-    status = hec_fail(HEC_BAD_INPUT, "--backend %s: %s", where->backend->name, why.data ? why.data : "not available");
+  if (!target->backend->available(&why))
+    status = hec_fail(HEC_BAD_INPUT, "--backend %s: %s", target->backend->name, why.data ? why.data : "not available");
   hec_text_free(&why);
-  return status == HEC_OK ? where->backend->ranks(ranks) : status;
+  return status == HEC_OK ? target->backend->ranks(ranks) : status;
 }
 
-hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t *ranks) {
+hec_status hec_target_open(const hec_target_args *args, hec_target *target, int32_t *ranks) {
   *ranks = 0;
-  HEC_TRY(find_backend(args->backend, &where->backend));
-  HEC_TRY(choose_precision(args->precision, where));
-  HEC_TRY(start(where, ranks));
-  if (!where->backend->speaks())
+  HEC_TRY(find_backend(args->backend, &target->backend));
+  HEC_TRY(choose_precision(args->precision, target));
+  HEC_TRY(start(target, ranks));
+  if (!target->backend->speaks())
     hec_progress_end(); /* one of several processes that share a terminal */
-  HEC_TRY(find_transport(args->transport, where));
+  HEC_TRY(find_transport(args->transport, target));
   if (*ranks > 0 && args->ranks > 0 && args->ranks != *ranks)
     return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId32, *ranks,
                     args->ranks);
@@ -77,45 +77,46 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
                     HEC_RANKS_MAX, args->ranks);
   if (*ranks > 0 && (args->threads || args->pin))
     return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
-                    args->threads ? "--threads" : "--pin", where->backend->name);
-  if (where->backend->link)
-    return hec_where_choose_link(args, where, *ranks > 0 ? *ranks : 1); /* a wrong name is found now */
-  if (args->virtual && (*ranks > 0 || strcmp(where->transport->name, "shm") != 0))
+                    args->threads ? "--threads" : "--pin", target->backend->name);
+  if (target->backend->link)
+    return hec_target_choose_link(args, target, *ranks > 0 ? *ranks : 1); /* a wrong name is found now */
+  if (args->virtual && (*ranks > 0 || strcmp(target->transport->name, "shm") != 0))
     return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
-                    *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? where->backend->name : where->transport->name);
+                    *ranks > 0 ? "backend " : "transport ",
+                    *ranks > 0 ? target->backend->name : target->transport->name);
   return HEC_OK;
 }
 
-hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, int32_t n_ranks) {
-  if (!where->backend->link)
+hec_status hec_target_choose_link(const hec_target_args *args, hec_target *target, int32_t n_ranks) {
+  if (!target->backend->link)
     return HEC_OK;
   if (args->virtual && hec_mpi_started())
     return hec_fail(HEC_BAD_INPUT, "--virtual: its ranks are threads of one process: without mpirun or srun");
-  HEC_TRY(where->backend->link(args->virtual && !args->transport ? "local" : args->transport, n_ranks, &where->link));
-  if (args->virtual && where->link != &hec_device_link_local)
-    return hec_fail(HEC_BAD_INPUT, "--virtual: expected transport local, found %s", where->link->name);
+  HEC_TRY(target->backend->link(args->virtual && !args->transport ? "local" : args->transport, n_ranks, &target->link));
+  if (args->virtual && target->link != &hec_device_link_local)
+    return hec_fail(HEC_BAD_INPUT, "--virtual: expected transport local, found %s", target->link->name);
   return HEC_OK;
 }
 
-const char *hec_where_carrier(const hec_where *where) {
-  return where->link ? where->link->name : where->transport->name;
+const char *hec_target_carrier(const hec_target *target) {
+  return target->link ? target->link->name : target->transport->name;
 }
 
-const char *hec_where_carrier_summary(const hec_where *where) {
-  return where->link ? where->link->summary : where->transport->summary;
+const char *hec_target_carrier_summary(const hec_target *target) {
+  return target->link ? target->link->summary : target->transport->summary;
 }
 
-const char *hec_where_ranks_are(const hec_where *where, const hec_where_args *args) {
-  return args->threads || (where->link && !hec_mpi_started()) ? "threads" : "processes";
+const char *hec_target_ranks_are(const hec_target *target, const hec_target_args *args) {
+  return args->threads || (target->link && !hec_mpi_started()) ? "threads" : "processes";
 }
 
-int hec_where_exit(hec_where *where, const char *program, hec_status status, bool launched) {
-  bool speaks = !where->backend || where->backend->speaks();
+int hec_target_exit(hec_target *target, const char *program, hec_status status, bool launched) {
+  bool speaks = !target->backend || target->backend->speaks();
   int code = speaks ? hec_tool_exit(program, status) : (int)status;
-  if (where->backend && code != 0 && !launched && where->backend->abandon)
-    where->backend->abandon(code);
-  if (where->backend && where->backend->close)
-    where->backend->close();
+  if (target->backend && code != 0 && !launched && target->backend->abandon)
+    target->backend->abandon(code);
+  if (target->backend && target->backend->close)
+    target->backend->close();
   return code;
 }
 
@@ -147,7 +148,7 @@ static void list_transports(void) {
   list_links();
 }
 
-bool hec_where_list(const hec_where_args *args, bool all) {
+bool hec_target_list(const hec_target_args *args, bool all) {
   bool backends = all || strcmp(args->backend, "list") == 0;
   if (backends)
     list_backends();
