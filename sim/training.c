@@ -14,6 +14,7 @@ typedef struct {
   hec_piece_cost *cost;   /* [n_parts][n_micro] */
   hec_layer_pass *passed; /* [pp] sums of a device's layers and micro-batches, forward and backward */
   double *dense, *expert; /* [pp] parameters */
+  double *gather_s;       /* [pp] sums of job->gather_s */
 } run;
 
 /* One layer, or `times` of one, of a part in a micro-batch. */
@@ -44,6 +45,17 @@ static void add_head(run *r, int32_t part, int32_t m) {
     add_layer(r, part, m, HEC_LAYER_HEAD, NULL, heads);
 }
 
+/* A layer with its own load, and what its copies of experts cost. */
+static void add_loaded(run *r, int32_t part, int32_t m, int32_t layer) {
+  int64_t at = (int64_t)layer * r->n_micro + m, piece = (int64_t)part * r->n_micro + m;
+  add_layer(r, part, m, HEC_LAYER_MOE, &r->job->loads[at], 1);
+  for (int backward = 0; r->job->gather_s && backward < 2; backward++) {
+    double s = r->job->gather_s[2 * at + backward];
+    r->cost[piece].compute_ps[backward] += hec_seconds_to_ps(s);
+    r->gather_s[r->order.device[piece]] += s;
+  }
+}
+
 static void add_part(run *r, int32_t part, int32_t m) {
   const hec_moe *moe = r->t->moe;
   int32_t first, n = hec_layout_layers(&r->t->layout, moe, part, &first), n_dense = moe->n_layers - moe->n_moe_layers;
@@ -53,7 +65,7 @@ static void add_part(run *r, int32_t part, int32_t m) {
   if (!r->job->loads && n > dense)
     add_layer(r, part, m, HEC_LAYER_MOE, NULL, (double)(n - dense));
   for (int32_t i = first + dense; r->job->loads && i < first + n; i++)
-    add_layer(r, part, m, HEC_LAYER_MOE, &r->job->loads[(int64_t)(i - n_dense) * r->n_micro + m], 1);
+    add_loaded(r, part, m, i - n_dense);
   add_head(r, part, m);
 }
 
@@ -139,13 +151,14 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .bubble_s = pipeline_s - busy_s,
                                   .dispatch_s = r->passed[d].dispatch_s,
                                   .tensor_s = r->passed[d].tensor_s,
+                                  .gather_s = r->gather_s[d],
                                   .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
   if (t->recipe.zero < 3) {
     double hidden_s = hec_training_hidden(t) * busy_s / (double)r->n_micro;
     double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]);
     result->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
   }
-  result->step_s = pipeline_s + result->data_s + result->optimizer_s;
+  result->step_s = pipeline_s + result->data_s + result->optimizer_s + r->job->moves_s;
   figures(t, result);
 }
 
@@ -187,6 +200,7 @@ static hec_status run_it(run *r, hec_training_result *result) {
   HEC_TRY(match_parts(r));
   r->cost = HEC_NEW(&r->arena, hec_piece_cost, (int64_t)r->n_parts * r->n_micro);
   r->passed = HEC_NEW(&r->arena, hec_layer_pass, pp);
+  r->gather_s = HEC_NEW(&r->arena, double, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);
   r->expert = HEC_NEW(&r->arena, double, pp);
   int64_t *send_ps = HEC_NEW(&r->arena, int64_t, r->n_parts);

@@ -14,6 +14,8 @@ typedef struct {
   const hec_training *training;
   const hec_pipeline_schedule *pipeline; /* NULL: 1f1b; with virtual stages interleaved */
   const hec_layer_load *loads;           /* [n_moe_layers][micro-batches]; NULL: balanced */
+  const double *gather_s; /* [n_moe_layers][micro-batches][2] on top of a layer, forward and backward; NULL: nothing */
+  double moves_s;         /* once a step */
 } hec_training_job;
 
 typedef struct {
@@ -22,6 +24,7 @@ typedef struct {
   double bubble_s;   /* what that device waits for others */
   double dispatch_s; /* exposed dispatch and combine of it, in busy_s */
   double tensor_s;   /* tensor- and context-parallel traffic of it, in busy_s */
+  double gather_s;   /* of the job's, in busy_s */
   double data_s;     /* exposed data-parallel traffic */
   double optimizer_s;
   double tokens_per_s_per_gpu, model_tflops_per_gpu;

@@ -5,6 +5,7 @@
 #include "runtime/base/pool.h"
 #include "runtime/base/progress.h"
 #include "runtime/plan/dispatch/dispatch.h"
+#include "sim/training_moves.h"
 
 #include <string.h>
 
@@ -16,7 +17,11 @@ typedef struct {
   hec_policy_run run;
   hec_routing routing;
   hec_load rewritten;
+  hec_training_moves moves;
   hec_layer_load *record; /* [records of the step][layers of the trace] */
+  double *gather_s;       /* [records of the step][layers of the trace][2] */
+  double first_s, each_s; /* moves before the step; within it */
+  bool gathers;
 } lane;
 
 typedef struct {
@@ -66,6 +71,36 @@ static hec_layer_load load_of(lane *one, const hec_load *load, int32_t layer, in
   return (hec_layer_load){.rows = rows, .received = received(routing, mean)};
 }
 
+static double above(double s, double hidden_s) {
+  return s > hidden_s ? s - hidden_s : 0;
+}
+
+/* Decides after the gate, and says what the layer's copies cost. */
+static void refine(lane *one, int32_t layer, const hec_load *load, double exposed_s[2]) {
+  hec_policy_run *run = &one->run;
+  double window_s = hec_problem_window_s(run->problem, layer);
+  double before_s = run->policy->decide ? hec_training_gather_s(&one->moves, run, layer, false) : 0, after_s = before_s;
+  hec_policy_refine(run, layer, load);
+  if (run->policy->refine)
+    after_s = hec_training_gather_s(&one->moves, run, layer, false);
+  double home_s = hec_training_gather_s(&one->moves, run, layer, true) + (run->plan.rematerialise ? after_s : 0);
+  exposed_s[0] = above(before_s, window_s) + above(after_s, before_s);
+  exposed_s[1] = above(home_s, 2 * window_s);
+  one->gathers = one->gathers || exposed_s[0] > 0 || exposed_s[1] > 0;
+}
+
+/* Of a policy that decides once in a period the step bears its part. */
+static void move(lane *one, int32_t at) {
+  double s = hec_training_migration_s(&one->moves, &one->run);
+  int32_t own = one->run.problem->period, period = own > 0 ? own : one->run.policy->period;
+  if (one->run.policy->migrates_beside || at < 0)
+    return;
+  if (at == 0)
+    one->first_s = s / (double)(period > 1 ? period : 1);
+  else
+    one->each_s += s;
+}
+
 static void plan_record(void *context, int32_t worker, int64_t item) {
   work *w = context;
   (void)worker;
@@ -80,10 +115,13 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
   }
   run->iter = at < 0 ? 0 : 1;
   hec_policy_decide(run, run->iter, at < 0 ? w->index : at);
+  move(one, at);
   for (int32_t l = 0; l < n_layers; l++) {
-    hec_policy_refine(run, l, load);
-    if (at < 0)
+    if (at < 0) {
+      hec_policy_refine(run, l, load);
       continue;
+    }
+    refine(one, l, load, &one->gather_s[2 * ((int64_t)at * n_layers + l)]);
     hec_routing_make(&one->routing, run->policy->dispatch, run->problem, &run->plan, load, l);
     hec_layer_load *to = &one->record[(int64_t)at * n_layers + l];
     *to = load_of(one, load, l, w->slots, HEC_NEW(&one->arena, int32_t, w->slots));
@@ -129,7 +167,9 @@ static void start(work *w, hec_arena *arena) {
     lane *one = &w->lanes[p];
     one->run = hec_policy_start(w->of->policies[p], problem, &one->arena);
     one->routing = hec_routing_new(&one->arena, problem);
+    one->moves = hec_training_moves_new(&one->run, &one->arena);
     one->record = HEC_NEW(&one->arena, hec_layer_load, (int64_t)w->loads->n_records * problem->n_layers);
+    one->gather_s = HEC_NEW(&one->arena, double, (int64_t)w->loads->n_records * problem->n_layers * 2);
     if (w->of->policies[p]->rewrite)
       one->rewritten = hec_load_new(&one->arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   }
@@ -165,12 +205,17 @@ static void hand_out(const work *w, int32_t p, hec_arena *arena) {
   for (int64_t i = 0; i < (int64_t)n_records * n_trace; i++)
     memcpy(rows + i * w->slots, one->record[i].rows, (size_t)w->slots * sizeof *rows);
   to->loads = HEC_NEW(arena, hec_layer_load, (int64_t)of->n_layers * of->n_micro);
+  to->gather_s = one->gathers ? HEC_NEW(arena, double, (int64_t)of->n_layers * of->n_micro * 2) : NULL;
   for (int32_t l = 0; l < of->n_layers; l++)
     for (int32_t m = 0; m < of->n_micro; m++) {
       int64_t from = (int64_t)(m % n_records) * n_trace + (int64_t)l * n_trace / of->n_layers;
-      to->loads[(int64_t)l * of->n_micro + m] =
-          (hec_layer_load){.rows = rows + from * w->slots, .received = one->record[from].received};
+      int64_t at = (int64_t)l * of->n_micro + m;
+      to->loads[at] = (hec_layer_load){.rows = rows + from * w->slots, .received = one->record[from].received};
+      if (one->gathers)
+        memcpy(to->gather_s + 2 * at, one->gather_s + 2 * from, 2 * sizeof(double));
     }
+  to->moves_s = (one->first_s + one->each_s * (double)of->n_micro / (double)n_records) * (double)of->n_layers /
+                (double)n_trace / (double)of->n_stages;
   if (one->run.n_offered > 0)
     to->dropped_share = (double)one->run.n_dropped / (double)one->run.n_offered;
 }
@@ -189,6 +234,7 @@ hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_re
     if (status == HEC_OK)
       hand_out(&w, p, arena);
     hec_policy_stop(&w.lanes[p].run);
+    hec_training_moves_free(&w.lanes[p].moves);
     hec_arena_free(&w.lanes[p].arena);
   }
   hec_arena_free(&scratch);

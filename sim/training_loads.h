@@ -6,8 +6,8 @@
  *
  *   record --spread and scaled--> load --policy decides, refines, dispatches--> rows of each rank --> the busiest rank's
  *
- * A decision that is made once in several iterations falls on the beginning of the step. What it costs to move experts or to
- * gather copies is not in here: loads only. Each record is planned once, however often the step comes back to it. */
+ * A decision that is made once in several iterations falls on the beginning of the step, which bears its part of what it costs.
+ * Each record is planned once, however often the step comes back to it. */
 #ifndef HEC_SIM_TRAINING_LOADS_H
 #define HEC_SIM_TRAINING_LOADS_H
 #include "models/training/step.h"
@@ -21,12 +21,15 @@ typedef struct {
   int32_t n_policies, n_threads;
   int32_t n_layers; /* MoE layers of the model */
   int32_t n_micro;  /* micro-batches of a step */
+  int32_t n_stages; /* of the pipeline, each with its part of the layers */
   int32_t warmup;   /* records before the step; below 0: at most 5, at most half of the trace */
 } hec_training_loads_of;
 
 /* Of one policy. */
 typedef struct {
   hec_layer_load *loads; /* [n_layers][n_micro] */
+  double *gather_s;      /* [n_layers][n_micro][2] exposed, forward and backward; NULL: none anywhere */
+  double moves_s;        /* of a step: experts that move, over the stages of the pipeline */
   hec_series overload;   /* busiest rank over mean, by (record, layer of the trace); free it */
   double dropped_share;  /* of the assignments; 0: none */
 } hec_training_routing;

@@ -274,7 +274,9 @@ static hec_status make_job(maker *m) {
   hec_job_options own = *m->options;
   int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
   char line[256];
-  (void)snprintf(line, sizeof line, "%dx%d gpu=%s", (int)(l->ep / near), (int)near, m->device);
+  int n = snprintf(line, sizeof line, "%dx%d gpu=%s nics=%d", (int)(l->ep / near), (int)near, m->device, (int)near);
+  if (to->training.nic_bandwidth > 0 && n > 0 && (size_t)n < sizeof line)
+    (void)snprintf(line + n, sizeof line - (size_t)n, " nic=%.6gM", 1e-6 * to->training.nic_bandwidth);
   own.cluster = hec_arena_text(m->arena, line);
   own.cluster_text = NULL;
   own.model = to->file.model;

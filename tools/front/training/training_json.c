@@ -56,6 +56,8 @@ static void row(const hec_training_summary *s, const hec_training_row *r, hec_js
   hec_json_object(json, NULL);
   hec_json_string(json, "name", r->policy->name);
   figures(&r->result, json);
+  hec_json_double(json, "gather_share", r->result.gather_s / r->result.step_s);
+  hec_json_double(json, "moves_share", r->moves_s / r->result.step_s);
   hec_json_double(json, "speedup_vs_ep", s->rows[s->baseline].result.step_s / r->result.step_s);
   hec_json_object(json, "overload_factor");
   hec_json_double(json, "median", r->overload_median);

@@ -260,10 +260,12 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_published(s, out);
   add_assumed(s, out);
   add_band(s, out);
-  add_foot("not modelled:",
-           "moving experts between steps and gathering copies (policies are compared by their loads alone); memory; "
-           "groups with other loads; congestion of the network; token drop by capacity in the balanced row.",
-           out);
+  add_foot(
+      "not modelled:",
+      "memory; groups with other loads; congestion of the network; gradients of copies that stay from step to step. "
+      "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
+      "they are decided before the gate.",
+      out);
   if (!full)
     add_foot("more:", "--full prints every policy; --json has every figure; docs/layouts.md", out);
 }

@@ -5,8 +5,9 @@
 
 /* All times of a prediction by the factor of the user's own run. */
 static void scale(hec_training_result *r, double factor) {
-  double *times[] = {&r->step_s,   &r->busy_s, &r->bubble_s,    &r->dispatch_s,
-                     &r->tensor_s, &r->data_s, &r->optimizer_s, &r->gpu_hours_per_1e12_tokens};
+  double *times[] = {&r->step_s,     &r->busy_s,      &r->bubble_s,
+                     &r->dispatch_s, &r->tensor_s,    &r->gather_s,
+                     &r->data_s,     &r->optimizer_s, &r->gpu_hours_per_1e12_tokens};
   double *rates[] = {&r->tokens_per_s_per_gpu, &r->model_tflops_per_gpu, &r->mfu};
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
     *times[i] *= factor;
@@ -31,11 +32,15 @@ static const hec_policy **choose(const hec_training_choice *choice, hec_arena *a
 static hec_status run_rows(const hec_set_up *set_up, const hec_training_loads *loads, hec_training_summary *summary) {
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_training_row *row = &summary->rows[i];
-    const hec_training_job job = {
-        .training = &set_up->training, .pipeline = set_up->pipeline, .loads = loads->of[i].loads};
+    const hec_training_job job = {.training = &set_up->training,
+                                  .pipeline = set_up->pipeline,
+                                  .loads = loads->of[i].loads,
+                                  .gather_s = loads->of[i].gather_s,
+                                  .moves_s = loads->of[i].moves_s};
     HEC_TRY(hec_training_run(&job, &row->result));
     row->overload_median = hec_series_quantile(&loads->of[i].overload, 0.5);
     row->overload_p95 = hec_series_quantile(&loads->of[i].overload, 0.95);
+    row->moves_s = loads->of[i].moves_s;
     row->dropped_share = loads->of[i].dropped_share;
     if (row->policy->baseline)
       summary->baseline = i;
@@ -51,8 +56,10 @@ static void fit(hec_training_summary *summary) {
         set_up->measured_step_s /
         (set_up->measured_balanced ? summary->balanced.step_s : summary->rows[summary->baseline].result.step_s);
   scale(&summary->balanced, summary->factor);
-  for (int32_t i = 0; i < summary->n_rows; i++)
+  for (int32_t i = 0; i < summary->n_rows; i++) {
     scale(&summary->rows[i].result, summary->factor);
+    summary->rows[i].moves_s *= summary->factor;
+  }
 }
 
 hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
@@ -71,6 +78,7 @@ hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_cho
                                     .n_policies = summary->n_rows,
                                     .n_threads = choice->n_threads,
                                     .n_layers = set_up->moe.n_moe_layers,
+                                    .n_stages = set_up->training.layout.pp,
                                     .n_micro = hec_training_micro_batches(&set_up->training),
                                     .warmup = choice->warmup};
   hec_training_loads loads;

@@ -8,6 +8,7 @@
 typedef struct {
   const hec_policy *policy;
   hec_training_result result;
+  double moves_s;                       /* of step_s: experts that move between ranks */
   double overload_median, overload_p95; /* busiest rank over mean */
   double dropped_share;
 } hec_training_row;
