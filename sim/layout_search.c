@@ -1,0 +1,177 @@
+/* Enumeration in a fixed order, so that the same input finds the same layouts: see layout_search.h. */
+#include "sim/layout_search.h"
+
+#include "runtime/base/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONG_SEQ = 8192, CP_TOKENS = 4096, VPP_MAX = 12, PP_MAX = 64, MICRO_STEPS = 3 };
+
+static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_MOE,
+                                     HEC_RECOMPUTE_FULL};
+
+typedef struct {
+  const hec_layout_search *of;
+  hec_arena *arena;
+  hec_layout_found *found;
+  hec_layout_choice *all; /* [n] best of each layout; malloc */
+  size_t capacity;
+  int32_t n;
+} search;
+
+static bool stated(const hec_recipe *recipe, const char *part) {
+  hec_text assumed = {0};
+  hec_recipe_assumed(recipe, &assumed);
+  bool is = !assumed.data || !strstr(assumed.data, part);
+  hec_text_free(&assumed);
+  return is;
+}
+
+/* Some micro-batches of a step, so many that the pipeline is steady; groups of stages stay whole. */
+static int32_t few(int32_t micro, int32_t pp) {
+  return micro <= 3 * pp ? micro : 2 * pp + micro % pp;
+}
+
+static bool predict(const hec_training *t, bool whole, hec_training_result *result) {
+  hec_training some = *t;
+  int32_t micro = hec_training_micro_batches(t), n = whole ? micro : few(micro, t->layout.pp);
+  some.global_batch = n * t->layout.dp * t->micro_batch;
+  if (hec_training_run(&(hec_training_job){.training = &some}, result) != HEC_OK)
+    return false;
+  result->step_s += (double)(micro - n) * result->busy_s / (double)n;
+  return true;
+}
+
+static void keep_tightest(search *s, const hec_training *t, const hec_training_result *result) {
+  hec_layout_choice *least = &s->found->tightest;
+  if (s->found->n_fit == 0 && (!least->training.moe || result->memory.margin > least->result.memory.margin))
+    *least = (hec_layout_choice){*t, *result};
+}
+
+/* With the least recomputation that fits; more of it is never faster. */
+static bool fit_memory(search *s, hec_training *t, bool free_recompute, hec_training_result *result) {
+  int32_t n = free_recompute ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
+  for (int32_t i = 0; i < n; i++) {
+    if (free_recompute)
+      t->recipe.recompute = recomputes[i];
+    if (!predict(t, false, result))
+      return false;
+    s->found->n_tried++;
+    if (result->memory.fits)
+      return true;
+    keep_tightest(s, t, result);
+  }
+  return false;
+}
+
+/* Micro-batches and dispatchers of one layout: the fastest is kept. */
+static void try_layout(search *s, const hec_layout *layout) {
+  hec_training t = *s->of->base;
+  hec_layout_choice best = {.result = {.step_s = 0}};
+  const hec_recipe *recipe = &s->of->base->recipe;
+  bool free_recompute = !stated(recipe, "recompute="), free_dispatcher = !stated(recipe, "dispatcher=");
+  int32_t other = t.laws->gpu.sheet.nvlink_ranks > 8 ? HEC_DISPATCHER_HYBRIDEP : HEC_DISPATCHER_DEEPEP;
+  if (!hec_gpu_fit(&t.laws->gpu, "dispatch", "normal dispatch") && other == HEC_DISPATCHER_DEEPEP)
+    free_dispatcher = false;
+  t.layout = *layout;
+  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++)
+    for (int32_t d = 0; d < (free_dispatcher && layout->ep > 1 ? 2 : 1); d++) {
+      hec_training_result result;
+      t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
+      t.recipe.dispatcher = d ? other : recipe->dispatcher;
+      if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, free_recompute, &result))
+        continue;
+      s->found->n_fit++;
+      if (!best.training.moe || result.step_s < best.result.step_s)
+        best = (hec_layout_choice){t, result};
+    }
+  if (!best.training.moe)
+    return;
+  HEC_RESERVE(s->all, s->capacity, s->n + 1);
+  s->all[s->n++] = best;
+}
+
+/* Whether virtual stages have as many layers each; with embedding and head counted they may, too. */
+static bool even_parts(const hec_moe *moe, int32_t parts) {
+  return parts <= moe->n_layers && (moe->n_layers % parts == 0 || (moe->n_layers + 2) % parts == 0);
+}
+
+static void try_expert_groups(search *s, hec_layout layout) {
+  const hec_moe *moe = s->of->base->moe;
+  for (layout.ep = 1; layout.ep <= moe->n_experts; layout.ep++) {
+    hec_layout whole = layout;
+    if (moe->n_experts % layout.ep == 0 && hec_layout_fit(&whole, s->of->base->layout.gpus, moe) == HEC_OK)
+      try_layout(s, &whole);
+  }
+}
+
+static void try_pipelines(search *s, hec_layout layout) {
+  const hec_moe *moe = s->of->base->moe;
+  int32_t gpus = s->of->base->layout.gpus, pp_max = s->of->base->recipe.zero > 1 ? 1 : PP_MAX;
+  for (layout.pp = 1; layout.pp <= pp_max && layout.pp <= moe->n_layers; layout.pp++) {
+    if (gpus % layout.pp != 0)
+      continue;
+    for (layout.vpp = 1; layout.vpp <= (layout.pp > 1 ? VPP_MAX : 1); layout.vpp++)
+      if (layout.vpp == 1 || even_parts(moe, layout.pp * layout.vpp))
+        try_expert_groups(s, layout);
+  }
+}
+
+static int faster(const void *a, const void *b) {
+  const hec_layout_choice *x = a, *y = b;
+  if (x->result.step_s < y->result.step_s || x->result.step_s > y->result.step_s)
+    return x->result.step_s < y->result.step_s ? -1 : 1;
+  return memcmp(&x->training.layout, &y->training.layout, sizeof x->training.layout); /* in a fixed order */
+}
+
+static hec_status finish(search *s) {
+  hec_layout_found *found = s->found;
+  if (found->n_tried == 0)
+    return hec_fail(HEC_BAD_INPUT,
+                    "no layout divides %d GPUs, the layers, heads and experts of %s and a global batch of %d; try a global "
+                    "batch that is a multiple of the GPUs",
+                    (int)s->of->base->layout.gpus, s->of->base->moe->name, (int)s->of->base->global_batch);
+  if (s->n == 0)
+    return HEC_OK;
+  qsort(s->all, (size_t)s->n, sizeof *s->all, faster);
+  found->n = s->n < HEC_LAYOUT_CHOICES ? s->n : HEC_LAYOUT_CHOICES;
+  found->choices = HEC_NEW(s->arena, hec_layout_choice, found->n);
+  memcpy(found->choices, s->all, (size_t)found->n * sizeof *found->choices);
+  for (int32_t i = 0; i < found->n; i++)
+    HEC_TRY(hec_training_run(&(hec_training_job){.training = &found->choices[i].training}, &found->choices[i].result));
+  qsort(found->choices, (size_t)found->n, sizeof *found->choices, faster);
+  return HEC_OK;
+}
+
+hec_status hec_layout_search_run(const hec_layout_search *of, hec_arena *arena, hec_layout_found *found) {
+  search s = {.of = of, .arena = arena, .found = found};
+  const hec_training *base = of->base;
+  int32_t tp_max = base->laws->gpu.sheet.nvlink_ranks < 8 ? base->laws->gpu.sheet.nvlink_ranks : 8;
+  *found = (hec_layout_found){0};
+  for (int32_t tp = 1; tp <= tp_max; tp *= 2)
+    for (int32_t cp = 1; cp == 1 || (base->seq >= LONG_SEQ && base->seq / cp >= CP_TOKENS); cp *= 2)
+      if (base->moe->n_heads % tp == 0)
+        try_pipelines(&s, (hec_layout){.tp = tp, .cp = cp, .etp = 1});
+  hec_status status = finish(&s);
+  free(s.all);
+  return status;
+}
+
+hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_layout_choice *slower) {
+  const hec_training_result *b = &best->result, *s = &slower->result;
+  const hec_layout_reason parts[] = {
+      {"longer pipeline bubble", s->bubble_s - b->bubble_s},
+      {"exposed dispatch and combine", s->dispatch_s - b->dispatch_s},
+      {"tensor- and context-parallel traffic", s->tensor_s - b->tensor_s},
+      {"exposed data-parallel traffic", s->data_s - b->data_s},
+      {"optimizer with fewer ranks to share it", s->optimizer_s - b->optimizer_s},
+      {slower->training.recipe.recompute > best->training.recipe.recompute ? "recomputation, which it needs to fit"
+                                                                           : "smaller or less even products",
+       (s->busy_s - s->dispatch_s - s->tensor_s) - (b->busy_s - b->dispatch_s - b->tensor_s)},
+  };
+  hec_layout_reason most = parts[0];
+  for (size_t i = 1; i < sizeof parts / sizeof parts[0]; i++)
+    most = parts[i].seconds > most.seconds ? parts[i] : most;
+  return most;
+}

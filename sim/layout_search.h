@@ -1,0 +1,42 @@
+/* Which layout of the GPUs is fastest: every layout that fits the model, the batch and the memory is predicted with balanced
+ * routing, each with the least recomputation that fits.
+ *
+ *   tp, cp, pp, vpp, ep    all that divide: tp inside an NVLink domain, cp for sequences of 8,192 tokens and more, vpp where parts
+ *                          are even
+ *   micro-batch 1, 2, 4; recomputation none, norm+act, moe, full; dispatcher all-to-all or the node-aware one of the device
+ *
+ * What the recipe states stays. A step is first predicted from a few micro-batches: in a steady pipeline with equal micro-batches
+ * each further one costs what the busiest device takes for it. The best are then simulated in full. */
+#ifndef HEC_SIM_LAYOUT_SEARCH_H
+#define HEC_SIM_LAYOUT_SEARCH_H
+#include "sim/training.h"
+
+typedef struct {
+  const hec_training *base; /* model, laws, recipe, seq, global batch; its layout says the GPUs */
+  bool any_micro_batch;     /* false: the base's */
+} hec_layout_search;
+
+typedef struct {
+  hec_training training;
+  hec_training_result result; /* simulated in full */
+} hec_layout_choice;
+
+typedef struct {
+  int32_t n_tried, n_fit; /* layouts with all that varies beside them; those that fit into memory */
+  int32_t n;
+  hec_layout_choice *choices;     /* [n] the best of each layout, fastest first, at most HEC_LAYOUT_CHOICES */
+  hec_layout_choice tightest;     /* where nothing fits: what needs least */
+} hec_layout_found;
+enum { HEC_LAYOUT_CHOICES = 24 };
+
+/* HEC_BAD_INPUT: no layout divides GPUs, model and batch. Choices are on the arena. */
+hec_status hec_layout_search_run(const hec_layout_search *search, hec_arena *arena, hec_layout_found *found) HEC_MUST_USE;
+
+/* Why `slower` is slower than `best`, in words: the part of its step that grew most. A static text. */
+typedef struct {
+  const char *words; /* "pipeline bubble", ... */
+  double seconds;    /* more than the best's */
+} hec_layout_reason;
+hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_layout_choice *slower);
+
+#endif
