@@ -125,6 +125,13 @@ static int faster(const void *a, const void *b) {
   return memcmp(&x->training.layout, &y->training.layout, sizeof x->training.layout); /* in a fixed order */
 }
 
+static bool first_of_its_ep(const hec_layout_choice *all, int32_t i) {
+  for (int32_t j = 0; j < i; j++)
+    if (all[j].training.layout.ep == all[i].training.layout.ep)
+      return false;
+  return true;
+}
+
 static hec_status finish(search *s) {
   hec_layout_found *found = s->found;
   if (found->n_tried == 0)
@@ -135,9 +142,10 @@ static hec_status finish(search *s) {
   if (s->n == 0)
     return HEC_OK;
   qsort(s->all, (size_t)s->n, sizeof *s->all, faster);
-  found->n = s->n < HEC_LAYOUT_CHOICES ? s->n : HEC_LAYOUT_CHOICES;
-  found->choices = HEC_NEW(s->arena, hec_layout_choice, found->n);
-  memcpy(found->choices, s->all, (size_t)found->n * sizeof *found->choices);
+  found->choices = HEC_NEW(s->arena, hec_layout_choice, s->n);
+  for (int32_t i = 0; i < s->n; i++)
+    if (i < HEC_LAYOUT_CHOICES || first_of_its_ep(s->all, i))
+      found->choices[found->n++] = s->all[i];
   for (int32_t i = 0; i < found->n; i++)
     HEC_TRY(hec_training_run(&(hec_training_job){.training = &found->choices[i].training}, &found->choices[i].result));
   qsort(found->choices, (size_t)found->n, sizeof *found->choices, faster);

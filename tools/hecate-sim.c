@@ -223,6 +223,7 @@ static int compare_command(int argc, char **argv) {
 }
 
 static const hec_tool_command commands[] = {
+    {"recommend", "the fastest layout that fits, the policy it wants, and why others lose", hec_recommend_command, NULL},
     {"plan", "one plan: owners and copies of experts, tokens per rank, bytes moved", hec_plan_command, NULL},
     {"flows", "a bare set of flows, or a traffic matrix on a cluster: when each ends", hec_flows_command, NULL},
     {"sweep", "every configuration of a product, a row each", hec_sweep_command, NULL},

@@ -7,7 +7,7 @@
 #define HEC_MODELS_TRAINING_RECIPE_H
 #include "runtime/base/text.h"
 
-typedef enum { HEC_PRECISION_BF16, HEC_PRECISION_FP8, HEC_PRECISION_FP8_BLOCK, HEC_PRECISION_MXFP8 } hec_precision;
+typedef enum { HEC_PRECISION_BF16, HEC_PRECISION_FP8, HEC_PRECISION_FP8_BLOCK, HEC_PRECISION_MXFP8 } hec_recipe_precision;
 /* alltoall, allgather: NCCL. deepep, hybridep: a token goes to a node once and on from there (github.com/deepseek-ai/DeepEP). */
 typedef enum {
   HEC_DISPATCHER_ALLTOALL,
@@ -28,7 +28,7 @@ enum {
 };
 
 typedef struct {
-  int32_t precision;  /* hec_precision: of the GEMMs; attention, norms, router and head stay bf16 */
+  int32_t precision;  /* hec_recipe_precision: of the GEMMs; attention, norms, router and head stay bf16 */
   int32_t dispatcher; /* hec_dispatcher */
   int32_t overlap;    /* 1: dispatch and combine beside the compute of another micro-batch */
   int32_t graph;      /* hec_cuda_graph */

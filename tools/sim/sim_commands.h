@@ -7,5 +7,6 @@ int hec_plan_command(int argc, char **argv);
 int hec_flows_command(int argc, char **argv);
 int hec_sweep_command(int argc, char **argv);
 int hec_breakeven_command(int argc, char **argv);
+int hec_recommend_command(int argc, char **argv);
 
 #endif

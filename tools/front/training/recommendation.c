@@ -1,0 +1,153 @@
+/* See recommendation.h. */
+#include "tools/front/training/recommendation.h"
+
+#include <string.h>
+
+/* ---- Search ---- */
+
+/* Any layout that is valid, for what does not depend on it: model, GPUs, batch, recipe. */
+static hec_status make_base(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
+                            hec_arena *arena, hec_set_up *base) {
+  hec_training_args any = *args;
+  if (hec_set_up_wanted(args))
+    return hec_set_up_make(args, options, reader, arena, base);
+  hec_status status = HEC_BAD_INPUT;
+  for (int32_t pp = 1; status != HEC_OK && pp <= 64; pp *= 2)
+    for (int32_t tp = 1; status != HEC_OK && tp <= 8; tp *= 2) {
+      hec_text text = {0};
+      hec_text_printf(&text, "tp=%d pp=%d", (int)tp, (int)pp);
+      any.layout = hec_arena_text(arena, text.data);
+      hec_text_free(&text);
+      status = hec_set_up_make(&any, options, reader, arena, base);
+    }
+  return status;
+}
+
+/* The layout as options say it, so that everything else is made as always. */
+static hec_status make_choice(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
+                              hec_arena *arena, hec_recommended *to) {
+  const hec_training *t = &to->choice.training;
+  hec_training_args with = *args;
+  hec_set_up *set_up = HEC_NEW(arena, hec_set_up, 1);
+  hec_text layout = {0}, recipe = {0};
+  hec_text_printf(&layout, "tp=%d cp=%d pp=%d vpp=%d ep=%d etp=%d", (int)t->layout.tp, (int)t->layout.cp,
+                  (int)t->layout.pp, (int)t->layout.vpp, (int)t->layout.ep, (int)t->layout.etp);
+  hec_recipe_write(&t->recipe, &recipe);
+  with.layout = hec_arena_text(arena, layout.data);
+  with.recipe = hec_arena_text(arena, recipe.data);
+  with.micro_batch = t->micro_batch;
+  with.pipeline = t->layout.vpp > 1 ? "interleaved" : "1f1b"; /* as the search has it, whatever a set-up says */
+  hec_text_free(&layout);
+  hec_text_free(&recipe);
+  to->set_up = set_up;
+  return hec_set_up_make(&with, options, reader, arena, set_up);
+}
+
+static hec_status compare(const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
+                          hec_recommended *to) {
+  HEC_TRY(hec_trace_rewind(reader));
+  HEC_TRY(hec_training_compare(to->set_up, policies, reader, arena, &to->policies));
+  to->best = to->policies.baseline;
+  for (int32_t i = 0; i < to->policies.n_rows; i++)
+    if (!to->policies.rows[i].policy->drops &&
+        to->policies.rows[i].result.step_s < to->policies.rows[to->best].result.step_s)
+      to->best = i;
+  return HEC_OK;
+}
+
+/* The fastest of each ep, for imbalance hangs on ep; then the fastest others. */
+static void choose_rows(hec_recommendation *to) {
+  const hec_layout_found *found = &to->found;
+  for (int pass = 0; pass < 2; pass++)
+    for (int32_t i = 0; i < found->n && to->n < HEC_RECOMMENDED_ROWS; i++) {
+      bool same_ep = false, taken = false;
+      for (int32_t r = 0; r < to->n; r++) {
+        same_ep |= to->rows[r].choice.training.layout.ep == found->choices[i].training.layout.ep;
+        taken |= memcmp(&to->rows[r].choice, &found->choices[i], sizeof found->choices[i]) == 0;
+      }
+      if (pass ? !taken : !same_ep)
+        to->rows[to->n++].choice = found->choices[i];
+    }
+}
+
+static double step_s(const hec_recommended *r) {
+  return r->policies.rows[r->best].result.step_s;
+}
+
+static void sort_rows(hec_recommendation *to) {
+  for (int32_t i = 1; i < to->n; i++)
+    for (int32_t j = i; j > 0 && step_s(&to->rows[j]) < step_s(&to->rows[j - 1]); j--) {
+      hec_recommended row = to->rows[j];
+      to->rows[j] = to->rows[j - 1];
+      to->rows[j - 1] = row;
+    }
+}
+
+/* Whether the order of the rows hangs on a constant. */
+static hec_status doubt(hec_recommendation *to) {
+  for (int32_t i = 0; i < HEC_DOUBTS; i++) {
+    double first_s = 0, least_s = 0;
+    for (int32_t c = 0; c < to->n; c++) {
+      hec_training t = to->rows[c].choice.training;
+      hec_training_result result;
+      double *constants[HEC_DOUBTS / 2] = {&t.constants.in_step, &t.constants.nic, &t.constants.hidden,
+                                           &t.constants.host_s, &t.constants.overlapped};
+      *constants[i / 2] *= i % 2 ? 1.1 : 0.9;
+      HEC_TRY(hec_training_run(&(hec_training_job){.training = &t}, &result));
+      /* what routing adds stays as it was */
+      double s = result.step_s + step_s(&to->rows[c]) - to->rows[c].choice.result.step_s;
+      first_s = c == 0 ? s : first_s;
+      least_s = c == 0 || s < least_s ? s : least_s;
+    }
+    to->n_first += first_s <= least_s;
+    to->worst_regret = first_s / least_s - 1 > to->worst_regret ? first_s / least_s - 1 : to->worst_regret;
+  }
+  return HEC_OK;
+}
+
+static hec_status nothing_fits(const hec_layout_found *found) {
+  hec_text layout = {0};
+  hec_layout_write(&found->tightest.training.layout, &layout);
+  const hec_training_memory *m = &found->tightest.result.memory;
+  hec_status status = hec_fail(HEC_FAILED,
+                               "none of %d layouts fits into the memory of a GPU; nearest is %s with full recomputation, "
+                               "which needs %.1f of %.1f GiB; take more GPUs, shorter sequences or zero=3",
+                               (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824,
+                               m->device_bytes / 1073741824);
+  hec_text_free(&layout);
+  return status;
+}
+
+static hec_status look_at_today(const hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
+  static const hec_policy *ep[1];
+  ep[0] = hec_policy_find("ep");
+  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
+  today->set_up = base;
+  today->choice.training = base->training;
+  HEC_TRY(hec_training_run(&(hec_training_job){.training = &base->training, .pipeline = base->pipeline},
+                           &today->choice.result));
+  return compare(&alone, reader, arena, today);
+}
+
+hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, const hec_training_choice *policies,
+                         hec_trace_reader *reader, hec_arena *arena, hec_recommendation *to) {
+  hec_set_up *base = HEC_NEW(arena, hec_set_up, 1);
+  *to = (hec_recommendation){.has_today = hec_set_up_wanted(args), .trace = hec_trace_origin(reader)};
+  HEC_TRY(make_base(args, options, reader, arena, base));
+  if (base->file.global_batch == 0)
+    return hec_fail(HEC_BAD_INPUT, "--global-batch: expected the sequences of a step, for which layouts are compared; found "
+                                   "none");
+  if (to->has_today)
+    HEC_TRY(look_at_today(base, reader, arena, &to->today));
+  const hec_layout_search search = {.base = &base->training, .any_micro_batch = args->micro_batch == 0};
+  HEC_TRY(hec_layout_search_run(&search, arena, &to->found));
+  if (to->found.n == 0)
+    return nothing_fits(&to->found);
+  choose_rows(to);
+  for (int32_t i = 0; i < to->n; i++) {
+    HEC_TRY(make_choice(args, options, reader, arena, &to->rows[i]));
+    HEC_TRY(compare(policies, reader, arena, &to->rows[i]));
+  }
+  sort_rows(to);
+  return doubt(to);
+}

@@ -1,0 +1,300 @@
+/* A recommendation for people, for programs, and for the frameworks that carry it out. */
+#include "sim/training_fit.h"
+#include "tools/front/job_args.h"
+#include "tools/front/summary/summary_write.h"
+#include "tools/front/training/recommendation.h"
+
+#include <string.h>
+
+enum { INDENT = 14 };
+
+static void add_foot(const char *name, const char *words, hec_text *out) {
+  hec_text_printf(out, "%-*s", INDENT - 1, name);
+  hec_summary_add_wrapped(words, INDENT - 1, INDENT, out);
+}
+
+static void add_words(const char *words, hec_text *out) {
+  hec_text lines = {0};
+  hec_summary_add_wrapped(words, 0, 0, &lines);
+  hec_text_add(out, lines.data + 1); /* without the blank before a first word */
+  hec_text_free(&lines);
+}
+
+/* ---- Words for a choice ---- */
+
+static void layout_words(const hec_layout *l, hec_text *out) {
+  const struct {
+    const char *name;
+    int32_t size;
+  } sizes[] = {{"tp", l->tp}, {"cp", l->cp}, {"pp", l->pp}, {"vpp", l->vpp}, {"ep", l->ep}, {"etp", l->etp}};
+  size_t from = out->length;
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    if (sizes[i].size > 1)
+      hec_text_printf(out, "%s%s=%d", out->length > from ? " " : "", sizes[i].name, (int)sizes[i].size);
+  if (out->length == from)
+    hec_text_add(out, "dp alone");
+}
+
+/* "norm+act", of "... recompute=norm+act ..." */
+static const char *part_of(const hec_recipe *recipe, const char *part, hec_text *text) {
+  hec_text all = {0};
+  hec_recipe_write(recipe, &all);
+  const char *at = strstr(all.data, part) + strlen(part);
+  hec_text_free(text);
+  hec_text_add_bytes(text, at, strcspn(at, " "));
+  hec_text_free(&all);
+  return text->data;
+}
+
+static double needed_gib(const hec_training_memory *m) {
+  return (m->reserved + m->outside) / 1073741824;
+}
+
+static const hec_training_row *best_of(const hec_recommended *r) {
+  return &r->policies.rows[r->best];
+}
+
+/* As the layout is under the loads of the trace. */
+static hec_layout_choice loaded(const hec_recommended *r) {
+  return (hec_layout_choice){r->choice.training, best_of(r)->result};
+}
+
+/* ---- Screen ---- */
+
+static void add_verdict(const hec_recommendation *r, hec_text *out) {
+  const hec_recommended *best = &r->rows[0];
+  const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
+  hec_text words = {0}, layout = {0}, dispatcher = {0}, recompute = {0};
+  layout_words(&best->choice.training.layout, &layout);
+  hec_text_printf(&words,
+                  "Run %s with micro-batches of %d, dispatcher %s, recomputation %s and policy %s: %.4g s a step under the "
+                  "loads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+                  layout.data, (int)best->choice.training.micro_batch,
+                  part_of(&best->choice.training.recipe, "dispatcher=", &dispatcher),
+                  part_of(&best->choice.training.recipe, "recompute=", &recompute), row->policy->name, row->result.step_s,
+                  row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  if (row != ep)
+    hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s,", ep->result.step_s);
+  hec_text_printf(&words, "%s with balanced routing %.4g s.", row == ep ? " It would take" : "",
+                  best->choice.result.step_s);
+  if (r->has_today)
+    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx.", best_of(&r->today)->result.step_s,
+                    r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
+                    best_of(&r->today)->result.step_s / row->result.step_s);
+  add_words(words.data, out);
+  hec_text_free(&words);
+  hec_text_free(&layout);
+  hec_text_free(&dispatcher);
+  hec_text_free(&recompute);
+}
+
+static void add_row(const hec_recommended *r, const char *mark, const char *why, hec_text *out) {
+  hec_text layout = {0}, how = {0}, recompute = {0};
+  layout_words(&r->choice.training.layout, &layout);
+  hec_text_add(&layout, mark);
+  hec_text_printf(&how, "%d, %s", (int)r->choice.training.micro_batch,
+                  part_of(&r->choice.training.recipe, "recompute=", &recompute));
+  hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB  %s\n", layout.data, how.data, best_of(r)->result.step_s,
+                  r->choice.result.step_s, best_of(r)->policy->name, needed_gib(&r->choice.result.memory), why);
+  hec_text_free(&layout);
+  hec_text_free(&how);
+  hec_text_free(&recompute);
+}
+
+static void add_table(const hec_recommendation *r, hec_text *out) {
+  const hec_layout_choice best = loaded(&r->rows[0]);
+  hec_text_printf(out, "\n%-30s %-12s %8s  %8s  %-10s %9s  %s\n", "layout", "micro, rec.", "step (s)", "balanced", "policy",
+                  "memory", "why it is slower");
+  for (int32_t i = 0; i <= r->n; i++) {
+    const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
+    hec_text why = {0};
+    if (i == r->n && !r->has_today)
+      continue;
+    const hec_layout_choice slower = loaded(row);
+    hec_layout_reason reason = hec_layout_reason_of(&best, &slower);
+    if (!row->choice.result.memory.fits)
+      hec_text_add(&why, "does not fit");
+    if (i > 0 && reason.seconds > 0)
+      hec_text_printf(&why, "%s%s, %+.2g s", why.length ? "; " : "", reason.words, reason.seconds);
+    add_row(row, i == r->n ? " (today)" : "", why.data ? why.data : "", out);
+    hec_text_free(&why);
+  }
+  hec_text_add(out, "\n");
+}
+
+static void add_feet(const hec_recommendation *r, hec_text *out) {
+  hec_text words = {0};
+  hec_training_fit_say(&r->rows[0].choice.result.memory, NULL, &words);
+  add_foot("memory:", words.data, out);
+  hec_text_free(&words);
+  hec_text_printf(&words,
+                  "%d layouts, micro-batches, dispatchers and recomputations predicted, of which %d fit into memory; "
+                  "the fastest of each ep also under the loads of the trace.",
+                  (int)r->found.n_tried, (int)r->found.n_fit);
+  add_foot("searched:", words.data, out);
+  hec_text_free(&words);
+  hec_text_printf(&words,
+                  "with each of five constants a tenth larger or smaller the first stays first in %d of %d cases, and is at "
+                  "most %.1f %% slower than the best of the five. Predictions of published runs are 7 %% off in the median, "
+                  "25 %% in one of ten (hecate-validate training); differences between layouts of one model are smaller.",
+                  (int)r->n_first, HEC_DOUBTS, 100 * r->worst_regret);
+  add_foot("confidence:", words.data, out);
+  hec_text_free(&words);
+  for (int32_t i = 0; i < r->rows[0].set_up->n_assumed; i++)
+    hec_text_printf(&words, "%s%s", i ? "; " : "", r->rows[0].set_up->assumed[i]);
+  if (words.length > 0)
+    add_foot("assumed:", words.data, out);
+  hec_text_free(&words);
+  add_foot("not searched:", "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
+                            "other than 1f1b and interleaved.", out);
+  hec_recommendation_megatron(r, &words);
+  add_foot("Megatron-LM:", words.data, out);
+  hec_text_free(&words);
+}
+
+void hec_recommendation_screen(const hec_recommendation *r, hec_text *out) {
+  add_verdict(r, out);
+  add_table(r, out);
+  add_feet(r, out);
+}
+
+/* ---- What carries it out ---- */
+
+/* Option names of Megatron-LM's arguments.py. */
+void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
+  const hec_training *t = &r->rows[0].choice.training;
+  const hec_layout *l = &t->layout;
+  const hec_recipe *recipe = &t->recipe;
+  hec_text_printf(out,
+                  "--tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d "
+                  "--expert-model-parallel-size %d --expert-tensor-parallel-size %d --micro-batch-size %d "
+                  "--global-batch-size %d --seq-length %d",
+                  (int)l->tp, (int)l->cp, (int)l->pp, (int)l->ep, (int)l->etp, (int)t->micro_batch, (int)t->global_batch,
+                  (int)t->seq);
+  if (l->tp > 1)
+    hec_text_add(out, " --sequence-parallel");
+  if (l->vpp > 1)
+    hec_text_printf(out, " --num-virtual-stages-per-pipeline-rank %d", (int)l->vpp);
+  if (recipe->zero > 0)
+    hec_text_add(out, " --use-distributed-optimizer");
+  if (recipe->dispatcher == HEC_DISPATCHER_ALLTOALL)
+    hec_text_add(out, " --moe-token-dispatcher-type alltoall");
+  else if (recipe->dispatcher == HEC_DISPATCHER_DEEPEP)
+    hec_text_add(out, " --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep");
+  else if (recipe->dispatcher == HEC_DISPATCHER_HYBRIDEP)
+    hec_text_add(out, " --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep");
+  if (recipe->overlap)
+    hec_text_add(out, " --overlap-moe-expert-parallel-comm");
+  if (recipe->recompute & HEC_RECOMPUTE_FULL)
+    hec_text_add(out, " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+  else if (recipe->recompute)
+    hec_text_printf(out, " --recompute-granularity selective --recompute-modules%s%s%s",
+                    recipe->recompute & HEC_RECOMPUTE_NORM ? " layernorm" : "",
+                    recipe->recompute & HEC_RECOMPUTE_ACT ? " moe_act" : "",
+                    recipe->recompute & HEC_RECOMPUTE_MOE ? " moe" : "");
+}
+
+static void add_training(hec_json_out *json, const hec_layout_choice *c) {
+  hec_text layout = {0}, recipe = {0};
+  layout_words(&c->training.layout, &layout);
+  hec_recipe_write(&c->training.recipe, &recipe);
+  hec_json_string(json, "layout", layout.data);
+  hec_json_int(json, "micro_batch", c->training.micro_batch);
+  hec_json_string(json, "recipe", recipe.data);
+  hec_text_free(&layout);
+  hec_text_free(&recipe);
+}
+
+static void add_choice(hec_json_out *json, const char *key, const hec_recommended *r, const hec_recommended *best) {
+  const hec_training_row *row = best_of(r);
+  hec_json_object(json, key);
+  add_training(json, &r->choice);
+  hec_json_string(json, "policy", row->policy->name);
+  hec_json_double(json, "step_s", row->result.step_s);
+  hec_json_double(json, "ep_step_s", r->policies.rows[r->policies.baseline].result.step_s);
+  hec_json_double(json, "balanced_step_s", r->choice.result.step_s);
+  hec_json_double(json, "tokens_per_s_per_gpu", row->result.tokens_per_s_per_gpu);
+  hec_json_double(json, "mfu", row->result.mfu);
+  hec_json_double(json, "memory_gib", needed_gib(&r->choice.result.memory));
+  hec_json_bool(json, "fits", r->choice.result.memory.fits);
+  if (best != r) {
+    const hec_layout_choice fast = loaded(best), slow = loaded(r);
+    hec_layout_reason reason = hec_layout_reason_of(&fast, &slow);
+    hec_json_string(json, "why", reason.words);
+    hec_json_double(json, "why_s", reason.seconds);
+  }
+  hec_json_close(json);
+}
+
+/* Those that were predicted with balanced routing alone. */
+static void add_losers(const hec_recommendation *r, hec_json_out *json) {
+  hec_json_array(json, "losers");
+  for (int32_t i = 0; i < r->found.n; i++) {
+    const hec_layout_choice *c = &r->found.choices[i];
+    hec_text layout = {0};
+    hec_layout_reason reason = hec_layout_reason_of(&r->rows[0].choice, c);
+    layout_words(&c->training.layout, &layout);
+    hec_json_object(json, NULL);
+    hec_json_string(json, "name", layout.data);
+    hec_json_double(json, "balanced_step_s", c->result.step_s);
+    hec_json_string(json, "why", reason.seconds > 0 ? reason.words : "the loads of the trace, or it is recommended");
+    hec_json_close(json);
+    hec_text_free(&layout);
+  }
+  hec_json_close(json);
+}
+
+void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
+  hec_text words = {0};
+  hec_json_out json = hec_json_begin(out, 2);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "tool", r->tool);
+  add_verdict(r, &words);
+  for (char *at = words.data; *at; at++)
+    *at = *at == '\n' ? ' ' : *at;
+  hec_json_string(&json, "recommendation", words.data);
+  hec_text_free(&words);
+  hec_json_array(&json, "ranked");
+  for (int32_t i = 0; i < r->n; i++)
+    add_choice(&json, NULL, &r->rows[i], &r->rows[0]);
+  hec_json_close(&json);
+  if (r->has_today)
+    add_choice(&json, "today", &r->today, &r->rows[0]);
+  add_losers(r, &json);
+  hec_json_object(&json, "searched");
+  hec_json_int(&json, "predicted", r->found.n_tried);
+  hec_json_int(&json, "fit", r->found.n_fit);
+  hec_json_close(&json);
+  hec_json_object(&json, "confidence");
+  hec_json_int(&json, "constants_changed", HEC_DOUBTS);
+  hec_json_int(&json, "stays_first", r->n_first);
+  hec_json_double(&json, "worst_regret", r->worst_regret);
+  hec_json_close(&json);
+  hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
+  hec_recommendation_megatron(r, &words);
+  hec_json_string(&json, "megatron", words.data);
+  hec_text_free(&words);
+  hec_json_close(&json);
+}
+
+void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
+  const hec_set_up *s = r->rows[0].set_up;
+  const hec_training *t = &s->training;
+  hec_json_out json = hec_json_begin(out, 2);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "name", "recommended");
+  hec_json_string(&json, "model", s->file.model ? s->file.model : s->moe.name);
+  hec_json_string(&json, s->file.cluster ? "cluster" : "device", s->file.cluster ? s->file.cluster : t->laws->gpu.name);
+  hec_json_int(&json, "gpus", t->layout.gpus);
+  hec_json_string(&json, "layout", s->file.layout);
+  hec_json_string(&json, "pipeline", t->layout.vpp > 1 ? "interleaved" : "1f1b");
+  hec_json_int(&json, "seq", t->seq);
+  hec_json_int(&json, "global_batch", t->global_batch);
+  hec_json_int(&json, "micro_batch", t->micro_batch);
+  hec_json_int(&json, "mtp", t->mtp);
+  hec_text recipe = {0};
+  hec_recipe_write(&t->recipe, &recipe);
+  hec_json_string(&json, "recipe", recipe.data);
+  hec_text_free(&recipe);
+  hec_json_close(&json);
+}

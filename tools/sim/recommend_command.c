@@ -1,0 +1,100 @@
+/* hecate-sim recommend: options, files. */
+#include "tools/front/job_args.h"
+#include "tools/front/machine.h"
+#include "tools/front/output.h"
+#include "tools/front/training/recommendation.h"
+#include "tools/sim/sim_commands.h"
+
+#include "runtime/base/temporary.h"
+
+typedef struct {
+  hec_job_options job;
+  hec_training_args training;
+  const char *trace, *setup_out, *flags_out;
+  bool json;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.job = HEC_JOB_OPTIONS, .training = HEC_TRAINING_ARGS};
+  const hec_arg args[] = {
+      HEC_ARG_JOB("", s->job, "cluster model policy", NULL),
+      HEC_ARG_TRAINING("Training job; its layout is what runs today", s->training),
+      HEC_ARG_TITLE("Output"),
+      {"--setup-out", HEC_ARG_TEXT, &s->setup_out, "FILE", "write what is recommended, as a set-up for --setup", 0, 0},
+      {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (core 0.13 and later)", 0, 0},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-sim recommend",
+      .usage = "hecate-sim recommend TRACE --model M --cluster C --global-batch N [options]",
+      .summary = "Searches the layouts of the GPUs for the fastest training step that fits into memory, and the placement "
+                 "policy that\nthe loads of the trace want there. What --recipe states stays; dispatcher and recomputation "
+                 "are searched where it\nis silent.",
+      .examples = "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
+                  "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --setup-out better.json\n",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
+  if (!*done && n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim recommend --help");
+  for (int i = 0; i < 2 && !*done; i++)
+    if (i ? s->setup_out : s->flags_out)
+      HEC_TRY(hec_output_check_file(i ? "--setup-out" : "--flags-out", i ? s->setup_out : s->flags_out));
+  return HEC_OK;
+}
+
+static hec_status write_files(const settings *s, const hec_recommendation *r) {
+  hec_text texts[2] = {{0}, {0}};
+  const char *const paths[2] = {s->setup_out, s->flags_out};
+  hec_file_out files[2];
+  int32_t n = 0;
+  hec_recommendation_setup(r, &texts[0]);
+  hec_recommendation_megatron(r, &texts[1]);
+  hec_text_add(&texts[1], "\n");
+  for (int i = 0; i < 2; i++)
+    if (paths[i])
+      files[n++] = (hec_file_out){paths[i], texts[i].data, texts[i].length};
+  hec_status status = n > 0 ? hec_write_files(files, n) : HEC_OK;
+  hec_text_free(&texts[0]);
+  hec_text_free(&texts[1]);
+  return status;
+}
+
+static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  hec_recommendation r;
+  hec_text text = {0};
+  int32_t n;
+  HEC_TRY(hec_job_args_chosen(&s->job, arena, policies, &n));
+  const hec_training_choice choice = {
+      .policies = policies, .n_policies = n, .n_threads = hec_machine_cores(), .warmup = -1};
+  HEC_TRY(hec_recommend(&s->training, &s->job, &choice, reader, arena, &r));
+  r.tool = "hecate-sim " HEC_VERSION;
+  r.trace = s->trace;
+  HEC_TRY(write_files(s, &r));
+  if (s->json)
+    hec_recommendation_json(&r, &text);
+  else
+    hec_recommendation_screen(&r, &text);
+  hec_status status = hec_output_print(&text);
+  hec_text_free(&text);
+  return status;
+}
+
+int hec_recommend_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_arena arena = {0};
+  hec_text kept = {0};
+  hec_trace_reader *reader = NULL;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-sim", status);
+  status = hec_job_args_open(s.trace, &kept, &reader);
+  if (status == HEC_OK)
+    status = run(&s, reader, &arena);
+  hec_trace_close(reader);
+  hec_text_free(&kept);
+  hec_arena_free(&arena);
+  return hec_tool_exit("hecate-sim", status);
+}
