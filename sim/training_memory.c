@@ -25,16 +25,9 @@ double hec_memory_parts_sum(const hec_memory_parts *p) {
   return p->parameters + p->gradients + p->optimizer + p->activations + p->logits + p->buffers;
 }
 
-/* Schedules with two copies of the model cut it into other parts than the layout says. */
 static int32_t layers_of(const state *s, int32_t part, int32_t *first, int32_t *dense) {
-  hec_layout cut = s->t->layout;
   const hec_moe *moe = s->t->moe;
-  if (s->order->n_parts != cut.pp * cut.vpp) {
-    cut.pp = s->order->n_parts;
-    cut.vpp = 1;
-    cut.n_given = 0;
-  }
-  int32_t n = hec_layout_layers(&cut, moe, part, first), before = moe->n_layers - moe->n_moe_layers - *first;
+  int32_t n = hec_layout_layers(&s->t->layout, moe, part, first), before = moe->n_layers - moe->n_moe_layers - *first;
   *dense = before < 0 ? 0 : before < n ? before : n;
   return n;
 }
@@ -186,6 +179,7 @@ static void sum_up(const state *s, const hec_pipeline_run *run, hec_training_mem
 void hec_training_memory_of(const hec_training *t, const hec_layer_load *loads, const hec_pipeline_order *order,
                             const hec_pipeline_run *run, double *peaks, hec_training_memory *memory) {
   state s = {.t = t, .loads = loads, .order = order, .n_micro = order->shape.n_micro_batches};
+  HEC_ASSERT(order->n_parts == t->layout.pp * t->layout.vpp);
   add_parts(&s);
   add_up(&s);
   for (int32_t d = 0; peaks && d < order->shape.n_stages; d++)

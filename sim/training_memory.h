@@ -28,7 +28,7 @@ typedef struct {
   hec_memory_parts parts;    /* sum: peak */
 } hec_training_memory;
 
-/* `loads`: as hec_training_job's, [n_moe_layers][micro-batches], or NULL. `peaks`: [n_stages] bytes of each device's own peak;
+/* The order's parts are those of the layout. `loads`: as hec_training_job's, [n_moe_layers][micro-batches], or NULL. `peaks`: [n_stages] bytes of each device's own peak;
  * NULL: nobody asks. O(parts x micro-batches x layers of a part), without loads O(pieces). */
 void hec_training_memory_of(const hec_training *t, const hec_layer_load *loads, const hec_pipeline_order *order,
                             const hec_pipeline_run *run, double *peaks, hec_training_memory *memory);
