@@ -58,7 +58,7 @@ static void add_verdict(const hec_training_summary *s, hec_text *out) {
   hec_text words = {0};
   hec_text_printf(
       &words,
-      "A step takes %.4g s with plain expert parallelism (ep): %.0f tokens/s and %.0f model TFLOP/s per GPU, "
+      "A step takes %.4g s with plain expert parallelism (ep): %.0f tokens/s and %.3g model TFLOP/s per GPU, "
       "MFU %.1f %% of the dense bf16 peak, recomputation not counted.",
       ep->step_s, ep->tokens_per_s_per_gpu, ep->model_tflops_per_gpu, 100 * ep->mfu);
   hec_text_printf(&words, " With balanced routing it would take %.4g s: this routing costs %.1f %%, ",
@@ -244,8 +244,9 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
     hec_text words = {0};
     if (all[i].published <= 0)
       continue;
-    hec_text_printf(&words, "%.4g %s; predicted %.4g with balanced routing, %.4g with this routing (ep).",
-                    all[i].published * all[i].unit, all[i].what, all[i].balanced * all[i].unit,
+    int digits = all[i].published * all[i].unit >= 1000 ? 0 : 1;
+    hec_text_printf(&words, "%.*f %s; predicted %.*f with balanced routing, %.*f with this routing (ep).", digits,
+                    all[i].published * all[i].unit, all[i].what, digits, all[i].balanced * all[i].unit, digits,
                     all[i].natural * all[i].unit);
     add_foot("published:", words.data, out);
     hec_text_free(&words);
