@@ -226,6 +226,18 @@ static void add_band(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
+/* Of this routing, whose busiest rank holds most; of balanced routing where that changes the verdict. */
+static void add_memory(const hec_training_summary *s, hec_text *out) {
+  const hec_training_memory *natural = &s->rows[s->baseline].result.memory, *balanced = &s->balanced.memory;
+  hec_text words = {0};
+  hec_training_fit_say(natural, &s->fix, &words);
+  if (balanced->fits && !natural->fits)
+    hec_text_printf(&words, " With balanced routing it fits: %.1f GiB on stage %d.",
+                    (balanced->reserved + balanced->outside) / 1073741824, (int)balanced->device);
+  add_foot("memory:", words.data, out);
+  hec_text_free(&words);
+}
+
 /* What its source measured, beside this. */
 static void add_published(const hec_training_summary *s, hec_text *out) {
   const hec_training_result *ep = &s->rows[s->baseline].result, *b = &s->balanced;
@@ -258,15 +270,16 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_verdict(s, out);
   add_table(s, full, out);
   hec_text_add(out, "\n");
+  add_memory(s, out);
   add_published(s, out);
   add_assumed(s, out);
   add_band(s, out);
-  add_foot(
-      "not modelled:",
-      "memory; groups with other loads; congestion of the network; gradients of copies that stay from step to step. "
-      "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
-      "they are decided before the gate.",
-      out);
+  add_foot("not modelled:",
+           "groups with other loads; memory of copies; congestion of the network; gradients of copies that stay from "
+           "step to step. "
+           "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
+           "they are decided before the gate.",
+           out);
   if (!full)
     add_foot("more:", "--full prints every policy; --json has every figure; docs/layouts.md", out);
 }
