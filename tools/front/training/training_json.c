@@ -2,6 +2,28 @@
  * placement policy; `balanced` has the same with forced balance. */
 #include "tools/front/training/training_summary.h"
 
+static void memory(const hec_training_memory *m, hec_json_out *json) {
+  hec_json_object(json, "memory");
+  hec_json_double(json, "peak_bytes", m->peak);
+  hec_json_double(json, "reserved_bytes", m->reserved);
+  hec_json_double(json, "outside_bytes", m->outside);
+  hec_json_double(json, "device_bytes", m->device_bytes);
+  hec_json_double(json, "margin_bytes", m->margin);
+  hec_json_bool(json, "fits", m->fits);
+  hec_json_int(json, "stage", m->device);
+  hec_json_double(json, "at_s", m->at_s);
+  hec_json_int(json, "in_flight", m->in_flight);
+  hec_json_object(json, "parts");
+  hec_json_double(json, "parameters", m->parts.parameters);
+  hec_json_double(json, "gradients", m->parts.gradients);
+  hec_json_double(json, "optimizer", m->parts.optimizer);
+  hec_json_double(json, "activations", m->parts.activations);
+  hec_json_double(json, "logits", m->parts.logits);
+  hec_json_double(json, "buffers", m->parts.buffers);
+  hec_json_close(json);
+  hec_json_close(json);
+}
+
 static void figures(const hec_training_result *r, hec_json_out *json) {
   hec_json_double(json, "step_s", r->step_s);
   hec_json_double(json, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
@@ -12,6 +34,7 @@ static void figures(const hec_training_result *r, hec_json_out *json) {
   hec_json_double(json, "dispatch_share", r->dispatch_s / r->step_s);
   hec_json_double(json, "tensor_share", r->tensor_s / r->step_s);
   hec_json_double(json, "data_share", r->data_s / r->step_s);
+  memory(&r->memory, json);
 }
 
 static void layout(const hec_set_up *set_up, hec_json_out *json) {

@@ -58,7 +58,7 @@ static void add_verdict(const hec_training_summary *s, hec_text *out) {
   hec_text words = {0};
   hec_text_printf(
       &words,
-      "A step takes %.4g s with plain expert parallelism (ep): %.0f tokens/s and %.0f model TFLOP/s per GPU, "
+      "A step takes %.4g s with plain expert parallelism (ep): %.0f tokens/s and %.3g model TFLOP/s per GPU, "
       "MFU %.1f %% of the dense bf16 peak, recomputation not counted.",
       ep->step_s, ep->tokens_per_s_per_gpu, ep->model_tflops_per_gpu, 100 * ep->mfu);
   hec_text_printf(&words, " With balanced routing it would take %.4g s: this routing costs %.1f %%, ",
@@ -226,6 +226,18 @@ static void add_band(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
+/* Of this routing, whose busiest rank holds most; of balanced routing where that changes the verdict. */
+static void add_memory(const hec_training_summary *s, hec_text *out) {
+  const hec_training_memory *natural = &s->rows[s->baseline].result.memory, *balanced = &s->balanced.memory;
+  hec_text words = {0};
+  hec_training_fit_say(natural, &s->fix, &words);
+  if (balanced->fits && !natural->fits)
+    hec_text_printf(&words, " With balanced routing it fits: %.1f GiB on stage %d.",
+                    (balanced->reserved + balanced->outside) / 1073741824, (int)balanced->device);
+  add_foot("memory:", words.data, out);
+  hec_text_free(&words);
+}
+
 /* What its source measured, beside this. */
 static void add_published(const hec_training_summary *s, hec_text *out) {
   const hec_training_result *ep = &s->rows[s->baseline].result, *b = &s->balanced;
@@ -244,8 +256,9 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
     hec_text words = {0};
     if (all[i].published <= 0)
       continue;
-    hec_text_printf(&words, "%.4g %s; predicted %.4g with balanced routing, %.4g with this routing (ep).",
-                    all[i].published * all[i].unit, all[i].what, all[i].balanced * all[i].unit,
+    int digits = all[i].published * all[i].unit >= 1000 ? 0 : 1;
+    hec_text_printf(&words, "%.*f %s; predicted %.*f with balanced routing, %.*f with this routing (ep).", digits,
+                    all[i].published * all[i].unit, all[i].what, digits, all[i].balanced * all[i].unit, digits,
                     all[i].natural * all[i].unit);
     add_foot("published:", words.data, out);
     hec_text_free(&words);
@@ -257,15 +270,16 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_verdict(s, out);
   add_table(s, full, out);
   hec_text_add(out, "\n");
+  add_memory(s, out);
   add_published(s, out);
   add_assumed(s, out);
   add_band(s, out);
-  add_foot(
-      "not modelled:",
-      "memory; groups with other loads; congestion of the network; gradients of copies that stay from step to step. "
-      "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
-      "they are decided before the gate.",
-      out);
+  add_foot("not modelled:",
+           "groups with other loads; memory of copies; congestion of the network; gradients of copies that stay from "
+           "step to step. "
+           "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
+           "they are decided before the gate.",
+           out);
   if (!full)
     add_foot("more:", "--full prints every policy; --json has every figure; docs/layouts.md", out);
 }

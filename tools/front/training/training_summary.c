@@ -42,8 +42,11 @@ static hec_status run_rows(const hec_set_up *set_up, const hec_training_loads *l
     row->overload_p95 = hec_series_quantile(&loads->of[i].overload, 0.95);
     row->moves_s = loads->of[i].moves_s;
     row->dropped_share = loads->of[i].dropped_share;
-    if (row->policy->baseline)
-      summary->baseline = i;
+    if (!row->policy->baseline)
+      continue;
+    summary->baseline = i;
+    if (!row->result.memory.fits)
+      hec_training_fix_find(&job, &summary->fix);
   }
   return HEC_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef HEC_FRONT_TRAINING_SUMMARY_H
 #define HEC_FRONT_TRAINING_SUMMARY_H
 #include "runtime/base/text.h"
+#include "sim/training_fit.h"
 #include "sim/training_loads.h"
 #include "tools/front/training/set_up.h"
 
@@ -21,6 +22,7 @@ typedef struct {
   hec_training_result balanced;
   hec_training_row *rows;   /* [n_rows] as the policies */
   int32_t n_rows, baseline; /* the row of plain expert parallelism */
+  hec_training_fix fix;     /* where the baseline does not fit into memory */
 } hec_training_summary;
 
 /* `policies`: what is compared; `ep` is added where it is missing, references are left out. The set-up must outlive it. */

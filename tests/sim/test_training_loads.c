@@ -1,0 +1,209 @@
+/* Records become loads of micro-batches: by hand for `ep`, what holds for every policy, and what they do to a step. */
+#include "sim/training_loads.h"
+
+#include "sim/training.h"
+#include "tests/support/job_case.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+HEC_TEST_ARENA(arena)
+
+static hec_job job;
+static hec_training_loads loads;
+
+static hec_trace_reader *open(const char *text, const char *cluster, int32_t ranks) {
+  hec_trace_reader *reader;
+  hec_job_options options = HEC_JOB_OPTIONS;
+  options.cluster = cluster;
+  options.ranks = ranks;
+  options.model = "tiny";
+  ck_ok(hec_trace_open_memory(text, strlen(text), "records", &reader));
+  ck_ok(hec_job_make(&options, reader, &arena, &job));
+  return reader;
+}
+
+static const char two_ranks[] = "1x2 nvlink=300G@2us flops=312T mem=40G";
+/* Experts 0 and 1 are on rank 0. Layer 1 is even. */
+static const char by_hand[] =
+    "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":2,\"experts\":4,\"top_k\":1,\"source_ranks\":2,"
+    "\"layout\":\"layer x source_rank x expert\"}\n"
+    "{\"iter\":1,\"layers\":[[[8,0,0,0],[0,0,0,0]],[[1,1,1,1],[1,1,1,1]]]}\n"
+    "{\"iter\":2,\"layers\":[[[4,0,1,1],[2,0,0,0]],[[1,1,1,1],[1,1,1,1]]]}\n"
+    "{\"iter\":3,\"layers\":[[[0,1,3,0],[1,1,1,1]],[[1,1,1,1],[1,1,1,1]]]}\n";
+
+/* Record 2: ranks compute 6 and 2, 2 of 8 cross each way, as in an even spread. Record 3: 3 and 5, and 3 cross from rank 0.
+ * The model has twice as many layers, the step one micro-batch more than records are left. */
+HEC_TEST(ep_by_hand) {
+  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  const hec_policy *policies[] = {&hec_policy_ep};
+  const hec_training_loads_of of = {.job = &job,
+                                    .policies = policies,
+                                    .n_policies = 1,
+                                    .n_threads = 1,
+                                    .n_layers = 4,
+                                    .n_micro = 3,
+                                    .n_stages = 1,
+                                    .warmup = -1};
+  static const int32_t rows[3][2] = {{6, 0}, {4, 1}, {6, 0}};
+  static const double received[3] = {1, 1.5, 1};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_assert_int_eq(loads.n_before, 1);
+  ck_assert_int_eq(loads.n_records, 2);
+  for (int32_t l = 0; l < 4; l++)
+    for (int32_t m = 0; m < 3; m++) {
+      const hec_layer_load *load = &loads.of[0].loads[l * 3 + m];
+      ck_assert_int_eq(load->rows[0], l < 2 ? rows[m][0] : 2);
+      ck_assert_int_eq(load->rows[1], l < 2 ? rows[m][1] : 2);
+      ck_near(load->received, l < 2 ? received[m] : 1);
+    }
+  ck_near(hec_series_quantile(&loads.of[0].overload, 1), 1.5);
+  ck_near(hec_series_quantile(&loads.of[0].overload, 0), 1);
+  ck_assert_ptr_null(loads.of[0].gather_s);
+  ck_near(loads.of[0].moves_s, 0);
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+}
+
+/* The warm-up may be chosen, and must leave something. A single record is before the step and in it. */
+HEC_TEST(warmup) {
+  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  const hec_policy *policies[] = {&hec_policy_ep};
+  hec_training_loads_of of = {
+      .job = &job, .policies = policies, .n_policies = 1, .n_threads = 1, .n_layers = 2, .n_micro = 8, .n_stages = 1};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_assert_int_eq(loads.n_before, 0);
+  ck_assert_int_eq(loads.n_records, 3);
+  ck_assert_int_eq(loads.of[0].loads[0].rows[0], 8);
+  hec_training_loads_free(&of, &loads);
+  of.warmup = 3;
+  ck_refused(hec_training_loads_make(&of, reader, &arena, &loads), "less than the trace's 3 records, found 3");
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+  char one[1024] = "";
+  size_t head = (size_t)(strchr(strchr(by_hand, '\n') + 1, '\n') - by_hand) + 1;
+  memcpy(one, by_hand, head);
+  reader = open(one, two_ranks, 2);
+  of.warmup = -1;
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_assert_int_eq(loads.n_before, 1);
+  ck_assert_int_eq(loads.n_records, 1);
+  ck_assert_int_eq(loads.of[0].loads[7].rows[0], 8);
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+}
+
+static int32_t all_policies(const hec_policy *policies[64]) {
+  int32_t n = 0;
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (!hec_policies[i]->placed && !hec_policies[i]->reference)
+      policies[n++] = hec_policies[i];
+  return n;
+}
+
+/* Whatever moves or copies experts: the busiest rank has the mean at least and never more than all, nothing is negative, and
+ * the number of threads changes nothing. */
+HEC_TEST(every_policy) {
+  hec_text text = {0};
+  const hec_policy *policies[64];
+  const hec_test_trace trace = {.layers = 3, .experts = 16, .top_k = 2, .sources = 8, .records = 9, .first_iter = 1};
+  hec_test_trace_write(&trace, 7, &text);
+  hec_trace_reader *reader = open(text.data, "2x4 gpu=h100 nics=4", 8);
+  int32_t n = all_policies(policies);
+  hec_training_loads_of of = {.job = &job,
+                              .policies = policies,
+                              .n_policies = n,
+                              .n_threads = 1,
+                              .n_layers = 3,
+                              .n_micro = 6,
+                              .n_stages = 1,
+                              .warmup = -1};
+  hec_training_loads again;
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  of.n_threads = 3;
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &again));
+  for (int32_t p = 0; p < n; p++) {
+    ck_assert_msg(hec_series_quantile(&loads.of[p].overload, 0) >= 1 - 1e-12, "%s", policies[p]->name);
+    ck_assert(loads.of[p].moves_s >= 0);
+    for (int32_t i = 0; i < 3 * 6; i++) {
+      const hec_layer_load *load = &loads.of[p].loads[i], *other = &again.of[p].loads[i];
+      int64_t sum = 0;
+      for (int32_t e = 0; e < 2; e++) {
+        ck_assert_int_ge(load->rows[e], 0);
+        ck_assert_int_eq(load->rows[e], other->rows[e]);
+        sum += load->rows[e];
+      }
+      ck_assert_msg(sum > 0 && load->received >= 0, "%s", policies[p]->name);
+      ck_near(load->received, other->received);
+      for (int k = 0; loads.of[p].gather_s && k < 2; k++)
+        ck_assert(loads.of[p].gather_s[2 * i + k] >= 0);
+    }
+  }
+  hec_training_loads_free(&of, &loads);
+  hec_training_loads_free(&of, &again);
+  hec_trace_close(reader);
+  hec_text_free(&text);
+}
+
+/* ---- What loads do to a step ---- */
+
+static hec_moe moe;
+static hec_training training(const char *layout, int32_t gpus, int32_t batch) {
+  const hec_gpu *gpu;
+  hec_training t = {
+      .moe = &moe, .seq = 4096, .global_batch = batch, .micro_batch = 1, .constants = hec_step_constants_fitted};
+  ck_ok(hec_moe_load("mixtral-8x7b", &moe));
+  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
+  ck_ok(hec_layout_read(layout, &t.layout));
+  ck_ok(hec_layout_fit(&t.layout, gpus, &moe));
+  t.recipe = hec_recipe_default();
+  ck_ok(hec_training_check(&t));
+  return t;
+}
+
+static double step_s(const hec_training_job *of) {
+  hec_training_result r;
+  ck_ok(hec_training_run(of, &r));
+  return r.step_s;
+}
+
+/* Even loads are the balanced step to the picosecond; skewed ones are never faster; what is on top is on top. */
+HEC_TEST(loads_of_a_step) {
+  const hec_training t = training("ep=8", 8, 32);
+  const int32_t even[1] = {8192}, hot[1] = {12000}, n = 32 * 4;
+  hec_layer_load *own = HEC_NEW(&arena, hec_layer_load, n);
+  double *gather_s = HEC_NEW(&arena, double, 2 * n);
+  hec_training_job of = {.training = &t};
+  double balanced = step_s(&of);
+  for (int32_t i = 0; i < n; i++) {
+    own[i] = (hec_layer_load){.rows = even, .received = 1};
+    gather_s[2 * i] = 1e-4;
+    gather_s[2 * i + 1] = 3e-4;
+  }
+  of.loads = own;
+  ck_assert_double_eq_tol(step_s(&of), balanced, 1e-9 * n); /* each layer to a picosecond */
+  of.gather_s = gather_s;
+  of.moves_s = 0.25;
+  ck_assert_double_eq_tol(step_s(&of), balanced + 0.25 + n * 4e-4, 1e-6);
+  of.gather_s = NULL;
+  of.moves_s = 0;
+  own[5].rows = hot;
+  double one = step_s(&of);
+  ck_assert(one > balanced);
+  own[77].rows = hot;
+  ck_assert(step_s(&of) > one);
+}
+
+/* A stage that has virtual stages alone is one part; dualpipe has each part twice and no virtual ones. */
+HEC_TEST(parts_of_a_layout) {
+  const hec_training plain = training("ep=8", 8, 32), parts = training("ep=8 vpp=4", 8, 32);
+  ck_near(step_s(&(hec_training_job){.training = &plain}), step_s(&(hec_training_job){.training = &parts}));
+  const hec_training two = training("pp=4 ep=8", 32, 64), four = training("pp=4 vpp=2 ep=8", 32, 64);
+  hec_training_result r;
+  hec_training_job dual = {.training = &two, .pipeline = &hec_pipeline_dualpipe};
+  ck_ok(hec_training_run(&dual, &r));
+  ck_assert(r.step_s < step_s(&(hec_training_job){.training = &two}));
+  dual.training = &four;
+  ck_refused(hec_training_run(&dual, &r),
+             "pipeline dualpipe: expected a layout of 4 parts, found pp=4 vpp=2; use vpp=1");
+}
