@@ -36,7 +36,7 @@ static const char *const kinds[] = {"full", "causal", "s2"}; /* in the order of 
 static const struct {
   const char *key, *expected;
   size_t offset;
-  int32_t most;
+  int32_t max;
 } parameters[] = {
     {"shards", "shards= from 1 to 65536, once", offsetof(hec_s2, shards), HEC_S2_SHARDS_MAX},
     {"local", "local= tokens from 1 to 268435456, once", offsetof(hec_s2, local), HEC_S2_TOKENS_MAX},
@@ -45,12 +45,12 @@ static const struct {
 };
 enum { N_PARAMETERS = sizeof parameters / sizeof *parameters };
 
-/* Digits alone, from 1 to `most`, up to a comma or the end; 0: anything else. */
-static int32_t read_number(const char **at, int32_t most) {
+/* Digits alone, from 1 to `max`, up to a comma or the end; 0: anything else. */
+static int32_t read_number(const char **at, int32_t max) {
   int64_t value = 0;
-  for (; **at >= '0' && **at <= '9' && value <= most; (*at)++)
+  for (; **at >= '0' && **at <= '9' && value <= max; (*at)++)
     value = 10 * value + (**at - '0');
-  return (**at == 0 || **at == ',') && value <= most ? (int32_t)value : 0;
+  return (**at == 0 || **at == ',') && value <= max ? (int32_t)value : 0;
 }
 
 static const char *read_parameter(const char **at, hec_s2 *s2) {
@@ -60,7 +60,7 @@ static const char *read_parameter(const char **at, hec_s2 *s2) {
     if (strncmp(*at, parameters[i].key, length) != 0 || (*at)[length] != '=')
       continue;
     *at += length + 1;
-    if (*value != 0 || (*value = read_number(at, parameters[i].most)) == 0)
+    if (*value != 0 || (*value = read_number(at, parameters[i].max)) == 0)
       return parameters[i].expected;
     return NULL;
   }
@@ -119,11 +119,11 @@ const char *hec_s2_wrong(hec_s2 s2, int32_t n_heads) {
 
 /* far(c, v) of the header. Every product is at most L^2 <= 2^56. */
 static int64_t far_pairs(hec_s2 s2, int64_t first, int64_t step, int64_t length) {
-  int64_t block = s2.block, window = s2.local / s2.block, most = length - (first + window) * block;
-  if (most <= 0)
+  int64_t block = s2.block, window = s2.local / s2.block, max = length - (first + window) * block;
+  if (max <= 0)
     return 0;
-  int64_t n = (most - 1) / (step * block) + 1;
-  return block * (n * most - n * (n - 1) / 2 * step * block);
+  int64_t n = (max - 1) / (step * block) + 1;
+  return block * (n * max - n * (n - 1) / 2 * step * block);
 }
 
 int64_t hec_attention_pairs(hec_attention kind, hec_s2 s2, int32_t head, int32_t length) {

@@ -19,10 +19,10 @@ double hec_cluster_slowest(const hec_cluster *c, int32_t s, int32_t d) {
   const int32_t *links;
   int32_t n = hec_cluster_route(c, s, d, &links);
   HEC_ASSERT(n > 0);
-  double least = c->links[links[0]].bandwidth;
+  double min = c->links[links[0]].bandwidth;
   for (int32_t i = 1; i < n; i++)
-    least = c->links[links[i]].bandwidth < least ? c->links[links[i]].bandwidth : least;
-  return least;
+    min = c->links[links[i]].bandwidth < min ? c->links[links[i]].bandwidth : min;
+  return min;
 }
 
 int64_t hec_cluster_relay_ps(const hec_cluster *c, int32_t s, int32_t d, double bytes) {
@@ -54,23 +54,23 @@ int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *firs
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes) {
   if (!same_node || p2p->ll_bytes == 0)
     return 1;
-  double most = (double)p2p->ll_bytes * p2p->channels_per_peer, floor = most / p2p->ll_share;
+  double max = (double)p2p->ll_bytes * p2p->channels_per_peer, floor = max / p2p->ll_share;
   if (bytes >= floor)
     return 1;
-  return bytes <= most ? p2p->ll_share : bytes / floor;
+  return bytes <= max ? p2p->ll_share : bytes / floor;
 }
 
 double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double bytes) {
-  double least = 1;
+  double min = 1;
   const int32_t *links;
   if (!c->sized)
     return 1;
   int32_t n = hec_cluster_route(c, s, d, &links);
   for (int32_t i = 0; i < n; i++) {
     double share = hec_link_share_of(&c->links[links[i]], bytes);
-    least = share < least ? share : least;
+    min = share < min ? share : min;
   }
-  return least;
+  return min;
 }
 
 double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal) {

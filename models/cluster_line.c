@@ -12,7 +12,7 @@ typedef enum { RATE, LINK, NUMBER, SECONDS, COUNT, TILE, SWITCH, PLAN, P2P, SLOW
 typedef struct {
   const char *key;
   value_kind kind;
-  double least, most;
+  double min, max;
   size_t offset; /* in hec_cluster_spec */
 } line_key;
 
@@ -123,13 +123,13 @@ bool hec_cluster_read_seconds(const char **text, double *value) {
   return *value == 0;
 }
 
-static bool within(double value, double least, double most) {
-  return value >= least && value <= most;
+static bool within(double value, double min, double max) {
+  return value >= min && value <= max;
 }
 
 /* RATE or RATE@LATENCY */
 static bool read_link(const line_key *key, const char **text, hec_link_spec *link) {
-  if (!read_rate(text, &link->bandwidth) || !within(link->bandwidth, key->least, key->most))
+  if (!read_rate(text, &link->bandwidth) || !within(link->bandwidth, key->min, key->max))
     return false;
   if (**text != '@')
     return true;
@@ -139,12 +139,12 @@ static bool read_link(const line_key *key, const char **text, hec_link_spec *lin
 
 /* A or A@B, seconds and seconds per unit */
 static bool read_plan(const line_key *key, const char **text, hec_cluster_spec *spec) {
-  if (!hec_cluster_read_seconds(text, &spec->plan_a_s) || !within(spec->plan_a_s, key->least, key->most))
+  if (!hec_cluster_read_seconds(text, &spec->plan_a_s) || !within(spec->plan_a_s, key->min, key->max))
     return false;
   if (**text != '@')
     return true;
   ++*text;
-  return hec_cluster_read_seconds(text, &spec->plan_b_s) && within(spec->plan_b_s, key->least, key->most);
+  return hec_cluster_read_seconds(text, &spec->plan_b_s) && within(spec->plan_b_s, key->min, key->max);
 }
 
 static bool is_integer(double value) {
@@ -154,7 +154,7 @@ static bool is_integer(double value) {
 /* CHANNELS:CHANNELS_PER_PEER, the latter a divisor */
 static bool read_p2p(const line_key *key, const char **text, hec_p2p *p2p) {
   double channels, each;
-  if (!hec_cluster_read_decimal(text, &channels) || !within(channels, key->least, key->most) || *(*text)++ != ':')
+  if (!hec_cluster_read_decimal(text, &channels) || !within(channels, key->min, key->max) || *(*text)++ != ':')
     return false;
   if (!hec_cluster_read_decimal(text, &each) || !within(each, 1, channels) || !is_integer(channels) ||
       !is_integer(each))
@@ -170,7 +170,7 @@ static bool read_slow(const line_key *key, const char **text, parser *p) {
   if (p->n_slow == SLOW_MAX || !hec_cluster_read_decimal(text, &device) || device >= HEC_DEVICES_MAX || **text != ':')
     return false;
   ++*text;
-  if (!hec_cluster_read_decimal(text, &speed) || !within(speed, key->least, key->most) ||
+  if (!hec_cluster_read_decimal(text, &speed) || !within(speed, key->min, key->max) ||
       (double)(int64_t)device != device)
     return false;
   p->slow_device[p->n_slow] = (int64_t)device;
@@ -191,15 +191,15 @@ static bool read_value(parser *p, const line_key *key, const char **text) {
   case SLOW:
     return read_slow(key, text, p);
   case RATE:
-    if (!read_rate(text, &value) || !within(value, key->least, key->most))
+    if (!read_rate(text, &value) || !within(value, key->min, key->max))
       return false;
     break;
   case SECONDS:
-    if (!hec_cluster_read_seconds(text, &value) || !within(value, key->least, key->most))
+    if (!hec_cluster_read_seconds(text, &value) || !within(value, key->min, key->max))
       return false;
     break;
   default:
-    if (!hec_cluster_read_decimal(text, &value) || !within(value, key->least, key->most))
+    if (!hec_cluster_read_decimal(text, &value) || !within(value, key->min, key->max))
       return false;
     if (key->kind != NUMBER && !is_integer(value))
       return false;
@@ -245,7 +245,7 @@ static hec_status explain_value(const parser *p, const line_key *key) {
                                       [SLOW] = "DEVICE:SPEED such as 3:0.5",
                                       [GPU] = "the name of a device"};
   char expected[160];
-  (void)snprintf(expected, sizeof expected, "%s= with %s, %g to %g", key->key, forms[key->kind], key->least, key->most);
+  (void)snprintf(expected, sizeof expected, "%s= with %s, %g to %g", key->key, forms[key->kind], key->min, key->max);
   return bad_word(p, expected);
 }
 

@@ -39,10 +39,10 @@ hec_cluster_spec hec_cluster_spec_default(void) {
 }
 
 hec_status hec_cluster_spec_check(const hec_cluster_spec *spec, const char *origin) {
-  int64_t n = spec->n_nodes, g = spec->devices_per_node, most = HEC_DEVICES_MAX;
-  if (n < 1 || g < 1 || n > most || g > most || n * g > most)
+  int64_t n = spec->n_nodes, g = spec->devices_per_node, max = HEC_DEVICES_MAX;
+  if (n < 1 || g < 1 || n > max || g > max || n * g > max)
     return hec_fail(HEC_BAD_INPUT, "%s: nodes, devices_per_node: expected 1 to %lld devices, found %lld x %lld", origin,
-                    (long long)most, (long long)n, (long long)g);
+                    (long long)max, (long long)n, (long long)g);
   if (spec->nics < 1 || spec->nics > g)
     return hec_fail(HEC_BAD_INPUT, "%s: nics: expected 1 to devices per node (%lld), found %lld", origin, (long long)g,
                     (long long)spec->nics);

@@ -35,8 +35,8 @@ static double most_flops(const hec_gpu_laws *laws, hec_law_precision precision) 
     return best;
   double math = sheet->flops[precision] * constant_of(grouped, "efficiency");
   double loads = 256 / element * constant_of(grouped, "l2") * sheet->hbm_bandwidth; /* of a 256 x 256 tile */
-  double most = math < loads ? math : loads;
-  return most > best ? most : best;
+  double max = math < loads ? math : loads;
+  return max > best ? max : best;
 }
 
 hec_status hec_gpu_laws_load(const char *spec, hec_arena *arena, const hec_gpu **gpu, const hec_gpu_laws **out) {

@@ -24,7 +24,7 @@ enum { ASSUMED_SEQUENCE = 4096, COUNT_MAX = 1 << 16, WIDTH_MAX = 1 << 24 };
 typedef struct {
   const char *name; /* ours */
   size_t offset;    /* in hec_moe */
-  int64_t most;
+  int64_t max;
   const char *keys[4]; /* theirs */
 } field;
 
@@ -64,10 +64,9 @@ static const hec_json_value *member(const hec_json_value *object, const char *ke
   return value && (hec_json_is_number(value) || hec_json_is_string(value) || hec_json_is_array(value)) ? value : NULL;
 }
 
-static hec_status whole(const reader *r, const char *key, int64_t least, int64_t most, int64_t otherwise,
-                        int64_t *value) {
+static hec_status whole(const reader *r, const char *key, int64_t min, int64_t max, int64_t otherwise, int64_t *value) {
   *value = otherwise;
-  return member(r->root, key) ? hec_json_want_int(r->json, r->root, key, least, most, value) : HEC_OK;
+  return member(r->root, key) ? hec_json_want_int(r->json, r->root, key, min, max, value) : HEC_OK;
 }
 
 /* Only where families differ: nobody asks where hidden_size went. */
@@ -88,7 +87,7 @@ static hec_status read_field(const reader *r, const field *f, bool needed) {
   if (!key && !needed)
     return HEC_OK;
   int64_t value;
-  HEC_TRY(hec_json_want_int(r->json, r->root, key ? key : f->keys[0], 1, f->most, &value));
+  HEC_TRY(hec_json_want_int(r->json, r->root, key ? key : f->keys[0], 1, f->max, &value));
   *(int32_t *)(void *)((char *)r->moe + f->offset) = (int32_t)value;
   say(r, f, key);
   return HEC_OK;

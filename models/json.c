@@ -307,59 +307,59 @@ static hec_status missing(const hec_json *j, const hec_json_value *object, const
 
 /* "a number from 0 to 1", "a number > 0", "an integer >= 1": limits that only mean "finite" or "positive" are not
  * shown. */
-static void describe_range(char *out, size_t size, const char *kind, double least, double most) {
+static void describe_range(char *out, size_t size, const char *kind, double min, double max) {
   hec_text range = {0};
   hec_text_add(&range, kind);
-  bool is_open = most >= 1e300, any = least <= -1e300;
-  if (is_open && least > 0 && least < 1e-9) {
+  bool is_open = max >= 1e300, any = min <= -1e300;
+  if (is_open && min > 0 && min < 1e-9) {
     hec_text_add(&range, " > 0");
   } else if (!(is_open && any)) {
     hec_text_add(&range, is_open ? " >= " : any ? " <= " : " from ");
-    hec_text_add_double(&range, any ? most : least);
+    hec_text_add_double(&range, any ? max : min);
     if (!is_open && !any) {
       hec_text_add(&range, " to ");
-      hec_text_add_double(&range, most);
+      hec_text_add_double(&range, max);
     }
   }
   (void)snprintf(out, size, "%s", range.data);
   hec_text_free(&range);
 }
 
-static hec_status read_double(const hec_json *j, const hec_json_value *v, double least, double most, double *out) {
+static hec_status read_double(const hec_json *j, const hec_json_value *v, double min, double max, double *out) {
   double number = hec_json_is_number(v) ? hec_json_number(v) : 0;
-  if (!hec_json_is_number(v) || !(number >= least && number <= most && number <= DBL_MAX && number >= -DBL_MAX)) {
+  if (!hec_json_is_number(v) || !(number >= min && number <= max && number <= DBL_MAX && number >= -DBL_MAX)) {
     char expected[96];
-    describe_range(expected, sizeof expected, "a number", least, most);
+    describe_range(expected, sizeof expected, "a number", min, max);
     return hec_json_error(j, v, expected);
   }
   *out = number;
   return HEC_OK;
 }
 
-static hec_status read_int(const hec_json *j, const hec_json_value *v, int64_t least, int64_t most, int64_t *out) {
+static hec_status read_int(const hec_json *j, const hec_json_value *v, int64_t min, int64_t max, int64_t *out) {
   static const double exact = 9007199254740992.0; /* 2^53: every integer up to it is a double */
   double number = hec_json_is_number(v) ? hec_json_number(v) : 0;
   bool is_integer = hec_json_is_number(v) && number >= -exact && number <= exact && (double)(int64_t)number == number;
-  if (!is_integer || (int64_t)number < least || (int64_t)number > most) {
+  if (!is_integer || (int64_t)number < min || (int64_t)number > max) {
     char expected[96];
-    describe_range(expected, sizeof expected, "an integer", least == INT64_MIN ? -DBL_MAX : (double)least,
-                   most == INT64_MAX ? DBL_MAX : (double)most);
+    describe_range(expected, sizeof expected, "an integer", min == INT64_MIN ? -DBL_MAX : (double)min,
+                   max == INT64_MAX ? DBL_MAX : (double)max);
     return hec_json_error(j, v, expected);
   }
   *out = (int64_t)number;
   return HEC_OK;
 }
 
-hec_status hec_json_want_double(const hec_json *j, const hec_json_value *object, const char *key, double least,
-                                double most, double *out) {
+hec_status hec_json_want_double(const hec_json *j, const hec_json_value *object, const char *key, double min,
+                                double max, double *out) {
   const hec_json_value *v = hec_json_get(object, key);
-  return v ? read_double(j, v, least, most, out) : missing(j, object, key);
+  return v ? read_double(j, v, min, max, out) : missing(j, object, key);
 }
 
-hec_status hec_json_want_int(const hec_json *j, const hec_json_value *object, const char *key, int64_t least,
-                             int64_t most, int64_t *out) {
+hec_status hec_json_want_int(const hec_json *j, const hec_json_value *object, const char *key, int64_t min, int64_t max,
+                             int64_t *out) {
   const hec_json_value *v = hec_json_get(object, key);
-  return v ? read_int(j, v, least, most, out) : missing(j, object, key);
+  return v ? read_int(j, v, min, max, out) : missing(j, object, key);
 }
 
 hec_status hec_json_want_text(const hec_json *j, const hec_json_value *object, const char *key, const char **out) {
@@ -372,20 +372,20 @@ hec_status hec_json_want_text(const hec_json *j, const hec_json_value *object, c
   return HEC_OK;
 }
 
-hec_status hec_json_double_or(const hec_json *j, const hec_json_value *object, const char *key, double least,
-                              double most, double otherwise, double *out) {
+hec_status hec_json_double_or(const hec_json *j, const hec_json_value *object, const char *key, double min, double max,
+                              double otherwise, double *out) {
   const hec_json_value *v = hec_json_get(object, key);
   if (v)
-    return read_double(j, v, least, most, out);
+    return read_double(j, v, min, max, out);
   *out = otherwise;
   return HEC_OK;
 }
 
-hec_status hec_json_int_or(const hec_json *j, const hec_json_value *object, const char *key, int64_t least,
-                           int64_t most, int64_t otherwise, int64_t *out) {
+hec_status hec_json_int_or(const hec_json *j, const hec_json_value *object, const char *key, int64_t min, int64_t max,
+                           int64_t otherwise, int64_t *out) {
   const hec_json_value *v = hec_json_get(object, key);
   if (v)
-    return read_int(j, v, least, most, out);
+    return read_int(j, v, min, max, out);
   *out = otherwise;
   return HEC_OK;
 }

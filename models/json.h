@@ -43,16 +43,16 @@ void hec_json_where(const hec_json *json, const hec_json_value *value, hec_text 
 hec_status hec_json_error(const hec_json *json, const hec_json_value *value, const char *expected) HEC_MUST_USE;
 
 /* Required members (absent: an error naming object and key); *_or: optional, `otherwise` when absent. */
-hec_status hec_json_want_double(const hec_json *j, const hec_json_value *object, const char *key, double least,
-                                double most, double *out) HEC_MUST_USE;
-hec_status hec_json_want_int(const hec_json *j, const hec_json_value *object, const char *key, int64_t least,
-                             int64_t most, int64_t *out) HEC_MUST_USE;
+hec_status hec_json_want_double(const hec_json *j, const hec_json_value *object, const char *key, double min,
+                                double max, double *out) HEC_MUST_USE;
+hec_status hec_json_want_int(const hec_json *j, const hec_json_value *object, const char *key, int64_t min, int64_t max,
+                             int64_t *out) HEC_MUST_USE;
 hec_status hec_json_want_text(const hec_json *j, const hec_json_value *object, const char *key,
                               const char **out) HEC_MUST_USE;
-hec_status hec_json_double_or(const hec_json *j, const hec_json_value *object, const char *key, double least,
-                              double most, double otherwise, double *out) HEC_MUST_USE;
-hec_status hec_json_int_or(const hec_json *j, const hec_json_value *object, const char *key, int64_t least,
-                           int64_t most, int64_t otherwise, int64_t *out) HEC_MUST_USE;
+hec_status hec_json_double_or(const hec_json *j, const hec_json_value *object, const char *key, double min, double max,
+                              double otherwise, double *out) HEC_MUST_USE;
+hec_status hec_json_int_or(const hec_json *j, const hec_json_value *object, const char *key, int64_t min, int64_t max,
+                           int64_t otherwise, int64_t *out) HEC_MUST_USE;
 hec_status hec_json_bool_or(const hec_json *j, const hec_json_value *object, const char *key, bool otherwise,
                             bool *out) HEC_MUST_USE;
 

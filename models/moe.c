@@ -13,7 +13,7 @@
 /* One row per integer field: key, least and largest value, offset in hec_moe. */
 typedef struct {
   const char *key;
-  int64_t least, most;
+  int64_t min, max;
   size_t offset;
   bool required;
 } int_field;
@@ -82,9 +82,9 @@ static hec_status read_ints(const hec_json *json, const hec_json_value *root, bo
     if (field->required != required)
       continue;
     if (required)
-      HEC_TRY(hec_json_want_int(json, root, field->key, field->least, field->most, &value));
+      HEC_TRY(hec_json_want_int(json, root, field->key, field->min, field->max, &value));
     else
-      HEC_TRY(hec_json_int_or(json, root, field->key, field->least, field->most, *target, &value));
+      HEC_TRY(hec_json_int_or(json, root, field->key, field->min, field->max, *target, &value));
     *target = (int32_t)value;
   }
   return HEC_OK;
@@ -132,9 +132,9 @@ hec_status hec_moe_read(const hec_json *json, hec_moe *moe) {
 static hec_status check_ints(const hec_moe *moe, const char *origin) {
   for (int i = 0; i < N_INT_FIELDS; i++) {
     int32_t value = *(const int32_t *)((const char *)moe + int_fields[i].offset);
-    if (value < int_fields[i].least || value > int_fields[i].most)
+    if (value < int_fields[i].min || value > int_fields[i].max)
       return hec_fail(HEC_BAD_INPUT, "%s: %s: expected an integer from %lld to %lld, found %d", origin,
-                      int_fields[i].key, (long long)int_fields[i].least, (long long)int_fields[i].most, (int)value);
+                      int_fields[i].key, (long long)int_fields[i].min, (long long)int_fields[i].max, (int)value);
   }
   return HEC_OK;
 }

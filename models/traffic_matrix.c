@@ -126,7 +126,7 @@ void hec_traffic_matrix_write(const hec_traffic_matrix *matrix, hec_text *out) {
 }
 
 int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix) {
-  int64_t most = 0;
+  int64_t max = 0;
   int32_t n = matrix->n;
   for (int32_t r = 0; r < n; r++) {
     int64_t sent = 0, received = 0;
@@ -134,10 +134,10 @@ int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix) {
       sent += matrix->bytes[(size_t)r * (size_t)n + (size_t)other];
       received += matrix->bytes[(size_t)other * (size_t)n + (size_t)r];
     }
-    most = sent > most ? sent : most;
-    most = received > most ? received : most;
+    max = sent > max ? sent : max;
+    max = received > max ? received : max;
   }
-  return most;
+  return max;
 }
 
 hec_traffic_rate hec_traffic_rates(int64_t size_bytes, int32_t n, double seconds) {

@@ -45,7 +45,7 @@ static void arrive(void *context, int32_t f) {
   double start = flow->start > run->now ? flow->start : run->now;
   double relay_s = run->rounds && run->flows->relay_s ? run->flows->relay_s[f] : 0;
   run->arrival[f] = start + run->flows->route_latency[flow->route] + relay_s;
-  hec_heap_push(run->heap, run->n_heap++, f, hec_heap_least, run->arrival);
+  hec_heap_push(run->heap, run->n_heap++, f, hec_heap_min, run->arrival);
 }
 
 static void enter(const fluid_run *run, int32_t f) {
@@ -80,7 +80,7 @@ static void run_fluid(const hec_flows *flows, hec_rounds *rounds, double *finish
       double now = hec_fluid_now(run.fluid), time = run.arrival[run.heap[0]];
       hec_fluid_advance(run.fluid, start > now ? start : now);
       while (run.n_heap > 0 && run.arrival[run.heap[0]] == time)
-        enter(&run, hec_heap_pop(run.heap, run.n_heap--, hec_heap_least, run.arrival));
+        enter(&run, hec_heap_pop(run.heap, run.n_heap--, hec_heap_min, run.arrival));
       continue;
     }
     hec_fluid_advance(run.fluid, next);

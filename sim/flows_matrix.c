@@ -65,8 +65,8 @@ hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_clust
   for (int32_t r = 0; r < n; r++)
     flows->host_name[r] = name_of(arena, "", "rank", r, -1);
   copy_links(cluster, arena, flows);
-  size_t most = (size_t)n * (size_t)n;
-  flows->flow = HEC_NEW(arena, hec_flow, most);
+  size_t max = (size_t)n * (size_t)n;
+  flows->flow = HEC_NEW(arena, hec_flow, max);
   for (int32_t s = 0; s < n; s++)
     for (int32_t d = 0; d < n; d++) {
       int64_t bytes = matrix->bytes[(size_t)s * (size_t)n + (size_t)d];

@@ -62,8 +62,8 @@ static int pair_against(const void *pair, const void *entry) {
   return (wanted > found) - (wanted < found);
 }
 
-/* The array `key` of the document: least..most elements. */
-static hec_status get_array(const reader *r, const char *key, int32_t least, int32_t most, const hec_json_value **array,
+/* The array `key` of the document: least..max elements. */
+static hec_status get_array(const reader *r, const char *key, int32_t min, int32_t max, const hec_json_value **array,
                             int32_t *n) {
   const hec_json_value *root = hec_json_root(r->json);
   *array = hec_json_is_object(root) ? hec_json_get(root, key) : NULL;
@@ -73,9 +73,9 @@ static hec_status get_array(const reader *r, const char *key, int32_t least, int
     return hec_json_error(r->json, root, expected);
   }
   *n = hec_json_is_array(*array) ? hec_json_length(*array) : -1;
-  if (*n >= least && *n <= most)
+  if (*n >= min && *n <= max)
     return HEC_OK;
-  (void)snprintf(expected, sizeof expected, "an array of %d to %d elements", least, most);
+  (void)snprintf(expected, sizeof expected, "an array of %d to %d elements", min, max);
   return hec_json_error(r->json, *array, expected);
 }
 

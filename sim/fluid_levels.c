@@ -405,7 +405,7 @@ static void fill(hec_fluid *fluid) {
     fluid->filling[link] = l->capacity / (double)fluid->unfixed[link];
     heap[n_heap++] = link;
   }
-  hec_heap_make(heap, n_heap, hec_heap_least, fluid->filling);
+  hec_heap_make(heap, n_heap, hec_heap_min, fluid->filling);
   double level = 0;
   while (n_heap > 0) {
     int32_t link = heap[0];
@@ -413,10 +413,10 @@ static void fill(hec_fluid *fluid) {
     double share = unfixed > 0 ? fluid->share[link].free / (double)unfixed : INFINITY;
     if (unfixed > 0 && share > fluid->filling[link]) {
       fluid->filling[link] = share;
-      hec_heap_sink(heap, n_heap, 0, hec_heap_least, fluid->filling);
+      hec_heap_sink(heap, n_heap, 0, hec_heap_min, fluid->filling);
       continue;
     }
-    (void)hec_heap_pop(heap, n_heap--, hec_heap_least, fluid->filling);
+    (void)hec_heap_pop(heap, n_heap--, hec_heap_min, fluid->filling);
     if (unfixed == 0)
       continue;
     level = share > level ? share : level;
@@ -460,7 +460,7 @@ static int32_t next_visit(const hec_fluid *fluid, int32_t at) {
 
 /* Returns false when it does not come to an end soon. */
 static bool walk(hec_fluid *fluid) {
-  int64_t moved = 0, most = 64 + 8 * (int64_t)fluid->n_order;
+  int64_t moved = 0, max = 64 + 8 * (int64_t)fluid->n_order;
   for (int32_t i = next_visit(fluid, fluid->first); i < fluid->n_order; i = next_visit(fluid, i)) {
     int32_t link = fluid->order[i];
     uint8_t why = fluid->visit[i];
@@ -470,7 +470,7 @@ static bool walk(hec_fluid *fluid) {
     if (i > 0 && level < height(fluid, fluid->order[i - 1]) * (1 - EVEN)) {
       int32_t at = move_up(fluid, i, &level, &why);
       moved += i - at;
-      if (moved > most)
+      if (moved > max)
         return false;
       i = at;
     } else if (!changed) {

@@ -7,9 +7,9 @@
  * fluid_levels.c does.
  *
  * Several ends of one instant are popped together, in the order of adding. */
+#include "sim/fluid_state.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
-#include "sim/fluid_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -227,16 +227,16 @@ double hec_fluid_next(hec_fluid *fluid) {
     return fluid->earliest;
   hec_fluid_solve(fluid);
   const double *next = fluid->next;
-  double least[4] = {fluid->n_instant > 0 ? fluid->now : INFINITY, INFINITY, INFINITY, INFINITY};
+  double min[4] = {fluid->n_instant > 0 ? fluid->now : INFINITY, INFINITY, INFINITY, INFINITY};
   int32_t i = 0, n = fluid->n_links;
   for (; i + 4 <= n; i += 4) /* four chains at once: a minimum has to wait for the one before it */
     for (int k = 0; k < 4; k++)
-      least[k] = next[i + k] < least[k] ? next[i + k] : least[k];
+      min[k] = next[i + k] < min[k] ? next[i + k] : min[k];
   for (; i < n; i++)
-    least[0] = next[i] < least[0] ? next[i] : least[0];
+    min[0] = next[i] < min[0] ? next[i] : min[0];
   for (int k = 1; k < 4; k++)
-    least[0] = least[k] < least[0] ? least[k] : least[0];
-  return fluid->earliest = least[0] > fluid->now ? least[0] : fluid->now;
+    min[0] = min[k] < min[0] ? min[k] : min[0];
+  return fluid->earliest = min[0] > fluid->now ? min[0] : fluid->now;
 }
 
 void hec_fluid_advance(hec_fluid *fluid, double time) {

@@ -44,9 +44,9 @@ static bool predict(const hec_training *t, bool whole, hec_training_result *resu
 }
 
 static void keep_tightest(search *s, const hec_training *t, const hec_training_result *result) {
-  hec_layout_choice *least = &s->found->tightest;
-  if (s->found->n_fit == 0 && (!least->training.moe || result->memory.margin > least->result.memory.margin))
-    *least = (hec_layout_choice){*t, *result};
+  hec_layout_choice *min = &s->found->tightest;
+  if (s->found->n_fit == 0 && (!min->training.moe || result->memory.margin > min->result.memory.margin))
+    *min = (hec_layout_choice){*t, *result};
 }
 
 /* With the least recomputation that fits; more of it is never faster. */
@@ -135,10 +135,11 @@ static bool first_of_its_ep(const hec_layout_choice *all, int32_t i) {
 static hec_status finish(search *s) {
   hec_layout_found *found = s->found;
   if (found->n_tried == 0)
-    return hec_fail(HEC_BAD_INPUT,
-                    "no layout divides %d GPUs, the layers, heads and experts of %s and a global batch of %d; try a global "
-                    "batch that is a multiple of the GPUs",
-                    (int)s->of->base->layout.gpus, s->of->base->moe->name, (int)s->of->base->global_batch);
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "no layout divides %d GPUs, the layers, heads and experts of %s and a global batch of %d; try a global "
+        "batch that is a multiple of the GPUs",
+        (int)s->of->base->layout.gpus, s->of->base->moe->name, (int)s->of->base->global_batch);
   if (s->n == 0)
     return HEC_OK;
   qsort(s->all, (size_t)s->n, sizeof *s->all, faster);
@@ -178,8 +179,8 @@ hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_
                                                                            : "smaller or less even products",
        (s->busy_s - s->dispatch_s - s->tensor_s) - (b->busy_s - b->dispatch_s - b->tensor_s)},
   };
-  hec_layout_reason most = parts[0];
+  hec_layout_reason max = parts[0];
   for (size_t i = 1; i < sizeof parts / sizeof parts[0]; i++)
-    most = parts[i].seconds > most.seconds ? parts[i] : most;
-  return most;
+    max = parts[i].seconds > max.seconds ? parts[i] : max;
+  return max;
 }

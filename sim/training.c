@@ -128,10 +128,10 @@ static void add_gathers(run *r) {
 }
 
 static int32_t busiest(const run *r, const hec_pipeline_run *pipeline) {
-  int32_t most = 0;
+  int32_t max = 0;
   for (int32_t d = 1; d < r->t->layout.pp; d++)
-    most = pipeline->device[d].busy_ps > pipeline->device[most].busy_ps ? d : most;
-  return most;
+    max = pipeline->device[d].busy_ps > pipeline->device[max].busy_ps ? d : max;
+  return max;
 }
 
 static void figures(const hec_training *t, hec_training_result *result) {

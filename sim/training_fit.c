@@ -79,11 +79,11 @@ static void name_change(const change *c, const hec_training *before, hec_trainin
 static const hec_layer_load *spread(const hec_training_job *job, const hec_training *t, hec_arena *arena) {
   int64_t n = (int64_t)t->moe->n_moe_layers * hec_training_micro_batches(t);
   int64_t n_known = (int64_t)t->moe->n_moe_layers * hec_training_micro_batches(job->training);
-  hec_layer_load *loads = HEC_NEW(arena, hec_layer_load, n), most = {0};
+  hec_layer_load *loads = HEC_NEW(arena, hec_layer_load, n), max = {0};
   for (int64_t i = 0; i < n_known; i++)
-    most.received = job->loads[i].received > most.received ? job->loads[i].received : most.received;
+    max.received = job->loads[i].received > max.received ? job->loads[i].received : max.received;
   for (int64_t i = 0; i < n; i++)
-    loads[i] = most;
+    loads[i] = max;
   return loads;
 }
 

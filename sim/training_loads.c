@@ -48,17 +48,17 @@ static void take_rows(const hec_routing *routing, int32_t rank, int32_t slots, i
 /* Assignments that cross ranks, at the rank that sends or receives most, over the mean of an even spread. */
 static double received(const hec_routing *routing, double mean) {
   int32_t n = routing->n_ranks;
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t r = 0; r < n; r++) {
     uint64_t in = 0, out = 0;
     for (int32_t o = 0; o < n; o++) {
       in += o == r ? 0 : routing->pair[(int64_t)o * n + r];
       out += o == r ? 0 : routing->pair[(int64_t)r * n + o];
     }
-    most = in > most ? in : most;
-    most = out > most ? out : most;
+    max = in > max ? in : max;
+    max = out > max ? out : max;
   }
-  return n > 1 && mean > 0 ? (double)most / (mean * (double)(n - 1) / (double)n) : 1;
+  return n > 1 && mean > 0 ? (double)max / (mean * (double)(n - 1) / (double)n) : 1;
 }
 
 static hec_layer_load load_of(lane *one, const hec_load *load, int32_t layer, int32_t slots, int32_t *rows) {
@@ -130,12 +130,12 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
   hec_policy_observe(run, load);
 }
 
-/* How many records there are, up to `most`. */
-static hec_status count_records(hec_trace_reader *reader, int32_t most, int32_t *n) {
+/* How many records there are, up to `max`. */
+static hec_status count_records(hec_trace_reader *reader, int32_t max, int32_t *n) {
   const hec_trace_record *record;
   *n = 0;
   HEC_TRY(hec_trace_rewind(reader));
-  while (*n < most) {
+  while (*n < max) {
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
       break;

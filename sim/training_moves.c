@@ -30,14 +30,14 @@ void hec_training_moves_free(hec_training_moves *moves) {
 /* Experts in slices come from every rank: as an all-gather of as many as the rank with most guests takes. */
 static double sliced_s(hec_training_moves *moves, const hec_problem *p, double bytes) {
   const hec_sparse *sparse = &moves->sparse;
-  int64_t most = 0;
+  int64_t max = 0;
   memset(moves->bytes, 0, (size_t)p->n_ranks * sizeof *moves->bytes);
   for (int32_t i = 0; i < sparse->receiver_at[sparse->n_items]; i++) {
     int64_t n = ++moves->bytes[sparse->receiver[i]];
-    most = n > most ? n : most;
+    max = n > max ? n : max;
   }
   memset(moves->bytes, 0, (size_t)p->n_ranks * sizeof *moves->bytes);
-  return hec_link_cost_allgather(p->cluster, p->n_ranks, bytes * (double)most / (double)p->n_ranks);
+  return hec_link_cost_allgather(p->cluster, p->n_ranks, bytes * (double)max / (double)p->n_ranks);
 }
 
 double hec_training_gather_s(hec_training_moves *moves, hec_policy_run *run, int32_t layer, bool scatter) {

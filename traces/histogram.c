@@ -43,14 +43,14 @@ static double middle_of(const hec_histogram *histogram, int64_t bin) {
     memcpy(&value, &bits, sizeof value);
     value = bin == 0 ? 0 : value;
   }
-  return value < histogram->least ? histogram->least : value > histogram->most ? histogram->most : value;
+  return value < histogram->min ? histogram->min : value > histogram->max ? histogram->max : value;
 }
 
 void hec_histogram_add(hec_histogram *histogram, double value) {
   HEC_ASSERT(value - value == 0);
   bool first = histogram->n == 0;
-  histogram->least = first || value < histogram->least ? value : histogram->least;
-  histogram->most = first || value > histogram->most ? value : histogram->most;
+  histogram->min = first || value < histogram->min ? value : histogram->min;
+  histogram->max = first || value > histogram->max ? value : histogram->max;
   histogram->bins[bin_of(histogram, value)]++;
   histogram->n++;
 }
@@ -58,9 +58,9 @@ void hec_histogram_add(hec_histogram *histogram, double value) {
 /* The k-th smallest, k from 0. */
 static double order_statistic(const hec_histogram *histogram, uint64_t k) {
   if (k == 0)
-    return histogram->least;
+    return histogram->min;
   if (k + 1 >= histogram->n)
-    return histogram->most;
+    return histogram->max;
   uint64_t n_below = 0;
   int64_t bin = 0;
   while (n_below + histogram->bins[bin] <= k)

@@ -9,7 +9,7 @@ typedef struct {
   bool relative; /* bins of 2^-13 relative width from 2^-10 to 2^22; else of 1e-4 absolute width from -1 to 1 */
   uint64_t *bins;
   uint64_t n;
-  double least, most; /* exact */
+  double min, max; /* exact */
 } hec_histogram;
 
 #define HEC_HISTOGRAM_RESOLUTION 1e-4 /* relative or absolute: a percentile is at most this far off (half a bin) */

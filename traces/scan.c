@@ -224,8 +224,8 @@ static hec_status escape(hec_scan *scan, hec_text *text) {
   return text ? add_utf8(scan, text, code) : HEC_OK;
 }
 
-/* A text, unescaped into `text` when there is one; at most `most` bytes are kept, more is an error. */
-static hec_status read_text(hec_scan *scan, hec_text *text, size_t most) {
+/* A text, unescaped into `text` when there is one; at most `max` bytes are kept, more is an error. */
+static hec_status read_text(hec_scan *scan, hec_text *text, size_t max) {
   int byte = 0;
   HEC_TRY(hec_scan_peek(scan, &byte));
   if (byte != '"')
@@ -238,8 +238,8 @@ static hec_status read_text(hec_scan *scan, hec_text *text, size_t most) {
     scan->at = p;
     if (text)
       hec_text_add_bytes(text, from, (size_t)(p - from));
-    if (text && text->length > most)
-      return hec_scan_fail(scan, "a longer one", "a text of at most %zu bytes", most);
+    if (text && text->length > max)
+      return hec_scan_fail(scan, "a longer one", "a text of at most %zu bytes", max);
     if (*p == '"') {
       scan->at++;
       return HEC_OK;
@@ -281,10 +281,10 @@ hec_status hec_scan_text(hec_scan *scan, hec_text *text) {
   return HEC_OK;
 }
 
-hec_status hec_scan_long_text(hec_scan *scan, size_t most, hec_text *text) {
+hec_status hec_scan_long_text(hec_scan *scan, size_t max, hec_text *text) {
   text->length = 0;
   hec_text_add(text, "");
-  return read_text(scan, text, most);
+  return read_text(scan, text, max);
 }
 
 /* A short key of plain letters that lies in the window: the common one, without an allocation. */

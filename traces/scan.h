@@ -50,7 +50,7 @@ static inline bool hec_scan_ends_token(char c) {
 }
 
 /* Plain digits only: no sign, fraction (but see whole_floats), exponent or leading zero. */
-hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint64_t *value) HEC_MUST_USE;
+hec_status hec_scan_integer(hec_scan *scan, uint64_t min, uint64_t max, uint64_t *value) HEC_MUST_USE;
 /* An array of exactly n whole numbers; `what` names them in messages ("counts"). */
 hec_status hec_scan_counts(hec_scan *scan, uint32_t *counts, int64_t n, const char *what) HEC_MUST_USE;
 /* An array of rows of equally many whole numbers, as long as it is; "[]" has no rows. Gzip makes a long array of few
@@ -63,8 +63,8 @@ typedef struct {
 } hec_scan_matrix;
 hec_status hec_scan_rows(hec_scan *scan, hec_scan_matrix *matrix, const char *what) HEC_MUST_USE;
 hec_status hec_scan_text(hec_scan *scan, hec_text *text) HEC_MUST_USE;
-/* The same of at most `most` bytes, and no other check. */
-hec_status hec_scan_long_text(hec_scan *scan, size_t most, hec_text *text) HEC_MUST_USE;
+/* The same of at most `max` bytes, and no other check. */
+hec_status hec_scan_long_text(hec_scan *scan, size_t max, hec_text *text) HEC_MUST_USE;
 hec_status hec_scan_skip(hec_scan *scan) HEC_MUST_USE;
 /* Skips a value and keeps its bytes. */
 hec_status hec_scan_raw(hec_scan *scan, hec_text *text) HEC_MUST_USE;

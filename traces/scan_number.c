@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint64_t *value) {
+hec_status hec_scan_integer(hec_scan *scan, uint64_t min, uint64_t max, uint64_t *value) {
   int byte = 0;
   HEC_TRY(hec_scan_peek(scan, &byte));
   HEC_TRY(hec_scan_look_ahead(scan));
@@ -23,14 +23,14 @@ hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint6
   if (scan->whole_floats && p > scan->at && p[0] == '.' && p[1] == '0')
     for (p += 2; *p == '0';)
       p++;
-  bool good = fits && hec_scan_ends_token(*p) && v >= least && v <= most;
-  if (!good && least == most)
-    return hec_scan_fail(scan, NULL, "%" PRIu64, least);
+  bool good = fits && hec_scan_ends_token(*p) && v >= min && v <= max;
+  if (!good && min == max)
+    return hec_scan_fail(scan, NULL, "%" PRIu64, min);
   if (!good && scan->whole_floats)
     return hec_scan_fail(scan, NULL, "a whole number from %" PRIu64 " to %" PRIu64 " (7 or 7.0; no shares or averages)",
-                         least, most);
+                         min, max);
   if (!good)
-    return hec_scan_fail(scan, NULL, "a whole number from %" PRIu64 " to %" PRIu64, least, most);
+    return hec_scan_fail(scan, NULL, "a whole number from %" PRIu64 " to %" PRIu64, min, max);
   scan->at = p;
   *value = v;
   return HEC_OK;

@@ -120,15 +120,15 @@ static void measure(const hec_synth_options *o, const hec_synth_filter *filter, 
 static hec_synth_options sample_of(const hec_synth_options *o) {
   hec_synth_options sample = *o;
   sample.switch_iter = 0;
-  int64_t last = o->lag[o->n_knots - 1], least = 5 * last, per_record = (int64_t)o->n_layers * o->n_experts;
-  if (per_record * o->n_sources * (o->n_iterations < least ? o->n_iterations : least) > cells_per_round &&
+  int64_t last = o->lag[o->n_knots - 1], min = 5 * last, per_record = (int64_t)o->n_layers * o->n_experts;
+  if (per_record * o->n_sources * (o->n_iterations < min ? o->n_iterations : min) > cells_per_round &&
       o->tokens * o->n_sources * o->top_k < UINT32_MAX) {
     sample.tokens = o->tokens * o->n_sources;
     sample.n_sources = 1;
     sample.ranks = 0;
   }
   int64_t affordable = cells_per_round / (per_record * sample.n_sources);
-  affordable = affordable < least ? least : affordable;
+  affordable = affordable < min ? min : affordable;
   sample.n_iterations = o->n_iterations < affordable ? o->n_iterations : affordable;
   return sample;
 }

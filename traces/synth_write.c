@@ -28,17 +28,17 @@ hec_synth_options hec_synth_defaults(void) {
                              .affinity = -INFINITY};
 }
 
-static hec_status in_range(const char *option, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most)
+static hec_status in_range(const char *option, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max)
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT, "%s: expected a whole number from %" PRId64 " to %" PRId64 ", found %" PRId64, option,
-                  least, most, value);
+                  min, max, value);
 }
 
-static hec_status real_in_range(const char *option, double value, double least, double most) {
-  if (value >= least && value <= most)
+static hec_status real_in_range(const char *option, double value, double min, double max) {
+  if (value >= min && value <= max)
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected a number from %g to %g, found %g", option, least, most, value);
+  return hec_fail(HEC_BAD_INPUT, "%s: expected a number from %g to %g, found %g", option, min, max, value);
 }
 
 static hec_status check_drift(const hec_synth_options *o, const hec_synth_workload *workload) {

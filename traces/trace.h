@@ -50,7 +50,7 @@ typedef struct {
 
 /* Tokens per rank of the records, as recorded and rounded up; 0: of none that has any, or they are scaled. */
 typedef struct {
-  int32_t least, most;
+  int32_t min, max;
 } hec_token_range;
 
 typedef struct hec_trace_reader hec_trace_reader;

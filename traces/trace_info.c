@@ -120,20 +120,20 @@ static void gather_iter(gathering *g, int64_t iter) {
   } else if (iter != info->last_iter) {
     int64_t step = iter - info->last_iter;
     info->n_iterations++;
-    info->stride_least = info->n_iterations == 2 || step < info->stride_least ? step : info->stride_least;
-    info->stride_most = step > info->stride_most ? step : info->stride_most;
+    info->stride_min = info->n_iterations == 2 || step < info->stride_min ? step : info->stride_min;
+    info->stride_max = step > info->stride_max ? step : info->stride_max;
   }
   info->last_iter = iter;
   info->n_records++;
 }
 
 static hec_trace_spread spread_of(const hec_histogram *h) {
-  return (hec_trace_spread){.least = hec_histogram_quantile(h, 0),
+  return (hec_trace_spread){.min = hec_histogram_quantile(h, 0),
                             .p5 = hec_histogram_quantile(h, 0.05),
                             .p10 = hec_histogram_quantile(h, 0.10),
                             .p50 = hec_histogram_quantile(h, 0.50),
                             .p95 = hec_histogram_quantile(h, 0.95),
-                            .most = hec_histogram_quantile(h, 1),
+                            .max = hec_histogram_quantile(h, 1),
                             .n = h->n};
 }
 

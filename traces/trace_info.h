@@ -11,7 +11,7 @@
 #include "traces/trace.h"
 
 typedef struct {
-  double least, p5, p10, p50, p95, most; /* NaN when there is no value */
+  double min, p5, p10, p50, p95, max; /* NaN when there is no value */
   uint64_t n;
 } hec_trace_spread;
 
@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
   int64_t n_records, n_iterations, first_iter, last_iter;
-  int64_t stride_least, stride_most; /* distance of neighbouring iterations; 0 when there is one */
+  int64_t stride_min, stride_max; /* distance of neighbouring iterations; 0 when there is one */
   int32_t ranks;
   double assignments_mean; /* per layer and record */
   uint64_t n_empty_layers; /* (record, layer) without any token */

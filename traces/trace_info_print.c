@@ -14,7 +14,7 @@ static void add_value(hec_text *text, double value, int decimals) {
 
 static void add_spread(hec_text *text, const char *name, const hec_trace_spread *s, const char *meaning) {
   hec_text_printf(text, "%-22s", name);
-  const double values[] = {s->least, s->p5, s->p50, s->p95, s->most};
+  const double values[] = {s->min, s->p5, s->p50, s->p95, s->max};
   for (size_t i = 0; i < sizeof values / sizeof *values; i++)
     add_value(text, values[i], 3);
   hec_text_printf(text, "   %s\n", meaning);
@@ -38,12 +38,12 @@ static void add_transitions(const hec_trace_header *h, hec_text *text) {
     hec_text_printf(text, "iterations %" PRId64 " to %" PRId64 "\n", h->transitions_first, h->transitions_last);
   else
     hec_text_add(text, "the whole run (the header does not say)\n");
-  double affinity = hec_trace_affinity(h), most = 1 - 1.0 / h->n_experts;
+  double affinity = hec_trace_affinity(h), max = 1 - 1.0 / h->n_experts;
   if (!isnan(affinity))
     hec_text_printf(text,
                     "%-22s %.3f: share of transitions that loads alone do not explain; 0: the next expert depends on "
                     "none,\n%-22s %.3f: every expert has its own next one\n",
-                    "affinity", affinity, "", most);
+                    "affinity", affinity, "", max);
 }
 
 static void add_shape(const hec_trace_info *info, const hec_trace_header *h, hec_text *text) {
@@ -57,11 +57,11 @@ static void add_shape(const hec_trace_info *info, const hec_trace_header *h, hec
                                                 : "forward");
   hec_text_printf(text, "%-22s %" PRId64 " (%" PRId64 " iterations, iter %" PRId64 " to %" PRId64, "records",
                   info->n_records, info->n_iterations, info->first_iter, info->last_iter);
-  if (info->stride_most > 0)
-    hec_text_printf(text, ", %" PRId64, info->stride_least);
-  if (info->stride_most > info->stride_least)
-    hec_text_printf(text, " to %" PRId64, info->stride_most);
-  if (info->stride_most > 0)
+  if (info->stride_max > 0)
+    hec_text_printf(text, ", %" PRId64, info->stride_min);
+  if (info->stride_max > info->stride_min)
+    hec_text_printf(text, " to %" PRId64, info->stride_max);
+  if (info->stride_max > 0)
     hec_text_add(text, " apart");
   hec_text_printf(text, ")\n%-22s %.1f token-expert assignments per layer and record, mean\n", "load",
                   info->assignments_mean);
@@ -80,7 +80,7 @@ static void add_drift(const hec_trace_info *info, hec_text *text) {
       hec_text_printf(text, "%-22s", "change of share, lag 1");
     else
       hec_text_printf(text, "correlation, lag %-5" PRId32, info->lags[k]);
-    add_value(text, s->least, 3);
+    add_value(text, s->min, 3);
     add_value(text, s->p10, 3);
     add_value(text, s->p50, 3);
     hec_text_printf(text, "%s\n",
@@ -116,12 +116,12 @@ void hec_trace_info_table(const hec_trace_info *info, const hec_trace_header *h,
 
 static void json_spread(hec_json_out *json, const char *key, const hec_trace_spread *s) {
   hec_json_object(json, key);
-  hec_json_double(json, "min", s->least);
+  hec_json_double(json, "min", s->min);
   hec_json_double(json, "p5", s->p5);
   hec_json_double(json, "p10", s->p10);
   hec_json_double(json, "p50", s->p50);
   hec_json_double(json, "p95", s->p95);
-  hec_json_double(json, "max", s->most);
+  hec_json_double(json, "max", s->max);
   hec_json_int(json, "n", (int64_t)s->n);
   hec_json_close(json);
 }
@@ -141,8 +141,8 @@ static void json_shape(hec_json_out *json, const hec_trace_info *info, const hec
   hec_json_int(json, "iterations", info->n_iterations);
   hec_json_int(json, "first_iter", info->first_iter);
   hec_json_int(json, "last_iter", info->last_iter);
-  hec_json_int(json, "stride_min", info->stride_least);
-  hec_json_int(json, "stride_max", info->stride_most);
+  hec_json_int(json, "stride_min", info->stride_min);
+  hec_json_int(json, "stride_max", info->stride_max);
   hec_json_double(json, "assignments_per_layer", info->assignments_mean);
   hec_json_int(json, "empty_layers", (int64_t)info->n_empty_layers);
   hec_json_bool(json, "transitions", h->transitions != NULL);
@@ -176,7 +176,7 @@ void hec_trace_info_json(const hec_trace_info *info, const hec_trace_header *h, 
   for (int32_t k = 0; k < info->n_lags; k++) {
     hec_json_object(&json, NULL);
     hec_json_int(&json, "lag", info->lags[k]);
-    hec_json_double(&json, "min", info->correlation[k].least);
+    hec_json_double(&json, "min", info->correlation[k].min);
     hec_json_double(&json, "p10", info->correlation[k].p10);
     hec_json_double(&json, "median", info->correlation[k].p50);
     hec_json_int(&json, "pairs", (int64_t)info->correlation[k].n);

@@ -35,10 +35,10 @@ static hec_status open_list(hec_scan *scan, const char *what) {
 /* Goes to member `n`, or (*more false) past the end, which must come at *size members; the first list says what that is
  * where the header did not. */
 static hec_status next_member(hec_scan *scan, bool *first, bool *more, int64_t n, int64_t *size, const char *what) {
-  int64_t n_found = n, most = *size >= 0 ? *size : HEC_TRACE_DIMENSION_MAX;
+  int64_t n_found = n, max = *size >= 0 ? *size : HEC_TRACE_DIMENSION_MAX;
   char found[32];
   *more = false;
-  if (n < most)
+  if (n < max)
     HEC_TRY(hec_scan_more(scan, ']', first, more));
   else
     HEC_TRY(hec_scan_count_rest(scan, n, &n_found));
@@ -47,7 +47,7 @@ static hec_status next_member(hec_scan *scan, bool *first, bool *more, int64_t n
     return HEC_OK;
   }
   scan->n_indices--;
-  *size = *size < 0 && n < most ? n : most;
+  *size = *size < 0 && n < max ? n : max;
   if (n_found == *size)
     return HEC_OK;
   (void)snprintf(found, sizeof found, "%" PRId64, n_found);
@@ -90,14 +90,14 @@ static hec_status read_sparse_row(reading *r) {
     memcpy(scan->key, path, sizeof path);
     scan->n_indices = n_indices;
     HEC_TRY(status);
-    int64_t most = (r->t->n_experts >= 0 ? r->t->n_experts : HEC_TRACE_DIMENSION_MAX) - 1, to = 0;
+    int64_t max = (r->t->n_experts >= 0 ? r->t->n_experts : HEC_TRACE_DIMENSION_MAX) - 1, to = 0;
     size_t n = strspn(key, "0123456789");
     bool good = n > 0 && n < 9 && key[n] == 0 && (key[0] != '0' || n == 1);
     for (size_t i = 0; good && i < n; i++)
       to = 10 * to + (key[i] - '0');
-    if (!good || to > most) {
+    if (!good || to > max) {
       (void)snprintf(found, sizeof found, "\"%s\"", key);
-      return hec_scan_fail(scan, found, "keys that are experts from 0 to %" PRId64, most);
+      return hec_scan_fail(scan, found, "keys that are experts from 0 to %" PRId64, max);
     }
     r->t->to_most = to > r->t->to_most ? to : r->t->to_most;
     HEC_TRY(name_key(read_count(r, to), key));

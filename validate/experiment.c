@@ -44,7 +44,7 @@ static double judge(hec_experiment *experiment, const hec_replayed *iteration, i
     double probe_s = (iteration->probe_s[2 * r] + iteration->probe_s[2 * r + 1]) / 2;
     pace[r] = 1 + HEC_PACE_SHARE * (probe_s / reference - 1);
   }
-  double slowed = (hec_most(iteration->probe_s, 2 * n_ranks) / usual - 1) / HEC_SLOWED_MOST;
+  double slowed = (hec_max(iteration->probe_s, 2 * n_ranks) / usual - 1) / HEC_SLOWED_MOST;
   double lost = experiment->virtual_time ? 0 : iteration->interrupted / HEC_INTERRUPTED_MOST;
   return fmax(fmax(slowed, lost), 0);
 }
@@ -83,13 +83,13 @@ static hec_replay replay_of(const hec_experiment *experiment, int32_t a_case) {
 }
 
 size_t hec_experiment_bytes(const hec_experiment *experiment) {
-  size_t most = 0;
+  size_t max = 0;
   for (int32_t i = 0; i < experiment->n_cases; i++) {
     hec_replay replay = replay_of(experiment, i);
     size_t bytes = hec_replay_bytes(&replay, experiment->cases[i].policy);
-    most = bytes > most ? bytes : most;
+    max = bytes > max ? bytes : max;
   }
-  return most;
+  return max;
 }
 
 static hec_status run_case(hec_experiment *experiment, hec_rank *rank, int32_t a_case, int32_t round, double *pace) {

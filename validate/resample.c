@@ -176,9 +176,9 @@ static hec_interval error_interval(double predicted, const hec_medians *m, int32
 
 hec_error_range hec_error_range_of(const double *predicted, const hec_medians *m, int32_t first, int32_t last,
                                    const bool *chosen, const double *scale) {
-  size_t most = (size_t)(last - first) + 1;
-  double *p = hec_malloc(6 * most, sizeof *p), *measured = p + most;
-  double *end[2] = {p + 2 * most, p + 3 * most}, *size[2] = {p + 4 * most, p + 5 * most}; /* of errors, of |errors| */
+  size_t max = (size_t)(last - first) + 1;
+  double *p = hec_malloc(6 * max, sizeof *p), *measured = p + max;
+  double *end[2] = {p + 2 * max, p + 3 * max}, *size[2] = {p + 4 * max, p + 5 * max}; /* of errors, of |errors| */
   int32_t n = 0;
   bool known = true;
   for (int32_t i = first; i < last; i++)
@@ -197,7 +197,7 @@ hec_error_range hec_error_range_of(const double *predicted, const hec_medians *m
   if (n > 0 && known) {
     r.median = (hec_interval){hec_median(size[0], n), hec_median(size[1], n)};
     r.p90 = (hec_interval){hec_quantile(size[0], n, 0.9), hec_quantile(size[1], n, 0.9)};
-    r.worst = (hec_interval){hec_most(size[0], n), hec_most(size[1], n)};
+    r.worst = (hec_interval){hec_max(size[0], n), hec_max(size[1], n)};
     r.bias = (hec_interval){hec_median(end[0], n), hec_median(end[1], n)};
   }
   free(p);

@@ -30,20 +30,20 @@ double hec_geo_mean(const double *value, int32_t n) {
   return exp(sum / (double)n);
 }
 
-double hec_least(const double *value, int32_t n) {
+double hec_min(const double *value, int32_t n) {
   HEC_ASSERT(n >= 1);
-  double least = value[0];
+  double min = value[0];
   for (int32_t i = 1; i < n; i++)
-    least = value[i] < least ? value[i] : least;
-  return least;
+    min = value[i] < min ? value[i] : min;
+  return min;
 }
 
-double hec_most(const double *value, int32_t n) {
+double hec_max(const double *value, int32_t n) {
   HEC_ASSERT(n >= 1);
-  double most = value[0];
+  double max = value[0];
   for (int32_t i = 1; i < n; i++)
-    most = value[i] > most ? value[i] : most;
-  return most;
+    max = value[i] > max ? value[i] : max;
+  return max;
 }
 
 double hec_log_distance(double ours, double reference) {
@@ -91,7 +91,7 @@ hec_error hec_error_of(const double *predicted, const double *measured, int32_t 
       off[i] = fabs(off[i]);
     e.median = hec_median(off, e.n);
     e.p90 = hec_quantile(off, e.n, 0.9);
-    e.worst = hec_most(off, e.n);
+    e.worst = hec_max(off, e.n);
   }
   free(off);
   return e;

@@ -6,8 +6,8 @@
 /* n >= 1. The geometric mean needs positive values; NAN when one is not. */
 double hec_mean(const double *value, int32_t n);
 double hec_geo_mean(const double *value, int32_t n);
-double hec_least(const double *value, int32_t n);
-double hec_most(const double *value, int32_t n);
+double hec_min(const double *value, int32_t n);
+double hec_max(const double *value, int32_t n);
 
 /* |ln(ours / reference)|: 0 for equal, symmetric in over and under. NAN unless both are positive and finite. */
 double hec_log_distance(double ours, double reference);

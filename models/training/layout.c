@@ -19,13 +19,13 @@ static int32_t *field(hec_layout *layout, size_t at) {
   return (int32_t *)(void *)((char *)layout + at);
 }
 
-/* A whole number from `least` on at *text; moves behind it. False: there is none. */
-static bool whole_number(const char **text, int32_t least, int32_t *value) {
+/* A whole number from `min` on at *text; moves behind it. False: there is none. */
+static bool whole_number(const char **text, int32_t min, int32_t *value) {
   char *end;
   if (!isdigit((unsigned char)**text))
     return false;
   long long read = strtoll(*text, &end, 10);
-  if (read < least || read > SIZE_LIMIT)
+  if (read < min || read > SIZE_LIMIT)
     return false;
   *text = end;
   *value = (int32_t)read;

@@ -9,7 +9,7 @@
 typedef bool hec_heap_before(const void *keys, int32_t a, int32_t b);
 
 /* The least of double keys[], ties to the lower index. */
-static inline bool hec_heap_least(const void *keys, int32_t a, int32_t b) {
+static inline bool hec_heap_min(const void *keys, int32_t a, int32_t b) {
   const double *key = keys;
   return key[a] != key[b] ? key[a] < key[b] : a < b;
 }

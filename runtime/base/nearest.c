@@ -11,7 +11,7 @@ static int letter(char c) {
   return c == '-' || c == ' ' ? '_' : tolower((unsigned char)c);
 }
 
-static size_t least(size_t a, size_t b) {
+static size_t min(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
@@ -23,9 +23,9 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     now[0] = i;
     for (size_t j = 1; j <= m; j++) {
       int x = letter(a[i - 1]), y = letter(b[j - 1]);
-      now[j] = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
+      now[j] = min(min(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
       if (i > 1 && j > 1 && x == letter(b[j - 2]) && y == letter(a[i - 2]))
-        now[j] = least(now[j], before[j - 2] + 1);
+        now[j] = min(now[j], before[j - 2] + 1);
     }
     size_t *spare = before;
     before = last;

@@ -1,7 +1,7 @@
 /* Options of a row. What can vary is a row of a table; behind the row's name may stand its options:
  *
- *     llep:cap=1.3,least=512          a gate, a policy: NAME, or NAME:option=value,option=value
- *     ep,llep:cap=1.3,least=512,eplb  a list: a comma goes on with the same row where "option=" follows
+ *     llep:cap=1.3,min=512          a gate, a policy: NAME, or NAME:option=value,option=value
+ *     ep,llep:cap=1.3,min=512,eplb  a list: a comma goes on with the same row where "option=" follows
  *
  * A row lists its options as data (hec_option); a value goes into a field of the row's own struct. Reading depends on no
  * locale. */
@@ -37,7 +37,7 @@ const char *hec_options_end(const char *text);
  * takes none. `bytes`: the size of *values. */
 hec_status hec_options_read(const char *where, const char *row, const char *text, const hec_option *options,
                             void *values, size_t bytes, uint32_t *given) HEC_MUST_USE;
-/* ":cap=1.3,least=512", those that were given, in the order of the list; nothing where none was. */
+/* ":cap=1.3,min=512", those that were given, in the order of the list; nothing where none was. */
 void hec_options_write(const hec_option *options, const void *values, uint32_t given, hec_text *out);
 /* "what it is, 0.01 to 100; default 1 (source)". */
 void hec_option_explain(const hec_option *option, const void *values, hec_text *out);

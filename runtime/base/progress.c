@@ -109,11 +109,11 @@ void hec_progress_draw(void) {
   (void)pthread_mutex_lock(&mutex);
   double now = p.options.now_s();
   bool due = !p.silent && now - p.stage_s >= begin_s && now - p.drawn_s >= again_s;
-  size_t n = 1, most = columns();
+  size_t n = 1, max = columns();
   if (due) {
     p.drawn_s = now;
     n += compose(line + 1, sizeof line - 8, now);
-    n = n < most + 1 ? n : most + 1;
+    n = n < max + 1 ? n : max + 1;
     memcpy(line + n, wipe + 1, sizeof wipe - 2);
     n += sizeof wipe - 2;
   }

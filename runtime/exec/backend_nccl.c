@@ -155,13 +155,13 @@ static void devices(hec_text *name, hec_text *libraries, int32_t *n) {
 /* The least of them, where devices or how many share one differ. */
 static double device_bytes(int32_t n_ranks) {
   int32_t numbers[HEC_CUDA_DEVICES_MAX], n = usable(numbers);
-  double least = 0;
+  double min = 0;
   for (int32_t i = 0; i < n && i < n_ranks; i++) {
     int32_t sharing = managed() ? 1 : 1 + (n_ranks - 1 - i) / n;
     double bytes = (double)found.devices[numbers[i]].memory_bytes / sharing;
-    least = i == 0 || bytes < least ? bytes : least;
+    min = i == 0 || bytes < min ? bytes : min;
   }
-  return least;
+  return min;
 }
 
 /* What hosts say to each other. */

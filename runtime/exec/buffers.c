@@ -64,15 +64,15 @@ static size_t run_end(const hec_buffers *buffers, size_t first, size_t size) {
   return 0;
 }
 
-static void add_after(int32_t *after, int32_t *n, int32_t most, int32_t op) {
+static void add_after(int32_t *after, int32_t *n, int32_t max, int32_t op) {
   for (int32_t i = 0; i < *n; i++)
     if (after[i] == op)
       return;
-  HEC_ASSERT(*n < most);
+  HEC_ASSERT(*n < max);
   after[(*n)++] = op;
 }
 
-char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32_t *n_after, int32_t most) {
+char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32_t *n_after, int32_t max) {
   size_t size = rounded(bytes);
   for (size_t first = 0; first < buffers->n_pieces; first++) {
     size_t end = run_end(buffers, first, size);
@@ -80,7 +80,7 @@ char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32
       continue;
     for (size_t i = first; i < end; i++)
       if (buffers->piece[i].after >= 0)
-        add_after(after, n_after, most, buffers->piece[i].after);
+        add_after(after, n_after, max, buffers->piece[i].after);
     size_t offset = buffers->piece[first].offset;
     occupy(buffers, first, end, size);
     buffers->top = offset + size > buffers->top ? offset + size : buffers->top;

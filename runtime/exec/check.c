@@ -384,27 +384,27 @@ static void adopt_parts(hec_check *check, const kept_parts *kept) {
 static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer, int32_t array, bool goes_on) {
   const hec_store *store = hec_exec_store(exec);
   int32_t n_experts = hec_exec_problem(exec)->n_experts, n_ranks = check->rank->n_ranks;
-  int32_t most = n_experts * store->n_parts + 1;
-  int64_t floats_most = n_experts * store->expert_size;
+  int32_t max = n_experts * store->n_parts + 1;
+  int64_t floats_max = n_experts * store->expert_size;
   hec_arena_rewind(&check->arena, (hec_arena_mark){0});
-  int32_t *parts = HEC_NEW(&check->arena, int32_t, most), *all_parts = NULL, *seen = NULL;
-  float *floats = HEC_NEW(&check->arena, float, floats_most), *all;
+  int32_t *parts = HEC_NEW(&check->arena, int32_t, max), *all_parts = NULL, *seen = NULL;
+  float *floats = HEC_NEW(&check->arena, float, floats_max), *all;
   parts[pack(exec, layer, array, parts, floats)] = -1;
   if (check->reference) {
-    all_parts = HEC_NEW(&check->arena, int32_t, most * n_ranks);
-    seen = HEC_NEW(&check->arena, int32_t, most);
+    all_parts = HEC_NEW(&check->arena, int32_t, max * n_ranks);
+    seen = HEC_NEW(&check->arena, int32_t, max);
   }
-  HEC_TRY(hec_rank_gather(check->rank, parts, (size_t)most * sizeof *parts, all_parts));
-  HEC_TRY(gather(check, floats, floats_most, &all));
+  HEC_TRY(hec_rank_gather(check->rank, parts, (size_t)max * sizeof *parts, all_parts));
+  HEC_TRY(gather(check, floats, floats_max, &all));
   for (int32_t adopts = 0; adopts < (goes_on ? 2 : 1); adopts++)
     for (int32_t r = 0; all && compares(check) && r < n_ranks; r++) {
-      kept_parts kept = {store, layer, array, r, all_parts + r * most, all + r * floats_most};
+      kept_parts kept = {store, layer, array, r, all_parts + r * max, all + r * floats_max};
       if (adopts)
         adopt_parts(check, &kept);
       else
         compare_parts(check, &kept, seen);
     }
-  for (int32_t i = 0; seen && compares(check) && i < most - 1; i++)
+  for (int32_t i = 0; seen && compares(check) && i < max - 1; i++)
     if (seen[i] < check->problem->esp)
       return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d%s", layer, i / store->n_parts,
                            seen[i] > 0 ? " whole: shards are missing" : "");

@@ -24,11 +24,11 @@ static bool adds(const hec_exec *exec) {
   return exec->rank->link ? exec->rank->link->adds : exec->rank->transport->adds;
 }
 
-static hec_exchange_state *new_state(hec_exec *exec, hec_lane lane, int32_t n_most) {
+static hec_exchange_state *new_state(hec_exec *exec, hec_lane lane, int32_t n_max) {
   hec_exchange_state *x = HEC_NEW(&exec->step, hec_exchange_state, 1);
   x->post.lane = (int32_t)lane;
-  x->post.sends = HEC_NEW(&exec->step, hec_message, n_most);
-  x->post.receives = HEC_NEW(&exec->step, hec_message, n_most);
+  x->post.sends = HEC_NEW(&exec->step, hec_message, n_max);
+  x->post.receives = HEC_NEW(&exec->step, hec_message, n_max);
   return x;
 }
 

@@ -19,9 +19,9 @@ static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *n_after) {
                           .at = exec->buffers.base,
                           .bytes = hold_bytes(exec, hold)};
   if (b.bytes > 0) {
-    size_t most = (size_t)*n_after + exec->buffers.n_pieces; /* a piece is free after one operation */
-    HEC_RESERVE(exec->after, exec->after_capacity, most);
-    b.at = hec_buffers_take(&exec->buffers, b.bytes, exec->after, n_after, (int32_t)most);
+    size_t max = (size_t)*n_after + exec->buffers.n_pieces; /* a piece is free after one operation */
+    HEC_RESERVE(exec->after, exec->after_capacity, max);
+    b.at = hec_buffers_take(&exec->buffers, b.bytes, exec->after, n_after, (int32_t)max);
   }
   if (!b.at)
     return hec_rank_fail(exec->rank, "%.0f bytes of planned buffers do not fit beside %.0f", b.bytes,

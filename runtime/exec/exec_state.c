@@ -41,14 +41,14 @@ static int32_t arrays(const hec_exec_options *o) {
 
 static layout layout_of(const hec_exec_options *o) {
   const hec_problem *p = o->problem;
-  int64_t most = o->block_size > o->rest_size ? o->block_size : o->rest_size;
+  int64_t max = o->block_size > o->rest_size ? o->block_size : o->rest_size;
   size_t counts = (size_t)o->n_micro_batches * (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts;
   layout at = {.n_slots = p->n_layers * p->n_experts * o->n_slices}; /* a part has one slot, migrating or not */
   at.counts = at.dense + pages((size_t)(dense_floats(o) * arrays(o)) * sizeof(float));
   at.workspace = at.counts + pages(counts * sizeof(uint32_t));
   at.staging = at.workspace + pages((size_t)o->workspace_size * sizeof(float));
   /* n_ranks - 1 slices of an all-reduce, each rounded up to a whole number */
-  at.buffers = at.staging + pages(p->train ? ((size_t)most + (size_t)p->n_ranks) * sizeof(float) : 0);
+  at.buffers = at.staging + pages(p->train ? ((size_t)max + (size_t)p->n_ranks) * sizeof(float) : 0);
   return at;
 }
 

@@ -112,8 +112,8 @@ void hec_alignment_bind(hec_exec *exec, hec_exec_op *op);
 /* exec_nodes.c: messages of an exchange between nodes; there is room for n_ranks each. */
 void hec_exchange_bind_nodes(hec_exec *exec, hec_exec_op *op, hec_post *post);
 
-/* This rank's transfers of such an exchange, `most` at most, turned round where it is reversed; ascending by the other rank. */
-hec_transfer *hec_exec_transfers(hec_exec *exec, const hec_op *op, int32_t most, int32_t *n);
+/* This rank's transfers of such an exchange, `max` at most, turned round where it is reversed; ascending by the other rank. */
+hec_transfer *hec_exec_transfers(hec_exec *exec, const hec_op *op, int32_t max, int32_t *n);
 /* tensor_rows.c: the same of a tensor-parallel group. */
 void hec_tensor_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds);
 

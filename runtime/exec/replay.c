@@ -20,7 +20,7 @@ typedef struct {
 
 /* Assignments of one source in a layer, at most; `together`: of all. */
 static uint64_t assigned_in(const hec_load *load, int32_t layer, bool together) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   if (together)
     return hec_load_layer_total(load, layer);
   for (int32_t s = 0; s < load->n_sources; s++) {
@@ -28,30 +28,30 @@ static uint64_t assigned_in(const hec_load *load, int32_t layer, bool together) 
     uint64_t n = 0;
     for (int32_t e = 0; e < load->n_experts; e++)
       n += row[e];
-    most = n > most ? n : most;
+    max = n > max ? n : max;
   }
-  return most;
+  return max;
 }
 
 /* Of one rank's tokens in a layer, at most: a policy that rewrites loads may give one source what several had. There is
  * room for as many in every layer, so it matters. */
-static int32_t assigned_most(const hec_replay *replay, const hec_policy *policy) {
-  uint64_t most = 0;
+static int32_t assigned_max(const hec_replay *replay, const hec_policy *policy) {
+  uint64_t max = 0;
   for (int32_t i = 0; i < replay->n_steps; i++)
     for (int32_t k = 0; k < replay->steps[i].n_loads; k++)
       for (int32_t l = 0; l < replay->steps[i].loads[k].n_layers; l++) {
         uint64_t n = assigned_in(&replay->steps[i].loads[k], l, policy->rewrite != NULL);
-        most = n > most ? n : most;
+        max = n > max ? n : max;
       }
-  HEC_ASSERT(most <= INT32_MAX);
-  return (int32_t)most;
+  HEC_ASSERT(max <= INT32_MAX);
+  return (int32_t)max;
 }
 
 static hec_runner_options options_of(const hec_replay *replay, const hec_policy *policy) {
   return (hec_runner_options){.problem = replay->problem,
                               .model = replay->model,
                               .n_micro_batches = replay->n_micro_batches,
-                              .assigned = assigned_most(replay, policy),
+                              .assigned = assigned_max(replay, policy),
                               .schedule = replay->schedule,
                               .collective = replay->collective,
                               .virtual_time = replay->virtual_time,

@@ -17,7 +17,7 @@ size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, i
 }
 
 hec_store hec_store_new(hec_arena *arena, float *end, int32_t n_rows, int32_t n_parts, int64_t expert_size,
-                        int32_t n_arrays, int32_t slots_most) {
+                        int32_t n_arrays, int32_t slots_max) {
   size_t n = (size_t)n_rows * (size_t)n_parts;
   hec_store store = {.n_rows = n_rows,
                      .n_parts = n_parts,
@@ -25,9 +25,9 @@ hec_store hec_store_new(hec_arena *arena, float *end, int32_t n_rows, int32_t n_
                      .array_size = array_floats(expert_size, n_parts),
                      .n_arrays = n_arrays,
                      .end = end,
-                     .slots_most = slots_most,
+                     .slots_max = slots_max,
                      .slot_of = HEC_NEW(arena, int32_t, n),
-                     .free = HEC_NEW(arena, int32_t, slots_most)};
+                     .free = HEC_NEW(arena, int32_t, slots_max)};
   for (size_t i = 0; i < n; i++)
     store.slot_of[i] = -1;
   return store;
@@ -65,7 +65,7 @@ hec_status hec_store_take(hec_store *store, int32_t row, int32_t part, hec_proce
     return HEC_OK;
   if (store->n_free > 0)
     *slot = store->free[--store->n_free];
-  else if (store->n_slots < store->slots_most)
+  else if (store->n_slots < store->slots_max)
     *slot = store->n_slots++;
   else
     return hec_fail(HEC_FAILED, "no memory for another expert: %d are kept here already", store->n_used);

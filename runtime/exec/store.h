@@ -16,14 +16,14 @@ typedef struct {
 } hec_store_part;
 
 typedef struct {
-  int32_t n_rows, n_parts;             /* parts of an expert: the plan's slices */
-  int64_t expert_size;                 /* floats of a whole expert */
-  int64_t array_size;                  /* floats from one array of a slot to the next */
-  int32_t n_arrays;                    /* 4, or 1 */
-  float *end;                          /* of the rank's region; slot 0 is the last one before it */
-  int32_t n_slots, slots_most, n_used; /* n_slots: ever taken */
-  int32_t *slot_of;                    /* [n_rows * n_parts], -1: not here */
-  int32_t *free;                       /* [slots_most] stack of slots below n_slots that are free */
+  int32_t n_rows, n_parts;            /* parts of an expert: the plan's slices */
+  int64_t expert_size;                /* floats of a whole expert */
+  int64_t array_size;                 /* floats from one array of a slot to the next */
+  int32_t n_arrays;                   /* 4, or 1 */
+  float *end;                         /* of the rank's region; slot 0 is the last one before it */
+  int32_t n_slots, slots_max, n_used; /* n_slots: ever taken */
+  int32_t *slot_of;                   /* [n_rows * n_parts], -1: not here */
+  int32_t *free;                      /* [slots_most] stack of slots below n_slots that are free */
   int32_t n_free;
 } hec_store;
 
@@ -31,7 +31,7 @@ typedef struct {
 size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, int32_t n);
 /* At most slots_most slots before `end` (64-byte aligned). */
 hec_store hec_store_new(hec_arena *arena, float *end, int32_t n_rows, int32_t n_parts, int64_t expert_size,
-                        int32_t n_arrays, int32_t slots_most);
+                        int32_t n_arrays, int32_t slots_max);
 
 bool hec_store_has(const hec_store *store, int32_t row, int32_t part);
 /* Bytes before `end` that slots take once this part has one. */

@@ -348,9 +348,9 @@ void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   const hec_store *store = hec_exec_store(exec);
   int64_t sizes[] = {2 * hec_model_expert_size(work->model), 2 * hec_model_block(work->model).size,
                      hec_language_size(work->model)};
-  int64_t most = sizes[0] > sizes[1] ? sizes[0] : sizes[1];
+  int64_t max = sizes[0] > sizes[1] ? sizes[0] : sizes[1];
   hec_arena_mark mark = hec_arena_save(arena);
-  float *host = HEC_NEW(arena, float, most > sizes[2] ? most : sizes[2]);
+  float *host = HEC_NEW(arena, float, max > sizes[2] ? max : sizes[2]);
   for (int32_t l = work->model->moe.vocabulary > 0 ? -1 : 0; l < work->model->n_blocks; l++)
     init_dense(work, exec, l, host);
   for (int32_t row = 0; row < store->n_rows; row++)
@@ -376,8 +376,8 @@ static void optimizer(hec_work_state *work, hec_exec *exec) {
   hec_processor *on = hec_exec_processor(exec);
   const hec_store *store = hec_exec_store(exec);
   int32_t n = 0, n_experts = work->model->n_experts;
-  int32_t most = work->model->n_blocks + 1 + store->n_rows * store->n_parts;
-  hec_moments *list = HEC_NEW(hec_exec_step_arena(exec), hec_moments, most);
+  int32_t max = work->model->n_blocks + 1 + store->n_rows * store->n_parts;
+  hec_moments *list = HEC_NEW(hec_exec_step_arena(exec), hec_moments, max);
   for (int32_t l = -1; l < work->model->n_blocks; l++) {
     hec_dense d = hec_exec_dense(exec, l);
     list[n++] = (hec_moments){d.params, d.grads, d.first, d.second, d.n, !work->keep_grads};

@@ -61,12 +61,12 @@ int64_t hec_breakeven_by_law(hec_breakeven way, const hec_moe *moe, const hec_cl
   }
   products here = products_of(moe, &cluster->devices[path->source], train);
   products there = products_of(moe, &cluster->devices[path->destination], train);
-  int64_t most = INT64_C(1) << 40, high = 1, low = 0; /* low does not pay, high does once found */
-  while (high <= most && !pays(&here, &there, (double)high, exposed * sent_s)) {
+  int64_t max = INT64_C(1) << 40, high = 1, low = 0; /* low does not pay, high does once found */
+  while (high <= max && !pays(&here, &there, (double)high, exposed * sent_s)) {
     low = high;
     high *= 2;
   }
-  if (high > most)
+  if (high > max)
     return HEC_BREAKEVEN_NEVER;
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;

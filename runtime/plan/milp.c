@@ -18,8 +18,8 @@ hec_milp hec_milp_new(hec_arena *arena, int32_t columns_max, int32_t rows_max, i
       .cost = HEC_NEW(arena, double, columns_max),
       .upper = HEC_NEW(arena, double, columns_max),
       .integer = HEC_NEW(arena, uint8_t, columns_max),
-      .least = HEC_NEW(arena, double, rows_max),
-      .most = HEC_NEW(arena, double, rows_max),
+      .min = HEC_NEW(arena, double, rows_max),
+      .max = HEC_NEW(arena, double, rows_max),
       .x = HEC_NEW(arena, double, columns_max),
   };
 }
@@ -29,10 +29,10 @@ void hec_milp_clear(hec_milp *m) {
   m->at[0] = 0;
 }
 
-int32_t hec_milp_row(hec_milp *m, double least, double most) {
+int32_t hec_milp_row(hec_milp *m, double min, double max) {
   HEC_ASSERT(m->n_rows < m->rows_max);
-  m->least[m->n_rows] = least;
-  m->most[m->n_rows] = most;
+  m->min[m->n_rows] = min;
+  m->max[m->n_rows] = max;
   return m->n_rows++;
 }
 

@@ -15,8 +15,8 @@ typedef struct {
   double *value;        /* [entries_max] */
   double *cost, *upper; /* [columns_max] */
   uint8_t *integer;     /* [columns_max] */
-  double *least;        /* [rows_max] */
-  double *most;         /* [rows_max] */
+  double *min;          /* [rows_max] */
+  double *max;          /* [rows_max] */
   double *x;            /* [columns_max] solution */
 } hec_milp;
 
@@ -41,7 +41,7 @@ const hec_solver *hec_solver_ready(const hec_solver *solver);
 
 hec_milp hec_milp_new(hec_arena *arena, int32_t columns_max, int32_t rows_max, int64_t entries_max);
 void hec_milp_clear(hec_milp *milp);
-int32_t hec_milp_row(hec_milp *milp, double least, double most);
+int32_t hec_milp_row(hec_milp *milp, double min, double max);
 int32_t hec_milp_column(hec_milp *milp, double cost, double upper, bool integer);
 void hec_milp_entry(hec_milp *milp, int32_t row, double value); /* of the newest column */
 

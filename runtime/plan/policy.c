@@ -70,16 +70,16 @@ hec_status hec_policy_read(const char *text, const hec_table *table, const char 
 }
 
 hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) {
-  int32_t least = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks;
+  int32_t min = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks;
   if (problem->esp > 1 && !policy->shards)
     return refuse_shards(policy, problem);
   if (policy->placed && !problem->placement)
     return hec_fail(HEC_BAD_INPUT, "`policy` %s: expected `placement` FILE beside it, found none", policy->name);
-  if (HEC_POLICY_SAYS(policy, slots) && policy->slots < least)
+  if (HEC_POLICY_SAYS(policy, slots) && policy->slots < min)
     return hec_fail(HEC_BAD_INPUT,
                     "`policy` %s: slots: expected at least %" PRId32 ", so that %" PRId32 " ranks can hold %" PRId32
                     " experts, found %" PRId32,
-                    policy->name, least, problem->n_ranks, problem->n_experts, policy->slots);
+                    policy->name, min, problem->n_ranks, problem->n_experts, policy->slots);
   return HEC_OK;
 }
 

@@ -76,17 +76,17 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
 
 hec_status hec_problem_group(hec_problem *problem, int32_t ep) {
   HEC_ASSERT(problem->esp == 1);
-  int32_t most = group_size(problem->n_ranks, problem->n_experts);
-  ep = ep == 0 ? most : ep;
-  if (ep >= 1 && ep <= most && problem->n_ranks % ep == 0) {
+  int32_t max = group_size(problem->n_ranks, problem->n_experts);
+  ep = ep == 0 ? max : ep;
+  if (ep >= 1 && ep <= max && problem->n_ranks % ep == 0) {
     problem->ep = ep;
     problem->dp = problem->n_ranks / ep;
     return HEC_OK;
   }
   hec_text fits = {0};
-  for (int32_t size = 1; size <= most; size++)
+  for (int32_t size = 1; size <= max; size++)
     if (problem->n_ranks % size == 0)
-      hec_text_printf(&fits, "%s%d", size == 1 ? "" : size == most ? " or " : ", ", size);
+      hec_text_printf(&fits, "%s%d", size == 1 ? "" : size == max ? " or " : ", ", size);
   hec_status status =
       hec_fail(HEC_BAD_INPUT, "`ep`: expected a divisor of the %d ranks that is at most the %d experts (%s), found %d",
                problem->n_ranks, problem->n_experts, fits.data, ep);

@@ -120,7 +120,7 @@ static inline int32_t hec_problem_share(const hec_problem *p) {
 }
 /* Slots per rank and layer as wanted, but as many as hold all experts on all ranks at least, and all experts at most. */
 static inline int32_t hec_problem_slots(const hec_problem *p, int32_t wanted) {
-  int32_t least = (p->n_experts + p->n_ranks - 1) / p->n_ranks, slots = wanted > least ? wanted : least;
+  int32_t min = (p->n_experts + p->n_ranks - 1) / p->n_ranks, slots = wanted > min ? wanted : min;
   return slots < p->n_experts ? slots : p->n_experts;
 }
 

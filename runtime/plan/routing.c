@@ -256,10 +256,10 @@ void hec_routing_shard(hec_routing *routing, const hec_problem *problem) {
 }
 
 double hec_routing_overload(const hec_routing *routing) {
-  uint64_t most = 0, all = 0;
+  uint64_t max = 0, all = 0;
   for (int32_t d = 0; d < routing->n_ranks; d++) {
-    most = routing->rank_tokens[d] > most ? routing->rank_tokens[d] : most;
+    max = routing->rank_tokens[d] > max ? routing->rank_tokens[d] : max;
     all += routing->rank_tokens[d];
   }
-  return all == 0 ? 1.0 : (double)most * routing->n_ranks / (double)all;
+  return all == 0 ? 1.0 : (double)max * routing->n_ranks / (double)all;
 }

@@ -69,19 +69,19 @@ static void mark_partners(const search *s, const hec_op *op, int32_t rank) {
 static int64_t step_back(const search *s, int32_t *op, int32_t *rank) {
   mark_partners(s, &s->program->ops[*op], *rank);
   int32_t last, at = *rank;
-  int64_t most = ready_at(s, *op, at, &last);
+  int64_t max = ready_at(s, *op, at, &last);
   for (int32_t q = 0; q < s->timeline->n_ranks; q++) {
     int32_t id;
     int64_t ready = s->partners[q] && q != *rank ? ready_at(s, *op, q, &id) : -1;
-    if (ready <= most)
+    if (ready <= max)
       continue;
-    most = ready;
+    max = ready;
     last = id;
     at = q;
   }
   *op = last;
   *rank = at;
-  return most;
+  return max;
 }
 
 static void add_step(hec_critical_path *path, hec_critical_step step) {

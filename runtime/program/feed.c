@@ -45,10 +45,10 @@ void hec_feed_free(hec_feed *feed) {
 }
 
 static void widen(hec_token_range *range, hec_token_range by) {
-  if (by.most == 0)
+  if (by.max == 0)
     return;
-  range->least = range->most == 0 || by.least < range->least ? by.least : range->least;
-  range->most = by.most > range->most ? by.most : range->most;
+  range->min = range->max == 0 || by.min < range->min ? by.min : range->min;
+  range->max = by.max > range->max ? by.max : range->max;
 }
 
 /* Per rank, as the job counts its own: of the fullest layer, rounded up. */

@@ -128,10 +128,10 @@ double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
 
 double hec_summary_memory(const hec_summary *summary) {
   const hec_device *devices = summary->job->cluster.devices;
-  double least = devices[0].memory_bytes;
+  double min = devices[0].memory_bytes;
   for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
-    least = devices[r].memory_bytes < least ? devices[r].memory_bytes : least;
-  return least;
+    min = devices[r].memory_bytes < min ? devices[r].memory_bytes : min;
+  return min;
 }
 
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row) {
@@ -195,8 +195,8 @@ hec_summary_attention hec_summary_attention_of(hec_summary *summary, hec_arena *
                                              .iteration_s = hec_summary_median(row),
                                              .sparse_s = per * row->sparse_s,
                                              .exposed_sparse_s = per * row->exposed_sparse_s,
-                                             .t_least = row->t_least,
-                                             .t_most = row->t_most};
+                                             .t_min = row->t_min,
+                                             .t_max = row->t_max};
   }
   return of;
 }

@@ -54,11 +54,11 @@ typedef struct {
   double traffic[HEC_N_TRAFFIC];
   double peak_bytes; /* fullest rank, worst iteration */
   double peak_class[HEC_N_MEMORY];
-  int32_t t_least, t_most, m_least, m_most; /* FSSDP; -1: none */
-  double dropped_share; /* of the assignments since the start, warm-up included; -1: it drops none */
-  int64_t n;            /* iterations reported */
-  double before_s;      /* executed: sum over iterations, ranks and layers of the forward time before an MoE layer */
-  int64_t n_before;     /* terms of it */
+  int32_t t_min, t_max, m_min, m_max; /* FSSDP; -1: none */
+  double dropped_share;               /* of the assignments since the start, warm-up included; -1: it drops none */
+  int64_t n;                          /* iterations reported */
+  double before_s;  /* executed: sum over iterations, ranks and layers of the forward time before an MoE layer */
+  int64_t n_before; /* terms of it */
   int64_t n_migrations;
   double *rank_peak;         /* [n_ranks] scratch */
   hec_summary_check *check;  /* NULL: none */
@@ -98,7 +98,7 @@ typedef struct {
   const char *name;
   double iteration_s;                /* median */
   double sparse_s, exposed_sparse_s; /* means per iteration */
-  int32_t t_least, t_most;           /* -1: none */
+  int32_t t_min, t_max;              /* -1: none */
 } hec_summary_attention_row;
 typedef struct {
   char kind[96];

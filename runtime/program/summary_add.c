@@ -19,10 +19,10 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .by_node = schedule->by_node,
                            .rearranges = policy->rearranges,
                            .placed = policy->placed,
-                           .t_least = -1,
-                           .t_most = -1,
-                           .m_least = -1,
-                           .m_most = -1,
+                           .t_min = -1,
+                           .t_max = -1,
+                           .m_min = -1,
+                           .m_max = -1,
                            .dropped_share = -1,
                            .rank_peak = HEC_NEW(arena, double, n_ranks)};
 }
@@ -54,21 +54,21 @@ void hec_summary_free(hec_summary *summary) {
 static void add_memory(hec_summary_row *row, const hec_program *program) {
   double by_class[HEC_N_MEMORY];
   hec_program_memory_peak(program, row->rank_peak, by_class);
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < program->n_ranks; r++)
-    most = row->rank_peak[r] > most ? row->rank_peak[r] : most;
-  if (most > row->peak_bytes) {
-    row->peak_bytes = most;
+    max = row->rank_peak[r] > max ? row->rank_peak[r] : max;
+  if (max > row->peak_bytes) {
+    row->peak_bytes = max;
     memcpy(row->peak_class, by_class, sizeof by_class);
   }
 }
 
-static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t n) {
+static void widen(int32_t *min, int32_t *max, const int32_t *values, int32_t n) {
   for (int32_t i = 0; values && i < n; i++) {
     if (values[i] < 0)
       continue;
-    *least = *least < 0 || values[i] < *least ? values[i] : *least;
-    *most = values[i] > *most ? values[i] : *most;
+    *min = *min < 0 || values[i] < *min ? values[i] : *min;
+    *max = values[i] > *max ? values[i] : *max;
   }
 }
 
@@ -95,8 +95,8 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
     hec_series_add(&row->overload, overload[i]);
   add_memory(row, program);
   const hec_policy_run *run = hec_lowering_run(low);
-  widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
-  widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+  widen(&row->t_min, &row->t_max, run->t, run->problem->n_layers);
+  widen(&row->m_min, &row->m_max, run->m, run->problem->n_layers);
   memcpy(row->note, run->note, sizeof row->note);
   add_choice(&row->choice, hec_lowering_choice(low));
   if (run->policy->drops)

@@ -8,12 +8,12 @@
 static double experts_s(const hec_lowering *low, const hec_layer_chunk *chunk, bool backward) {
   const hec_program *program = &low->in->program;
   const hec_work_shape *shape = &program->shapes[HEC_SHAPE_EXPERT + (backward ? 1 : 0)];
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     double s = hec_program_experts_s(program, &low->problem->cluster->devices[r], shape, chunk->work_at, r);
-    most = s > most ? s : most;
+    max = s > max ? s : max;
   }
-  return most;
+  return max;
 }
 
 static double span_s(hec_lowering *low, const hec_transfer_span *span) {
@@ -28,25 +28,25 @@ static double inside_s(hec_lowering *low, const hec_layer_chunk *chunk) {
   if (chunk->gather.n_transfers == 0)
     return 0;
   const hec_program *program = &low->in->program;
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     double bytes = (low->problem->esp + 1) * program->local_bytes[chunk->arrived_at + r];
     double s = hec_local_s(&low->problem->cluster->devices[r], HEC_CURVE_NONE, false, bytes);
-    most = s > most ? s : most;
+    max = s > max ? s : max;
   }
-  return most / 2 + span_s(low, &chunk->gather);
+  return max / 2 + span_s(low, &chunk->gather);
 }
 
 /* Of the chunk's exchange, over relays where its route has them. */
 static double exchange_s(hec_lowering *low, const hec_layer_chunk *chunk) {
   const hec_program *program = &low->in->program;
-  double s = span_s(low, &chunk->dispatch) + span_s(low, &chunk->inside), most = 0;
+  double s = span_s(low, &chunk->dispatch) + span_s(low, &chunk->inside), max = 0;
   for (int32_t r = 0; chunk->relayed && r < program->n_ranks; r++) {
     double bytes = 2 * program->local_bytes[chunk->relayed_at + r];
     double align_s = hec_local_s(&low->problem->cluster->devices[r], HEC_CURVE_NONE, false, bytes);
-    most = align_s > most ? align_s : most;
+    max = align_s > max ? align_s : max;
   }
-  return s + most;
+  return s + max;
 }
 
 double hec_token_work_s(hec_lowering *low, int32_t layer) {

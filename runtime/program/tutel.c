@@ -32,15 +32,15 @@ hec_tutel *hec_tutel_new(const hec_problem *problem, hec_arena *arena) {
 static uint32_t capacity_of(const hec_load *load, int32_t layer) {
   const uint32_t *count = hec_load_row(load, layer, 0),
                  *end = count + (size_t)load->n_sources * (size_t)load->n_experts;
-  uint32_t most = 0;
+  uint32_t max = 0;
   for (; count != end; count++)
-    most = *count > most ? *count : most;
-  return most;
+    max = *count > max ? *count : max;
+  return max;
 }
 
 void hec_tutel_from_gate(hec_lowering *low, hec_tutel *tutel, int32_t layer) {
-  uint32_t key = capacity_of(low->load, layer) / WINDOW, most = (uint32_t)tutel->n_keys - 1;
-  entry *e = &tutel->table[(size_t)layer * (size_t)tutel->n_keys + (key < most ? key : most)];
+  uint32_t key = capacity_of(low->load, layer) / WINDOW, max = (uint32_t)tutel->n_keys - 1;
+  entry *e = &tutel->table[(size_t)layer * (size_t)tutel->n_keys + (key < max ? key : max)];
   bool tries = e->n_tried < HEC_N_DEGREES * tutel->n_routes;
   int32_t candidate = tries ? e->n_tried : e->best;
   low->layer[layer].route = tutel->route[candidate % tutel->n_routes];

@@ -29,7 +29,7 @@ HEC_TEST_LOOP(root_is_first, 200) {
     heap[other] = heap[i - 1];
     heap[i - 1] = item;
   }
-  hec_heap_make(heap, n_heap, hec_heap_least, key);
+  hec_heap_make(heap, n_heap, hec_heap_min, key);
   for (int32_t step = 0; step < 4 * n || n_heap > 0; step++) {
     int32_t item = (int32_t)hec_test_below(&seed, (uint64_t)n);
     if (n_heap > 0)
@@ -37,13 +37,13 @@ HEC_TEST_LOOP(root_is_first, 200) {
     if (step < 4 * n && !inside[item]) {
       key[item] = (double)hec_test_below(&seed, 20);
       inside[item] = true;
-      hec_heap_push(heap, n_heap++, item, hec_heap_least, key);
+      hec_heap_push(heap, n_heap++, item, hec_heap_min, key);
     } else if (step < 4 * n && n_heap > 0 && step % 3 == 0) {
       key[heap[0]] += (double)hec_test_below(&seed, 5);
-      hec_heap_sink(heap, n_heap, 0, hec_heap_least, key);
+      hec_heap_sink(heap, n_heap, 0, hec_heap_min, key);
     } else if (n_heap > 0) {
       item = first_of(key, inside, n);
-      ck_assert_int_eq(hec_heap_pop(heap, n_heap--, hec_heap_least, key), item);
+      ck_assert_int_eq(hec_heap_pop(heap, n_heap--, hec_heap_min, key), item);
       inside[item] = false;
     }
   }

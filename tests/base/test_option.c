@@ -5,13 +5,13 @@
 #include <string.h>
 
 typedef struct {
-  double cap, least;
+  double cap, min;
   int32_t slots;
 } row;
 
 static const hec_option options[] = {
     {.name = "cap", .type = HEC_OPTION_REAL, .at = offsetof(row, cap), .min = 0.01, .max = 1e30, .help = "the cap"},
-    {.name = "least", .type = HEC_OPTION_WHOLE, .at = offsetof(row, least), .min = 0, .max = 1e9, .help = "the least"},
+    {.name = "least", .type = HEC_OPTION_WHOLE, .at = offsetof(row, min), .min = 0, .max = 1e9, .help = "the least"},
     {.name = "slots",
      .at = offsetof(row, slots),
      .min = 1,
@@ -48,10 +48,10 @@ static hec_status read_row(const char *text, row *values, uint32_t *given) {
 }
 
 HEC_TEST(values_go_into_fields) {
-  row values = {.cap = 1, .least = 1024, .slots = 3};
+  row values = {.cap = 1, .min = 1024, .slots = 3};
   uint32_t given = 0;
   ck_assert_int_eq(read_row("least=7,cap=1.30", &values, &given), HEC_OK);
-  ck_assert(values.cap == 1.3 && values.least == 7 && values.slots == 3 && given == 3);
+  ck_assert(values.cap == 1.3 && values.min == 7 && values.slots == 3 && given == 3);
   hec_text text = {0};
   hec_options_write(options, &values, given, &text);
   ck_assert_str_eq(text.data, ":cap=1.3,least=7");
@@ -124,12 +124,12 @@ static const struct {
 };
 
 HEC_TEST(wrong_options_change_nothing) {
-  row values = {.cap = 5, .least = 6, .slots = 7};
+  row values = {.cap = 5, .min = 6, .slots = 7};
   uint32_t given = 9;
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     ck_assert_msg(read_row(wrong[i].text, &values, &given) == HEC_BAD_INPUT, "%s", wrong[i].text);
     ck_assert_msg(strstr(hec_last_error(), wrong[i].error) != NULL, "%s", hec_last_error());
-    ck_assert(values.cap == 5 && values.least == 6 && values.slots == 7 && given == 9);
+    ck_assert(values.cap == 5 && values.min == 6 && values.slots == 7 && given == 9);
   }
   ck_assert_int_eq(hec_options_read("--gate", "softmax", "cap=1", NULL, &values, sizeof values, &given), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "--gate softmax: expected nothing after the name, found \"cap=1\"");

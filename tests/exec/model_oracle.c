@@ -193,10 +193,10 @@ double hec_oracle_loss(const hec_oracle *o, const double *x, const float *dx) {
   return loss;
 }
 
-void hec_oracle_random_s2(uint64_t *random, int32_t block_most, hec_moe *moe) {
+void hec_oracle_random_s2(uint64_t *random, int32_t block_max, hec_moe *moe) {
   moe->attention = HEC_ATTENTION_S2;
   moe->s2.shards = 1 + (int32_t)hec_test_below(random, (uint64_t)moe->n_heads);
-  moe->s2.block = 1 + (int32_t)hec_test_below(random, (uint64_t)block_most);
+  moe->s2.block = 1 + (int32_t)hec_test_below(random, (uint64_t)block_max);
   moe->s2.local = moe->s2.block * (1 + (int32_t)hec_test_below(random, 2));
   moe->s2.dense = (int32_t)hec_test_below(random, 4);
 }

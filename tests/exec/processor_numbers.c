@@ -83,16 +83,16 @@ END_TEST
 /* A list of n additions into one array, terms from anywhere in another. How: 0 random pieces, which share numbers and
  * bounds in every way; 1 the same pieces of as many sources, source by source, as an exchange leaves them; 2 one piece n
  * times. */
-static void check_additions(int how, int32_t n, int64_t most) {
+static void check_additions(int how, int32_t n, int64_t max) {
   enum { PIECES = 90 };
-  int64_t room = most * PIECES;
+  int64_t room = max * PIECES;
   hec_numbers to = hec_case_random(room), from = hec_case_random(room);
   hec_piece *list = HEC_NEW(&hec_case_arena, hec_piece, n);
   for (int32_t i = 0; i < n; i++) {
     int64_t size =
-        how == 0 ? (int64_t)hec_test_below(&hec_case_seed, (uint64_t)most + 1) : most - (how == 1 ? i % PIECES % 5 : 0);
+        how == 0 ? (int64_t)hec_test_below(&hec_case_seed, (uint64_t)max + 1) : max - (how == 1 ? i % PIECES % 5 : 0);
     int64_t at =
-        how == 0 ? (int64_t)hec_test_below(&hec_case_seed, (uint64_t)(room - size)) : i % PIECES * most * (how == 1);
+        how == 0 ? (int64_t)hec_test_below(&hec_case_seed, (uint64_t)(room - size)) : i % PIECES * max * (how == 1);
     int64_t term = (int64_t)hec_test_below(&hec_case_seed, (uint64_t)(room - size) + 1);
     hec_math_add(to.x + at, from.x + term, size);
     list[i] = (hec_piece){to.at + at, from.at + term, size};
@@ -105,10 +105,10 @@ static void check_additions(int how, int32_t n, int64_t most) {
 
 START_TEST(lists_of_additions) {
   static const int32_t lengths[] = {1, 2, 39, 40, 41, 240, 241, 700};
-  static const int64_t most[] = {5, 64, 4099};
+  static const int64_t max[] = {5, 64, 4099};
   hec_case_shift(_i % HEC_CASE_SHIFTS);
-  for (size_t j = 0; j < sizeof most / sizeof *most; j++)
-    check_additions(_i / 8, lengths[_i % 8], most[j]);
+  for (size_t j = 0; j < sizeof max / sizeof *max; j++)
+    check_additions(_i / 8, lengths[_i % 8], max[j]);
 }
 END_TEST
 

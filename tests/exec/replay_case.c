@@ -217,16 +217,16 @@ hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
   const hec_transport *transport = launch.transport ? launch.transport : &hec_transport_shm;
   if (!launch.transport && backend->transport)
     transport = backend->transport();
-  size_t most = 0;
+  size_t max = 0;
   for (int32_t p = 0; hec_policies[p]; p++) {
     size_t bytes = hec_replay_bytes(&c->replay, hec_policies[p]);
-    most = bytes > most ? bytes : most;
+    max = bytes > max ? bytes : max;
   }
   hec_launch_options options = {.n_ranks = c->problem.n_ranks,
                                 .threads = launch.threads,
                                 .transport = transport,
                                 .cluster = &c->cluster,
-                                .memory_bytes = most,
+                                .memory_bytes = max,
                                 .limit_s = launch.limit_s > 0 ? launch.limit_s : 30};
   if (launch.device_seed == 0)
     return backend->launch(&options, body, &l);

@@ -83,7 +83,7 @@ static const int64_t faulty[9] = {1000, 10, 300001, 5003, 0, 0, 5003, 20, 30};
 static const struct {
   hec_alltoallv_fault fault;
   int32_t rank, source;
-  int64_t offset, least; /* -1: it may be any byte of the first word; wrong bytes at least */
+  int64_t offset, min; /* -1: it may be any byte of the first word; wrong bytes at least */
 } found[] = {{HEC_ALLTOALLV_FLIPPED, 2, 0, 300000, 1},
              {HEC_ALLTOALLV_EXCHANGED, 0, 1, -1, 5003},
              {HEC_ALLTOALLV_STALE, 0, 0, -1, 150000},
@@ -99,7 +99,7 @@ HEC_TEST_ROWS(faults, found) {
       hec_alltoallv_check check =
           run((hec_alltoallv){&m, .warmup = 1, .iterations = 2, .check = true, .fault = found[_i].fault},
               hec_transports[t]->name, threads, cluster, seconds);
-      ck_assert_msg(check.wrong >= found[_i].least, "%s: %ld wrong bytes", hec_transports[t]->name, (long)check.wrong);
+      ck_assert_msg(check.wrong >= found[_i].min, "%s: %ld wrong bytes", hec_transports[t]->name, (long)check.wrong);
       ck_assert_int_eq(check.rank, found[_i].rank);
       ck_assert_int_eq(check.source, found[_i].source);
       ck_assert_int_eq(check.iteration, 2);
@@ -117,7 +117,7 @@ HEC_TEST_LOOP(takes_its_time, 4) {
   const hec_traffic_matrix m = {3, bytes};
   const hec_cluster *cluster = load("1x4 nvlink=100M@1ms flops=1T mem=1G");
   hec_flows flows;
-  double finish[6], seconds[6], least = 1e9;
+  double finish[6], seconds[6], min = 1e9;
   ck_assert_int_eq(hec_flows_of_matrix(&m, cluster, &arena, &flows), HEC_OK);
   ck_assert_int_eq(hec_flows_run(&flows, "alpha_beta", finish), HEC_OK);
   double predicted = hec_flows_makespan(&flows, finish);
@@ -125,16 +125,16 @@ HEC_TEST_LOOP(takes_its_time, 4) {
   (void)run((hec_alltoallv){.matrix = &m, .warmup = 1, .iterations = 6}, _i < 2 ? "emulated" : "paced", _i % 2, cluster,
             seconds);
   for (int32_t i = 0; i < 6; i++)
-    least = seconds[i] < least ? seconds[i] : least;
-  ck_assert_msg(least >= (_i < 2 ? 0.9999 : 0.85) * predicted && least < 1.5 * predicted,
-                "%.4f s measured, %.4f predicted", least, predicted);
+    min = seconds[i] < min ? seconds[i] : min;
+  ck_assert_msg(min >= (_i < 2 ? 0.9999 : 0.85) * predicted && min < 1.5 * predicted, "%.4f s measured, %.4f predicted",
+                min, predicted);
 }
 
 HEC_TEST(sizes) {
   const hec_traffic_matrix m = {3, (int64_t *)(uintptr_t)faulty};
-  double most, all = hec_alltoallv_bytes(&m, &most);
+  double max, all = hec_alltoallv_bytes(&m, &max);
   ck_assert(all == 2.0 * (1000 + 12 + 300004 + 5004 + 5004 + 20 + 32));
-  ck_assert(most == 1000 + 12 + 300004 + 1000 + 5004 + 5004);
+  ck_assert(max == 1000 + 12 + 300004 + 1000 + 5004 + 5004);
   ck_assert_int_eq(hec_alltoallv_rounded(&m), 2 + 3 + 1 + 1 + 2);
 }
 

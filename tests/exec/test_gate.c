@@ -326,11 +326,11 @@ static bool wants(const hec_model *m, const float *p, int32_t t, int32_t e, int 
 /* GShard's assignments, each decided on its own from who came before. */
 static bool gshard_takes(const hec_model *m, const float *p, int32_t first, int32_t size, int32_t t, int32_t e,
                          int which, int64_t place) {
-  int32_t before = 0, most = (int32_t)ceil(m->gate_options.capacity * 2 * size / m->n_experts);
+  int32_t before = 0, max = (int32_t)ceil(m->gate_options.capacity * 2 * size / m->n_experts);
   for (int pass = 0; pass <= which; pass++)
     for (int32_t i = first; i < (pass == which ? t : first + size); i++)
       before += wants(m, p, i, e, pass, place);
-  return wants(m, p, t, e, which, place) && before < most;
+  return wants(m, p, t, e, which, place) && before < max;
 }
 
 HEC_TEST_LOOP(gshard_again, 30) {
@@ -365,15 +365,15 @@ HEC_TEST_LOOP(expert_choice_again, 24) {
     p[i] = (float)hec_test_below(&random, _i % 2 ? 4096 : 4) / 4096; /* twelve bits: all told apart; or ties */
   hec_model model = model_of(E, 1 + _i % 4, _i % 3 ? "expert-choice:group=20" : "expert-choice:capacity=0.7");
   hec_assignments a = choose(&model, p, T, NULL, 0);
-  int32_t size = _i % 3 ? 20 : T, most = (int32_t)((_i % 3 ? 1 : 0.7) * model.top_k * size / E);
-  ck_assert_int_eq(a.n, most * E * (T / size));
+  int32_t size = _i % 3 ? 20 : T, max = (int32_t)((_i % 3 ? 1 : 0.7) * model.top_k * size / E);
+  ck_assert_int_eq(a.n, max * E * (T / size));
   for (int32_t first = 0; first < T; first += size)
     for (int32_t e = 0; e < E; e++)
       for (int32_t t = first; t < first + size; t++) {
         int32_t better = 0;
         for (int32_t i = first; i < first + size; i++)
           better += p[i * E + e] > p[t * E + e] || (p[i * E + e] == p[t * E + e] && i < t);
-        ck_assert(has(&a, t, e) == (better < most));
+        ck_assert(has(&a, t, e) == (better < max));
       }
 }
 

@@ -151,8 +151,8 @@ HEC_TEST_LOOP(the_stream_stays_of_order_one, 2) {
 
 /* ---- Assignments ---- */
 
-static int32_t random_shape(uint64_t *random, hec_model *model, hec_load *load, int32_t most) {
-  int32_t tokens = 1 + (int32_t)hec_test_below(random, (uint64_t)most);
+static int32_t random_shape(uint64_t *random, hec_model *model, hec_load *load, int32_t max) {
+  int32_t tokens = 1 + (int32_t)hec_test_below(random, (uint64_t)max);
   *model = hec_oracle_random_model(random, false);
   *load = hec_oracle_random_load(&arena, random, model, 1, tokens);
   return tokens;

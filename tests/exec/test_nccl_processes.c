@@ -19,7 +19,7 @@
 
 enum { RANKS = 3, SIZES = 3, LIMIT_S = 60, FAILED = 1, SKIPPED = 77 };
 static const int64_t sizes[SIZES] = {1, 1000, 300001}; /* the last one is cut into several parts by NCCL */
-static const int64_t most = 300001 + RANKS * RANKS;
+static const int64_t max = 300001 + RANKS * RANKS;
 
 /* What ranks share. */
 typedef struct {
@@ -64,16 +64,16 @@ static int64_t size_between(int32_t from, int32_t to, int32_t k) {
 /* What this rank sends to each; where it receives is set to what nobody sends. */
 static void prepare(participant *r) {
   for (int32_t p = 0; p < RANKS; p++)
-    for (int64_t i = 0; i < most; i++)
-      r->host[p * most + i] = number(r->rank, p, i);
-  r->on->math->to_device(r->on, r->out, r->host, RANKS * most);
-  r->on->math->zero(r->on, r->in, RANKS * most);
+    for (int64_t i = 0; i < max; i++)
+      r->host[p * max + i] = number(r->rank, p, i);
+  r->on->math->to_device(r->on, r->out, r->host, RANKS * max);
+  r->on->math->zero(r->on, r->in, RANKS * max);
 }
 
 /* n numbers of `from` have come, and no more. */
 static void look(participant *r, int32_t from, int64_t n) {
-  const float *came = r->host + from * most;
-  for (int64_t i = 0; i < most && !r->failed; i++)
+  const float *came = r->host + from * max;
+  for (int64_t i = 0; i < max && !r->failed; i++)
     (void)expect(r, came[i] == (i < n ? number(from, r->rank, i) : 0), "numbers that came", NULL);
 }
 
@@ -85,14 +85,14 @@ static void exchange(participant *r, const bool *sends, const bool *receives, in
   (void)no_error(r, "begin", m->begin(r->by));
   for (int32_t p = 0; p < RANKS && !r->failed; p++) {
     if (sends[p])
-      (void)no_error(r, "send", m->send(r->by, p, r->out + p * most, size_between(r->rank, p, k)));
+      (void)no_error(r, "send", m->send(r->by, p, r->out + p * max, size_between(r->rank, p, k)));
     if (receives[p])
-      (void)no_error(r, "receive", m->receive(r->by, p, r->in + p * most, size_between(p, r->rank, k)));
+      (void)no_error(r, "receive", m->receive(r->by, p, r->in + p * max, size_between(p, r->rank, k)));
   }
   (void)no_error(r, "end", m->end(r->by));
   if (r->failed)
     return;
-  r->on->math->to_host(r->on, r->host, r->in, RANKS * most);
+  r->on->math->to_host(r->on, r->host, r->in, RANKS * max);
   (void)no_error(r, "check", m->check(r->by));
   (void)no_error(r, "the device", r->on->streams->error(r->on));
   for (int32_t p = 0; p < RANKS; p++)
@@ -125,7 +125,7 @@ static void sum(participant *r, int32_t k) {
   prepare(r);
   if (!no_error(r, "allreduce", plugin->messages->allreduce(r->by, r->out, sizes[k])))
     return;
-  r->on->math->to_host(r->on, r->host, r->out, RANKS * most);
+  r->on->math->to_host(r->on, r->host, r->out, RANKS * max);
   (void)no_error(r, "the device", r->on->streams->error(r->on));
   for (int64_t i = 0; i < sizes[k] && !r->failed; i++) {
     float all = 0;
@@ -163,7 +163,7 @@ static void talk(participant *r) {
 static void *run(void *context) {
   participant *r = context;
   const hec_cuda_options options = {.device = r->device, .grouped = true, .clock_ns = hec_clock_ns};
-  size_t bytes = (size_t)(RANKS * most) * sizeof(float);
+  size_t bytes = (size_t)(RANKS * max) * sizeof(float);
   void *out = NULL, *in = NULL;
   r->host = malloc(bytes);
   if (!expect(r, r->host != NULL, "memory", NULL) || !no_error(r, "device", plugin->device->open(&options, &r->on)))

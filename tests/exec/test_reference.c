@@ -121,21 +121,21 @@ HEC_TEST(ranks_do_not_matter) {
     hec_reference *b = hec_reference_new(&model, 1, tokens * ranks, true);
     hec_reference_step(a, 1, &many, 1);
     hec_reference_step(b, 1, &few, 1);
-    double most = model.exact ? 0 : hec_reference_tolerance(a, 1);
+    double max = model.exact ? 0 : hec_reference_tolerance(a, 1);
     for (int32_t rank = 0; rank < ranks; rank++) {
       int64_t n = (int64_t)tokens * d;
       ck_assert_double_le(
-          hec_relative_error(hec_reference_output(a, 0, rank), hec_reference_output(b, 0, 0) + rank * n, n), most);
+          hec_relative_error(hec_reference_output(a, 0, rank), hec_reference_output(b, 0, 0) + rank * n, n), max);
       ck_assert_double_le(hec_relative_error(hec_reference_input_gradient(a, 0, rank),
                                              hec_reference_input_gradient(b, 0, 0) + rank * n, n),
-                          most);
+                          max);
     }
     for (int32_t e = -1; e < model.n_experts; e++) {
       hec_reference_state x = e < 0 ? hec_reference_block(a, 0) : hec_reference_expert(a, 0, e);
       hec_reference_state y = e < 0 ? hec_reference_block(b, 0) : hec_reference_expert(b, 0, e);
-      ck_assert_double_le(hec_relative_error(x.grads, y.grads, x.n), most);
-      ck_assert_double_le(hec_relative_error(x.params, y.params, x.n), most);
-      ck_assert_double_le(hec_relative_error(x.second, y.second, x.n), most);
+      ck_assert_double_le(hec_relative_error(x.grads, y.grads, x.n), max);
+      ck_assert_double_le(hec_relative_error(x.params, y.params, x.n), max);
+      ck_assert_double_le(hec_relative_error(x.second, y.second, x.n), max);
     }
     hec_reference_free(a);
     hec_reference_free(b);
@@ -215,7 +215,7 @@ static hec_moe exact_shape(uint64_t *random) {
  * gives the same bits. Every third case sends all to one expert. */
 HEC_TEST_LOOP(exact_mode_is_exact, 4) {
   uint64_t random = 40 + (uint64_t)_i;
-  int32_t most = 0;
+  int32_t max = 0;
   for (int i = 0; i < 16; i++) {
     hec_moe moe = exact_shape(&random);
     problem p = {.steps = {.n_ranks = 4, .tokens = 256, .n_micro_batches = 1, .n_steps = 1}};
@@ -225,13 +225,13 @@ HEC_TEST_LOOP(exact_mode_is_exact, 4) {
       for (int32_t e = 0; e < p.model.n_experts; e++)
         hec_load_row(&p.loads[0], 0, rank)[e] = e == 0 ? 256 * (uint32_t)p.model.top_k : 0;
     hec_reference *r = hec_reference_of_steps(&p.steps);
-    most = hec_reference_bits(r) > most ? hec_reference_bits(r) : most;
+    max = hec_reference_bits(r) > max ? hec_reference_bits(r) : max;
     ck_assert(hec_faulty_error(&p.steps, &(hec_fault){HEC_NO_FAULT, 0, 0, 0, 0}, r) == 0);
     hec_reference_free(r);
     hec_arena_free(&p.arena);
   }
-  ck_assert_int_le(most, 24);
-  ck_assert_int_ge(most, 8); /* the measure measures */
+  ck_assert_int_le(max, 24);
+  ck_assert_int_ge(max, 8); /* the measure measures */
 }
 
 HEC_TEST(random_mode_has_no_bits) {
@@ -321,7 +321,7 @@ HEC_TEST(the_other_library_is_tolerated) {
 
 /* The least error, relative to the tolerance, of faults of a kind at random places. */
 static double least_fault(const problem *p, const hec_reference *r, hec_fault_kind kind, uint64_t *random, int times) {
-  double least = INFINITY;
+  double min = INFINITY;
   for (int i = 0; i < times; i++) {
     hec_fault f = {.kind = kind,
                    .micro_batch = (int32_t)hec_test_below(random, (uint64_t)p->steps.n_micro_batches),
@@ -334,9 +334,9 @@ static double least_fault(const problem *p, const hec_reference *r, hec_fault_ki
       continue;
     f.assignment = (int32_t)hec_test_below(random, (uint64_t)n);
     double error = hec_faulty_error(&p->steps, &f, r) / hec_reference_tolerance(r, p->steps.n_steps);
-    least = fmin(least, error);
+    min = fmin(min, error);
   }
-  return least;
+  return min;
 }
 
 HEC_TEST_LOOP(faults_are_seen, 3) {
@@ -346,9 +346,9 @@ HEC_TEST_LOOP(faults_are_seen, 3) {
   tiny_problem(&p, &random, blocks[_i], experts[_i], false);
   hec_reference *r = hec_reference_of_steps(&p.steps);
   for (int kind = HEC_NO_FAULT + 1; kind < HEC_N_FAULTS; kind++) {
-    double least = least_fault(&p, r, (hec_fault_kind)kind, &random, 6);
-    printf("fault %d: at least %.1f tolerances\n", kind, least);
-    ck_assert_double_gt(least, 2);
+    double min = least_fault(&p, r, (hec_fault_kind)kind, &random, 6);
+    printf("fault %d: at least %.1f tolerances\n", kind, min);
+    ck_assert_double_gt(min, 2);
   }
   hec_reference_free(r);
   hec_arena_free(&p.arena);

@@ -294,7 +294,7 @@ HEC_TEST(reused) {
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[32 * 31];
   uint64_t seed = 311;
-  double least = 1e9, most = 0;
+  double min = 1e9, max = 0;
   for (int32_t i = 0; i < 60; i++) {
     int32_t n = 0, part = 1 + i % 7;
     for (int32_t s = 0; s < 32; s++)
@@ -304,10 +304,10 @@ HEC_TEST(reused) {
     hec_link_cost fresh = hec_link_cost_new(&cluster, &arena);
     double time = hec_link_cost_exchange(&cost, list, n, i % 2 == 1, 1);
     ck_assert_double_eq(time, hec_link_cost_exchange(&fresh, list, n, i % 2 == 1, 1));
-    least = time < least ? time : least;
-    most = time > most ? time : most;
+    min = time < min ? time : min;
+    max = time > max ? time : max;
     hec_link_cost_free(&fresh);
   }
-  ck_assert_double_gt(most, 2 * least); /* the exchanges really differ */
+  ck_assert_double_gt(max, 2 * min); /* the exchanges really differ */
   hec_link_cost_free(&cost);
 }

@@ -8,7 +8,7 @@
  * these ranks of ceil(assignments of experts that only U holds / |U|). */
 static inline uint64_t hec_test_densest(const hec_plan *plan, const hec_load *load, int32_t layer, int32_t first,
                                         int32_t n) {
-  uint64_t most = 0, total[64] = {0};
+  uint64_t max = 0, total[64] = {0};
   uint32_t held[64] = {0};
   for (int32_t e = 0; e < plan->n_experts; e++)
     for (int32_t r = 0; r < n; r++) {
@@ -22,9 +22,9 @@ static inline uint64_t hec_test_densest(const hec_plan *plan, const hec_load *lo
     for (int32_t e = 0; e < plan->n_experts; e++)
       sum += (held[e] & ~set) == 0 ? total[e] : 0;
     uint64_t needs = (sum + size - 1) / size;
-    most = needs > most ? needs : most;
+    max = needs > max ? needs : max;
   }
-  return most;
+  return max;
 }
 
 #endif

@@ -21,27 +21,27 @@ hec_spill_case hec_spill_case_new(hec_arena *arena, const char *policy, const ch
   return c;
 }
 
-hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t most, uint64_t *seed) {
+hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t max, uint64_t *seed) {
   char line[80];
   int32_t per_node = 1 + (int32_t)hec_test_below(seed, 8), ranks = 1 + (int32_t)hec_test_below(seed, 16);
   (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
                  (ranks + per_node - 1) / per_node, per_node);
   hec_spill_case c = hec_spill_case_new(arena, policy, line, ranks, 1 + (int32_t)hec_test_below(seed, 40));
-  hec_spill_case_fill(&c, 1 + hec_test_below(seed, most), seed);
+  hec_spill_case_fill(&c, 1 + hec_test_below(seed, max), seed);
   return c;
 }
 
-void hec_spill_case_fill(hec_spill_case *c, uint64_t most, uint64_t *seed) {
+void hec_spill_case_fill(hec_spill_case *c, uint64_t max, uint64_t *seed) {
   int32_t ranks = c->problem->n_ranks, experts = c->problem->n_experts;
   uint64_t kind = hec_test_below(seed, 8), hot = hec_test_below(seed, (uint64_t)experts);
   uint64_t hot_ranks = 1 + hec_test_below(seed, (uint64_t)c->problem->ep);
   for (int32_t s = 0; s < ranks; s++)
     for (int32_t e = 0; e < experts; e++) {
-      uint64_t n = hec_test_below(seed, most) / (1 + hec_test_below(seed, 6));
+      uint64_t n = hec_test_below(seed, max) / (1 + hec_test_below(seed, 6));
       if (kind == 0 || (kind == 1 && e != (int32_t)hot) || (kind == 2 && s % 3 == 1) || (kind == 3 && e % 4 != 0))
         n = 0;
       if (kind == 4 && e == (int32_t)hot)
-        n = 20 * most;
+        n = 20 * max;
       if (kind >= 6 && hec_spill_case_home(c, e) >= (int32_t)hot_ranks)
         n = kind == 6 ? 0 : n / 50;
       hec_load_row(&c->load, 0, s)[e] = (uint32_t)n;

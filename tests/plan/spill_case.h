@@ -18,10 +18,10 @@ typedef struct {
 hec_spill_case hec_spill_case_new(hec_arena *arena, const char *policy, const char *cluster, int32_t ranks,
                                   int32_t experts);
 /* Random shape, 1 to 16 ranks on nodes of 1 to 8, up to 40 experts, now and then fewer than ranks; filled. */
-hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t most, uint64_t *seed);
-/* Counts below about 1 .. `most` a cell, of each kind now and then: none at all, one expert only, idle sources, idle
+hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t max, uint64_t *seed);
+/* Counts below about 1 .. `max` a cell, of each kind now and then: none at all, one expert only, idle sources, idle
  * experts, a share of the ranks holding all that is hot. */
-void hec_spill_case_fill(hec_spill_case *c, uint64_t most, uint64_t *seed);
+void hec_spill_case_fill(hec_spill_case *c, uint64_t max, uint64_t *seed);
 /* Plans the layer, checks the plan and that each guest computes something, each host what sources send, every assignment
  * once, and fills total, computed and rank. */
 void hec_spill_case_plan(hec_spill_case *c);

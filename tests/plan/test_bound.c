@@ -32,7 +32,7 @@ static instance random_instance(uint64_t *seed) {
 /* held[r]: experts that rank r may compute, as bits. The least largest load: max over sets of w(S) / |N(S)|; 1e300 when
  * an expert is nowhere. */
 static double best_of(const instance *in, const unsigned held[RANKS_MAX]) {
-  double most = 0;
+  double max = 0;
   unsigned anywhere = 0;
   for (int32_t r = 0; r < in->ranks; r++)
     anywhere |= held[r];
@@ -46,9 +46,9 @@ static double best_of(const instance *in, const unsigned held[RANKS_MAX]) {
     for (int32_t r = 0; r < in->ranks; r++)
       ranks += (held[r] & set) != 0;
     double ratio = (double)weight / ranks;
-    most = ratio > most ? ratio : most;
+    max = ratio > max ? ratio : max;
   }
-  return most;
+  return max;
 }
 
 static int32_t bits(unsigned set) {
@@ -101,12 +101,12 @@ HEC_TEST_LOOP(whole_against_every_assignment, 10) {
     for (int32_t e = 0; e < in.experts; e++)
       n *= in.ranks;
     for (int32_t code = 0; code < n; code++) {
-      uint64_t rank[RANKS_MAX] = {0}, most = 0;
+      uint64_t rank[RANKS_MAX] = {0}, max = 0;
       for (int32_t e = 0, c = code; e < in.experts; e++, c /= in.ranks)
         rank[c % in.ranks] += in.load[e];
       for (int32_t r = 0; r < in.ranks; r++)
-        most = rank[r] > most ? rank[r] : most;
-      best = (double)most < best ? (double)most : best;
+        max = rank[r] > max ? rank[r] : max;
+      best = (double)max < best ? (double)max : best;
     }
     bool tight = in.experts <= in.ranks + 1 || in.ranks == 1;
     compare("whole", &in, hec_bound_whole(in.load, in.experts, in.ranks, &arena), best, tight);
@@ -179,18 +179,18 @@ HEC_TEST_LOOP(order, 40) {
   double mean = hec_bound_mean(load, experts, ranks), whole = hec_bound_whole(load, experts, ranks, &arena);
   double held = hec_bound_held(load, at, holder, experts, ranks, &arena), before = 1e300;
   ck_assert(whole >= mean && held >= mean - 1e-9);
-  int32_t most = 0; /* copies beyond homes on a rank */
+  int32_t max = 0; /* copies beyond homes on a rank */
   for (int32_t r = 0; r < ranks; r++) {
     int32_t own = 0;
     for (int32_t e = 0; e < experts; e++)
       for (int32_t i = at[e]; i < at[e + 1]; i++)
         own += holder[i] == r && home[e] != r;
-    most = own > most ? own : most;
+    max = own > max ? own : max;
   }
   for (int32_t extra = 0; extra <= experts; extra++) {
     double bound = hec_bound_extra(load, home, experts, ranks, extra, &arena);
     ck_assert(bound >= mean - 1e-9 && bound <= before);
-    ck_assert(extra < most || bound <= held * (1 + 1e-12));
+    ck_assert(extra < max || bound <= held * (1 + 1e-12));
     ck_assert(extra > 0 || bound >= whole * (1 - 1e-12)); /* one placement of whole experts */
     before = bound;
   }

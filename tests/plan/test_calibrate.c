@@ -158,10 +158,10 @@ HEC_TEST(test_layer_model) {
     double with_s = plain_layer_s(c, &routing, &plan, 1, &load);
     int32_t n = hec_plan_holders(&plan, 1, changed, holders), link, rank;
     hec_layer_model_busiest(&model, &link, &rank);
-    hec_layer_time least = hec_layer_model_least(&model, changed, link, rank);
+    hec_layer_time min = hec_layer_model_min(&model, changed, link, rank);
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);
-    ck_assert(hec_layer_model_total(&model, least) <= with_s);
+    ck_assert(hec_layer_model_total(&model, min) <= with_s);
     if (n == p->n_ranks)
       ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, NULL)) == with_s);
     hec_layer_model_replace(&model, changed, n == p->n_ranks ? NULL : part);

@@ -41,16 +41,16 @@ static uint64_t deviation_of(const uint64_t *weight, const int32_t *part, int32_
 /* Every assignment of n items to the parts. */
 static uint64_t least_deviation(const uint64_t *weight, int32_t n, int32_t parts) {
   int32_t part[10] = {0}, fullest;
-  uint64_t least = UINT64_MAX;
+  uint64_t min = UINT64_MAX;
   for (;;) {
     uint64_t deviation = deviation_of(weight, part, n, parts, &fullest);
-    if (fullest <= (n + parts - 1) / parts && deviation < least)
-      least = deviation;
+    if (fullest <= (n + parts - 1) / parts && deviation < min)
+      min = deviation;
     int32_t i = 0;
     while (i < n && ++part[i] == parts)
       part[i++] = 0;
     if (i == n)
-      return least;
+      return min;
   }
 }
 
@@ -74,14 +74,14 @@ HEC_TEST(partitions_equal_exhaustive_search) {
     hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
     ck_assert(x.listed);
     hec_partition_make(&p, weight);
-    uint64_t heuristic = hec_partition_deviation(&p), least = least_deviation(weight, n, parts);
+    uint64_t heuristic = hec_partition_deviation(&p), min = least_deviation(weight, n, parts);
     hec_partition_verdict bare = hec_partition_improve(&x, &p, weight, NULL);
-    ck_assert(bare.bound <= least && !bare.improved && !bare.tried && hec_partition_deviation(&p) == heuristic);
+    ck_assert(bare.bound <= min && !bare.improved && !bare.tried && hec_partition_deviation(&p) == heuristic);
     ck_assert(bare.proven == (bare.bound == heuristic));
     hec_partition_verdict verdict = hec_partition_improve(&x, &p, weight, solver);
     check_partition(&p, weight);
-    ck_assert_uint_eq(hec_partition_deviation(&p), least);
-    ck_assert(verdict.proven && verdict.bound == least && verdict.improved == (least < heuristic));
+    ck_assert_uint_eq(hec_partition_deviation(&p), min);
+    ck_assert(verdict.proven && verdict.bound == min && verdict.improved == (min < heuristic));
     improved += verdict.improved;
     hec_arena_free(&arena);
   }
@@ -163,7 +163,7 @@ static void list(int32_t n, int32_t k, uint32_t used, int32_t *now) {
 
 /* The least sum over all bijections, layer by layer: cheapest[p] of those that end with permutation p. */
 static double least_seconds(const hec_chain *c) {
-  double cheapest[120] = {0}, next[120], least = 1e300;
+  double cheapest[120] = {0}, next[120], min = 1e300;
   int32_t now[8];
   n_listed = 0;
   list(c->n, 0, 0, now);
@@ -171,20 +171,20 @@ static double least_seconds(const hec_chain *c) {
     for (int32_t q = 0; q < n_listed; q++) {
       next[q] = 1e300;
       for (int32_t p = 0; p < n_listed; p++) {
-        double most = 0;
+        double max = 0;
         for (int32_t i = 0; i < c->n * c->n; i++) {
           double s =
               (double)c->flow[l * c->n * c->n + i] * c->seconds[listed[p][i / c->n] * c->n + listed[q][i % c->n]];
-          most = s > most ? s : most;
+          max = s > max ? s : max;
         }
-        next[q] = cheapest[p] + most < next[q] ? cheapest[p] + most : next[q];
+        next[q] = cheapest[p] + max < next[q] ? cheapest[p] + max : next[q];
       }
     }
     memcpy(cheapest, next, sizeof cheapest);
   }
   for (int32_t p = 0; p < n_listed; p++)
-    least = cheapest[p] < least ? cheapest[p] : least;
-  return least;
+    min = cheapest[p] < min ? cheapest[p] : min;
+  return min;
 }
 
 static double check_chain(const hec_chain *c) {
@@ -213,20 +213,20 @@ HEC_TEST(chains_equal_exhaustive_search) {
     hec_chain c = hec_chain_new(&arena, layers, n);
     hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
     random_chain(&c, &seed);
-    double least = least_seconds(&c);
+    double min = least_seconds(&c);
     hec_chain_make(&c);
     double heuristic = check_chain(&c);
     hec_chain_verdict bare = hec_chain_improve(&x, &c, NULL);
-    ck_assert(bare.bound_s <= least * (1 + 1e-12) && !bare.improved && !bare.tried && check_chain(&c) == heuristic);
+    ck_assert(bare.bound_s <= min * (1 + 1e-12) && !bare.improved && !bare.tried && check_chain(&c) == heuristic);
     hec_chain_verdict verdict = hec_chain_improve(&x, &c, solver);
     double now = check_chain(&c);
-    ck_assert(now <= heuristic && now >= least * (1 - 1e-9) && verdict.bound_s <= least * (1 + 1e-9));
+    ck_assert(now <= heuristic && now >= min * (1 - 1e-9) && verdict.bound_s <= min * (1 + 1e-9));
     ck_assert(verdict.improved == (now < heuristic));
     ck_assert_int_eq(x.listed, n < 5);
-    ck_assert_msg(!verdict.proven || close_to(now, least), "round %d: %g, least %g", round, now, least);
+    ck_assert_msg(!verdict.proven || close_to(now, min), "round %d: %g, least %g", round, now, min);
     ck_assert(n == 5 || verdict.proven);
     improved += verdict.improved;
-    reached += n == 5 && close_to(now, least);
+    reached += n == 5 && close_to(now, min);
     hec_arena_free(&arena);
   }
   ck_assert(!solver || (improved > 5 && reached > 0));

@@ -110,7 +110,7 @@ static int cases_that_hold(const hec_fsmoe_layer *l, double r, double G, double 
 HEC_TEST_LOOP(one_case_holds_and_the_best_degree_is_least, 60) {
   uint64_t seed = 100 + (uint64_t)_i;
   hec_fsmoe_layer layer = random_layer(&seed);
-  double reduce = _i % 3 == 0 ? 0 : 20 * hec_test_uniform(&seed), time[5], least = INFINITY, real = INFINITY;
+  double reduce = _i % 3 == 0 ? 0 : 20 * hec_test_uniform(&seed), time[5], min = INFINITY, real = INFINITY;
   for (double r = 1; r <= 8; r += 1.0 / 1024) { /* a fine grid of the paper's real degrees */
     int hold = cases_that_hold(&layer, r, reduce, time);
     hec_fsmoe_case bound = hec_fsmoe_case_of(&layer, r, reduce);
@@ -119,15 +119,15 @@ HEC_TEST_LOOP(one_case_holds_and_the_best_degree_is_least, 60) {
     ck_assert_double_eq_tol(own, time[bound], 1e-12 * own);
     real = own < real ? own : real;
     if (r == 1 || r == 2 || r == 4 || r == 8)
-      least = own < least ? own : least;
+      min = own < min ? own : min;
   }
   hec_fsmoe_choice best = hec_fsmoe_best(&layer, reduce, 8);
-  ck_assert(best.time == least && best.time >= real - 1e-12);
+  ck_assert(best.time == min && best.time >= real - 1e-12);
   ck_assert_int_eq(best.bound, hec_fsmoe_case_of(&layer, best.degree, reduce));
   /* A bound on the degree is one; the next power may only help. */
-  for (int32_t most = 1; most <= 8; most++) {
-    hec_fsmoe_choice bounded = hec_fsmoe_best(&layer, reduce, most);
-    ck_assert(bounded.degree <= most && bounded.time >= best.time);
+  for (int32_t max = 1; max <= 8; max++) {
+    hec_fsmoe_choice bounded = hec_fsmoe_best(&layer, reduce, max);
+    ck_assert(bounded.degree <= max && bounded.time >= best.time);
   }
 }
 
@@ -230,7 +230,7 @@ HEC_TEST_LOOP(chunks_are_the_folded_case, 60) {
   hec_fsmoe_layer folded = hec_fsmoe_folded(&forward);
   double whole = hec_fsmoe_case_time(&forward, 1, 0, HEC_FSMOE_COMPUTE);
   ck_assert_double_eq_tol(hec_fsmoe_best(&folded, 0, 1).time, whole, 1e-9);
-  double least = INFINITY;
+  double min = INFINITY;
   int32_t degree = 0;
   for (int32_t r = 1; r <= 8; r *= 2) {
     double sum = 0;
@@ -239,13 +239,13 @@ HEC_TEST_LOOP(chunks_are_the_folded_case, 60) {
       double a = hec_fsmoe_chunk(l->a2a, r) + (hec_fsmoe_chunk(l->gather, r) + hec_fsmoe_chunk(l->scatter, r)) / 2;
       sum += fmax(2 * r * a, 2 * a + r * hec_fsmoe_chunk(l->experts, r));
     }
-    if (sum < least - 1e-12) {
-      least = sum;
+    if (sum < min - 1e-12) {
+      min = sum;
       degree = r;
     }
   }
   hec_fsmoe_choice found = hec_fsmoe_chunked(&forward, &backward, 8);
-  ck_assert_double_eq_tol(found.time, least, 1e-9);
+  ck_assert_double_eq_tol(found.time, min, 1e-9);
   ck_assert_int_eq(found.degree, degree);
   hec_fsmoe_layer folded_back = hec_fsmoe_folded(&backward);
   ck_assert(hec_fsmoe_best(&folded, 0, 8).time + hec_fsmoe_best(&folded_back, 0, 8).time <= found.time + 1e-9);
@@ -346,7 +346,7 @@ typedef struct {
   hec_fsmoe_reduce law;
   int32_t n, quanta;
   const double *base, *dense; /* step 1's */
-  double total, least;        /* units left for step 2 with the last layer's gradient; found */
+  double total, min;          /* units left for step 2 with the last layer's gradient; found */
   double left[PARTS];
 } search;
 
@@ -363,7 +363,7 @@ static double time_with(const search *s, const double *more) {
 static void try_all(search *s, double *more, int32_t v, int32_t used) {
   if (v == s->n) {
     double time = time_with(s, more);
-    s->least = time < s->least ? time : s->least;
+    s->min = time < s->min ? time : s->min;
     return;
   }
   for (int32_t k = 0; used + k <= s->quanta; k++) {
@@ -401,15 +401,15 @@ HEC_TEST_LOOP(leftovers_are_spent_at_best, 40) {
   search s = {.parts = parts, .n = 2 + (int32_t)hec_test_below(&seed, 3), .quanta = 12, .base = base, .dense = dense};
   s.law = random_parts(&seed, parts, s.n);
   set_up(&s, base, dense);
-  s.least = time_with(&s, more); /* the two plain answers */
+  s.min = time_with(&s, more); /* the two plain answers */
   for (int32_t v = 0; v < s.n; v++)
     own[v] = s.left[v] - (v > 0 ? s.left[v - 1] : 0);
-  s.least = fmin(s.least, time_with(&s, own));
+  s.min = fmin(s.min, time_with(&s, own));
   try_all(&s, more, 0, 0);
   hec_fsmoe_options options = {.quanta = s.quanta};
   hec_fsmoe_partition found = hec_fsmoe_divide(parts, s.n, s.law, options, &arena, slots);
   check_division(parts, s.n, s.law, slots, found);
-  ck_assert_double_eq_tol(found.time, s.least, 1e-9);
+  ck_assert_double_eq_tol(found.time, s.min, 1e-9);
   /* Off the grid: never better than the promised distance. */
   double fine = hec_fsmoe_divide(parts, s.n, s.law, (hec_fsmoe_options){0}, &arena, slots).time;
   double promised = s.n * s.law.per_unit * s.left[s.n - 1] / HEC_FSMOE_QUANTA + s.law.start;

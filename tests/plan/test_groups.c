@@ -121,10 +121,10 @@ static void check_tokens(const hec_policy_run *run, hec_routing *routing, const 
 }
 
 static uint64_t largest_units(const hec_policy_run *runs, int32_t n) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t g = 0; g < n; g++)
-    most = runs[g].units > most ? runs[g].units : most;
-  return most;
+    max = runs[g].units > max ? runs[g].units : max;
+  return max;
 }
 
 /* Each group alone, on a problem of its own, decides the same. */

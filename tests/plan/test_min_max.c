@@ -11,15 +11,15 @@ HEC_TEST_ARENA(arena)
 static hec_min_max random_instance(uint64_t *seed, int32_t ranks_max) {
   int32_t ranks = 1 + (int32_t)hec_test_below(seed, (uint64_t)ranks_max), experts = (int32_t)hec_test_below(seed, 20);
   hec_min_max m = hec_min_max_new(&arena, ranks, experts, ranks * experts);
-  uint64_t most = 1 + hec_test_below(seed, hec_test_below(seed, 3) ? 30 : 100000), dense = 1 + hec_test_below(seed, 4);
+  uint64_t max = 1 + hec_test_below(seed, hec_test_below(seed, 3) ? 30 : 100000), dense = 1 + hec_test_below(seed, 4);
   for (int32_t g = 0; g < ranks; g++)
-    m.load[g] = hec_test_below(seed, 2) ? hec_test_below(seed, most) : 0;
+    m.load[g] = hec_test_below(seed, 2) ? hec_test_below(seed, max) : 0;
   for (int32_t e = 0; e < experts; e++) {
     m.at[e + 1] = m.at[e];
     for (int32_t g = 0; g < ranks; g++)
       if (hec_test_below(seed, dense + 1) == 0) {
         m.rank[m.at[e + 1]] = g;
-        m.tokens[m.at[e + 1]++] = hec_test_below(seed, 3) == 0 ? hec_test_below(seed, most * 4) : 0;
+        m.tokens[m.at[e + 1]++] = hec_test_below(seed, 3) == 0 ? hec_test_below(seed, max * 4) : 0;
       }
   }
   return m;
@@ -27,7 +27,7 @@ static hec_min_max random_instance(uint64_t *seed, int32_t ranks_max) {
 
 /* max over sets U of ceil((fixed loads in U + tokens of experts held inside U only) / |U|). */
 static uint64_t densest(const hec_min_max *m, const uint64_t *fixed, const uint64_t *total) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (uint32_t set = 1; set < 1u << m->n_ranks; set++) {
     uint64_t sum = 0, size = 0;
     for (int32_t g = 0; g < m->n_ranks; g++)
@@ -42,9 +42,9 @@ static uint64_t densest(const hec_min_max *m, const uint64_t *fixed, const uint6
       sum += inside ? total[e] : 0;
     }
     uint64_t needs = (sum + size - 1) / size;
-    most = needs > most ? needs : most;
+    max = needs > max ? needs : max;
   }
-  return most;
+  return max;
 }
 
 static void totals(const hec_min_max *m, uint64_t *total) {
@@ -74,7 +74,7 @@ HEC_TEST_LOOP(equals_the_density_formula, 10) {
       found = load[g] > found ? load[g] : found;
     }
     ck_assert_uint_eq(found, wanted);
-    ck_assert_uint_eq(m.most, wanted);
+    ck_assert_uint_eq(m.max, wanted);
     hec_arena_free(&arena);
   }
 }
@@ -96,11 +96,11 @@ HEC_TEST(moves_what_must) {
     for (int32_t g = 0; g < m.n_ranks; g++)
       ck_assert(m.load[g] >= was[g] || was[g] * (uint64_t)m.n_ranks > all);
     size_t n = (size_t)m.at[m.n_experts];
-    uint64_t tokens[240], most = m.most;
+    uint64_t tokens[240], max = m.max;
     memcpy(tokens, m.tokens, n * sizeof *tokens);
     memcpy(m.load, fixed, (size_t)m.n_ranks * sizeof *fixed);
     hec_min_max_solve(&m);
-    ck_assert(memcmp(tokens, m.tokens, n * sizeof *tokens) == 0 && m.most == most);
+    ck_assert(memcmp(tokens, m.tokens, n * sizeof *tokens) == 0 && m.max == max);
     hec_arena_free(&arena);
   }
 }

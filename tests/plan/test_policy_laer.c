@@ -61,8 +61,8 @@ HEC_TEST(random_layouts) {
   int even_won = 0, proportional_won = 0;
   for (int round = 0; round < 400; round++) {
     int32_t per_node = 1 + (int32_t)hec_test_below(&seed, 4), ranks = 1 + (int32_t)hec_test_below(&seed, 12);
-    int32_t experts = 1 + (int32_t)hec_test_below(&seed, 24), least = (experts + ranks - 1) / ranks;
-    int32_t capacity = least + (int32_t)hec_test_below(&seed, 4);
+    int32_t experts = 1 + (int32_t)hec_test_below(&seed, 24), min = (experts + ranks - 1) / ranks;
+    int32_t capacity = min + (int32_t)hec_test_below(&seed, 4);
     capacity = capacity < experts ? capacity : experts;
     hec_replica_cost cost = {hec_test_uniform(&seed), 3 * hec_test_uniform(&seed), 10 * hec_test_uniform(&seed)};
     uint64_t sent[12 * 24];
@@ -174,7 +174,7 @@ HEC_TEST(slots) {
     hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
     for (int32_t turn = 0; turn < 3; turn++) {
       for (int32_t layer = 0; layer < 2; layer++) {
-        int32_t used[4] = {0}, most = 0;
+        int32_t used[4] = {0}, max = 0;
         for (int32_t e = 0; e < p->n_experts; e++) {
           const int32_t *ranks;
           const uint8_t *kinds;
@@ -183,8 +183,8 @@ HEC_TEST(slots) {
             used[ranks[k]]++;
         }
         for (int32_t r = 0; r < 4; r++)
-          most = used[r] > most ? used[r] : most;
-        ck_assert_msg(most == cases[i].wanted, "case %zu: %d slots", i, most);
+          max = used[r] > max ? used[r] : max;
+        ck_assert_msg(max == cases[i].wanted, "case %zu: %d slots", i, max);
       }
       hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_policy_observe(&run, &load);

@@ -38,10 +38,10 @@ HEC_TEST_LOOP(is_the_optimum, 4) {
       hec_plan_check(&run.plan);
       hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
       for (int32_t group = 0; group < p->dp; group++) {
-        uint64_t most = 0;
+        uint64_t max = 0;
         for (int32_t r = group * p->ep; r < (group + 1) * p->ep; r++)
-          most = routing.rank_tokens[r] > most ? routing.rank_tokens[r] : most;
-        ck_assert_uint_eq(most, hec_test_densest(&run.plan, &load, 0, group * p->ep, p->ep));
+          max = routing.rank_tokens[r] > max ? routing.rank_tokens[r] : max;
+        ck_assert_uint_eq(max, hec_test_densest(&run.plan, &load, 0, group * p->ep, p->ep));
       }
       for (int32_t e = 0; e < p->n_experts; e++)
         for (int32_t i = run.plan.quota_at[e]; i < run.plan.quota_at[e + 1]; i++, split++) {

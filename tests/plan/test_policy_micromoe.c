@@ -31,10 +31,10 @@ HEC_TEST_LOOP(is_the_optimum, 4) {
       hec_policy_refine(&run, 0, &load);
       hec_plan_check(&run.plan);
       hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
-      uint64_t most = 0;
+      uint64_t max = 0;
       for (int32_t r = 0; r < p->n_ranks; r++)
-        most = routing.rank_tokens[r] > most ? routing.rank_tokens[r] : most;
-      ck_assert_uint_eq(most, hec_test_densest(&run.plan, &load, 0, 0, p->n_ranks));
+        max = routing.rank_tokens[r] > max ? routing.rank_tokens[r] : max;
+      ck_assert_uint_eq(max, hec_test_densest(&run.plan, &load, 0, 0, p->n_ranks));
       for (int32_t e = 0; e < p->n_experts; e++)
         for (int32_t r = 0; r < p->n_ranks; r++) { /* a copy computes others' only when its own rank's are all here */
           uint64_t all = tokens_on(&run.plan, e, -1, r), own = tokens_on(&run.plan, e, r, r);

@@ -164,13 +164,13 @@ HEC_TEST(groups_have_the_options) {
   hec_policy_run run = hec_policy_start(read_policy("hecate:m=1,t=3"), p, &arena);
   ck_assert(run.m[0] == 1);
   hec_policy_stop(&run);
-  ck_assert(play(read_policy("llep:least=100"), p) != play(hec_policy_find("llep"), p));
+  ck_assert(play(read_policy("llep:min=100"), p) != play(hec_policy_find("llep"), p));
 }
 
 HEC_TEST(names_and_errors) {
   const hec_policy *policy = NULL;
   ck_assert_ptr_eq(read_policy("llep"), hec_policy_find("llep"));
-  ck_assert_str_eq(read_policy("llep:least=512,cap=1.50")->name, "llep:cap=1.5,least=512");
+  ck_assert_str_eq(read_policy("llep:min=512,cap=1.50")->name, "llep:cap=1.5,min=512");
   ck_assert_int_eq(hec_policy_read("llepp:cap=1", NULL, "--policy", &arena, &policy), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "found \"llepp\"") != NULL, "%s", hec_last_error());
   ck_assert_int_eq(hec_policy_read("ep:cap=1", NULL, "policy", &arena, &policy), HEC_BAD_INPUT);

@@ -74,7 +74,7 @@ HEC_TEST(random_choices) {
   int n_some = 0, n_partial = 0;
   for (int round = 0; round < 400; round++) {
     int32_t ranks = 1 + (int32_t)hec_test_below(&seed, 8), experts = ranks + (int32_t)hec_test_below(&seed, 9);
-    int32_t home[16], most = (int32_t)hec_test_below(&seed, 10);
+    int32_t home[16], max = (int32_t)hec_test_below(&seed, 10);
     uint64_t sent[8 * 16];
     for (int32_t i = 0; i < ranks * experts; i++)
       sent[i] = hec_test_below(&seed, 3) ? hec_test_below(&seed, i % experts < 2 ? 900 : 60) : 0;
@@ -83,8 +83,8 @@ HEC_TEST(random_choices) {
     hec_partial_cost cost = {hec_test_uniform(&seed),       hec_test_uniform(&seed),      200 * hec_test_uniform(&seed),
                              200 * hec_test_uniform(&seed), 50 * hec_test_uniform(&seed), round % 2 == 0};
     hec_partial_shadow shadow = hec_partial_shadow_new(&arena, ranks, experts);
-    hec_partial_shadow_choose(&shadow, &cost, sent, home, most);
-    ck_assert(shadow.n_chosen <= most && shadow.n_chosen <= experts);
+    hec_partial_shadow_choose(&shadow, &cost, sent, home, max);
+    ck_assert(shadow.n_chosen <= max && shadow.n_chosen <= experts);
     bool copy[16 * 8] = {false};
     for (int32_t k = 0;; k++) {
       ck_assert_double_eq_tol(shadow.predicted[k],
@@ -94,17 +94,17 @@ HEC_TEST(random_choices) {
       if (k == shadow.n_chosen)
         break;
       int32_t e = shadow.chosen[k];
-      uint64_t least = UINT64_MAX, excluded = 0;
+      uint64_t min = UINT64_MAX, excluded = 0;
       for (int32_t i = 0; i < shadow.n_receivers; i++) {
         int32_t r = shadow.receiver[k * ranks + i];
         ck_assert(r != home[e] && !copy[e * ranks + r]); /* the keeper needs none, and nobody two */
         copy[e * ranks + r] = true;
-        least = sent[r * experts + e] < least ? sent[r * experts + e] : least;
+        min = sent[r * experts + e] < min ? sent[r * experts + e] : min;
       }
       for (int32_t r = 0; r < ranks; r++)
         if (!copy[e * ranks + r] && r != home[e] && sent[r * experts + e] > excluded)
           excluded = sent[r * experts + e];
-      ck_assert(excluded <= least); /* those left out have the fewest */
+      ck_assert(excluded <= min); /* those left out have the fewest */
     }
     n_some += shadow.n_chosen > 0;
     n_partial += shadow.n_chosen > 0 && shadow.n_receivers < ranks - 1;

@@ -139,13 +139,13 @@ HEC_TEST(balanced_with_remainders) {
     for (int32_t layer = 0; layer < p->n_layers; layer++) {
       hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &after, layer);
       for (int32_t g = 0; g < p->dp; g++) {
-        uint64_t least = UINT64_MAX, most = 0;
+        uint64_t min = UINT64_MAX, max = 0;
         for (int32_t r = g * p->ep; r < (g + 1) * p->ep; r++) {
           uint64_t n = routing.rank_tokens[r];
-          least = n < least ? n : least;
-          most = n > most ? n : most;
+          min = n < min ? n : min;
+          max = n > max ? n : max;
         }
-        ck_assert(most - least <= 1);
+        ck_assert(max - min <= 1);
         uint64_t expert_least = UINT64_MAX, expert_most = 0;
         for (int32_t e = 0; e < p->n_experts; e++) {
           uint64_t n = 0;

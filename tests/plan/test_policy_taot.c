@@ -21,7 +21,7 @@ static uint64_t moved(const hec_plan *plan, int32_t e, int32_t rank) {
   return n;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) {
+static uint64_t min(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
@@ -41,9 +41,9 @@ static void check_nearest(const hec_problem *p, const hec_plan *plan, const hec_
     for (; r < end && r < first + p->ep; r++) {
       here += hec_load_row(load, 0, r)[e];
       room += moved(plan, e, r);
-      most_stay += least(hec_load_row(load, 0, r)[e], moved(plan, e, r));
+      most_stay += min(hec_load_row(load, 0, r)[e], moved(plan, e, r));
     }
-    most_near += least(here, room);
+    most_near += min(here, room);
   }
   ck_assert(stay == most_stay && near == most_near);
 }

@@ -79,7 +79,7 @@ HEC_TEST_LOOP(rows_by_definition, 60) {
       ck_assert_int_eq(parts, n > 0);
       ck_assert(n == 0 || (rank == first + s % esp && tokens == n));
     }
-  uint64_t most = 0, all = 0;
+  uint64_t max = 0, all = 0;
   for (int32_t r = 0; r < ranks; r++) {
     uint64_t sum = 0;
     for (int32_t s = 0; s < ranks; s++)
@@ -94,10 +94,10 @@ HEC_TEST_LOOP(rows_by_definition, 60) {
     }
     ck_assert_int_eq(i, routing.expert_at[r + 1]);
     ck_assert_uint_eq(routing.rank_tokens[r], sum);
-    most = sum > most ? sum : most;
+    max = sum > max ? sum : max;
     all += sum;
   }
   if (all > 0)
-    ck_assert_double_eq_tol(hec_routing_overload(&routing), (double)most * ranks / (double)all, 1e-12);
+    ck_assert_double_eq_tol(hec_routing_overload(&routing), (double)max * ranks / (double)all, 1e-12);
   hec_policy_stop(&run);
 }

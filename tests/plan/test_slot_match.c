@@ -143,13 +143,13 @@ static void check_same_balance(const hec_problem *p, const hec_plan *a, const he
           loads[k][holders[i]] += 1000 * total[e] / (uint64_t)n;
       }
     }
-    uint64_t most[2] = {0}, square[2] = {0};
+    uint64_t max[2] = {0}, square[2] = {0};
     for (int32_t k = 0; k < 2; k++)
       for (int32_t r = 0; r < p->n_ranks; r++) {
-        most[k] = loads[k][r] > most[k] ? loads[k][r] : most[k];
+        max[k] = loads[k][r] > max[k] ? loads[k][r] : max[k];
         square[k] += loads[k][r] * loads[k][r];
       }
-    ck_assert(most[0] == most[1] && square[0] == square[1]);
+    ck_assert(max[0] == max[1] && square[0] == square[1]);
   }
 }
 

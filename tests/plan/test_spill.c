@@ -119,7 +119,7 @@ HEC_TEST_LOOP(sources_of_hosts, N_POLICIES) {
   int quotas = 0;
   for (int round = 0; round < 300; round++) {
     hec_spill_case c = hec_spill_case_random(&arena, policies[_i], 60, &seed);
-    c.spill->options.least = 1 + hec_test_below(&seed, 20);
+    c.spill->options.min = 1 + hec_test_below(&seed, 20);
     hec_spill_case_plan(&c);
     for (int32_t e = 0; e < c.problem->n_experts; e++)
       check_expert(&c, e);
@@ -165,7 +165,7 @@ HEC_TEST_LOOP(small_instance, N_POLICIES) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   static const uint64_t of_expert_0[4] = {100, 100, 40, 160};
   hec_spill_case c = hec_spill_case_new(&arena, policies[_i], box, 4, 8);
-  c.spill->options.least = c.spill->options.least > 10 ? 10 : c.spill->options.least;
+  c.spill->options.min = c.spill->options.min > 10 ? 10 : c.spill->options.min;
   c.spill->options.slots = 1;
   if (strcmp(policies[_i], "ultraep") == 0)
     c.spill->options.tries = 0; /* no tries above the mean */

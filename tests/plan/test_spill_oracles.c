@@ -53,7 +53,7 @@ static void llep_spill(hec_spill_oracle *o, int32_t e, int64_t q, const hec_spil
     for (int32_t i = 0; i < n && taker < 0; i++) {
       int64_t room = cap - got[order[i]] - pend[order[i]];
       chunk = q < room ? q : room;
-      if (chunk > 0 && !(chunk < (int64_t)options->least && q > chunk))
+      if (chunk > 0 && !(chunk < (int64_t)options->min && q > chunk))
         taker = order[i];
     }
     if (taker < 0) {
@@ -67,13 +67,13 @@ static void llep_spill(hec_spill_oracle *o, int32_t e, int64_t q, const hec_spil
 }
 
 static void llep_plan(hec_spill_oracle *o, const hec_spill_options *options) {
-  int64_t got[HEC_SPILL_RANKS] = {0}, pend[HEC_SPILL_RANKS], most = 0;
+  int64_t got[HEC_SPILL_RANKS] = {0}, pend[HEC_SPILL_RANKS], max = 0;
   bool done[HEC_SPILL_EXPERTS] = {false};
   for (int32_t r = 0; r < o->n; r++) {
     pend[r] = o->load[r];
-    most = o->load[r] > most ? o->load[r] : most;
+    max = o->load[r] > max ? o->load[r] : max;
   }
-  if (o->n == 1 || (double)(most * o->n) < options->threshold * (double)o->all)
+  if (o->n == 1 || (double)(max * o->n) < options->threshold * (double)o->all)
     return;
   int64_t cap = (int64_t)(options->capacity * (double)(o->all / o->n));
   cap = cap < 1 ? 1 : cap;
@@ -99,7 +99,7 @@ HEC_TEST(llep_follows_the_published_loop) {
   for (int round = 0; round < 1500; round++) {
     hec_spill_case c = hec_spill_case_random(&arena, "llep", 1500, &seed);
     hec_spill_options *options = &c.spill->options;
-    options->least = round % 4 == 0 ? 1024 : hec_test_below(&seed, 400);
+    options->min = round % 4 == 0 ? 1024 : hec_test_below(&seed, 400);
     options->capacity = round % 3 ? 1 : 1.1;
     options->threshold = round % 5 ? 1.3 : 1;
     hec_spill_case_plan(&c);
@@ -119,7 +119,7 @@ HEC_TEST(llep_balances_without_a_minimum) {
   uint64_t seed = 17;
   for (int round = 0; round < 500; round++) {
     hec_spill_case c = hec_spill_case_random(&arena, "llep", 3000, &seed);
-    c.spill->options.least = 1;
+    c.spill->options.min = 1;
     c.spill->options.threshold = 0;
     hec_spill_case_plan(&c);
     uint64_t all = 0, ranks = (uint64_t)c.problem->n_ranks;
@@ -167,12 +167,12 @@ HEC_TEST(harmoeny_follows_the_published_loop) {
   int moved = 0, small = 0;
   for (int round = 0; round < 1500; round++) {
     hec_spill_case c = hec_spill_case_random(&arena, "harmoeny", 1000, &seed);
-    c.spill->options.least = round % 3 == 0 ? 150 : 1 + hec_test_below(&seed, 100);
+    c.spill->options.min = round % 3 == 0 ? 150 : 1 + hec_test_below(&seed, 100);
     hec_spill_case_plan(&c);
     hec_spill_oracle o = hec_spill_oracle_new(&c, 0, c.problem->n_ranks);
     int64_t load[HEC_SPILL_RANKS];
     memcpy(load, o.load, sizeof load);
-    while (harmoeny_step(&o, load, (int64_t)c.spill->options.least))
+    while (harmoeny_step(&o, load, (int64_t)c.spill->options.min))
       moved++;
     hec_spill_oracle_compare(&o, &c, 0);
     for (int32_t r = 0; r < o.n; r++) {
@@ -344,7 +344,7 @@ static int32_t largest(const int64_t *value, int32_t n, const bool *done) {
 }
 
 typedef struct {
-  int64_t target, least; /* least 0: follows the need */
+  int64_t target, min; /* least 0: follows the need */
   int64_t slack[HEC_SPILL_RANKS];
   int32_t slots, used[HEC_SPILL_RANKS];
 } greedy;
@@ -366,7 +366,7 @@ static int64_t give(hec_spill_oracle *o, greedy *g, int32_t e, int64_t need) {
       break;
     int64_t q = need < g->slack[t] ? need : g->slack[t];
     q = available < q ? available : q;
-    if (q < (g->least > 0 ? g->least : (need + n - 1) / n))
+    if (q < (g->min > 0 ? g->min : (need + n - 1) / n))
       break;
     o->moved[e][t] = q;
     g->slack[t] -= q;
@@ -377,8 +377,8 @@ static int64_t give(hec_spill_oracle *o, greedy *g, int32_t e, int64_t need) {
   return need;
 }
 
-static bool fits(hec_spill_oracle *o, int64_t target, int64_t least, int32_t slots) {
-  greedy g = {.target = target, .least = least, .slots = slots};
+static bool fits(hec_spill_oracle *o, int64_t target, int64_t min, int32_t slots) {
+  greedy g = {.target = target, .min = min, .slots = slots};
   bool seen[HEC_SPILL_RANKS] = {false};
   memset(o->moved, 0, sizeof o->moved);
   for (int32_t r = 0; r < o->n; r++)
@@ -402,30 +402,30 @@ static bool fits(hec_spill_oracle *o, int64_t target, int64_t least, int32_t slo
 }
 
 static int64_t most_of(const hec_spill_oracle *o) {
-  int64_t most = 0;
+  int64_t max = 0;
   for (int32_t r = 0; r < o->n; r++)
-    most = o->load[r] > most ? o->load[r] : most;
-  return most;
+    max = o->load[r] > max ? o->load[r] : max;
+  return max;
 }
 
 /* Leaves the moves of the smallest target that fits, trying all; counts targets above it that do not fit. */
 static int64_t search_plainly(hec_spill_oracle *o, const hec_spill_options *options, int *gaps) {
-  int64_t target = (o->all + o->n - 1) / o->n, most = most_of(o);
-  int64_t least = options->least > 1 ? (int64_t)options->least : 1;
-  while (!fits(o, target, least, options->slots))
+  int64_t target = (o->all + o->n - 1) / o->n, max = most_of(o);
+  int64_t min = options->min > 1 ? (int64_t)options->min : 1;
+  while (!fits(o, target, min, options->slots))
     target++;
-  for (int64_t above = target + 1; above < most; above++)
-    *gaps += !fits(o, above, least, options->slots);
-  (void)fits(o, target, least, options->slots);
+  for (int64_t above = target + 1; above < max; above++)
+    *gaps += !fits(o, above, min, options->slots);
+  (void)fits(o, target, min, options->slots);
   return target;
 }
 
 static void ultraep_plan(hec_spill_oracle *o, const hec_spill_options *options) {
-  int64_t mean = (o->all + o->n - 1) / o->n, most = most_of(o), target = mean * 101 / 100 + (mean * 101 % 100 > 0);
-  for (int32_t try = 0; try < options->tries && target < most; try++) {
+  int64_t mean = (o->all + o->n - 1) / o->n, max = most_of(o), target = mean * 101 / 100 + (mean * 101 % 100 > 0);
+  for (int32_t try = 0; try < options->tries && target < max; try++) {
     if (fits(o, target, 0, options->slots))
       return;
-    target += most < 200 ? 1 : most / 100;
+    target += max < 200 ? 1 : max / 100;
   }
   int gaps = 0;
   (void)search_plainly(o, options, &gaps);
@@ -446,7 +446,7 @@ HEC_TEST(ultraep_target_is_the_smallest) {
     hec_spill_case c = hec_spill_case_new(&arena, "ultraep", box, 2 + round % 3, 2 + (int32_t)hec_test_below(&seed, 9));
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, round % 2 ? 12 : 200), &seed);
     c.spill->options.tries = 0;
-    c.spill->options.least = hec_test_below(&seed, 3) ? hec_test_below(&seed, 30) : 1;
+    c.spill->options.min = hec_test_below(&seed, 3) ? hec_test_below(&seed, 30) : 1;
     c.spill->options.slots = (int32_t)hec_test_below(&seed, 3);
     hec_spill_case_plan(&c);
     for (int32_t first = 0; first < c.problem->n_ranks; first = domain_end(&c, first)) {

@@ -110,10 +110,10 @@ HEC_TEST_LOOP(by_node_as_marked, 400) {
   int32_t tokens = 1 + (int32_t)hec_test_below(&random, TOKENS), n = (int32_t)hec_test_below(&random, 40);
   memset(marked, 0, sizeof marked);
   for (int32_t i = 0; i < n; i++) {
-    uint64_t most = hec_test_below(&random, 3) ? 1 + (uint64_t)tokens / 8 : 2 * (uint64_t)tokens;
+    uint64_t max = hec_test_below(&random, 3) ? 1 + (uint64_t)tokens / 8 : 2 * (uint64_t)tokens;
     spans[i] =
         (hec_token_span){(int32_t)hec_test_below(&random, NODES), (int32_t)hec_test_below(&random, (uint64_t)tokens),
-                         1 + (int32_t)hec_test_below(&random, most)};
+                         1 + (int32_t)hec_test_below(&random, max)};
     for (int32_t k = 0; k < spans[i].rows; k++)
       marked[spans[i].node][(spans[i].first + k) % tokens] = 1;
   }

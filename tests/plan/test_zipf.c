@@ -102,7 +102,7 @@ typedef struct {
 } tally;
 
 /* What no choice of guests can go below, over the mean. */
-static double least(int32_t n_ranks, int32_t n, int32_t guests, const uint32_t *totals) {
+static double min(int32_t n_ranks, int32_t n, int32_t guests, const uint32_t *totals) {
   uint64_t load[EXPERTS_MAX];
   int32_t home[EXPERTS_MAX];
   for (int32_t e = 0; e < n; e++) {
@@ -115,7 +115,7 @@ static double least(int32_t n_ranks, int32_t n, int32_t guests, const uint32_t *
 static void count(tally *t, int32_t n_ranks, int32_t n, const uint32_t *totals) {
   t->n++;
   for (int32_t guests = 1; guests <= GUESTS_MOST; guests++)
-    t->reachable[guests] += least(n_ranks, n, guests, totals) <= LEFT;
+    t->reachable[guests] += min(n_ranks, n, guests, totals) <= LEFT;
   for (int32_t i = 0; i < N_EXACT; i++) {
     double left = left_by(exact[i].name, n_ranks, n, exact[i].guests > 0 ? n / n_ranks + exact[i].guests : HEC_AUTO,
                           NULL, totals);

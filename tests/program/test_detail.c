@@ -252,7 +252,7 @@ static void visit(const hec_test_step *step, void *context) {
 
 HEC_TEST_LOOP(consistent, hec_test_cases(40)) {
   uint64_t seed = 7001 + (uint64_t)_i;
-  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
+  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 8});
   c->detail = true;
   hec_test_each(c, false, visit, NULL);
 }
@@ -265,7 +265,7 @@ static void add_digest(const hec_test_step *step, void *context) {
 
 HEC_TEST_LOOP(same_program, hec_test_cases(20)) {
   uint64_t seed = 7001 + (uint64_t)_i;
-  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
+  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 8});
   sum = 0;
   hec_test_each(c, false, add_digest, NULL);
   uint64_t without = sum;

@@ -43,7 +43,7 @@ HEC_TEST(tokens_of_records) {
   const hec_trace_record *record;
   const hec_iteration *it;
   hec_token_range found = {0};
-  int32_t least = INT32_MAX, most = 0;
+  int32_t min = INT32_MAX, max = 0;
   hec_feed *feed = hec_feed_new(&made.job, made.reader);
   for (hec_test_must(hec_feed_next(feed, &it)); it; hec_test_must(hec_feed_next(feed, &it))) {
     for (int32_t r = 0; r < t.per_iter; r++) {
@@ -56,20 +56,19 @@ HEC_TEST(tokens_of_records) {
         fullest = total > fullest ? total : fullest;
       }
       int32_t tokens = (fullest + t.sources * t.top_k - 1) / (t.sources * t.top_k);
-      least = tokens < least ? tokens : least;
-      most = tokens > most ? tokens : most;
+      min = tokens < min ? tokens : min;
+      max = tokens > max ? tokens : max;
     }
     found = hec_feed_tokens(feed);
-    ck_assert_msg(found.least == least && found.most == most, "%d to %d, wanted %d to %d", found.least, found.most,
-                  least, most);
+    ck_assert_msg(found.min == min && found.max == max, "%d to %d, wanted %d to %d", found.min, found.max, min, max);
   }
   hec_feed_free(feed);
   hec_trace_close(other);
   hec_text_free(&again);
-  ck_assert_int_lt(least, most);
+  ck_assert_int_lt(min, max);
   hec_job_say_tokens(&made.job, found, &made.arena);
   char words[96];
-  (void)snprintf(words, sizeof words, "tokens per rank: %d to %d in the records; attention", least, most);
+  (void)snprintf(words, sizeof words, "tokens per rank: %d to %d in the records; attention", min, max);
   ck_assert(hec_test_job_said(&made, words));
 }
 HEC_TEST_LOOP(tokens_alike_or_scaled, 2) {
@@ -84,7 +83,7 @@ HEC_TEST_LOOP(tokens_alike_or_scaled, 2) {
   do
     hec_test_must(hec_feed_next(feed, &it));
   while (it);
-  ck_assert_int_eq(hec_feed_tokens(feed).least, scaled ? 0 : 32); /* 8 of each of 8 experts, two a token */
+  ck_assert_int_eq(hec_feed_tokens(feed).min, scaled ? 0 : 32); /* 8 of each of 8 experts, two a token */
   hec_job_say_tokens(&made.job, hec_feed_tokens(feed), &made.arena);
   ck_assert(!hec_test_job_said(&made, "in the records"));
   hec_feed_free(feed);

@@ -79,17 +79,17 @@ static int64_t *both_of(const hec_test_step *step, hec_role role, bool backward,
  * source. */
 static int64_t rows_of(const hec_test_step *step, bool backward, int32_t layer, int32_t mb, int32_t rank,
                        int32_t expert) {
-  int64_t sum = 0, least = INT64_MAX, most = 0;
+  int64_t sum = 0, min = INT64_MAX, max = 0;
   for (int32_t c = 0; c < degree_of(step, layer, mb); c++) {
     int32_t id = find_chunk(step, HEC_ROLE_EXPERTS, backward, layer, mb, c);
     ck_assert_int_ge(id, 0);
     int64_t rows = hec_test_rows(step->program, &step->program->ops[id], rank, expert);
     sum += rows;
-    least = rows < least ? rows : least;
-    most = rows > most ? rows : most;
+    min = rows < min ? rows : min;
+    max = rows > max ? rows : max;
   }
-  ck_assert_msg(most - least <= step->program->n_ranks, "chunks of %lld to %lld rows: %s", (long long)least,
-                (long long)most, hec_test_step_name(step));
+  ck_assert_msg(max - min <= step->program->n_ranks, "chunks of %lld to %lld rows: %s", (long long)min, (long long)max,
+                hec_test_step_name(step));
   return sum;
 }
 

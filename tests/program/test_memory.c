@@ -32,7 +32,7 @@ static bool near(double a, double b) {
 
 static void check_peak(const hec_test_step *step) {
   const hec_program *program = step->program;
-  double *peak = HEC_NEW(&arena, double, program->n_ranks), by_class[HEC_N_MEMORY], most = 0, classes = 0;
+  double *peak = HEC_NEW(&arena, double, program->n_ranks), by_class[HEC_N_MEMORY], max = 0, classes = 0;
   hec_program_memory_peak(program, peak, by_class);
   for (int32_t r = 0; r < program->n_ranks; r++) {
     double wanted = 0;
@@ -42,13 +42,13 @@ static void check_peak(const hec_test_step *step) {
     }
     ck_assert_msg(near(peak[r], wanted), "rank %d: peak %.17g, recount %.17g: %s", r, peak[r], wanted,
                   hec_test_step_name(step));
-    most = peak[r] > most ? peak[r] : most;
+    max = peak[r] > max ? peak[r] : max;
   }
   for (int k = 0; k < HEC_N_MEMORY; k++) {
     ck_assert(by_class[k] >= -1e-6);
     classes += by_class[k];
   }
-  ck_assert_msg(near(classes, most), "classes %.17g, peak %.17g: %s", classes, most, hec_test_step_name(step));
+  ck_assert_msg(near(classes, max), "classes %.17g, peak %.17g: %s", classes, max, hec_test_step_name(step));
 }
 
 /* State that is always there: dense and kept experts, in total over ranks each expert once and each resident. */
@@ -175,7 +175,7 @@ static void visit(const hec_test_step *step, void *context) {
 
 HEC_TEST_LOOP(recount, hec_test_cases(30)) {
   uint64_t seed = 101 + (uint64_t)_i;
-  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 6}), false, visit, NULL);
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 6}), false, visit, NULL);
 }
 
 /* Holds by hand: [start, 0] 5, [1, 2] 7 and 3 per rank index, [2, end] 1. */

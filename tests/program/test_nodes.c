@@ -190,7 +190,7 @@ HEC_TEST_LOOP(programs_by_definition, 8) {
   uint64_t seed = 2500 + (uint64_t)_i;
   n_on = n_spared = 0;
   for (int32_t i = 0; i < 12; i++) {
-    hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = RANKS});
+    hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = RANKS});
     c->detail = i % 2;
     c->only_schedule = "hiermoe"; /* the one that goes by nodes */
     if (c->problem.n_experts <= EXPERTS)
@@ -304,7 +304,7 @@ HEC_TEST_LOOP(seldom_slower, 8) {
   uint64_t seed = 2900 + (uint64_t)_i;
   most_lost = most_won = 1;
   for (int32_t i = 0; i < 40; i++) {
-    hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = RANKS});
+    hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = RANKS});
     c->only_policy = "ep";
     hec_test_each(c, false, race, NULL);
     hec_arena_free(&arena);

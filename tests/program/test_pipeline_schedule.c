@@ -119,13 +119,13 @@ HEC_TEST_TABLE(held_as_published, hec_pipeline_schedules) {
       int64_t *held = HEC_NEW(&arena, int64_t, o.n_pieces);
       hec_pipeline_order_held(&o, NULL, -1, held);
       for (int32_t s = 0; s < p; s++) {
-        int64_t most = 0;
+        int64_t max = 0;
         for (int32_t i = o.piece_at[s]; i < o.piece_at[s + 1]; i++)
-          most = held[i] > most ? held[i] : most;
+          max = held[i] > max ? held[i] : max;
         /* a pair needs the forward of the next micro-batch, which the last one has not */
         int64_t published = most_held(&o, s);
-        ck_assert_msg(most == published, "%s p %d m %d stage %d: %ld, published %ld", row->name, (int)p, (int)m, (int)s,
-                      (long)most, (long)published);
+        ck_assert_msg(max == published, "%s p %d m %d stage %d: %ld, published %ld", row->name, (int)p, (int)m, (int)s,
+                      (long)max, (long)published);
       }
     }
 }

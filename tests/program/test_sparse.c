@@ -234,7 +234,7 @@ static void visit_merged(const hec_test_step *step, void *context) {
 
 HEC_TEST_LOOP(merging_keeps_bytes, hec_test_cases(10)) {
   uint64_t seed = 901 + (uint64_t)_i;
-  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
+  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 8});
   for (int32_t k = 0; hec_collectives[k]; k++) {
     c->collective = hec_collectives[k];
     merged m = {.n = 1 << 20, .fill = true};

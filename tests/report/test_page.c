@@ -294,7 +294,7 @@ HEC_TEST(drawn_adds_up) {
   ck_ok(make(&m, &small, BOX, &hec_law_alpha_beta));
   for (int32_t i = 0; i < n_policies; i++) {
     const hec_report_iteration *it = &m.report.iterations[i];
-    double sum = 0, path = 0, most = 0;
+    double sum = 0, path = 0, max = 0;
     ck_assert(it->there && it->bytes >= it->across && it->across >= 0);
     for (int32_t k = 0; k < m.report.n_blocks * m.report.n_blocks; k++)
       sum += it->traffic[k];
@@ -303,10 +303,10 @@ HEC_TEST(drawn_adds_up) {
       double held = 0;
       for (int32_t c = 0; c < HEC_N_MEMORY; c++)
         held += it->memory[c * HEC_REPORT_MOMENTS + k];
-      most = held > most ? held : most;
+      max = held > max ? held : max;
       ck_assert_msg(held > 0, "%s holds nothing at moment %d", policies[i]->name, k);
     }
-    ck_assert_double_eq_tol(most, it->fullest_bytes, 1e-9 * most);
+    ck_assert_double_eq_tol(max, it->fullest_bytes, 1e-9 * max);
     ck_assert((it->timeline != NULL) == (m.report.color[i] < HEC_REPORT_TIMELINES));
     for (int32_t k = 0; it->timeline && k < HEC_N_SPANS; k++)
       path += it->timeline->path_s[k];

@@ -276,7 +276,7 @@ static void visit_breakdown(const hec_test_step *step, void *context) {
 }
 
 HEC_TEST_LOOP(breakdown_adds_up, hec_test_cases(36)) {
-  hec_test_each(sometimes_disturbed(_i, 6000 + (uint64_t)_i, (hec_test_wish){.ranks_most = 4}), false, visit_breakdown,
+  hec_test_each(sometimes_disturbed(_i, 6000 + (uint64_t)_i, (hec_test_wish){.ranks_max = 4}), false, visit_breakdown,
                 _i % 2 ? (void *)&hec_law_max_min : (void *)&hec_law_alpha_beta);
 }
 

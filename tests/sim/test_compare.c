@@ -126,7 +126,7 @@ static const char *const schedules[] = {"auto", "serial", "hecate"};
  * the winner. */
 static void check_rearranging(comparison *c, const hec_json_value *rows) {
   const hec_json_value *best = NULL, *winner = NULL;
-  double fastest = INFINITY, least = INFINITY;
+  double fastest = INFINITY, min = INFINITY;
   for (const hec_json_value *row = hec_json_first(rows); row; row = hec_json_next(row)) {
     const hec_policy *policy = hec_policy_find(hec_json_text(hec_json_get(row, "name")));
     double median = number(hec_json_get(row, "iteration_s"), "median");
@@ -134,8 +134,8 @@ static void check_rearranging(comparison *c, const hec_json_value *rows) {
       fastest = median;
       best = row;
     }
-    if (!policy->reference && !policy->drops && median < least) {
-      least = median;
+    if (!policy->reference && !policy->drops && median < min) {
+      min = median;
       winner = row;
     }
   }

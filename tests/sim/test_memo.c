@@ -43,7 +43,7 @@ static void visit(const hec_test_step *step, void *context) {
 
 HEC_TEST_LOOP(same_as_run, 6) {
   uint64_t seed = 100 + (uint64_t)_i;
-  const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.comm_share = _i % 2, .ranks_most = 6});
+  const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.comm_share = _i % 2, .ranks_max = 6});
   work w = {.law = _i % 3 ? &hec_law_max_min : &hec_law_nccl_rounds, .memo = hec_sim_memo_new()};
   w.plain = hec_sim_new(&c->problem, w.law, &arena);
   w.sharing = hec_sim_new(&c->problem, w.law, &arena);
@@ -133,7 +133,7 @@ static void spoil(const hec_test_step *step, void *context) {
 HEC_TEST_LOOP(differences_are_seen, 2) {
   uint64_t seed = 7 + (uint64_t)_i;
   change c = {.memo = hec_sim_memo_new()};
-  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 4}), false, spoil, &c);
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 4}), false, spoil, &c);
   ck_assert_int_gt(c.n_tried, 1000);
   hec_sim_memo_free(c.memo);
 }

@@ -91,7 +91,7 @@ static void visit_capacity(const hec_test_step *step, void *context) {
 HEC_TEST_LOOP(capacity_holds, hec_test_cases(24)) {
   uint64_t seed = 101 + (uint64_t)_i;
   capacity_of context = {.law = _i % 2 ? &hec_law_nccl_rounds : &hec_law_max_min};
-  const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 8});
+  const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 8});
   hec_test_each(c, false, visit_capacity, &context);
   ck_assert(context.checked > 0 || c->problem.n_ranks == 1);
 }
@@ -127,15 +127,15 @@ static void visit_alone(const hec_test_step *step, void *context) {
     /* one latency of the closed form may belong to another transfer than its busiest port's */
     int64_t slack = 2;
     if (op->kind == HEC_OP_EXCHANGE) {
-      int64_t least = INT64_MAX, most = 0;
+      int64_t min = INT64_MAX, max = 0;
       for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
         const hec_transfer *x = &alone.transfers[k];
         int64_t latency = op->reverse ? hec_cluster_latency_ps(step->c->problem.cluster, x->destination, x->source)
                                       : hec_cluster_latency_ps(step->c->problem.cluster, x->source, x->destination);
-        least = latency < least ? latency : least;
-        most = larger(most, latency);
+        min = latency < min ? latency : min;
+        max = larger(max, latency);
       }
-      slack += most - least;
+      slack += max - min;
     }
     ck_assert_msg(end[0] <= end[1] + slack, "%s alone: alpha_beta %lld ps, max_min %lld ps: %s",
                   hec_role_name[op->role], (long long)end[0], (long long)end[1], hec_test_step_name(step));

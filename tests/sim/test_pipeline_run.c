@@ -125,8 +125,8 @@ HEC_TEST_LOOP(folds_with_other_costs, 200) {
   bool half = _i % 2;
   int32_t n = 1 + (int32_t)hec_test_below(&seed, 8), p = half ? n : 2 * n;
   int64_t f = 1 + (int64_t)hec_test_below(&seed, 3000), b = 1 + (int64_t)hec_test_below(&seed, 3000);
-  int64_t most = f < b ? f : b, w = 1 + (int64_t)hec_test_below(&seed, (uint64_t)most);
-  int64_t x = (int64_t)hec_test_below(&seed, (uint64_t)most);
+  int64_t max = f < b ? f : b, w = 1 + (int64_t)hec_test_below(&seed, (uint64_t)max);
+  int64_t x = (int64_t)hec_test_below(&seed, (uint64_t)max);
   hec_piece_cost cost = {{f - x, b - x, w}, {x, x, 0}};
   hec_pipeline_order o =
       hec_test_pipeline_order(half ? "dualpipev" : "dualpipe",
@@ -371,12 +371,12 @@ static void after_inputs(const hec_pipeline_order *o, const hec_pipeline_run *ru
 static int64_t bound(const random_run *r) {
   const hec_pipeline_order *o = &r->order;
   int32_t m = o->shape.n_micro_batches;
-  int64_t most = 0;
+  int64_t max = 0;
   for (int32_t b = 0; b < m; b++) {
     int64_t way = 0;
     for (int32_t part = 0; part < o->n_parts; part++)
       way += alone(&r->piece[part * m + b], F) + alone(&r->piece[part * m + b], I);
-    most = way > most ? way : most;
+    max = way > max ? way : max;
   }
   for (int32_t d = 0; d < o->shape.n_stages; d++) {
     int64_t compute = 0, exchange = 0;
@@ -385,10 +385,10 @@ static int64_t bound(const random_run *r) {
         compute += r->piece[i].compute_ps[k];
         exchange += r->piece[i].exchange_ps[k];
       }
-    most = compute > most ? compute : most;
-    most = exchange > most ? exchange : most;
+    max = compute > max ? compute : max;
+    max = exchange > max ? exchange : max;
   }
-  return most;
+  return max;
 }
 
 HEC_TEST_LOOP(any_costs, ROWS_OF_TABLE *EACH) {

@@ -80,7 +80,7 @@ HEC_TEST_LOOP(bounded_and_complete, 60) {
   uint64_t random = 100 + (uint64_t)_i;
   static run r;
   static hec_rounds_pair pair[MOST];
-  int32_t n_ranks = 2 + (int32_t)hec_test_below(&random, MOST_RANKS - 2), n = 0, most = 0;
+  int32_t n_ranks = 2 + (int32_t)hec_test_below(&random, MOST_RANKS - 2), n = 0, max = 0;
   int32_t per_node = 1 + (int32_t)hec_test_below(&random, 8), each = 1 << hec_test_below(&random, 3);
   hec_p2p p2p = {.channels = each << hec_test_below(&random, 3),
                  .channels_per_peer = each,
@@ -96,13 +96,13 @@ HEC_TEST_LOOP(bounded_and_complete, 60) {
     ck_assert_msg(r.n_running > 0, "%d of %d transfers wait for ever", n - ended, n);
     int32_t rank = (int32_t)hec_test_below(&random, (uint64_t)n_ranks), now = rounds_in_flight(rounds, &r, rank);
     ck_assert_int_le(now, p2p.channels / p2p.channels_per_peer * p2p.batch);
-    most = now > most ? now : most;
+    max = now > max ? now : max;
     int32_t at = (int32_t)hec_test_below(&random, (uint64_t)r.n_running), transfer = r.running[at];
     r.running[at] = r.running[--r.n_running];
     hec_rounds_done(rounds, transfer, start, &r);
   }
   ck_assert_int_eq(r.n_running, 0);
-  ck_assert(most > 0 || n == 0);
+  ck_assert(max > 0 || n == 0);
 }
 
 /* ---- Bare flows ---- */

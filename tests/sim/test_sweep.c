@@ -216,7 +216,7 @@ static const struct {
     {"expected at most 1073741824, found 2", "{`trace`: {`synth`: {`workload`: `zipf`, `iterations`: 1000000000}}}"},
     {"spec.json:1: policy[1] llep: cap: expected a number from 0.01 to 1000, found `0`",
      "`policy`: [`llep`, `llep:cap=0`]"},
-    {"llep: expected threshold=VALUE, cap=VALUE, least=VALUE, found `cop=1`", "`policy`: `llep:cop=1`"},
+    {"llep: expected threshold=VALUE, cap=VALUE, min=VALUE, found `cop=1`", "`policy`: `llep:cop=1`"},
     {"(did you mean `llep`?), found `llepp`", "`policy`: [`llepp:cap=1`]"},
     {"expected every value of an axis once", "`policy`: [`llep:cap=1`, `llep:cap=1.0`]"},
     {"not valid JSON", "{`trace`: `loads.jsonl`"},

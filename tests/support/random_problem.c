@@ -121,8 +121,8 @@ hec_test_case *hec_test_random_case(hec_arena *arena, uint64_t *seed, hec_test_w
   }
   if (hec_cluster_parse_line(c->line, arena, &c->cluster) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
-  int32_t most = wish.ranks_most > 0 && wish.ranks_most < c->cluster.n_devices ? wish.ranks_most : c->cluster.n_devices;
-  int32_t ranks = chance(seed, 3) ? 1 + (int32_t)hec_test_below(seed, (uint64_t)most) : most;
+  int32_t max = wish.ranks_max > 0 && wish.ranks_max < c->cluster.n_devices ? wish.ranks_max : c->cluster.n_devices;
+  int32_t ranks = chance(seed, 3) ? 1 + (int32_t)hec_test_below(seed, (uint64_t)max) : max;
   bool train = !chance(seed, 4);
   if (hec_problem_make(&c->moe, &c->cluster, train, ranks, c->moe.tokens_per_rank, &c->problem) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());

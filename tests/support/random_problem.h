@@ -16,7 +16,7 @@ typedef struct {
   bool comm_share;  /* communication may take a share of the device */
   bool no_overhead; /* no launch, no GEMM constants, tiles of one row, free planning */
   bool heavy_state; /* hardly any tokens, much to optimise, a network that costs next to nothing */
-  int32_t ranks_most;
+  int32_t ranks_max;
 } hec_test_wish;
 
 typedef struct {

@@ -179,7 +179,7 @@ HEC_TEST(job_options_are_told_apart) {
       *c = *c == '_' ? '-' : *c;
     ck_assert_ptr_eq(hec_run_option_find(hec_run_rows[i].key), &hec_run_rows[i]);
     ck_assert_ptr_eq(hec_run_option_find(flag), &hec_run_rows[i]);
-    ck_assert_int_eq(hec_run_option_is_number(&hec_run_rows[i]), hec_run_rows[i].most > 0);
+    ck_assert_int_eq(hec_run_option_is_number(&hec_run_rows[i]), hec_run_rows[i].max > 0);
   }
   ck_assert_ptr_null(hec_run_option_find("--micro"));
 }

@@ -128,9 +128,9 @@ refused 2 '--experts: expected' "$bench" --experts 2 --no-trace
 refused 2 '--shape: expected a model preset' "${synth[@]}" --workload W0 --shape none --out "$folder/none"
 works '"policies"' "$bench" --no-trace --json --ranks 7 --layers 2 --experts 5 --iterations 2
 refused 2 '--backend: expected' "$bench" collectives --backend none
-refused 2 '--least is above --most' "$bench" collectives --least 2 --most 1
+refused 2 '--min is above --max' "$bench" collectives --min 2 --max 1
 refused 2 '--ranks: expected' "$bench" collectives --ranks 1
-works '"collective": "spRS"' "$bench" collectives --json --ranks 3 --repeats 5 --most 1
+works '"collective": "spRS"' "$bench" collectives --json --ranks 3 --repeats 5 --max 1
 refused 2 '--policy: expected a planner with an instance here, found "eplb"' "$bench" planners --policy eplb
 works '"within"' "$bench" planners --json --iterations 2 --policy laer,lplb
 works 'sigma' "$bench" planners --iterations 2 --policy micromoe

@@ -10,9 +10,9 @@ static const struct {
   const char *list, *names; /* separated by blanks */
 } lists[] = {
     {"llep", "llep"},
-    {"ep,llep:cap=1.50,least=7,hecate", "ep llep:cap=1.5,least=7 hecate"},
+    {"ep,llep:cap=1.50,min=7,hecate", "ep llep:cap=1.5,min=7 hecate"},
     {"llep,llep:cap=1.5,llep:cap=2", "llep llep:cap=1.5 llep:cap=2"},
-    {"llep:least=512,cap=1", "llep:cap=1,least=512"},
+    {"llep:min=512,cap=1", "llep:cap=1,min=512"},
     {"eplb:period=50,hecate:t=paper,m=3,ep", "eplb:period=50 hecate:t=paper,m=3 ep"},
 };
 
@@ -37,10 +37,10 @@ static const struct {
     {"ep,all", "--policy: expected all alone or a list of policies, found \"ep,all\""},
     {"lep", "(did you mean \"llep\"?), found \"lep\""},
     {"llep:cap=1,llep:cap=1.0", "--policy: \"llep:cap=1\" is named twice"},
-    {"llep:least=2,cap=1,ep,llep:cap=1,least=2", "--policy: \"llep:cap=1,least=2\" is named twice"},
+    {"llep:min=2,cap=1,ep,llep:cap=1,min=2", "--policy: \"llep:cap=1,min=2\" is named twice"},
     {"ep,llep:cap=x,hecate", "--policy llep: cap: expected a number from 0.01 to 1000, found \"x\""},
     {"ep,cap=1", "found \"ep,cap=1\""}, /* no options without a colon */
-    {"llep:,ep", "--policy llep: expected threshold=VALUE, cap=VALUE, least=VALUE, found \"\""},
+    {"llep:,ep", "--policy llep: expected threshold=VALUE, cap=VALUE, min=VALUE, found \"\""},
     {"llep:cup=1", "found \"cup=1\" (did you mean \"cap\"?)"},
     {"all:cap=1", "found \"all\""},
 };

@@ -142,14 +142,14 @@ HEC_TEST(moving_workloads_keep_their_promise) {
   o = small("ragged-source");
   synth = open_synth(&o);
   hec_synth_next(synth, &load);
-  uint64_t least = UINT64_MAX, most = 0;
+  uint64_t min = UINT64_MAX, max = 0;
   for (int s = 0; s < SOURCES; s++) {
     uint64_t sum = row_sum(0, s);
     ck_assert_uint_eq(sum, row_sum(1, s)); /* a source has as many tokens in every layer */
-    least = sum < least ? sum : least;
-    most = sum > most ? sum : most;
+    min = sum < min ? sum : min;
+    max = sum > max ? sum : max;
   }
-  ck_assert_uint_gt(most, 2 * least);
+  ck_assert_uint_gt(max, 2 * min);
   hec_synth_free(synth);
 
   o = small("zero-load-experts");
@@ -216,13 +216,13 @@ HEC_TEST(laws_of_popularity) {
   o.n_layers = 1;
   synth = open_synth(&o);
   hec_synth_next(synth, &load);
-  uint64_t most = 0, second = 0;
+  uint64_t max = 0, second = 0;
   for (int e = 0; e < 64; e++) {
     uint64_t x = expert_sum(0, e);
-    second = x > most ? most : x > second ? x : second;
-    most = x > most ? x : most;
+    second = x > max ? max : x > second ? x : second;
+    max = x > max ? x : max;
   }
-  ck_assert(fabs((double)most / (double)second - pow(2, 1.25)) < 0.05);
+  ck_assert(fabs((double)max / (double)second - pow(2, 1.25)) < 0.05);
   hec_synth_free(synth);
 }
 

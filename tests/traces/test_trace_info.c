@@ -37,7 +37,7 @@ static void agrees(sample *s, const hec_trace_spread *spread, bool relative) {
     return;
   qsort(s->values, (size_t)s->n, sizeof *s->values, compare);
   const double q[] = {0, 0.05, 0.1, 0.5, 0.95, 1};
-  const double got[] = {spread->least, spread->p5, spread->p10, spread->p50, spread->p95, spread->most};
+  const double got[] = {spread->min, spread->p5, spread->p10, spread->p50, spread->p95, spread->max};
   for (int i = 0; i < 6; i++) {
     double at = q[i] * (s->n - 1);
     int k = (int)at;
@@ -64,10 +64,10 @@ static double pearson(const double *x, const double *y, int n) {
 static sample overload, peak, cv, gini, correlation[2], tvd;
 
 static void plain_layer(const double *x, int n_experts, int ranks) {
-  double total = 0, most = 0, square = 0, pairs = 0, rank_load[64] = {0}, busiest = 0;
+  double total = 0, max = 0, square = 0, pairs = 0, rank_load[64] = {0}, busiest = 0;
   for (int e = 0; e < n_experts; e++) {
     total += x[e];
-    most = fmax(most, x[e]);
+    max = fmax(max, x[e]);
     rank_load[e * ranks / n_experts] += x[e];
     for (int f = 0; f < n_experts; f++)
       pairs += fabs(x[e] - x[f]);
@@ -80,7 +80,7 @@ static void plain_layer(const double *x, int n_experts, int ranks) {
   for (int r = 0; r < ranks; r++)
     busiest = fmax(busiest, rank_load[r]);
   put(&overload, busiest / (total / ranks));
-  put(&peak, most / mean);
+  put(&peak, max / mean);
   put(&cv, sqrt(square / n_experts) / mean);
   put(&gini, pairs / (2.0 * n_experts * total)); /* mean absolute difference over twice the mean, the definition */
 }
@@ -152,8 +152,7 @@ static void random_case(uint64_t seed) {
   hec_trace_info info = info_of(reader, ranks, 2, (int32_t[]){1, 4});
   hec_trace_close(reader);
   hec_text_free(&text);
-  ck_assert(info.n_records == records && info.n_iterations == records && info.stride_least == 3 &&
-            info.stride_most == 3);
+  ck_assert(info.n_records == records && info.n_iterations == records && info.stride_min == 3 && info.stride_max == 3);
   ck_assert_uint_eq(info.n_empty_layers, n_empty);
   ck_assert(fabs(info.idle_share - (double)n_idle / (records * 3.0 * experts)) < 1e-12);
   agrees(&overload, &info.overload, true);
@@ -179,12 +178,12 @@ HEC_TEST(known_by_hand) {
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   hec_trace_info info = info_of(reader, 0, 1, (int32_t[]){1});
   hec_trace_close(reader);
-  ck_assert(info.n_records == 3 && info.n_iterations == 2 && info.stride_least == 10 && info.ranks == 2);
-  ck_assert(fabs(info.overload.least - 1.5) < 1e-12 && fabs(info.overload.most - 2) < 1e-12);
-  ck_assert(fabs(info.expert_peak.least - 2) < 1e-12 && fabs(info.expert_peak.most - 4) < 1e-12);
-  ck_assert(fabs(info.gini.most - 0.75) < 1e-12 && fabs(info.cv.most - sqrt(3)) < 1e-12);
-  ck_assert(fabs(info.correlation[0].least - -12.0 / 14) < 1e-12); /* deviations -2 -1 0 3 and 3 0 -1 -2 */
-  ck_assert(fabs(info.tvd.most - 11.0 / 12) < 1e-12 && fabs(info.idle_share - 0.25) < 1e-12);
+  ck_assert(info.n_records == 3 && info.n_iterations == 2 && info.stride_min == 10 && info.ranks == 2);
+  ck_assert(fabs(info.overload.min - 1.5) < 1e-12 && fabs(info.overload.max - 2) < 1e-12);
+  ck_assert(fabs(info.expert_peak.min - 2) < 1e-12 && fabs(info.expert_peak.max - 4) < 1e-12);
+  ck_assert(fabs(info.gini.max - 0.75) < 1e-12 && fabs(info.cv.max - sqrt(3)) < 1e-12);
+  ck_assert(fabs(info.correlation[0].min - -12.0 / 14) < 1e-12); /* deviations -2 -1 0 3 and 3 0 -1 -2 */
+  ck_assert(fabs(info.tvd.max - 11.0 / 12) < 1e-12 && fabs(info.idle_share - 0.25) < 1e-12);
   ck_assert(info.idle_worst_layer == 0 && fabs(info.idle_worst - 0.75) < 1e-12);
 }
 
@@ -215,7 +214,7 @@ HEC_TEST(one_record) {
   hec_trace_reader *reader = NULL;
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   hec_trace_info info = info_of(reader, 1, 1, (int32_t[]){1});
-  ck_assert(info.correlation[0].n == 0 && isnan(info.correlation[0].p50) && info.stride_most == 0);
+  ck_assert(info.correlation[0].n == 0 && isnan(info.correlation[0].p50) && info.stride_max == 0);
   hec_text table = {0}, json = {0};
   hec_trace_info_table(&info, hec_trace_header_of(reader), "p", &table);
   hec_trace_info_json(&info, hec_trace_header_of(reader), "p", &json);
@@ -253,15 +252,15 @@ HEC_TEST(recorded_traces) {
     ck_ok(hec_trace_open(hec_test_shared_path(name), &reader));
     hec_trace_info info = info_of(reader, cases[i].ranks, 1, (int32_t[]){1});
     hec_trace_close(reader);
-    close_to(info.expert_peak.least, cases[i].peak[0], 0.005);
+    close_to(info.expert_peak.min, cases[i].peak[0], 0.005);
     close_to(info.expert_peak.p50, cases[i].peak[1], 0.005);
-    close_to(info.expert_peak.most, cases[i].peak[2], 0.1);
+    close_to(info.expert_peak.max, cases[i].peak[2], 0.1);
     close_to(info.cv.p50, cases[i].cv, 0.006); /* theirs is the upper of the two middle values */
     close_to(info.correlation[0].p50, cases[i].r_median, 0.0005);
-    close_to(info.correlation[0].least, cases[i].r_least, 0.005);
+    close_to(info.correlation[0].min, cases[i].r_least, 0.005);
     close_to(info.tvd.p50, cases[i].tvd, 0.0005);
     close_to(info.overload.p50, cases[i].overload[0], 0.008);
-    close_to(info.overload.most, cases[i].overload[1], 0.005);
+    close_to(info.overload.max, cases[i].overload[1], 0.005);
     if (i == 3)
       close_to(info.idle_worst, 0.31, 0.005);
   }

@@ -208,7 +208,7 @@ HEC_TEST(synthetic_affinity) {
     ck_assert(h->transitions && h->transitions_over && h->transitions_first == 1 && h->transitions_last == 1);
     ck_assert(strstr(h->synthetic, "\"affinity\"") && strstr(h->notes, " --affinity "));
     affinity[a] = hec_trace_affinity(h);
-    uint64_t total = 0, most = 0;
+    uint64_t total = 0, max = 0;
     for (int32_t l = 0; l + 1 < LAYERS; l++) {
       int32_t n_pairs = 0;
       for (int32_t e = 0; e < EXPERTS; e++) {
@@ -221,11 +221,11 @@ HEC_TEST(synthetic_affinity) {
         }
         ck_assert_uint_eq(sum, TOP_K * row_sum(&record->load, l, e));
         total += sum;
-        most += best;
+        max += best;
       }
       ck_assert(a < 2 || n_pairs <= 2 * EXPERTS - 1);
     }
-    kept[a] = (double)most / (double)total;
+    kept[a] = (double)max / (double)total;
     hec_trace_close(reader);
     ck_assert_int_eq(unlink(path), 0);
   }

@@ -236,7 +236,7 @@ HEC_TEST(no_time_for_all) {
   finish(&s);
   hec_comparison *c = &s.comparison;
   ck_assert_int_eq(c->n_conclusive, 2 * (STEPS - WARMUP));
-  ck_assert(c->n_least == 0 && c->n_most == 2 && c->n_ranked == 2 && c->n_pairs == 1);
+  ck_assert(c->n_min == 0 && c->n_max == 2 && c->n_ranked == 2 && c->n_pairs == 1);
   ck_assert_int_eq(c->by_case[3].n_conclusive, 0);
   ck_assert(c->by_case[3].measured_s <= 0 && !hec_interval_known(c->by_case[3].measured));
   ck_assert(hec_interval_known(c->by_case[0].measured)); /* two readings */
@@ -428,7 +428,7 @@ static void same_as_simulator(const hec_test_step *step, void *context) {
 
 HEC_TEST_LOOP(no_control, hec_test_cases(16)) {
   uint64_t seed = 61 + (uint64_t)_i;
-  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 6}), false, same_as_simulator, NULL);
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = 6}), false, same_as_simulator, NULL);
 }
 
 /* An iteration of plain expert parallelism on a machine, with loads of that skew. */

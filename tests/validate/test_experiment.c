@@ -83,7 +83,7 @@ static void configurations(uint64_t seed, const hec_policy *const *policies, hec
 HEC_TEST(random_configurations) {
   static hec_experiment_case one[DRAWN], again[DRAWN], other[DRAWN];
   const hec_policy *const policies[] = {hec_policy_find("ep"), hec_policy_find("hecate"), hec_policy_find("eplb")};
-  int32_t times[3] = {0}, n_different = 0, least = 1000, most = 0, seen_k = 0;
+  int32_t times[3] = {0}, n_different = 0, min = 1000, max = 0, seen_k = 0;
   configurations(3, policies, one);
   configurations(3, policies, again);
   configurations(4, policies, other);
@@ -99,13 +99,13 @@ HEC_TEST(random_configurations) {
     ck_assert(p->tokens >= 10 && p->tokens <= 80 && p->top_k >= 1 && p->top_k <= 4);
     ck_assert(one[i].n_steps == 2 && one[i].warmup == 1 && one[i].model->top_k == p->top_k);
     ck_assert_uint_eq(hec_load_layer_total(&one[i].steps[1].loads[0], 1), (uint64_t)(2 * p->tokens * p->top_k));
-    least = p->tokens < least ? p->tokens : least;
-    most = p->tokens > most ? p->tokens : most;
+    min = p->tokens < min ? p->tokens : min;
+    max = p->tokens > max ? p->tokens : max;
     seen_k |= 1 << p->top_k;
   }
   for (int32_t k = 0; k < 3; k++)
     ck_assert_int_ge(times[k], DRAWN / 3);
-  ck_assert(n_different > DRAWN / 2 && least == 10 && most == 80 && seen_k == 0x1e);
+  ck_assert(n_different > DRAWN / 2 && min == 10 && max == 80 && seen_k == 0x1e);
 }
 
 /* ---- Executed ---- */

@@ -1,8 +1,8 @@
 /* Fits of sums of work: known curves come back, without noise exactly, with noise and stalls nearly; whatever the data,
  * the curve is non-negative and does not decrease; where the fit is plain least squares, no increment can be moved to a
  * better one; residuals are counted a second time. */
-#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 #include "validate/calibrate/fit.h"
 #include "validate/stats.h"
 
@@ -180,14 +180,14 @@ HEC_TEST(chosen_knots_follow_a_curve) {
 /* Durations that have nothing to do with the work, few observations, knots far from everything. */
 static void adversarial(data *d, hec_fit_options *options, double *knots, uint64_t *seed) {
   *d = (data){.arena = {0}};
-  int32_t n = 1 + (int32_t)hec_test_below(seed, hec_test_below(seed, 3) ? 60 : 6), most = 5;
+  int32_t n = 1 + (int32_t)hec_test_below(seed, hec_test_below(seed, 3) ? 60 : 6), max = 5;
   double spread = hec_test_below(seed, 2) ? 12 : 1;
   d->x_at = HEC_NEW(&d->arena, int32_t, n + 1);
-  d->x = HEC_NEW(&d->arena, double, n *most);
+  d->x = HEC_NEW(&d->arena, double, n *max);
   d->y = HEC_NEW(&d->arena, double, n);
   uint64_t sizes = 1 + hec_test_below(seed, 6);
   for (int32_t i = 0; i < n; i++) {
-    d->x_at[i + 1] = d->x_at[i] + (i == 0 ? 1 : (int32_t)hec_test_below(seed, (uint64_t)most + 1));
+    d->x_at[i + 1] = d->x_at[i] + (i == 0 ? 1 : (int32_t)hec_test_below(seed, (uint64_t)max + 1));
     for (int32_t k = d->x_at[i]; k < d->x_at[i + 1]; k++)
       d->x[k] = sizes < 4 ? pow(7, (double)hec_test_below(seed, sizes)) : exp(9 * hec_test_uniform(seed));
     d->y[i] = exp(spread * (hec_test_uniform(seed) - 0.5));
@@ -247,13 +247,13 @@ HEC_TEST(few_observations_are_fitted_best) {
     ck_assert_int_eq(hec_fit_curve(&d.o, &options, &d.arena, &fit), HEC_OK);
     seen += fit.how == HEC_FIT_LEAST_SQUARES && fit.n_observations < 2 * (fit.n_knots + options.fixed);
     for (int32_t j = 0; j < fit.n_knots && fit.how == HEC_FIT_LEAST_SQUARES; j++) {
-      double increment = fit.y[j] - (j ? fit.y[j - 1] : 0), least = squares(&d, &fit, &options);
+      double increment = fit.y[j] - (j ? fit.y[j - 1] : 0), min = squares(&d, &fit, &options);
       double step = 1e-3 * fit.y[fit.n_knots - 1];
       for (int sign = -1; sign <= 1; sign += 2) {
         double move = sign < 0 ? -fmin(step, increment) : step;
         for (int32_t m = j; m < fit.n_knots; m++)
           fit.y[m] += move;
-        ck_assert_double_ge(squares(&d, &fit, &options), least * (1 - 1e-7) - 1e-18);
+        ck_assert_double_ge(squares(&d, &fit, &options), min * (1 - 1e-7) - 1e-18);
         for (int32_t m = j; m < fit.n_knots; m++)
           fit.y[m] -= move;
       }

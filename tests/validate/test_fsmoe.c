@@ -300,7 +300,7 @@ HEC_TEST(one_degree_costs_little) {
   for (int t = 0; t < 2; t++) {
     const hec_fsmoe_testbed *testbed = t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
     hec_fsmoe_bench *two = hec_fsmoe_bench_new(2);
-    double sum = 0, most = 0;
+    double sum = 0, max = 0;
     for (int32_t i = 0; i < HEC_FSMOE_GRID; i++) {
       hec_fsmoe_shape shape = hec_fsmoe_grid_shape(testbed, i);
       hec_fsmoe_case_study s = hec_fsmoe_study(testbed, &shape, false);
@@ -313,10 +313,10 @@ HEC_TEST(one_degree_costs_little) {
         one = fmin(one, hec_fsmoe_bench_walk(two, &s, &(hec_fsmoe_schedule){HEC_FSMOE_FSMOE, r, slots}));
       }
       sum += one / apart - 1;
-      most = fmax(most, one / apart - 1);
+      max = fmax(max, one / apart - 1);
     }
     ck_assert_double_eq_tol(sum / HEC_FSMOE_GRID, mean[t], 1e-4);
-    ck_assert_double_eq_tol(most, worst[t], 1e-4);
+    ck_assert_double_eq_tol(max, worst[t], 1e-4);
     hec_fsmoe_bench_free(two);
   }
 }

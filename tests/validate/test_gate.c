@@ -165,7 +165,7 @@ HEC_TEST(loads_are_whole) {
   hec_arena arena = {0};
   for (int32_t skew = 0; skew <= 16; skew += 4) {
     hec_load a = hec_load_new(&arena, 3, 2, 8), b = hec_load_new(&arena, 3, 2, 8);
-    uint32_t most = 0;
+    uint32_t max = 0;
     hec_gate_draw(7, skew, 100, &a);
     hec_gate_draw(7, skew, 100, &b);
     ck_assert(memcmp(a.counts, b.counts, hec_load_cells(&a) * sizeof *a.counts) == 0);
@@ -174,11 +174,11 @@ HEC_TEST(loads_are_whole) {
         uint32_t sum = 0;
         for (int32_t e = 0; e < 8; e++) {
           sum += hec_load_row(&a, l, r)[e];
-          most = hec_load_row(&a, l, r)[e] > most ? hec_load_row(&a, l, r)[e] : most;
+          max = hec_load_row(&a, l, r)[e] > max ? hec_load_row(&a, l, r)[e] : max;
         }
         ck_assert_uint_eq(sum, 100);
       }
-    ck_assert(skew == 0 ? most < 25 : skew < 8 || most > 40);
+    ck_assert(skew == 0 ? max < 25 : skew < 8 || max > 40);
   }
   hec_arena_free(&arena);
 }

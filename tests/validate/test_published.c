@@ -15,8 +15,8 @@ HEC_TEST(statistics) {
   const double value[] = {2.0, 0.5, 8.0};
   ck_assert_double_eq_tol(hec_geo_mean(value, 3), 2.0, 1e-12);
   ck_assert_double_eq(hec_mean(value, 3), 3.5);
-  ck_assert_double_eq(hec_least(value, 3), 0.5);
-  ck_assert_double_eq(hec_most(value, 3), 8.0);
+  ck_assert_double_eq(hec_min(value, 3), 0.5);
+  ck_assert_double_eq(hec_max(value, 3), 8.0);
   ck_assert_double_eq_tol(hec_log_distance(2.385, 2.385 * 3), log(3), 1e-12);
   ck_assert_double_eq_tol(hec_log_distance(3, 1), hec_log_distance(1, 3), 1e-12);
   ck_assert(isnan(hec_log_distance(0, 1)) && isnan(hec_log_distance(NAN, 1)) && isnan(hec_log_distance(INFINITY, 1)));
@@ -251,7 +251,7 @@ HEC_TEST(rematerialisation_exposes_three_times_as_much) {
   hec_cell_cache *cache = open_cache_on(cluster, p->loads, &inputs);
   hec_system_file file;
   ck_assert_int_eq(hec_system_open(&b32, &file), HEC_OK);
-  int32_t own = cell_of(cache, &file, "hecate-published")->t_most;
+  int32_t own = cell_of(cache, &file, "hecate-published")->t_max;
   hec_cell_cache_free(cache);
   inputs.t = inputs.m = own + (own + 1) / 2;
   cache = open_cache_on(cluster, p->loads, &inputs);

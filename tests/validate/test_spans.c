@@ -2,8 +2,8 @@
  * durations back. Timelines of the simulator, of every policy under every schedule on random problems, and of random
  * durations that no law would give. Mending gives an undisturbed timeline back. */
 #include "sim/simulate.h"
-#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 #include "tests/validate/imitated.h"
 #include "validate/spans.h"
 
@@ -115,7 +115,7 @@ static void free_tools(tools *t) {
 HEC_TEST_LOOP(equal_durations, hec_test_cases(40)) {
   uint64_t seed = 4200 + (uint64_t)_i;
   tools t = {.seed = seed};
-  hec_test_case *c = hec_test_random_case(&t.arena, &seed, (hec_test_wish){.ranks_most = 8});
+  hec_test_case *c = hec_test_random_case(&t.arena, &seed, (hec_test_wish){.ranks_max = 8});
   t.sim = hec_sim_new(&c->problem, &hec_law_alpha_beta, &t.arena);
   t.cost = hec_link_cost_new(&c->cluster, &t.arena);
   hec_test_each(c, false, visit, &t);

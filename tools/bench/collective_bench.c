@@ -379,18 +379,18 @@ hec_status hec_collective_bench_run(const hec_collective_bench *bench, hec_colle
   hec_arena arena = {0};
   hec_exec_case problem;
   job j = {.bench = bench, .problem = &problem};
-  int64_t most = 0;
+  int64_t max = 0;
   HEC_ASSERT(bench->n_ranks >= 2 && bench->n_ranks <= RANKS_MAX && bench->n_sizes <= HEC_BENCH_SIZES_MAX);
   j.rows = hec_exec_case_share(HEC_BENCH_ROWS_MAX * sizeof *j.rows);
   for (int32_t scatter = 0; scatter < 2; scatter++)
     for (int32_t all = 0; all < 2; all++)
       for (int32_t s = 0; s < bench->n_sizes; s++) {
         j.rows[j.n_rows++] = (hec_collective_row){.scatter = scatter, .all = all, .bytes = bench->bytes[s]};
-        most = bench->bytes[s] > most ? bench->bytes[s] : most;
+        max = bench->bytes[s] > max ? bench->bytes[s] : max;
       }
   hec_status status = hec_exec_case_make(bench->n_ranks, &arena, &problem);
   if (status == HEC_OK) {
-    hec_exec_options options = options_of(&problem, NULL, most, NULL);
+    hec_exec_options options = options_of(&problem, NULL, max, NULL);
     hec_launch_options launch = {.n_ranks = bench->n_ranks,
                                  .pin = true,
                                  .transport = &hec_transport_shm,

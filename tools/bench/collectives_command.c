@@ -10,20 +10,19 @@
 #include <string.h>
 
 typedef struct {
-  int64_t ranks, repeats, least, most;
+  int64_t ranks, repeats, min, max;
   const char *backend;
   bool json;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = 2, .repeats = 60, .least = 1, .most = 64, .backend = "cpu"};
+  *s = (settings){.ranks = 2, .repeats = 60, .min = 1, .max = 64, .backend = "cpu"};
   const hec_arg args[] = {
       HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default: processes over shared memory) or mpi (under mpirun)"),
       HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks of backend cpu, one per core (default 2)", 2, 256),
       HEC_ARG_WHOLE("--repeats", s->repeats, "N", "timed repeats of each row (default 60)", 5, 100000),
-      HEC_ARG_WHOLE("--least", s->least, "M", "smallest message in MiB (default 1); then 4 times as much each", 1,
-                    1024),
-      HEC_ARG_WHOLE("--most", s->most, "M", "largest message in MiB (default 64)", 1, 1024),
+      HEC_ARG_WHOLE("--min", s->min, "M", "smallest message in MiB (default 1); then 4 times as much each", 1, 1024),
+      HEC_ARG_WHOLE("--max", s->max, "M", "largest message in MiB (default 64)", 1, 1024),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -38,12 +37,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "rank's does. ratio = time of the limit / time of the executor, repeat by repeat: above 1 it is faster.\n"
           "Median [10th percentile, 90th percentile]; clean: repeats in which no rank was interrupted, which alone\n"
           "count when there are enough of them.",
-      .examples = "  hecate-bench collectives --most 16 --repeats 20\n"
+      .examples = "  hecate-bench collectives --max 16 --repeats 20\n"
                   "  mpirun -n 2 hecate-bench collectives --backend mpi --json",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));
-  return s->least <= s->most ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--least is above --most");
+  return s->min <= s->max ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--min is above --max");
 }
 
 static const char *limit_name(bool scatter, bool mpi) {
@@ -110,7 +109,7 @@ static hec_status run(settings *s, hec_text *out) {
   if (s->ranks < 2)
     return hec_fail(HEC_BAD_INPUT, "a collective needs 2 ranks: mpirun -n 2");
   hec_collective_bench bench = {.backend = backend, .n_ranks = (int32_t)s->ranks, .repeats = (int32_t)s->repeats};
-  for (int64_t size = s->least; size <= s->most && bench.n_sizes < HEC_BENCH_SIZES_MAX; size *= 4)
+  for (int64_t size = s->min; size <= s->max && bench.n_sizes < HEC_BENCH_SIZES_MAX; size *= 4)
     bench.bytes[bench.n_sizes++] = size << 20;
   hec_collective_row rows[HEC_BENCH_ROWS_MAX];
   int32_t n_rows;

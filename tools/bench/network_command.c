@@ -15,7 +15,7 @@ enum { SIZES_MAX = 16, RUNS_MAX = 99 };
 
 typedef struct {
   const char *ranks, *law, *peer;
-  int64_t runs, peer_most;
+  int64_t runs, peer_max;
   bool json;
 } settings;
 
@@ -37,7 +37,7 @@ static hec_status measure(const settings *s, hec_network network, int32_t n, res
     double begin = hec_bench_now_s();
     status = hec_flows_run(&flows, s->law, finish);
     ours[i] = hec_bench_now_s() - begin;
-    if (status == HEC_OK && s->peer && n <= s->peer_most)
+    if (status == HEC_OK && s->peer && n <= s->peer_max)
       status = hec_network_peer(s->peer, &flows, &theirs[r->n_peer++], other);
   }
   if (status == HEC_OK) {
@@ -78,14 +78,14 @@ static void print(const settings *s, hec_network network, const result *r, hec_j
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = "16,64,128,256", .law = "max_min", .runs = 3, .peer_most = 64};
+  *s = (settings){.ranks = "16,64,128,256", .law = "max_min", .runs = 3, .peer_max = 64};
   const hec_arg args[] = {
       {"--ranks", HEC_ARG_TEXT, &s->ranks, "N[,N...]", "hosts (default 16,64,128,256; at most 1024)", 0, 0},
       {"--law", HEC_ARG_TEXT, &s->law, "L", "max_min (default), nccl_rounds or alpha_beta", 0, 0},
       HEC_ARG_WHOLE("--runs", s->runs, "N", "runs of each case; the median counts (default 3)", 1, RUNS_MAX),
       {"--peer", HEC_ARG_TEXT, &s->peer, "PROGRAM",
        "a program that answers the same cases (build/simgrid-flows, where SimGrid is installed)", 0, 0},
-      HEC_ARG_WHOLE("--peer-most", s->peer_most, "N", "the peer gets cases of at most N hosts (default 64)", 2, 1024),
+      HEC_ARG_WHOLE("--peer-max", s->peer_max, "N", "the peer gets cases of at most N hosts (default 64)", 2, 1024),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {

@@ -29,9 +29,9 @@ typedef struct {
   const char *name; /* "--ranks"; a section's title for HEC_ARG_SECTION; NULL ends the table */
   hec_arg_kind kind;
   void *to; /* bool, int64_t, double or const char *, unchanged when the option is absent; hec_run_option_use */
-  const char *value;  /* name of the value in the help */
-  const char *help;   /* with units and default */
-  double least, most; /* of numbers */
+  const char *value; /* name of the value in the help */
+  const char *help;  /* with units and default */
+  double min, max;   /* of numbers */
 } hec_arg;
 
 #define HEC_ARG_TITLE(title)                                                                                           \
@@ -40,25 +40,25 @@ typedef struct {
   { .name = (option), .kind = HEC_ARG_TEXT, .to = &(target), .value = (what), .help = (text) }
 #define HEC_ARG_WHOLE(option, target, what, text, low, high)                                                           \
   {                                                                                                                    \
-    .name = (option), .kind = HEC_ARG_INT, .to = &(target), .value = (what), .help = (text), .least = (low),           \
-    .most = (high)                                                                                                     \
+    .name = (option), .kind = HEC_ARG_INT, .to = &(target), .value = (what), .help = (text), .min = (low),             \
+    .max = (high)                                                                                                      \
   }
 /* Like HEC_ARG_REAL, with K, M, G or T for powers of 1000 behind the number. */
 #define HEC_ARG_SIZE(option, target, what, text, low, high)                                                            \
   {                                                                                                                    \
-    .name = (option), .kind = HEC_ARG_BYTES, .to = &(target), .value = (what), .help = (text), .least = (low),         \
-    .most = (high)                                                                                                     \
+    .name = (option), .kind = HEC_ARG_BYTES, .to = &(target), .value = (what), .help = (text), .min = (low),           \
+    .max = (high)                                                                                                      \
   }
 /* Seconds; with s, m or h behind the number, that unit: "90s", "2m". */
 #define HEC_ARG_TIME(option, target, what, text, low, high)                                                            \
   {                                                                                                                    \
-    .name = (option), .kind = HEC_ARG_SECONDS, .to = &(target), .value = (what), .help = (text), .least = (low),       \
-    .most = (high)                                                                                                     \
+    .name = (option), .kind = HEC_ARG_SECONDS, .to = &(target), .value = (what), .help = (text), .min = (low),         \
+    .max = (high)                                                                                                      \
   }
 #define HEC_ARG_REAL(option, target, what, text, low, high)                                                            \
   {                                                                                                                    \
-    .name = (option), .kind = HEC_ARG_DOUBLE, .to = &(target), .value = (what), .help = (text), .least = (low),        \
-    .most = (high)                                                                                                     \
+    .name = (option), .kind = HEC_ARG_DOUBLE, .to = &(target), .value = (what), .help = (text), .min = (low),          \
+    .max = (high)                                                                                                      \
   }
 
 enum { HEC_ARGS_MAX = 128, HEC_ARG_NAME_BYTES = 24, HEC_ARGS_PAPER = -2 }; /* rows of a table; of a name; see above */
@@ -94,13 +94,13 @@ void hec_args_begin(const hec_command *command, hec_args *args);
 /* The option that argv[*i] names; *i then stands on its value, if that is a word of its own. */
 hec_status hec_args_set(hec_args *args, int argc, const char *const *argv, int *i) HEC_MUST_USE;
 /* The whole number at the beginning of a text, for values that are more than one: digits alone, no sign, no blank, no zeros before
- * others. What is behind them; NULL: there are none, or the number is above `most`. */
-const char *hec_args_whole(const char *text, int64_t most, int64_t *value);
-/* "A,B,..." as at most `n` whole numbers from `least` to `most`; HEC_BAD_INPUT names the option. */
+ * others. What is behind them; NULL: there are none, or the number is above `max`. */
+const char *hec_args_whole(const char *text, int64_t max, int64_t *value);
+/* "A,B,..." as at most `n` whole numbers from `min` to `max`; HEC_BAD_INPUT names the option. */
 typedef struct {
   const char *option;
-  int64_t least, most;
-  int32_t n_most;
+  int64_t min, max;
+  int32_t n_max;
 } hec_args_list;
 hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) HEC_MUST_USE;
 /* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */

@@ -32,13 +32,13 @@ static bool zero_before(const char *text) {
   return text[0] == '0' && text[1] >= '0' && text[1] <= '9';
 }
 
-const char *hec_args_whole(const char *text, int64_t most, int64_t *value) {
+const char *hec_args_whole(const char *text, int64_t max, int64_t *value) {
   size_t n = strspn(text, "0123456789");
   int64_t read = 0;
   if (n == 0 || zero_before(text))
     return NULL;
   for (size_t i = 0; i < n; i++) {
-    if (read > (most - (text[i] - '0')) / 10)
+    if (read > (max - (text[i] - '0')) / 10)
       return NULL;
     read = 10 * read + (text[i] - '0');
   }
@@ -48,10 +48,10 @@ const char *hec_args_whole(const char *text, int64_t most, int64_t *value) {
 
 hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) {
   const char *at = text;
-  for (*n = 0; *n < list->n_most; at++) {
+  for (*n = 0; *n < list->n_max; at++) {
     int64_t value;
-    at = hec_args_whole(at, list->most, &value);
-    if (!at || value < list->least || (*at != ',' && *at != 0))
+    at = hec_args_whole(at, list->max, &value);
+    if (!at || value < list->min || (*at != ',' && *at != 0))
       break;
     values[(*n)++] = (int32_t)value;
     if (*at == 0)
@@ -60,7 +60,7 @@ hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t 
   return hec_fail(HEC_BAD_INPUT,
                   "%s: expected up to %" PRId32 " whole numbers from %" PRId64 " to %" PRId64
                   " with commas, found \"%.100s\"",
-                  list->option, list->n_most, list->least, list->most, text);
+                  list->option, list->n_max, list->min, list->max, text);
 }
 
 static bool is_whole(const hec_arg *arg) {
@@ -79,10 +79,10 @@ static hec_status set_number(const hec_arg *arg, const char *text) {
   value *= end > text ? factor_at(arg, &end) : 1;
   /* Plain decimals: no hexadecimal, no blanks, no "-0", and "16" is the only way to write the whole number 16. */
   bool plain = strspn(text, is_whole(arg) ? "0123456789" : "0123456789+-.eE") >= digits;
-  plain = plain && !(is_whole(arg) && zero_before(text)) && !(text[0] == '-' && arg->least >= 0);
-  if (end == text || *end != 0 || !fits || !plain || !(value >= arg->least && value <= arg->most))
+  plain = plain && !(is_whole(arg) && zero_before(text)) && !(text[0] == '-' && arg->min >= 0);
+  if (end == text || *end != 0 || !fits || !plain || !(value >= arg->min && value <= arg->max))
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g%s, found \"%s\"", arg->name,
-                    is_whole(arg) ? "a whole number" : "a number", arg->least, arg->most,
+                    is_whole(arg) ? "a whole number" : "a number", arg->min, arg->max,
                     arg->kind == HEC_ARG_BYTES     ? ", or with K M G T"
                     : arg->kind == HEC_ARG_SECONDS ? " seconds, or with s m h"
                     : arg->kind == HEC_ARG_PAPER   ? " or \"paper\""
@@ -120,17 +120,17 @@ static hec_status unknown_option(const hec_command *command, const char *word, i
 }
 
 void hec_args_begin(const hec_command *command, hec_args *args) {
-  int32_t n = 0, most = HEC_ARGS_MAX - 1;
+  int32_t n = 0, max = HEC_ARGS_MAX - 1;
   memset(args->given, 0, sizeof args->given);
   for (const hec_arg *arg = command->args; arg->name; arg++) {
     bool options = arg->kind == HEC_ARG_OPTIONS;
-    HEC_ASSERT(n < most);
+    HEC_ASSERT(n < max);
     if (!options)
       args->row[n++] = *arg;
     else if (arg->name[0])
       args->row[n++] = (hec_arg){.name = arg->name, .kind = HEC_ARG_SECTION};
     if (options)
-      n += hec_run_option_rows(arg->to, &args->row[n], &args->flag[n], most - n);
+      n += hec_run_option_rows(arg->to, &args->row[n], &args->flag[n], max - n);
   }
   args->row[n] = (hec_arg){.name = NULL};
   args->command = *command;

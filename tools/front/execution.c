@@ -68,12 +68,12 @@ hec_status hec_execution_check_memory(const hec_target *target, const hec_proble
   check = check && target->backend->speaks();
   if (!target->backend->device_bytes)
     return hec_machine_check_memory(problem, ranks_here, check);
-  double bytes = hec_problem_bytes_without_copies(problem), most = target->backend->device_bytes(problem->n_ranks);
-  if (most > 0 && bytes > most)
+  double bytes = hec_problem_bytes_without_copies(problem), max = target->backend->device_bytes(problem->n_ranks);
+  if (max > 0 && bytes > max)
     return hec_fail(HEC_BAD_INPUT,
                     "a rank needs at least %.3g GB of its device's memory, its share is %.3g: choose fewer --layers or "
                     "--tokens, fewer --ranks to a device, or a smaller model",
-                    bytes * 1e-9, most * 1e-9);
+                    bytes * 1e-9, max * 1e-9);
   return hec_machine_check_memory(problem, 0, check);
 }
 

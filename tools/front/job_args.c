@@ -92,8 +92,8 @@ hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_polici
   const char **names;
   int32_t n_names;
   HEC_TRY(split("--schedule", schedules, arena, &names, &n_names));
-  size_t most = (size_t)n_policies * (size_t)n_names;
-  *rows = (hec_job_rows){HEC_NEW(arena, const hec_policy *, most), HEC_NEW(arena, const char *, most), 0};
+  size_t max = (size_t)n_policies * (size_t)n_names;
+  *rows = (hec_job_rows){HEC_NEW(arena, const hec_policy *, max), HEC_NEW(arena, const char *, max), 0};
   for (int32_t p = 0; p < n_policies; p++)
     for (int32_t s = 0; s < n_names; s++) {
       const hec_schedule *one, *before;

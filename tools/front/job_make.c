@@ -72,12 +72,13 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
 static void shape_executed(hec_job *job, hec_arena *arena) {
   hec_moe *moe = &job->moe;
   if (moe->dtype_bytes != 4 || moe->grad_bytes != 4 || moe->optimizer_bytes != 8)
-    hec_job_assume(job, arena,
-                "precision: float32 throughout, 4 bytes a parameter, 4 a gradient, 8 of moments (model %s: %d, %g, %g)",
-                moe->name, moe->dtype_bytes, moe->grad_bytes, moe->optimizer_bytes);
+    hec_job_assume(
+        job, arena,
+        "precision: float32 throughout, 4 bytes a parameter, 4 a gradient, 8 of moments (model %s: %d, %g, %g)",
+        moe->name, moe->dtype_bytes, moe->grad_bytes, moe->optimizer_bytes);
   if (moe->n_layers > moe->n_moe_layers)
-    hec_job_assume(job, arena, "blocks: the %d dense ones of model %s are not executed", moe->n_layers - moe->n_moe_layers,
-                moe->name);
+    hec_job_assume(job, arena, "blocks: the %d dense ones of model %s are not executed",
+                   moe->n_layers - moe->n_moe_layers, moe->name);
   if (moe->vocabulary > 0)
     hec_job_assume(job, arena, "vocabulary: embedding and head of model %s are not executed", moe->name);
   if (moe->recompute)
@@ -110,8 +111,8 @@ static hec_status shape_by_default(hec_job *job, bool executed, hec_arena *arena
   const char *preset = executed ? "tiny" : "gpt-moe-s";
   bool replaced = false;
   if (!job->header.shape && known < 0) {
-    hec_job_assume(job, arena, "model shape: preset %s (%sthe trace records no hidden sizes); choose with --model", preset,
-                executed ? "made for CPUs; " : "");
+    hec_job_assume(job, arena, "model shape: preset %s (%sthe trace records no hidden sizes); choose with --model",
+                   preset, executed ? "made for CPUs; " : "");
     return hec_moe_load(preset, &job->moe);
   }
   HEC_TRY(job->header.shape ? shape_from_header(job, arena) : hec_moe_load(known_models[known].preset, &job->moe));
@@ -121,7 +122,7 @@ static hec_status shape_by_default(hec_job *job, bool executed, hec_arena *arena
     hec_job_assume(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
   else if (!replaced)
     hec_job_assume(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
-                known_models[known].part);
+                   known_models[known].part);
   return HEC_OK;
 }
 
@@ -155,9 +156,9 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
   const hec_trace_header *header = &job->header;
   if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)
     hec_job_assume(job, arena,
-                "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32
-                ", %" PRId32 ", %" PRId32 ")",
-                header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
+                   "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32
+                   ", %" PRId32 ", %" PRId32 ")",
+                   header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
   int32_t dense = moe->n_moe_layers == header->n_layers ? moe->n_layers - moe->n_moe_layers : 0;
   moe->n_moe_layers = options->layers > 0 ? options->layers : header->n_layers;
   moe->n_layers = moe->n_moe_layers + dense;
@@ -185,7 +186,7 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   if (!name) {
     name = hec_job_cluster_default(wanted_ranks);
     hec_job_assume(job, arena, "cluster: preset %s%s; choose with --cluster", name,
-                wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
+                   wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
   HEC_TRY(options->cluster_text ? hec_cluster_parse_json(options->cluster_text, name, arena, &job->cluster)
                                 : hec_cluster_load(name, arena, &job->cluster));
@@ -197,11 +198,12 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     hec_job_assume(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
   if (cluster->n_nodes > 1 && cluster->nics > 1 && !line_has(name, "pxn="))
     hec_job_assume(job, arena,
-                "PXN: off, no transfer goes over NVLink to another GPU's NIC; choose with pxn= in the "
-                "cluster's line");
+                   "PXN: off, no transfer goes over NVLink to another GPU's NIC; choose with pxn= in the "
+                   "cluster's line");
   if (!line_has(name, "tile="))
     hec_job_assume(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",
-                job->cluster.devices[0].gemm_tile, options->executed && !options->like ? " (8 suits CPU cores)" : "");
+                   job->cluster.devices[0].gemm_tile,
+                   options->executed && !options->like ? " (8 suits CPU cores)" : "");
   return HEC_OK;
 }
 
@@ -227,9 +229,9 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
   *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
   if (options->ranks == 0)
     hec_job_assume(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
-                header->ranks > 0       ? "the trace's \"ranks\""
-                : header->n_sources > 1 ? "the trace's sources"
-                                        : "all devices of the cluster");
+                   header->ranks > 0       ? "the trace's \"ranks\""
+                   : header->n_sources > 1 ? "the trace's sources"
+                                           : "all devices of the cluster");
   if (*ranks > job->cluster.n_devices)
     return hec_fail(HEC_BAD_INPUT,
                     "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32
@@ -241,7 +243,7 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
                     job->cluster.n_devices);
   if (header->n_sources > 1 && header->n_sources != *ranks)
     hec_job_assume(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " rank%s", header->n_sources,
-                *ranks, *ranks == 1 ? "" : "s");
+                   *ranks, *ranks == 1 ? "" : "s");
   HEC_TRY(add_stragglers(job, options, *ranks, arena));
   if (header->n_sources == 1 && *ranks > 1)
     hec_job_assume(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
@@ -270,9 +272,9 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
     *tokens = TOTALS_TOKENS;
     job->scale_to = (uint64_t)*tokens * per_token;
     hec_job_assume(job, arena,
-                "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
-                "); choose with --tokens",
-                TOTALS_TOKENS, own);
+                   "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
+                   "); choose with --tokens",
+                   TOTALS_TOKENS, own);
   } else {
     if (own > TOKENS_MOST)
       return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
@@ -288,18 +290,18 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
       hec_job_assume(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
     else
       hec_job_assume(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " rank%s%s)", *tokens,
-                  ranks, ranks == 1 ? "" : "s", exact);
+                     ranks, ranks == 1 ? "" : "s", exact);
   }
   return HEC_OK;
 }
 
 void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena) {
   int32_t own = job->problem.tokens;
-  if (of_records.most > 0 && (of_records.least != own || of_records.most != own))
+  if (of_records.max > 0 && (of_records.min != own || of_records.max != own))
     hec_job_assume(job, arena,
-                "tokens per rank: %" PRId32 " to %" PRId32 " in the records; attention and all else that is not of "
-                "experts count %" PRId32 " in each (--tokens N scales every record to N)",
-                of_records.least, of_records.most, own);
+                   "tokens per rank: %" PRId32 " to %" PRId32 " in the records; attention and all else that is not of "
+                   "experts count %" PRId32 " in each (--tokens N scales every record to N)",
+                   of_records.min, of_records.max, own);
 }
 
 static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader,
@@ -324,8 +326,8 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
     return hec_fail(HEC_BAD_INPUT, "the trace has no record");
   if (n > 1 && second - first > 1)
     hec_job_assume(job, arena,
-                "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
-                second - first);
+                   "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
+                   second - first);
   job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
   if (options->warmup < 0)
     job->first_reported = job->warmup == 0 ? first : by_default;
@@ -404,12 +406,13 @@ static void say_measured(hec_job *job, hec_arena *arena) {
     return;
   if (hec_curves_find(device->measured, expert->kind, false, expert->flops_per_row, 0))
     hec_job_assume(job, arena, "computing: measured curves of cluster %s, which fit this model's experts",
-                job->cluster.name);
+                   job->cluster.name);
   else
-    hec_job_assume(job, arena,
-                "computing: no measured curve of cluster %s fits this model's experts: the law's constants are used, "
-                "which are coarse",
-                job->cluster.name);
+    hec_job_assume(
+        job, arena,
+        "computing: no measured curve of cluster %s fits this model's experts: the law's constants are used, "
+        "which are coarse",
+        job->cluster.name);
 }
 
 /* Those between the layers in use: [n_layers - 1] first of them. What is said of them, job_rows.c says. */
@@ -432,8 +435,9 @@ static hec_status read_placement(const hec_job_options *options, hec_arena *aren
                              arena, placement));
   if (options->ranks == 0)
     hec_job_assume(job, arena,
-                "ranks of the placement: %s was read as one of %" PRId32 " ranks; if your job has others, give --ranks",
-                options->placement, job->problem.n_ranks);
+                   "ranks of the placement: %s was read as one of %" PRId32
+                   " ranks; if your job has others, give --ranks",
+                   options->placement, job->problem.n_ranks);
   return HEC_OK;
 }
 
@@ -445,18 +449,18 @@ static int32_t shares(int32_t experts, int32_t ranks) {
  * whose every group holds all of them take more than was asked for, and it is said. */
 static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
   const hec_problem *p = &job->problem;
-  int32_t least = shares(p->n_experts, p->n_ranks), of_group = shares(p->n_experts, p->ep);
+  int32_t min = shares(p->n_experts, p->n_ranks), of_group = shares(p->n_experts, p->ep);
   if (slots == HEC_AUTO || slots >= of_group)
     return HEC_OK;
-  if (slots < least)
+  if (slots < min)
     return hec_fail(HEC_BAD_INPUT,
                     "--slots: expected at least %" PRId32 ", so that %" PRId32 " rank%s can hold %" PRId32
                     " experts, found %" PRId32,
-                    least, p->n_ranks, p->n_ranks == 1 ? "" : "s", p->n_experts, slots);
+                    min, p->n_ranks, p->n_ranks == 1 ? "" : "s", p->n_experts, slots);
   hec_job_assume(job, arena,
-              "slots: at least %" PRId32 " a rank, not %" PRId32 ", of policies whose every group of %" PRId32
-              " ranks holds all %" PRId32 " experts",
-              of_group, slots, p->ep, p->n_experts);
+                 "slots: at least %" PRId32 " a rank, not %" PRId32 ", of policies whose every group of %" PRId32
+                 " ranks holds all %" PRId32 " experts",
+                 of_group, slots, p->ep, p->n_experts);
   return HEC_OK;
 }
 
@@ -482,7 +486,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
     hec_job_assume(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
-                job->micro_batches);
+                   job->micro_batches);
   job->moe.tokens_per_rank = tokens;
   HEC_TRY(hec_moe_check(&job->moe, options->model ? options->model : job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
@@ -501,7 +505,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   say_measured(job, arena);
   if (job->problem.esp > 1)
     hec_job_assume(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",
-                job->problem.esp);
+                   job->problem.esp);
   if (job->problem.mp > 1)
     hec_job_assume(
         job, arena,
@@ -510,10 +514,10 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
         job->problem.mp);
   if (job->problem.dp > 1)
     hec_job_assume(job, arena,
-                "groups: %" PRId32 " expert-parallel groups of %" PRId32 " ranks (%s), each with all %" PRId32
-                " experts; gradients are reduced between them",
-                job->problem.dp, job->problem.ep,
-                options->ep > 0 ? "--ep" : "the largest divisor of the ranks that is at most the experts",
-                job->problem.n_experts);
+                   "groups: %" PRId32 " expert-parallel groups of %" PRId32 " ranks (%s), each with all %" PRId32
+                   " experts; gradients are reduced between them",
+                   job->problem.dp, job->problem.ep,
+                   options->ep > 0 ? "--ep" : "the largest divisor of the ranks that is at most the experts",
+                   job->problem.n_experts);
   return HEC_OK;
 }

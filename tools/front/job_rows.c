@@ -28,18 +28,18 @@ void hec_job_say_transitions(hec_job *job, const hec_policy *const *policies, in
   int64_t first = header->transitions_first, last = header->transitions_last, reported = job->first_reported;
   if (found > 0 && !header->transitions_over)
     hec_job_assume(job, arena,
-                "transitions: %s %s experts by counts of the whole run: %s the reported iterations in advance",
-                names.data, place, they);
+                   "transitions: %s %s experts by counts of the whole run: %s the reported iterations in advance",
+                   names.data, place, they);
   else if (found > 0 && last < reported)
     hec_job_assume(job, arena,
-                "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64
-                ", before the first reported (%" PRId64 ")",
-                names.data, place, first, last, reported);
+                   "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64
+                   ", before the first reported (%" PRId64 ")",
+                   names.data, place, first, last, reported);
   else if (found > 0)
     hec_job_assume(job, arena,
-                "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64 ": %s %" PRId64
-                " to %" PRId64 ", which are reported, in advance",
-                names.data, place, first, last, they, first > reported ? first : reported, last);
+                   "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64 ": %s %" PRId64
+                   " to %" PRId64 ", which are reported, in advance",
+                   names.data, place, first, last, they, first > reported ? first : reported, last);
   hec_text_free(&names);
 }
 
@@ -57,18 +57,19 @@ void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t
 void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
                          hec_arena *arena) {
   hec_text names = {0};
-  int32_t found = add_names(policies, n, hec_policy_looks_back, &names), most = 0;
+  int32_t found = add_names(policies, n, hec_policy_looks_back, &names), max = 0;
   for (int32_t i = 0; i < n; i++)
-    if (hec_policy_looks_back(policies[i]) && policies[i]->window > most)
-      most = policies[i]->window;
+    if (hec_policy_looks_back(policies[i]) && policies[i]->window > max)
+      max = policies[i]->window;
   if (found > 0 && n_iterations == 1)
     hec_job_assume(job, arena,
-                "history: no load is known before the only iteration: %s %s nothing to place by before the gate",
-                names.data, found == 1 ? "has" : "have");
-  else if (n_iterations <= most)
+                   "history: no load is known before the only iteration: %s %s nothing to place by before the gate",
+                   names.data, found == 1 ? "has" : "have");
+  else if (n_iterations <= max)
     hec_job_assume(job, arena,
-                "history: %" PRId64 " iterations, no load known before the first; policies that place by earlier loads "
-                "look back over up to %" PRId32,
-                n_iterations, most);
+                   "history: %" PRId64
+                   " iterations, no load known before the first; policies that place by earlier loads "
+                   "look back over up to %" PRId32,
+                   n_iterations, max);
   hec_text_free(&names);
 }

@@ -91,11 +91,11 @@ hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_he
 /* Slurm's is of the step (srun): a batch script has SLURM_NTASKS too and is one process. */
 int32_t hec_machine_launched(void) {
   static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-  int32_t most = 1;
+  int32_t max = 1;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     const char *size = getenv(sizes[i]);
     long n = size ? strtol(size, NULL, 10) : 1;
-    most = n > most && n < INT32_MAX ? (int32_t)n : most;
+    max = n > max && n < INT32_MAX ? (int32_t)n : max;
   }
-  return most;
+  return max;
 }

@@ -2,14 +2,14 @@
  * option of every command that takes it (help, manual page, completion), the key of JSON and of the spec of a sweep, and the
  * column of its results. What the member means is job_make.c's.
  *
- *   X(name, kind, absent, value, help, least, most, values)
+ *   X(name, kind, absent, value, help, min, max, values)
  *
  *     name     of the member and the key, micro_batches; its flag is --micro-batches
  *     kind     FLAG; TEXT a word; MAYBE a word, where a sweep may also vary whether there is one; WHOLE a number; REAL; PAPER a whole
  *              number or "paper"; ROW the name of a row of a table, which chooses what is compared, not the job
  *     absent   the member without the option
  *     value    name of the value in the help
- *     least, most   of numbers
+ *     min, max     of numbers
  *     values   what completion offers: a table of options.c, or none
  *
  * Which commands take a row, and in which order their help has it, say the groups below. */
@@ -73,7 +73,7 @@
   X(pipeline, TEXT, NULL, "NAME", "pipeline schedule (default 1f1b, with virtual stages interleaved)", 0, 0, pipelines) \
   X(measured, TEXT, NULL, "TEXT", "\"step=19.7s\": the time of a step of your own run of this layout; one factor is fitted to it. \"factor=1.1\": that of an earlier fit, for other layouts", 0, 0, none)
 
-/* Of synthetic traces, X(name, kind, member of hec_synth_options, value, help, least, most): options of hecate-trace synth,
+/* Of synthetic traces, X(name, kind, member of hec_synth_options, value, help, min, max): options of hecate-trace synth,
  * keys of "synth" in the spec of a sweep. LONG: a whole number of 64 bits. Further bounds are hec_synth_check's. */
 #define HEC_SYNTH_OPTION_LIST(X) \
   X(workload, TEXT, workload, "W", "name or number from the list above (required)", 0, 0) \

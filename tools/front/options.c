@@ -34,15 +34,15 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
                                    values_setups = {.presets = "setup"},
                                    values_pipelines = {.table = &hec_pipeline_table};
 
-#define ROW(type, name, kind, value, help, least, most, values)                                                        \
-  {#name, HEC_RUN_##kind, offsetof(type, name), value, help, least, most, &values_##values},
+#define ROW(type, name, kind, value, help, min, max, values)                                                           \
+  {#name, HEC_RUN_##kind, offsetof(type, name), value, help, min, max, &values_##values},
 #define JOB_ROW(name, kind, absent, ...) ROW(hec_job_options, name, kind, __VA_ARGS__)
 #define TARGET_ROW(name, kind, absent, ...) ROW(hec_target_args, name, kind, __VA_ARGS__)
 const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(JOB_ROW)};
 #define TRAINING_ROW(name, kind, absent, ...) ROW(hec_training_args, name, kind, __VA_ARGS__)
 const hec_run_option hec_training_rows[HEC_N_TRAINING_OPTIONS] = {HEC_TRAINING_OPTION_LIST(TRAINING_ROW)};
-#define SYNTH_ROW(name, kind, member, value, help, least, most)                                                        \
-  {#name, HEC_RUN_##kind, offsetof(hec_synth_options, member), value, help, least, most, &values_none},
+#define SYNTH_ROW(name, kind, member, value, help, min, max)                                                           \
+  {#name, HEC_RUN_##kind, offsetof(hec_synth_options, member), value, help, min, max, &values_none},
 const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS] = {HEC_SYNTH_OPTION_LIST(SYNTH_ROW)};
 const hec_run_option hec_target_rows[HEC_N_TARGET_OPTIONS] = {HEC_TARGET_OPTION_LIST(TARGET_ROW)};
 
@@ -116,8 +116,8 @@ static hec_arg row_of(const hec_run_option_use *use, const hec_run_option *optio
                    .to = hec_run_option_in(option, use->to),
                    .value = own && own->value ? own->value : option->value,
                    .help = own && own->help ? own->help : option->help,
-                   .least = option->least,
-                   .most = option->most};
+                   .min = option->min,
+                   .max = option->max};
 }
 
 int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES],

@@ -28,7 +28,7 @@ typedef struct {
   hec_run_option_kind kind;
   size_t offset; /* in hec_job_options, hec_target_args, hec_synth_options */
   const char *value, *help;
-  double least, most;
+  double min, max;
   const hec_run_option_values *values;
 } hec_run_option;
 

@@ -196,7 +196,7 @@ void hec_pages_complete(const hec_command *command, hec_text *out) {
     add_field(out, arg->name);
     add_field(out, kinds[arg->kind]);
     add_field(out, arg->value ? arg->value : "");
-    hec_text_printf(out, "\t%.16g", arg->least);
+    hec_text_printf(out, "\t%.16g", arg->min);
     add_field(out, values.data);
     add_field(out, arg->help);
     hec_text_add(out, "\n");

@@ -49,12 +49,12 @@ static double buffers_of(const hec_traffic_matrix *m, int32_t rank) {
   return bytes;
 }
 
-double hec_alltoallv_bytes(const hec_traffic_matrix *matrix, double *most) {
+double hec_alltoallv_bytes(const hec_traffic_matrix *matrix, double *max) {
   double sum = 0;
-  *most = 0;
+  *max = 0;
   for (int32_t r = 0; r < matrix->n; r++) {
     double bytes = buffers_of(matrix, r);
-    *most = bytes > *most ? bytes : *most;
+    *max = bytes > *max ? bytes : *max;
     sum += bytes;
   }
   return sum;

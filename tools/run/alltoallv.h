@@ -40,7 +40,7 @@ typedef struct {
 } hec_alltoallv_check;
 
 /* Bytes of the buffers of all ranks, and of the rank that has most. */
-double hec_alltoallv_bytes(const hec_traffic_matrix *matrix, double *most);
+double hec_alltoallv_bytes(const hec_traffic_matrix *matrix, double *max);
 /* Bytes that devices move beyond the matrix's. */
 int64_t hec_alltoallv_rounded(const hec_traffic_matrix *matrix);
 

@@ -24,7 +24,7 @@ typedef struct {
 } settings;
 
 typedef struct {
-  double median, least, most; /* s */
+  double median, min, max; /* s */
   hec_traffic_rate rate;
 } times;
 
@@ -109,14 +109,14 @@ static hec_status check_ranks(const command *c, int32_t launched) {
 /* What is sent and what is received stand in memory at once. */
 static hec_status check_memory(const command *c) {
   int32_t here = c->execution.summary.n_ranks_here, n = c->matrix.n;
-  double most, all = hec_alltoallv_bytes(&c->matrix, &most), memory = hec_machine_memory_free("/proc/meminfo");
+  double max, all = hec_alltoallv_bytes(&c->matrix, &max), memory = hec_machine_memory_free("/proc/meminfo");
   if (c->target.backend->device_bytes) {
     double share = c->target.backend->device_bytes(n);
-    if (share <= 0 || most <= share)
+    if (share <= 0 || max <= share)
       return HEC_OK;
     return hec_fail(HEC_BAD_INPUT,
                     "%s: a rank sends and receives %.3g GB in all, its share of a device's memory is %.3g",
-                    c->s->matrix, most * 1e-9, share * 1e-9);
+                    c->s->matrix, max * 1e-9, share * 1e-9);
   }
   if (memory <= 0 || all * here / n <= memory)
     return HEC_OK;
@@ -203,8 +203,8 @@ static void json_report(const command *c, int64_t between, int64_t inside, hec_t
   hec_json_int(&json, "size_bytes", hec_traffic_matrix_size(&c->matrix));
   hec_json_object(&json, "time_s");
   hec_json_double(&json, "median", c->measured.median);
-  hec_json_double(&json, "min", c->measured.least);
-  hec_json_double(&json, "max", c->measured.most);
+  hec_json_double(&json, "min", c->measured.min);
+  hec_json_double(&json, "max", c->measured.max);
   hec_json_close(&json);
   json_times(&json, &c->measured);
   if (s->cluster) {
@@ -224,7 +224,7 @@ static void json_report(const command *c, int64_t between, int64_t inside, hec_t
 static void add_row(const char *name, const times *t, bool spread, hec_text *out) {
   hec_text_printf(out, "%-10s %13.3f", name, 1e6 * t->median);
   if (spread)
-    hec_text_printf(out, " %13.3f %13.3f", 1e6 * t->least, 1e6 * t->most);
+    hec_text_printf(out, " %13.3f %13.3f", 1e6 * t->min, 1e6 * t->max);
   else
     hec_text_printf(out, " %13s %13s", "-", "-");
   char algbw[32], busbw[32];
@@ -318,7 +318,7 @@ static hec_status launch(command *c) {
   if (!c->target.backend->speaks())
     return HEC_OK;
   hec_exec_case_sort(seconds, n);
-  c->measured = (times){.median = hec_exec_case_quantile(seconds, n, 0.5), .least = seconds[0], .most = seconds[n - 1]};
+  c->measured = (times){.median = hec_exec_case_quantile(seconds, n, 0.5), .min = seconds[0], .max = seconds[n - 1]};
   c->measured.rate = hec_traffic_rates(hec_traffic_matrix_size(&c->matrix), c->matrix.n, c->measured.median);
   return show(c);
 }

@@ -90,14 +90,14 @@ static hec_replay exact_replay(const hec_measure *measure) {
 size_t hec_measure_bytes(const hec_measure *measure) {
   const hec_measure_options *o = measure->options;
   hec_replay random = random_replay(measure), exact = exact_replay(measure);
-  size_t most = 0;
+  size_t max = 0;
   for (int32_t p = 0; p < o->n_policies; p++) {
     size_t bytes = hec_replay_bytes(&random, o->policies[p]);
-    most = bytes > most ? bytes : most;
+    max = bytes > max ? bytes : max;
     bytes = o->check ? hec_replay_bytes(&exact, o->policies[p]) : 0;
-    most = bytes > most ? bytes : most;
+    max = bytes > max ? bytes : max;
   }
-  return most;
+  return max;
 }
 
 /* ---- While a policy runs, on rank 0 ---- */

@@ -69,11 +69,11 @@ static hec_status read_options(int argc, char **argv, options *o, bool *done) {
 /* "1.746 ms" */
 static const char *in_units(double seconds, char *out, size_t size) {
   static const struct {
-    double least, factor;
+    double min, factor;
     const char *unit;
   } units[] = {{1, 1, "s"}, {1e-3, 1e3, "ms"}, {1e-6, 1e6, "us"}, {0, 1e9, "ns"}};
   int u = 0;
-  while (u < 3 && seconds < units[u].least)
+  while (u < 3 && seconds < units[u].min)
     u++;
   (void)snprintf(out, size, "%.4g %s", seconds * units[u].factor, seconds == 0 ? "s" : units[u].unit);
   return out;

@@ -64,9 +64,9 @@ void hec_report_add_source(const hec_session_report *r, hec_text *out) {
 void hec_report_add_rounds(const hec_session_report *r, hec_text *out) {
   const hec_session *s = r->session;
   const hec_comparison *c = s->options.compare.n_cases > 0 ? &s->comparison : &s->training;
-  if (c->n_least < c->n_most)
-    hec_text_printf(out, "%" PRId32 " to ", c->n_least);
-  hec_text_printf(out, "%" PRId32 " round%s in %.0f s", c->n_most, c->n_most == 1 ? "" : "s", s->seconds);
+  if (c->n_min < c->n_max)
+    hec_text_printf(out, "%" PRId32 " to ", c->n_min);
+  hec_text_printf(out, "%" PRId32 " round%s in %.0f s", c->n_max, c->n_max == 1 ? "" : "s", s->seconds);
   if (s->time_over)
     hec_text_printf(out, ", the time given was over (--within)");
   else if (!s->options.every_round)

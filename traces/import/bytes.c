@@ -40,15 +40,15 @@ static bool has_places(const hec_import_input *input) {
   return plain;
 }
 
-hec_status hec_import_bytes_unpack(const hec_import_input *input, size_t most, hec_import_bytes *bytes) {
+hec_status hec_import_bytes_unpack(const hec_import_input *input, size_t max, hec_import_bytes *bytes) {
   if (has_places(input)) {
     HEC_TRY(hec_import_bytes_open(input, bytes));
-    if (bytes->length <= most)
+    if (bytes->length <= max)
       return HEC_OK;
-    return hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes, found more", input->path, most);
+    return hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes, found more", input->path, max);
   }
   *bytes = (hec_import_bytes){.input = input};
-  hec_status status = hec_import_slurp(input, most, &bytes->text);
+  hec_status status = hec_import_slurp(input, max, &bytes->text);
   bytes->memory = bytes->text.data;
   bytes->length = bytes->text.length;
   return status;

@@ -16,7 +16,7 @@ typedef struct {
 /* As they are: gzip is not undone, and a stream is no such file. To be closed in any case. */
 hec_status hec_import_bytes_open(const hec_import_input *input, hec_import_bytes *bytes) HEC_MUST_USE;
 /* At most so many; gzip is undone, and what that or a stream gives is in memory. */
-hec_status hec_import_bytes_unpack(const hec_import_input *input, size_t most, hec_import_bytes *bytes) HEC_MUST_USE;
+hec_status hec_import_bytes_unpack(const hec_import_input *input, size_t max, hec_import_bytes *bytes) HEC_MUST_USE;
 void hec_import_bytes_close(hec_import_bytes *bytes);
 /* n bytes from `at`, which the caller knows to be there: *found is where they lie, or `room` [n], into which they were
  * read. */

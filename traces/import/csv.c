@@ -217,7 +217,7 @@ static bool is_rest(const char *p) {
   return *p == 0 || (zeros > 0 && p[1 + zeros] == 0);
 }
 
-hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t *value) {
+hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t max, int64_t *value) {
   const char *p = csv->field[column];
   char expected[64];
   uint32_t small = 0;
@@ -226,11 +226,11 @@ hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t
   if (n == 0) /* long, or begins with 0, or no number */
     for (v = 0; n < 18 && p[n] >= '0' && p[n] <= '9'; n++)
       v = v * 10 + (p[n] - '0');
-  if (n > 0 && is_rest(p + n) && v <= most) {
+  if (n > 0 && is_rest(p + n) && v <= max) {
     *value = v;
     return HEC_OK;
   }
-  (void)snprintf(expected, sizeof expected, "a whole number from 0 to %" PRId64, most);
+  (void)snprintf(expected, sizeof expected, "a whole number from 0 to %" PRId64, max);
   return hec_csv_fail(csv, column, expected);
 }
 

@@ -34,7 +34,7 @@ hec_status hec_csv_next(hec_csv *csv, bool *more) HEC_MUST_USE;
 hec_status hec_csv_find(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
 hec_status hec_csv_want(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
 /* A whole number, also as 7.0: what was a table of floats once writes them so. */
-hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t *value) HEC_MUST_USE;
+hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t max, int64_t *value) HEC_MUST_USE;
 /* Columns that say of what kind a line is: method, model_name, phase. Lines of several kinds do not go into one trace: one is
  * chosen (--method, --model, --phase), or all lines of all files must be of one. Without a phase it is `phase`, as assumed. */
 hec_status hec_csv_find_kinds(hec_import_file *file, hec_csv *csv, const char *phase) HEC_MUST_USE;

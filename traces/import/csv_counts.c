@@ -118,13 +118,13 @@ static hec_status check_cells(const hec_import_file *file, const table *t, size_
 }
 
 static hec_status judge(hec_import_file *file, table *t) {
-  int32_t most = 0;
+  int32_t max = 0;
   size_t n_layers = 0;
   HEC_TRY(check_cells(file, t, &n_layers));
   for (size_t i = 0; i < t->n; i++)
-    most = t->cells[i].expert > most ? t->cells[i].expert : most;
+    max = t->cells[i].expert > max ? t->cells[i].expert : max;
   bool gaps = hec_import_options_of(file->job)->gaps, known = hec_import_experts(file->job) > 0;
-  size_t all = n_layers * (known ? (size_t)hec_import_experts(file->job) : (size_t)most + 1);
+  size_t all = n_layers * (known ? (size_t)hec_import_experts(file->job) : (size_t)max + 1);
   if (t->n != all && !(gaps && known))
     return hec_import_fail(file, t->cells[t->n - 1].line, "line",
                            "expected a line for every expert of every layer in step %" PRId64
@@ -134,8 +134,8 @@ static hec_status judge(hec_import_file *file, table *t) {
     hec_import_assume(file->job, "experts without a line have no tokens");
   if (known)
     return HEC_OK;
-  hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)most + 1);
-  return hec_import_set_experts(file, 0, "expert", most + 1);
+  hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)max + 1);
+  return hec_import_set_experts(file, 0, "expert", max + 1);
 }
 
 /* All lines of the next step. */

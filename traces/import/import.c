@@ -101,8 +101,8 @@ static void set_label(hec_import *job) {
   if (job->n_queues != 1 || queue->n_files == 1 || job->n_columns != 1)
     return;
   const char *slash = strrchr(queue->file.input->path, '/'), *name = slash ? slash + 1 : queue->file.input->path;
-  size_t n = strcspn(name, "."), most = sizeof job->label - 1;
-  n = n < most ? n : most;
+  size_t n = strcspn(name, "."), max = sizeof job->label - 1;
+  n = n < max ? n : max;
   for (size_t i = 0; i < n; i++)
     job->label[i] = (char)((unsigned char)name[i] < 0x20 || (unsigned char)name[i] >= 0x7f ? '?' : name[i]);
   job->label[n] = 0;

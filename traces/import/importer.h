@@ -156,7 +156,7 @@ hec_status hec_import_fail(const hec_import_file *file, int64_t line, const char
 bool hec_import_is_stream(const hec_import_input *input);
 hec_status hec_import_source(const hec_import_input *input, hec_source **source) HEC_MUST_USE;
 /* All of a file of at most so many bytes. */
-hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) HEC_MUST_USE;
+hec_status hec_import_slurp(const hec_import_input *input, size_t max, hec_text *text) HEC_MUST_USE;
 
 /* All of a JSON file of at most 1 MiB; to be freed. */
 hec_status hec_import_read_json(const hec_import_input *input, hec_json **json) HEC_MUST_USE;
@@ -168,7 +168,7 @@ typedef struct {
   bool required;
   hec_status (*read)(void *state); /* NULL: a whole number from least to most, into the int64_t at `at` of the state */
   size_t at;
-  uint64_t least, most;
+  uint64_t min, max;
 } hec_import_field;
 #define HEC_IMPORT_STEP_MAX ((UINT64_C(1) << 53) - 1) /* whole numbers that every reader of JSON has */
 /* JSON Lines: the object of the next line that is not blank, *more false at the end. scan->line is that line. Other keys are

@@ -173,7 +173,7 @@ hec_status hec_import_source(const hec_import_input *input, hec_source **source)
   return input->stream ? HEC_OK : hec_source_open(input->path, source);
 }
 
-hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) {
+hec_status hec_import_slurp(const hec_import_input *input, size_t max, hec_text *text) {
   hec_source *source = NULL;
   HEC_TRY(hec_import_source(input, &source));
   hec_status status = HEC_OK;
@@ -181,8 +181,8 @@ hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text
   size_t got = 1;
   while (status == HEC_OK && got > 0) {
     status = source->read(source, block, sizeof block, &got);
-    if (status == HEC_OK && got > most - text->length)
-      status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes, found more", input->path, most);
+    if (status == HEC_OK && got > max - text->length)
+      status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes, found more", input->path, max);
     else if (status == HEC_OK)
       hec_text_add_bytes(text, block, got);
   }
@@ -242,7 +242,7 @@ static hec_status read_field(hec_scan *scan, const hec_import_field *field, void
   uint64_t number = 0;
   if (field->read)
     return field->read(state);
-  HEC_TRY(hec_scan_integer(scan, field->least, field->most, &number));
+  HEC_TRY(hec_scan_integer(scan, field->min, field->max, &number));
   *(int64_t *)((char *)state + field->at) = (int64_t)number;
   return HEC_OK;
 }

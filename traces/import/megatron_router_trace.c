@@ -53,14 +53,14 @@ static hec_status read_shape(void *state) {
 }
 
 static const hec_import_field fields[] = {
-    {"step", true, .at = offsetof(trace, step), .most = HEC_IMPORT_STEP_MAX},
+    {"step", true, .at = offsetof(trace, step), .max = HEC_IMPORT_STEP_MAX},
     {"stage", true, .read = read_stage},
     {"block", true, .read = read_block},
-    {"layer", true, .at = offsetof(trace, layer), .most = HEC_MEGATRON_LAYER_MAX},
-    {"rank", true, .at = offsetof(trace, rank), .most = INT32_MAX},
-    {"num_tokens", true, .at = offsetof(trace, n_tokens), .most = INT32_MAX},
-    {"topk", true, .at = offsetof(trace, top_k), .least = 1, .most = HEC_TRACE_DIMENSION_MAX},
-    {"mtp_idx", false, .at = offsetof(trace, mtp_idx), .most = HEC_MEGATRON_LAYER_MAX},
+    {"layer", true, .at = offsetof(trace, layer), .max = HEC_MEGATRON_LAYER_MAX},
+    {"rank", true, .at = offsetof(trace, rank), .max = INT32_MAX},
+    {"num_tokens", true, .at = offsetof(trace, n_tokens), .max = INT32_MAX},
+    {"topk", true, .at = offsetof(trace, top_k), .min = 1, .max = HEC_TRACE_DIMENSION_MAX},
+    {"mtp_idx", false, .at = offsetof(trace, mtp_idx), .max = HEC_MEGATRON_LAYER_MAX},
     {"top_indices", true, .read = read_indices},
     {"logit_shape", false, .read = read_shape},
     {.key = NULL}};

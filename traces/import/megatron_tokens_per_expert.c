@@ -29,11 +29,11 @@ static hec_status read_counts(void *state) {
 }
 
 static const hec_import_field fields[] = {
-    {"iter", true, .at = offsetof(log_file, iter), .most = HEC_IMPORT_STEP_MAX},
+    {"iter", true, .at = offsetof(log_file, iter), .max = HEC_IMPORT_STEP_MAX},
     {"block", true, .read = read_block},
-    {"layer", true, .at = offsetof(log_file, layer), .most = HEC_MEGATRON_LAYER_MAX},
+    {"layer", true, .at = offsetof(log_file, layer), .max = HEC_MEGATRON_LAYER_MAX},
     {"tpe", true, .read = read_counts},
-    {"mtp_idx", false, .at = offsetof(log_file, mtp_idx), .most = HEC_MEGATRON_LAYER_MAX},
+    {"mtp_idx", false, .at = offsetof(log_file, mtp_idx), .max = HEC_MEGATRON_LAYER_MAX},
     {.key = NULL}};
 
 static int64_t stages(const hec_import *job) {

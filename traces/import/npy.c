@@ -147,14 +147,14 @@ hec_status hec_npy_read(const hec_import_file *file, int64_t line, const hec_imp
 }
 
 hec_status hec_npy_check_length(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
-                                const hec_npy *array, uint64_t most) {
+                                const hec_npy *array, uint64_t max) {
   uint64_t n = (uint64_t)array->item, found = bytes->length - array->data_at;
   bool good = true;
   char shape[80];
   int length = 0;
   for (int i = 0; i < array->n_dimensions; i++) {
     uint64_t size = (uint64_t)array->shape[i];
-    good = good && (size == 0 || n <= most / size);
+    good = good && (size == 0 || n <= max / size);
     n = good ? n * size : 0;
     length +=
         snprintf(shape + length, sizeof shape - (size_t)length, "%s%" PRId64, i > 0 ? " x " : "", array->shape[i]);

@@ -16,8 +16,8 @@ bool hec_npy_is(const char *head, size_t n);
 /* The header of whole numbers in two or three dimensions, in C order. */
 hec_status hec_npy_read(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
                         hec_npy *array) HEC_MUST_USE;
-/* Are there as many numbers as the shape says? At most `most` bytes of them. */
+/* Are there as many numbers as the shape says? At most `max` bytes of them. */
 hec_status hec_npy_check_length(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
-                                const hec_npy *array, uint64_t most) HEC_MUST_USE;
+                                const hec_npy *array, uint64_t max) HEC_MUST_USE;
 
 #endif

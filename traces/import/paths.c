@@ -61,11 +61,11 @@ static void count_tokens(hec_import *job, const hec_import_row *row, uint32_t *t
  * most top_k^2 to a cell. */
 static void make_room(hec_import *job, size_t s, uint64_t n_tokens) {
   size_t area = (size_t)job->n_experts * (size_t)job->n_experts;
-  uint64_t most = UINT32_MAX / ((uint64_t)job->top_k * (uint64_t)job->top_k);
-  most = job->recent_tokens > 0 ? job->recent_tokens : most;
+  uint64_t max = UINT32_MAX / ((uint64_t)job->top_k * (uint64_t)job->top_k);
+  max = job->recent_tokens > 0 ? job->recent_tokens : max;
   hec_import_slot *slot = &job->slots[s];
   slot->n_recent += n_tokens;
-  if (slot->n_recent <= most)
+  if (slot->n_recent <= max)
     return;
   size_t before = job->transitions_capacity;
   HEC_RESERVE(job->transitions, job->transitions_capacity, (s + 1) * area);

@@ -174,8 +174,8 @@ static hec_status read_window(hec_routed *r) {
 /* Of a window as many tokens as are said above, but not fewer than make a row of counts worth while. */
 static void make_windows(hec_routed *r, size_t n_experts) {
   size_t row = (size_t)(r->n_layers * r->top_k * r->item), k = (size_t)r->top_k;
-  size_t n = (n_experts > WINDOW_IDS ? n_experts : WINDOW_IDS) / k, most = WINDOW_BYTES / row;
-  n = n < most ? n : most;
+  size_t n = (n_experts > WINDOW_IDS ? n_experts : WINDOW_IDS) / k, max = WINDOW_BYTES / row;
+  n = n < max ? n : max;
   n = n > 0 ? n : 1;
   n = n < (size_t)r->n_tokens ? n : (size_t)r->n_tokens;
   r->n_window = (int64_t)n;

@@ -255,7 +255,7 @@ static bool may_be_stages(const hec_import *job) {
   return job->format->files == HEC_FILES_ONE_PER_RANK && job->n_ranks > 1 && job->options.pp == 0;
 }
 
-static hec_status lacking(const hec_import *job, const hec_import_slot *slot, int32_t column, int32_t n, int32_t most) {
+static hec_status lacking(const hec_import *job, const hec_import_slot *slot, int32_t column, int32_t n, int32_t max) {
   char name[64], field[64];
   hec_import_file file = file_of(job, column);
   (void)snprintf(field, sizeof field, "%s %d: step %" PRId64, who(job), (int)column, job->step);
@@ -266,11 +266,11 @@ static hec_status lacking(const hec_import *job, const hec_import_slot *slot, in
   return hec_import_fail(&file, 0, field,
                          "%s: expected %d micro-batches as of other layers or ranks, "
                          "found %d",
-                         hec_import_layer_name(slot->key, name), (int)most, (int)n);
+                         hec_import_layer_name(slot->key, name), (int)max, (int)n);
 }
 
 /* Every layer from every rank, as many times; a rank without any row of the step lacks the whole of it. */
-static hec_status check_step(const hec_import *job, int32_t most) {
+static hec_status check_step(const hec_import *job, int32_t max) {
   size_t columns = (size_t)job->n_columns;
   for (int32_t c = 0; c < job->n_columns; c++) {
     int64_t sum = 0;
@@ -284,22 +284,22 @@ static hec_status check_step(const hec_import *job, int32_t most) {
                              job->n_records > 0 ? " (--until ends before it)" : "");
     }
     for (size_t s = 0; s < job->n_slots; s++)
-      if (in_stage(job, &job->slots[s], c) && job->n_rows[s * columns + (size_t)c] != most)
-        return lacking(job, &job->slots[s], c, job->n_rows[s * columns + (size_t)c], most);
+      if (in_stage(job, &job->slots[s], c) && job->n_rows[s * columns + (size_t)c] != max)
+        return lacking(job, &job->slots[s], c, job->n_rows[s * columns + (size_t)c], max);
   }
   return HEC_OK;
 }
 
 hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
   uint64_t total = 0;
-  int32_t most = 0;
+  int32_t max = 0;
   char name[64];
   for (size_t i = 0; i < job->n_slots * (size_t)job->n_columns; i++)
-    most = job->n_rows[i] > most ? job->n_rows[i] : most;
+    max = job->n_rows[i] > max ? job->n_rows[i] : max;
   for (size_t s = 0; s < job->n_slots; s++)
     total += job->slots[s].step_total;
   *complete = false;
-  hec_status status = check_step(job, most);
+  hec_status status = check_step(job, max);
   if (status != HEC_OK && last && job->format->tail && job->n_records > 0) {
     hec_import_note(job, "left out", "the last step, which has not all its sources");
     job->n_incomplete++;
@@ -323,7 +323,7 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
     job->slots[s].total += wanted ? job->slots[s].step_total : 0;
   }
   hec_import_keep_paths(job);
-  job->n_micro_batches = job->options.sum ? 1 : most;
+  job->n_micro_batches = job->options.sum ? 1 : max;
   *complete = true;
   return HEC_OK;
 }

@@ -43,18 +43,18 @@ static uint64_t sum(const uint32_t *counts, size_t n) {
 void hec_import_judge_record(hec_import *job) {
   size_t experts = (size_t)job->n_experts, sources = (size_t)job->n_sources;
   bool alike = job->counted != HEC_COUNTED_AFTER_DROP && !job->said_layers;
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t l = 0; l < job->n_layers; l++) {
     const uint32_t *layer = job->counts + (size_t)l * sources * experts;
     uint64_t total = sum(layer, sources * experts);
-    most = total > most ? total : most;
+    max = total > max ? total : max;
     for (size_t s = 0; alike && !job->said_layers && s < sources; s++) {
       uint64_t first = sum(job->counts + s * experts, experts), own = sum(layer + s * experts, experts);
       if (own != first)
         say_layers(job, l, (int32_t)s, own, first);
     }
   }
-  uint64_t k = (uint64_t)job->top_k, tokens = (most + k - 1) / k;
+  uint64_t k = (uint64_t)job->top_k, tokens = (max + k - 1) / k;
   bool first = job->n_records == 0;
   job->first_tokens = job->first_tokens == 0 ? tokens : job->first_tokens; /* hecate-sim passes over empty ones */
   job->least_tokens = first || tokens < job->least_tokens ? tokens : job->least_tokens;

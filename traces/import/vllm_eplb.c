@@ -64,12 +64,12 @@ static hec_status read_map(void *state) {
 
 static const hec_import_field fields[] = {
     {"record_type", true, .read = read_type},
-    {"version", true, .at = offsetof(stats_file, version), .least = 1, .most = 1},
+    {"version", true, .at = offsetof(stats_file, version), .min = 1, .max = 1},
     {"model", false, .read = read_model},
-    {"num_ranks", false, .at = offsetof(stats_file, ranks), .least = 1, .most = HEC_TRACE_DIMENSION_MAX},
-    {"num_layers", false, .at = offsetof(stats_file, layers), .least = 1, .most = HEC_TRACE_DIMENSION_MAX},
-    {"num_redundant_experts", false, .at = offsetof(stats_file, redundant), .most = HEC_TRACE_DIMENSION_MAX},
-    {"step", false, .at = offsetof(stats_file, step), .most = HEC_IMPORT_STEP_MAX},
+    {"num_ranks", false, .at = offsetof(stats_file, ranks), .min = 1, .max = HEC_TRACE_DIMENSION_MAX},
+    {"num_layers", false, .at = offsetof(stats_file, layers), .min = 1, .max = HEC_TRACE_DIMENSION_MAX},
+    {"num_redundant_experts", false, .at = offsetof(stats_file, redundant), .max = HEC_TRACE_DIMENSION_MAX},
+    {"step", false, .at = offsetof(stats_file, step), .max = HEC_IMPORT_STEP_MAX},
     {"expert_load", false, .read = read_slots},
     {"p2l_map", false, .read = read_map},
     {.key = NULL}};
@@ -115,7 +115,7 @@ static hec_status take_meta(hec_import_file *file, stats_file *s) {
 
 /* How many logical experts there are: slots less redundant ones, else the highest that the map names. */
 static hec_status set_experts(hec_import_file *file, stats_file *s) {
-  int64_t n = s->slots.n_columns - s->meta_redundant, most = -1;
+  int64_t n = s->slots.n_columns - s->meta_redundant, max = -1;
   if (s->has_meta && n < 1)
     return hec_import_fail(file, s->scan.line, "expert_load",
                            "expected more slots than the %" PRId64 " of num_redundant_experts, found %" PRId64,
@@ -125,9 +125,9 @@ static hec_status set_experts(hec_import_file *file, stats_file *s) {
   if (hec_import_experts(file->job) > 0)
     return HEC_OK;
   for (int64_t i = 0; i < s->map.n_rows * s->map.n_columns; i++)
-    most = s->map.values[i] > most ? s->map.values[i] : most;
-  hec_import_assume(file->job, "experts: %" PRId64 ", the highest of the first p2l_map (--experts)", most + 1);
-  return hec_import_set_experts(file, s->scan.line, "p2l_map (highest expert)", most + 1);
+    max = s->map.values[i] > max ? s->map.values[i] : max;
+  hec_import_assume(file->job, "experts: %" PRId64 ", the highest of the first p2l_map (--experts)", max + 1);
+  return hec_import_set_experts(file, s->scan.line, "p2l_map (highest expert)", max + 1);
 }
 
 static hec_status take_stats(hec_import_file *file, stats_file *s) {

@@ -131,20 +131,20 @@ static bool drop_undetermined(problem *q) {
 
 /* ---- Knots from the sizes observed ---- */
 
-/* Up to `most` of the sizes, from the least to the largest, as evenly spaced in their logarithm as they allow. */
-static void choose_knots(problem *q, int32_t most, hec_arena *scratch) {
+/* Up to `max` of the sizes, from the least to the largest, as evenly spaced in their logarithm as they allow. */
+static void choose_knots(problem *q, int32_t max, hec_arena *scratch) {
   const hec_observations *o = q->observed;
   int32_t n = o->x_at[o->n] - o->x_at[0], at = 0;
   double *sorted = HEC_NEW(scratch, double, n);
   memcpy(sorted, o->x + o->x_at[0], (size_t)n * sizeof *sorted);
   gsl_sort(sorted, 1, (size_t)n);
   double first = log(sorted[0]), range = log(sorted[n - 1]) - first;
-  for (int32_t j = 0; j < most; j++) {
-    double wanted = exp(first + range * (most > 1 ? (double)j / (most - 1) : 1));
+  for (int32_t j = 0; j < max; j++) {
+    double wanted = exp(first + range * (max > 1 ? (double)j / (max - 1) : 1));
     while (at < n - 1 && sorted[at] < wanted)
       at++;
     int32_t nearest = at > 0 && wanted / sorted[at - 1] < sorted[at] / wanted ? at - 1 : at;
-    nearest = j == most - 1 ? n - 1 : nearest;
+    nearest = j == max - 1 ? n - 1 : nearest;
     if (q->n_knots == 0 || sorted[nearest] > q->knot[q->n_knots - 1])
       q->knot[q->n_knots++] = sorted[nearest];
   }

@@ -46,9 +46,9 @@ static void make_gram(const double *rows, const double *weight, int32_t n, int32
       gram[m][j] = gram[j][m];
 }
 
-/* Cholesky in place, lower triangle. Returns the first column whose pivot is not above `least` times its diagonal, or
+/* Cholesky in place, lower triangle. Returns the first column whose pivot is not above `min` times its diagonal, or
  * -1. */
-static int32_t factorize(square gram, int32_t p, double least) {
+static int32_t factorize(square gram, int32_t p, double min) {
   for (int32_t j = 0; j < p; j++) {
     double diagonal = gram[j][j];
     for (int32_t m = 0; m < j; m++) {
@@ -58,7 +58,7 @@ static int32_t factorize(square gram, int32_t p, double least) {
       gram[j][m] = sum / gram[m][m];
       diagonal -= gram[j][m] * gram[j][m];
     }
-    if (!(diagonal > least * gram[j][j]))
+    if (!(diagonal > min * gram[j][j]))
       return j;
     gram[j][j] = sqrt(diagonal);
   }

@@ -103,11 +103,11 @@ static hec_medians medians_so_far(const hec_comparison *c, hec_arena *arena) {
 double hec_comparison_half_width(const hec_comparison *c) {
   hec_arena arena = {0};
   hec_medians medians = medians_so_far(c, &arena);
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < c->options.n_cases; i++)
-    most = fmax(most, hec_medians_half_width(&medians, c->point_at[i], c->point_at[i + 1]));
+    max = fmax(max, hec_medians_half_width(&medians, c->point_at[i], c->point_at[i + 1]));
   hec_arena_free(&arena);
-  return most;
+  return max;
 }
 
 double hec_comparison_level_half(const hec_comparison *c) {
@@ -297,11 +297,11 @@ typedef struct {
 static bool meet(const hec_comparison *c, int32_t i, int32_t j, duel *out) {
   hec_arena arena = {0};
   int32_t first[2] = {c->point_at[i], c->point_at[j]}, n = 0;
-  int32_t most = c->by_case[i].n_points < c->by_case[j].n_points ? c->by_case[i].n_points : c->by_case[j].n_points;
-  int32_t *row[2] = {HEC_NEW(&arena, int32_t, most), HEC_NEW(&arena, int32_t, most)};
-  double *predicted[2] = {HEC_NEW(&arena, double, most), HEC_NEW(&arena, double, most)};
+  int32_t max = c->by_case[i].n_points < c->by_case[j].n_points ? c->by_case[i].n_points : c->by_case[j].n_points;
+  int32_t *row[2] = {HEC_NEW(&arena, int32_t, max), HEC_NEW(&arena, int32_t, max)};
+  double *predicted[2] = {HEC_NEW(&arena, double, max), HEC_NEW(&arena, double, max)};
   bool differ = false;
-  for (int32_t k = 0; k < most; k++) {
+  for (int32_t k = 0; k < max; k++) {
     const hec_point *point[2] = {&c->points[first[0] + k], &c->points[first[1] + k]};
     if (!point[0]->conclusive || !point[1]->conclusive)
       continue;
@@ -388,15 +388,15 @@ static void try_controls(hec_comparison *c, const double *scale) {
 
 static void count_readings(hec_comparison *c) {
   int32_t n_clean = 0;
-  c->n_read = c->n_most = c->n_conclusive = 0;
-  c->n_least = c->n_points > 0 ? c->points[0].n_read : 0;
+  c->n_read = c->n_max = c->n_conclusive = 0;
+  c->n_min = c->n_points > 0 ? c->points[0].n_read : 0;
   for (int32_t i = 0; i < c->n_points; i++) {
     int32_t n = c->points[i].n_read;
     n_clean += c->points[i].n_clean;
     c->n_conclusive += c->points[i].conclusive;
     c->n_read += n;
-    c->n_least = n < c->n_least ? n : c->n_least;
-    c->n_most = n > c->n_most ? n : c->n_most;
+    c->n_min = n < c->n_min ? n : c->n_min;
+    c->n_max = n > c->n_max ? n : c->n_max;
   }
   c->disturbed = c->n_read > 0 ? 1 - (double)n_clean / c->n_read : 0;
 }
@@ -413,8 +413,8 @@ static hec_status predict_all(hec_comparison *c, const hec_cluster *cluster) {
 }
 
 hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster, const double *scale) {
-  int32_t most = c->n_points + c->options.n_rounds + c->options.n_cases, n = 0;
-  double *pairs[2] = {HEC_NEW(c->arena, double, most), HEC_NEW(c->arena, double, most)};
+  int32_t max = c->n_points + c->options.n_rounds + c->options.n_cases, n = 0;
+  double *pairs[2] = {HEC_NEW(c->arena, double, max), HEC_NEW(c->arena, double, max)};
   double *predicted = HEC_NEW(c->arena, double, c->n_points);
   hec_readings chosen = chosen_readings(c, c->arena);
   hec_medians_draw(&chosen, c->options.seed, c->arena, &c->medians);

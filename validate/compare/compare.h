@@ -102,9 +102,9 @@ typedef struct {
   bool regret_known;                     /* they are told apart, or one and the same */
   hec_compared_control controls[HEC_CONTROLS_MAX];
   int32_t n_controls, n_conclusive;
-  int32_t n_read, n_least, n_most; /* readings of all points; of the points that have fewest and most */
-  double disturbed;                /* share of the readings that were disturbed */
-  hec_text events;                 /* the timelines, predicted above measured: one file, or all that were packed */
+  int32_t n_read, n_min, n_max; /* readings of all points; of the points that have fewest and most */
+  double disturbed;             /* share of the readings that were disturbed */
+  hec_text events;              /* the timelines, predicted above measured: one file, or all that were packed */
 } hec_comparison;
 
 void hec_comparison_open(hec_comparison *comparison, const hec_comparison_options *options, hec_arena *arena);

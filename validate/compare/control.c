@@ -29,8 +29,8 @@ static void own_mean(const void *context, const hec_program *program, int32_t op
 /* Time per row of the largest GEMM that the law was measured for, or of a very large one. */
 static double flat_s(const hec_device *device, const hec_work_shape *shape, double rows) {
   hec_work_rate rate = hec_work_rate_of(device, shape);
-  double most = rate.curve ? rate.curve->x[rate.curve->n - 1] : 1 << 20;
-  return rows * (hec_work_rate_s(&rate, most) / most);
+  double max = rate.curve ? rate.curve->x[rate.curve->n - 1] : 1 << 20;
+  return rows * (hec_work_rate_s(&rate, max) / max);
 }
 
 static void own_flat(const void *context, const hec_program *program, int32_t id, int64_t *ps) {
@@ -52,7 +52,7 @@ static void own_flat(const void *context, const hec_program *program, int32_t id
 
 /* Mean over max of what the ranks that take part send and receive. */
 static double mean_over_max(const hec_program *program, const hec_op *op) {
-  int64_t *port = hec_malloc(2 * (size_t)program->n_ranks, sizeof *port), most = 0, sum = 0;
+  int64_t *port = hec_malloc(2 * (size_t)program->n_ranks, sizeof *port), max = 0, sum = 0;
   int32_t used = 0;
   memset(port, 0, 2 * (size_t)program->n_ranks * sizeof *port);
   for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
@@ -61,12 +61,12 @@ static double mean_over_max(const hec_program *program, const hec_op *op) {
     port[2 * t->destination + 1] += t->bytes;
   }
   for (int32_t i = 0; i < 2 * program->n_ranks; i++) {
-    most = port[i] > most ? port[i] : most;
+    max = port[i] > max ? port[i] : max;
     sum += port[i];
     used += program->parts[op->exchange.part_at + i / 2] != 0;
   }
   free(port);
-  return most > 0 ? (double)sum / used / (double)most : 1;
+  return max > 0 ? (double)sum / used / (double)max : 1;
 }
 
 const hec_control hec_controls[] = {

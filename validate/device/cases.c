@@ -19,12 +19,12 @@ const char *hec_case_text(hec_arena *arena, const char *format, ...) {
   return hec_arena_text(arena, text);
 }
 
-bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t least, int64_t *value, hec_arena *arena,
+bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t min, int64_t *value, hec_arena *arena,
                     hec_case *c) {
-  if (hec_case_file_whole(csv, column, value) && *value >= least)
+  if (hec_case_file_whole(csv, column, value) && *value >= min)
     return true;
   c->why_not = hec_case_text(arena, "%s: expected a whole number of at least %lld, found \"%.40s\"", column,
-                             (long long)least, hec_case_file_text(csv, column));
+                             (long long)min, hec_case_file_text(csv, column));
   return false;
 }
 

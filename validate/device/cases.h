@@ -67,7 +67,7 @@ void hec_cases_free(hec_cases *cases);
 void hec_case_predict(const hec_gpu *gpu, hec_arena *arena, hec_case *c);
 
 /* Helpers of the forms. A number that is missing or out of range: why_not says so, and they return false. */
-bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t least, int64_t *value, hec_arena *arena,
+bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t min, int64_t *value, hec_arena *arena,
                     hec_case *c);
 bool hec_case_seconds(const hec_case_file *csv, hec_arena *arena, hec_case *c); /* column "seconds", above 0 */
 uint64_t hec_case_hash(uint64_t seed, int64_t value);

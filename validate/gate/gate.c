@@ -71,7 +71,7 @@ void hec_gate_take(const hec_session *session, hec_arena *arena, hec_gate_run *r
                         .calibrated = session->calibration.disturbed,
                         .seconds = session->seconds,
                         .n_points = c->n_points,
-                        .n_rounds = c->n_least,
+                        .n_rounds = c->n_min,
                         .points = HEC_NEW(arena, hec_gate_point, c->n_points),
                         .medians = c->medians,
                         .scale = session->scale};

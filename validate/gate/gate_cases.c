@@ -89,9 +89,9 @@ typedef struct {
   hec_arena *arena;
 } reader;
 
-static hec_status read_int(reader *r, const hec_json_value *object, const char *key, int32_t most, int32_t *out) {
+static hec_status read_int(reader *r, const hec_json_value *object, const char *key, int32_t max, int32_t *out) {
   int64_t value;
-  HEC_TRY(hec_json_want_int(r->json, object, key, 0, most, &value));
+  HEC_TRY(hec_json_want_int(r->json, object, key, 0, max, &value));
   *out = (int32_t)value;
   return HEC_OK;
 }

@@ -123,10 +123,10 @@ void hec_gate_report_measured(const void *report, hec_doc *doc) {
 /* ---- Of stored predictions alone ---- */
 
 static double moved_most(const hec_gate_stored_report *r) {
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < r->file->n_cases * r->file->n_steps; i++)
-    most = fmax(most, hec_gate_moved(&r->now[i], &r->file->stored[i]));
-  return most;
+    max = fmax(max, hec_gate_moved(&r->now[i], &r->file->stored[i]));
+  return max;
 }
 
 /* What is not stored is 0. */

@@ -163,8 +163,8 @@ void hec_hardware_loads(const hec_hardware_row *row, int64_t *load) {
     return;
   }
   bool few = row->tokens * row->top_k <= row->experts;
-  double power = 1 - row->alpha, least = few ? 0.01 : 1, most = few ? 2 : 0.8 * (double)row->tokens;
-  double low = pow(least, power), high = pow(most, power), sum = 0;
+  double power = 1 - row->alpha, min = few ? 0.01 : 1, max = few ? 2 : 0.8 * (double)row->tokens;
+  double low = pow(min, power), high = pow(max, power), sum = 0;
   for (int64_t e = 0; e < row->experts; e++)
     sum += pow(low + (high - low) * (1 - ((double)e + 0.5) / (double)row->experts), 1 / power);
   for (int64_t e = 0; e < row->experts; e++) {

@@ -184,12 +184,12 @@ static double busiest_of(const hec_outcome_case *c, hec_method m, int32_t first,
   for (int32_t e = first; e <= last; e++)
     for (int32_t l = 0; l < c->n_layers; l++) {
       const int32_t *load = hec_outcome_load(c, m, e, l);
-      double most = 0, all = 0;
+      double max = 0, all = 0;
       for (int32_t r = 0; r < c->n_ranks; r++) {
-        most = load[r] > most ? load[r] : most;
+        max = load[r] > max ? load[r] : max;
         all += load[r];
       }
-      sum += most * c->n_ranks / all;
+      sum += max * c->n_ranks / all;
     }
   return sum / ((double)(last - first + 1) * c->n_layers);
 }

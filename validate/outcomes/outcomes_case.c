@@ -34,9 +34,9 @@ static hec_status want_member(const hec_json *json, const hec_json_value *object
   return hec_json_error(json, object, expected);
 }
 
-static hec_status read_int(const hec_json *json, const char *key, int32_t most, int32_t *out) {
+static hec_status read_int(const hec_json *json, const char *key, int32_t max, int32_t *out) {
   int64_t value;
-  HEC_TRY(hec_json_want_int(json, hec_json_root(json), key, 1, most, &value));
+  HEC_TRY(hec_json_want_int(json, hec_json_root(json), key, 1, max, &value));
   *out = (int32_t)value;
   return HEC_OK;
 }

@@ -258,13 +258,13 @@ static void show_parts(hec_doc *doc, const hec_outcomes *o) {
   hec_doc_table(doc, NULL,
                 hec_doc_text(doc, "part | %s | %s | %s", hec_method_name[0], hec_method_name[1], hec_method_name[2]));
   for (int32_t i = 0; i < HEC_N_ROLES; i++) {
-    double most = 0;
+    double max = 0;
     for (int32_t m = 0; m < HEC_N_METHODS; m++) {
       value[m] = o->set.of[m].role_s[i];
       total[m] += value[m];
-      most = fmax(most, value[m]);
+      max = fmax(max, value[m]);
     }
-    if (most >= 0.0005)
+    if (max >= 0.0005)
       show_part(doc, hec_role_name[i], value);
   }
   for (int32_t m = 0; m < HEC_N_METHODS; m++)

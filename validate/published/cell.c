@@ -47,10 +47,10 @@ static double token_seconds(const hec_program *program, const hec_timeline *time
 }
 
 static double last(const int64_t *time, size_t op, int32_t n_ranks) {
-  int64_t most = -1;
+  int64_t max = -1;
   for (int32_t r = 0; r < n_ranks; r++)
-    most = time[op * (size_t)n_ranks + (size_t)r] > most ? time[op * (size_t)n_ranks + (size_t)r] : most;
-  return (double)most * 1e-12;
+    max = time[op * (size_t)n_ranks + (size_t)r] > max ? time[op * (size_t)n_ranks + (size_t)r] : max;
+  return (double)max * 1e-12;
 }
 
 /* Adds each MoE layer's time: two differences, of four rows. */
@@ -84,13 +84,13 @@ static void add_longest(const hec_program *program, const hec_timeline *timeline
                                                                                         : NULL;
     if (!sum || op->backward)
       continue;
-    int64_t most = 0;
+    int64_t max = 0;
     for (int32_t r = 0; r < program->n_ranks; r++) {
       size_t at = i * (size_t)program->n_ranks + (size_t)r;
       int64_t took = timeline->end_ps[at] - timeline->begin_ps[at]; /* 0 where the rank takes no part */
-      most = took > most ? took : most;
+      max = took > max ? took : max;
     }
-    *sum += (double)most * 1e-12;
+    *sum += (double)max * 1e-12;
   }
 }
 
@@ -117,12 +117,12 @@ static double peak_of(const hec_program *program, bool (*wanted)(hec_memory), he
   for (size_t i = 0; i < program->n_holds; i++)
     if (!wanted || wanted(program->holds[i].memory))
       some.holds[some.n_holds++] = program->holds[i];
-  double *peak = HEC_NEW(arena, double, program->n_ranks), most = 0;
+  double *peak = HEC_NEW(arena, double, program->n_ranks), max = 0;
   hec_program_memory_peak(&some, peak, NULL);
   for (int32_t r = 0; r < program->n_ranks; r++)
-    most = peak[r] > most ? peak[r] : most;
+    max = peak[r] > max ? peak[r] : max;
   hec_arena_rewind(arena, mark);
-  return most;
+  return max;
 }
 
 /* ---- one cell ---- */
@@ -141,12 +141,12 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t n) {
+static void widen(int32_t *min, int32_t *max, const int32_t *values, int32_t n) {
   for (int32_t i = 0; i < n; i++) {
     if (values[i] < 0)
       continue;
-    *least = *least < 0 || values[i] < *least ? values[i] : *least;
-    *most = values[i] > *most ? values[i] : *most;
+    *min = *min < 0 || values[i] < *min ? values[i] : *min;
+    *max = values[i] > *max ? values[i] : *max;
   }
 }
 
@@ -191,8 +191,8 @@ static void add_iteration(bench *b, int64_t stride, hec_setup_cell *cell) {
   const hec_policy_run *run = hec_lowering_run(b->low);
   for (int32_t l = 0; l < cell->n_layers; l++)
     cell->copies += run->plan.copy_at[(size_t)(l + 1) * (size_t)(run->plan.n_experts + 1) - 1];
-  widen(&cell->t_least, &cell->t_most, run->t, cell->n_layers);
-  widen(&cell->m_least, &cell->m_most, run->m, cell->n_layers);
+  widen(&cell->t_min, &cell->t_max, run->t, cell->n_layers);
+  widen(&cell->m_min, &cell->m_max, run->m, cell->n_layers);
 }
 
 static void finish(const bench *b, const hec_problem *problem, hec_setup_cell *cell) {
@@ -228,7 +228,7 @@ void hec_setup_cell_simulate(const hec_setup_cell_run *run, hec_arena *arena, he
              .sim = hec_sim_new(problem, hec_law_find("alpha_beta"), arena),
              .lane_end = HEC_NEW(arena, int64_t, problem->n_ranks),
              .arena = arena};
-  *cell = (hec_setup_cell){.n_layers = problem->n_layers, .t_least = -1, .t_most = -1, .m_least = -1, .m_most = -1};
+  *cell = (hec_setup_cell){.n_layers = problem->n_layers, .t_min = -1, .t_max = -1, .m_min = -1, .m_max = -1};
   int32_t warmup = run->warmup, n_micro_batches = run->n_micro_batches > 0 ? run->n_micro_batches : 1;
   if (warmup > loads->n / 2) /* a recorded trace may have fewer records than were asked for */
     warmup = loads->n / 3;

@@ -36,7 +36,7 @@ typedef struct {
   double param_bytes, state_bytes; /* fullest rank: parameters with copies; with gradients and optimizer state */
   double peak_bytes;               /* everything */
   bool fits;
-  int32_t t_least, t_most, m_least, m_most; /* Hecate; -1: none */
+  int32_t t_min, t_max, m_min, m_max; /* Hecate; -1: none */
 } hec_setup_cell;
 
 /* Never fails: what is wrong with a run is our bug. Scratch on `arena`, which the caller frees. */

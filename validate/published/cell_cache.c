@@ -214,7 +214,7 @@ static hec_status go_beyond(hec_cell_cache *cache, hec_setup *setup) {
   own.beyond = setup->beyond = false;
   own.policy = "hecate-published";
   HEC_TRY(hec_cell_cache_get(cache, &own, &cell));
-  setup->t = cell->t_most + (cell->t_most + 1) / 2;
+  setup->t = cell->t_max + (cell->t_max + 1) / 2;
   return HEC_OK;
 }
 

@@ -50,12 +50,12 @@ static bool take_name(parser *p, char *name) {
 static hec_status sum_of(parser *p, double *out);
 
 /* The arguments of least or most, whose bracket is open. */
-static hec_status extreme_of(parser *p, bool most, double *out) {
+static hec_status extreme_of(parser *p, bool max, double *out) {
   HEC_TRY(sum_of(p, out));
   while (take(p, ',')) {
     double other;
     HEC_TRY(sum_of(p, &other));
-    *out = (most ? other > *out : other < *out) ? other : *out;
+    *out = (max ? other > *out : other < *out) ? other : *out;
   }
   return take(p, ')') ? HEC_OK : wrong(p);
 }

@@ -17,8 +17,8 @@ hec_fsmoe_grid_result hec_fsmoe_grid(const hec_fsmoe_testbed *testbed, hec_fsmoe
     for (int32_t s = 0; s < HEC_N_FSMOE_SYSTEMS; s++) {
       double gain = ms[HEC_FSMOE_TUTEL] / ms[s];
       result.mean[s] += gain;
-      result.least[s] = result.n == 0 || gain < result.least[s] ? gain : result.least[s];
-      result.most[s] = gain > result.most[s] ? gain : result.most[s];
+      result.min[s] = result.n == 0 || gain < result.min[s] ? gain : result.min[s];
+      result.max[s] = gain > result.max[s] ? gain : result.max[s];
       result.slower[s] += gain < 1;
     }
     result.two_degrees += hec_fsmoe_best(&study.moe[0], 0, HEC_FSMOE_DEGREE_MAX).degree !=

@@ -12,10 +12,10 @@ typedef struct {
 } hec_fsmoe_grid_options;
 
 typedef struct {
-  int32_t n;                                                    /* configurations */
-  double mean[HEC_N_FSMOE_SYSTEMS];                             /* of Tutel's time over the system's */
-  double least[HEC_N_FSMOE_SYSTEMS], most[HEC_N_FSMOE_SYSTEMS]; /* of the same */
-  int32_t slower[HEC_N_FSMOE_SYSTEMS];                          /* configurations in which Tutel is faster */
+  int32_t n;                                                 /* configurations */
+  double mean[HEC_N_FSMOE_SYSTEMS];                          /* of Tutel's time over the system's */
+  double min[HEC_N_FSMOE_SYSTEMS], max[HEC_N_FSMOE_SYSTEMS]; /* of the same */
+  int32_t slower[HEC_N_FSMOE_SYSTEMS];                       /* configurations in which Tutel is faster */
   int32_t two_degrees; /* configurations whose best degrees of forward and backward differ, by the planner's formula */
 } hec_fsmoe_grid_result;
 

@@ -210,11 +210,11 @@ static double walk_at(hec_fsmoe_bench *bench, const hec_fsmoe_case_study *study,
 /* Tutel's degree, by trying. */
 static int32_t tried(hec_fsmoe_bench *bench, const hec_fsmoe_case_study *study) {
   int32_t best = 1;
-  double least = 0;
+  double min = 0;
   for (int32_t r = 1; r <= HEC_FSMOE_DEGREE_MAX; r *= 2) {
     double ms = walk_at(bench, study, HEC_FSMOE_TUTEL, r);
-    if (r == 1 || ms < least) {
-      least = ms;
+    if (r == 1 || ms < min) {
+      min = ms;
       best = r;
     }
   }

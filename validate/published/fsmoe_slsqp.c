@@ -116,7 +116,7 @@ static bool solve(const model *m, int32_t p, const form limits[3], double degree
 hec_fsmoe_solved hec_fsmoe_slsqp(const hec_fsmoe_layer *layer, double reduce, int32_t degree_max) {
   hec_fsmoe_solved found = {0};
   model m = model_of(layer, reduce);
-  double least = 0;
+  double min = 0;
   for (int32_t p = 0; p < PROBLEMS; p++) {
     form limits[3];
     double r;
@@ -134,11 +134,11 @@ hec_fsmoe_solved hec_fsmoe_slsqp(const hec_fsmoe_layer *layer, double reduce, in
       below *= 2;
     for (int32_t degree = below; degree <= 2 * below && degree <= degree_max; degree *= 2) {
       double whole = degree, rounded = value_of(&whole, NULL, &m.time[problems[p].bound]);
-      if (!holds(limits, whole) || (found.rounded && rounded >= least))
+      if (!holds(limits, whole) || (found.rounded && rounded >= min))
         continue;
       found.rounded = true;
       found.choice.degree = degree;
-      least = rounded;
+      min = rounded;
     }
   }
   if (found.rounded) {

@@ -30,7 +30,7 @@ typedef struct {
 struct hec_loads_store {
   hec_arena arena;
   uint64_t seed;
-  int32_t n_most, n_series;
+  int32_t n_max, n_series;
   series made[SERIES_MAX];
   char *name;         /* of the trace; NULL without */
   int32_t n_recorded; /* records kept */
@@ -53,7 +53,7 @@ static hec_status check_header(const hec_trace_header *header, const char *path)
 
 static hec_status read_records(hec_loads_store *store, hec_trace_reader *reader) {
   const hec_trace_record *record;
-  while (store->n_recorded < store->n_most) {
+  while (store->n_recorded < store->n_max) {
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
       break;
@@ -73,8 +73,8 @@ static hec_status read_trace(hec_loads_store *store, const char *path) {
   hec_status status = check_header(hec_trace_header_of(reader), path);
   if (status == HEC_OK) {
     store->name = hec_arena_text(&store->arena, hec_trace_header_of(reader)->name);
-    store->iter = HEC_NEW(&store->arena, int64_t, store->n_most);
-    store->recorded = HEC_NEW(&store->arena, hec_load, store->n_most);
+    store->iter = HEC_NEW(&store->arena, int64_t, store->n_max);
+    store->recorded = HEC_NEW(&store->arena, hec_load, store->n_max);
     status = read_records(store, reader);
   }
   hec_trace_close(reader);
@@ -115,7 +115,7 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
   hec_synth_options o = synth_options(store, wish);
   o.n_layers = SYNTHETIC_LAYERS;
   o.tokens = (int64_t)TOTALS_PER_RANK * wish->n_ranks;
-  o.n_iterations = store->n_most;
+  o.n_iterations = store->n_max;
   if (!wish->still) { /* measured in training by LAER-MoE (arXiv 2602.11686) */
     o.n_knots = 4;
     memcpy(o.lag, (int32_t[]){1, 5, 9, 20}, 4 * sizeof *o.lag);
@@ -128,8 +128,8 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
   HEC_TRY(hec_synth_new(&o, &synth));
   size_t record = (size_t)SYNTHETIC_LAYERS * (size_t)wish->n_experts;
   *one = (series){wish->sigma, wish->still, wish->n_experts, wish->top_k,
-                  HEC_NEW(&store->arena, uint32_t, record * (size_t)store->n_most)};
-  for (int32_t i = 0; i < store->n_most; i++) {
+                  HEC_NEW(&store->arena, uint32_t, record * (size_t)store->n_max)};
+  for (int32_t i = 0; i < store->n_max; i++) {
     hec_load load = {SYNTHETIC_LAYERS, 1, wish->n_experts, one->totals + (size_t)i * record};
     hec_synth_next(synth, &load);
   }
@@ -162,10 +162,10 @@ static void cut_synthetic(const series *one, int32_t i, const hec_loads_wish *wi
 
 /* ---- the store ---- */
 
-hec_status hec_loads_open(const char *trace, int32_t n_most, uint64_t seed, hec_loads_store **store) {
-  HEC_ASSERT(n_most >= 1);
+hec_status hec_loads_open(const char *trace, int32_t n_max, uint64_t seed, hec_loads_store **store) {
+  HEC_ASSERT(n_max >= 1);
   *store = hec_malloc(1, sizeof **store);
-  **store = (hec_loads_store){.seed = seed, .n_most = n_most};
+  **store = (hec_loads_store){.seed = seed, .n_max = n_max};
   hec_status status = trace ? read_trace(*store, trace) : HEC_OK;
   if (status == HEC_OK)
     return HEC_OK;
@@ -227,7 +227,7 @@ hec_status hec_loads_make(hec_loads_store *store, const hec_loads_wish *wish, in
   HEC_ASSERT(!recorded || (store->name && wish->n_experts % RECORDED_EXPERTS == 0));
   if (!recorded)
     HEC_TRY(find_series(store, wish, &one));
-  int32_t n_there = recorded ? store->n_recorded : store->n_most;
+  int32_t n_there = recorded ? store->n_recorded : store->n_max;
   n = n < n_there ? n : n_there;
   fitting f = begin(wish, n, arena, loads);
   hec_load cut = hec_load_new(arena, wish->n_layers, recorded ? store->recorded[0].n_sources : 1, wish->n_experts);
@@ -318,14 +318,14 @@ hec_status hec_loads_imbalanced(hec_loads_store *store, const hec_loads_wish *wi
 
 /* ---- recorded ---- */
 
-static hec_status read_trace_as(hec_trace_reader *reader, const hec_loads_wish *wish, int32_t most, hec_arena *arena,
+static hec_status read_trace_as(hec_trace_reader *reader, const hec_loads_wish *wish, int32_t max, hec_arena *arena,
                                 hec_loads *loads) {
   const hec_trace_header *header = hec_trace_header_of(reader);
-  fitting f = begin(wish, most, arena, loads);
+  fitting f = begin(wish, max, arena, loads);
   hec_load cut = hec_load_new(arena, wish->n_layers, header->n_sources, wish->n_experts);
   size_t layer = (size_t)header->n_sources * (size_t)wish->n_experts;
   int32_t n = 0;
-  while (n < most) {
+  while (n < max) {
     const hec_trace_record *record;
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
@@ -367,17 +367,17 @@ double hec_loads_overload(const hec_loads *loads, int32_t ep) {
     const hec_load *load = &loads->load[i];
     int32_t ranks = ep > 0 ? ep : load->n_sources, groups = load->n_sources / ranks;
     for (int32_t l = 0; l < load->n_layers; l++) {
-      uint64_t total = hec_load_layer_total(load, l), most = 0;
+      uint64_t total = hec_load_layer_total(load, l), max = 0;
       for (int32_t g = 0; g < groups; g++)
         for (int32_t r = 0; r < ranks; r++) {
           uint64_t rank = 0;
           for (int32_t e = 0; e < load->n_experts; e++)
             for (int32_t s = g * ranks; (int64_t)e * ranks / load->n_experts == r && s < (g + 1) * ranks; s++)
               rank += hec_load_row(load, l, s)[e];
-          most = rank > most ? rank : most;
+          max = rank > max ? rank : max;
         }
       if (total > 0) {
-        sum += (double)most * load->n_sources / (double)total;
+        sum += (double)max * load->n_sources / (double)total;
         n++;
       }
     }

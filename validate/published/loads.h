@@ -37,8 +37,8 @@ typedef struct {
 typedef struct hec_loads_store hec_loads_store;
 
 /* `trace` NULL: synthetic only. The trace must have 32 experts, top-2 and at least 2 layers; it is read whole.
- * At most `n_most` iterations are kept of either kind. */
-hec_status hec_loads_open(const char *trace, int32_t n_most, uint64_t seed, hec_loads_store **store) HEC_MUST_USE;
+ * At most `n_max` iterations are kept of either kind. */
+hec_status hec_loads_open(const char *trace, int32_t n_max, uint64_t seed, hec_loads_store **store) HEC_MUST_USE;
 void hec_loads_close(hec_loads_store *store);
 bool hec_loads_recorded(const hec_loads_store *store);
 const char *hec_loads_trace_name(const hec_loads_store *store); /* "" without */

@@ -223,20 +223,20 @@ static hec_status collect_all(collector *c, const hec_json_value *formula) {
 }
 
 static double spread(const double *value, int32_t n) {
-  double least = hec_least(value, n);
-  return least > 0 ? hec_most(value, n) / least : NAN;
+  double min = hec_min(value, n);
+  return min > 0 ? hec_max(value, n) / min : NAN;
 }
 
 static const struct {
   const char *name;
   double (*of)(const double *value, int32_t n);
-} forms[] = {{"mean", hec_mean}, {"geo", hec_geo_mean}, {"least", hec_least}, {"most", hec_most}, {"spread", spread}};
+} forms[] = {{"mean", hec_mean}, {"geo", hec_geo_mean}, {"least", hec_min}, {"most", hec_max}, {"spread", spread}};
 
 static hec_status reduce(const hec_scope *scope, const collector *c, hec_span *out) {
   const char *as = hec_scope_text(scope, "as");
   if (c->n_own == 0)
     return hec_json_error(scope->file->json, c->formula, "at least one value of the row");
-  *out = (hec_span){hec_least(c->own, c->n_own), hec_most(c->own, c->n_own)};
+  *out = (hec_span){hec_min(c->own, c->n_own), hec_max(c->own, c->n_own)};
   for (size_t i = 0; as && i < sizeof forms / sizeof *forms; i++)
     if (strcmp(forms[i].name, as) == 0) {
       out->low = out->high = forms[i].of(c->own, c->n_own);
@@ -285,7 +285,7 @@ hec_status hec_measure_row(hec_cell_cache *cache, hec_scope *row, hec_measured *
   for (const hec_json_value *v = also ? hec_json_first(also) : NULL; v && !c.absent; v = hec_json_next(v))
     HEC_TRY(collect_all(&c, v));
   if (!c.absent && hec_scope_text(row, "moved_by"))
-    measured->moves = (hec_span){hec_least(c.all, c.n_all), hec_most(c.all, c.n_all)};
+    measured->moves = (hec_span){hec_min(c.all, c.n_all), hec_max(c.all, c.n_all)};
   HEC_TRY(divide(&c, measured));
   measured->absent = c.absent;
   return HEC_OK;

@@ -193,9 +193,9 @@ static hec_status add_case(hec_scope *scope, void *context) {
                               .hecate_s = hecate->iteration_s,
                               .ep_overload = ep->overload,
                               .hecate_overload = hecate->overload,
-                              .t_least = hecate->t_least,
-                              .t_most = hecate->t_most,
-                              .m = hecate->m_most};
+                              .t_min = hecate->t_min,
+                              .t_max = hecate->t_max,
+                              .m = hecate->m_max};
   for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
     HEC_TRY(hec_measure_cell(over->cache, scope, systems[i], &other, &setup));
     if (other->iteration_s < one->best_s) {
@@ -242,14 +242,14 @@ static double shift(hec_span from, hec_span to) {
 
 static void follow_row(hec_published_table *table, int32_t row) {
   hec_span base = table->change[0].ours[row], all = base;
-  double most = 0.005; /* smaller moves are none */
+  double max = 0.005; /* smaller moves are none */
   for (int32_t i = 1; i < table->n_changes; i++) {
     hec_span ours = table->change[i].ours[row];
     double moved = shift(base, ours);
     all.low = ours.low < all.low ? ours.low : all.low;
     all.high = ours.high > all.high ? ours.high : all.high;
-    if (moved > most) {
-      most = moved;
+    if (moved > max) {
+      max = moved;
       table->moved_by[row] = table->change[i].input;
     }
   }

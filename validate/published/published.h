@@ -104,7 +104,7 @@ typedef struct {
   double ep_s, balanced_s, best_s, hecate_s; /* iteration times; best rearrangement system */
   const char *best;                          /* which */
   double ep_overload, hecate_overload;       /* busiest rank over mean */
-  int32_t t_least, t_most, m;                /* what t and m came out as */
+  int32_t t_min, t_max, m;                   /* what t and m came out as */
 } hec_published_case;
 
 typedef struct {

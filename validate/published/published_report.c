@@ -176,7 +176,7 @@ static void add_cases(hec_doc *doc, const hec_published *p, const hec_published_
   for (int32_t k = 0; k <= (int32_t)p->recorded; k++)
     for (int32_t i = 0; i < table->n_cases; i++) {
       const hec_published_case *one = &table->cases[k][i];
-      const double t[] = {one->t_least, one->t_most};
+      const double t[] = {one->t_min, one->t_max};
       HEC_ROW(doc, HEC_SHOW("loads", HEC_AS_IS, hec_loads_name[k]), HEC_SHOW("setting", HEC_AS_IS, one->setting),
               HEC_SHOW("model", HEC_AS_IS, one->model), HEC_SHOW("ep_s", HEC_MS1, one->ep_s),
               HEC_SHOW("ep_balanced_s", HEC_MS1, one->balanced_s), HEC_KEEP("best_rearrangement", one->best),
@@ -184,9 +184,8 @@ static void add_cases(hec_doc *doc, const hec_published *p, const hec_published_
               HEC_CELL(hec_doc_text(doc, "%.1f %s", one->best_s * 1e3, one->best)),
               HEC_SHOW("hecate_s", HEC_MS1, one->hecate_s), HEC_SHOW("ep_overload", HEC_FIXED2, one->ep_overload),
               HEC_SHOW("hecate_overload", HEC_FIXED2, one->hecate_overload), hec_value_reals("t", t, 2),
-              HEC_CELL(one->t_most == one->t_least
-                           ? hec_doc_text(doc, "%" PRId32, one->t_least)
-                           : hec_doc_text(doc, "%" PRId32 "-%" PRId32, one->t_least, one->t_most)),
+              HEC_CELL(one->t_max == one->t_min ? hec_doc_text(doc, "%" PRId32, one->t_min)
+                                                : hec_doc_text(doc, "%" PRId32 "-%" PRId32, one->t_min, one->t_max)),
               HEC_SHOW("m", HEC_AS_IS, one->m));
     }
   hec_doc_end(doc);

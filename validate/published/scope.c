@@ -47,7 +47,7 @@ const char *hec_scope_text(const hec_scope *scope, const char *key) {
   return value && hec_json_is_string(value) ? hec_json_text(value) : NULL;
 }
 
-hec_status hec_scope_number(const hec_scope *scope, const char *key, double least, double most, double *out) {
+hec_status hec_scope_number(const hec_scope *scope, const char *key, double min, double max, double *out) {
   const hec_json_value *value = hec_scope_find(scope, key);
   if (!value)
     return HEC_OK;
@@ -55,7 +55,7 @@ hec_status hec_scope_number(const hec_scope *scope, const char *key, double leas
     value = hec_json_first(value);
     value = scope->quick ? hec_json_next(value) : value;
   }
-  if (!hec_json_is_number(value) || hec_json_number(value) < least || hec_json_number(value) > most)
+  if (!hec_json_is_number(value) || hec_json_number(value) < min || hec_json_number(value) > max)
     return hec_json_error(scope->file->json, value, "a number in its range, or two: of whole and of quick runs");
   *out = hec_json_number(value);
   return HEC_OK;

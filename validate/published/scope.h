@@ -47,8 +47,7 @@ hec_status hec_scope_rows(hec_scope *scope, hec_status (*row)(hec_scope *scope, 
 const hec_json_value *hec_scope_find(const hec_scope *scope, const char *key); /* NULL: nowhere */
 const char *hec_scope_text(const hec_scope *scope, const char *key);           /* NULL: nowhere, or no text */
 /* Absent: *out stays. */
-hec_status hec_scope_number(const hec_scope *scope, const char *key, double least, double most,
-                            double *out) HEC_MUST_USE;
+hec_status hec_scope_number(const hec_scope *scope, const char *key, double min, double max, double *out) HEC_MUST_USE;
 hec_status hec_scope_flag(const hec_scope *scope, const char *key, bool *out) HEC_MUST_USE;
 /* What stands under a name in one of the file's maps ("sets", "axes", "runs"); NULL: nothing. */
 const hec_json_value *hec_scope_named(const hec_scope *scope, const char *map, const char *name);

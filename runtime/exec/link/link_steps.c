@@ -78,9 +78,9 @@ static void cut_all(hec_link_steps *steps, bool sends) {
   struct hec_link_cursor *cursors = sends ? steps->sends : steps->receives;
   int32_t n = sends ? post->n_sends : post->n_receives;
   for (int32_t i = 0; i < n; i++) {
-    int64_t left = list[i].bytes - cursors[i].through, most = unit(post, &list[i]);
+    int64_t left = list[i].bytes - cursors[i].through, max = unit(post, &list[i]);
     if (left > 0 && (post->chunk_bytes == 0 || list[i].hop <= steps->step))
-      cut(steps, &list[i], &cursors[i], left < most ? left : most,
+      cut(steps, &list[i], &cursors[i], left < max ? left : max,
           (hec_link_piece){.sends = sends, .message = i, .peer = list[i].peer});
   }
 }

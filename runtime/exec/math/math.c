@@ -58,11 +58,11 @@ static float sum_of(const float *a, int64_t n) {
 void hec_math_softmax(float *x, int32_t n) {
   if (n == 0)
     return;
-  float most = x[0];
+  float max = x[0];
   for (int32_t i = 1; i < n; i++)
-    most = x[i] > most ? x[i] : most;
+    max = x[i] > max ? x[i] : max;
   for (int32_t i = 0; i < n; i++)
-    x[i] = hec_fast_exp(x[i] - most);
+    x[i] = hec_fast_exp(x[i] - max);
   hec_math_scale(x, 1 / sum_of(x, n), n);
 }
 

@@ -128,8 +128,8 @@ int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens) {
   int64_t sizes[] = {hec_attention_scratch_size(model, tokens),
                      (int64_t)tokens * w.experts + (gate > stream ? gate : stream),
                      (int64_t)tokens * model->moe.n_ffn_matrices * model->moe.d_ffn_shared};
-  int64_t most = 0;
+  int64_t max = 0;
   for (int i = 0; i < 3; i++)
-    most = sizes[i] > most ? sizes[i] : most;
-  return most;
+    max = sizes[i] > max ? sizes[i] : max;
+  return max;
 }

@@ -152,20 +152,20 @@ static int64_t count_of(const uint32_t *counts, int32_t n_experts) {
 
 /* The most assignments of a rank in a block; the longest sum over tokens, for the tolerance. */
 static int32_t most_assignments(hec_reference *r, const hec_load *loads, int32_t n_micro_batches) {
-  int64_t most = 0;
+  int64_t max = 0;
   for (int32_t mb = 0; mb < n_micro_batches; mb++) {
     HEC_ASSERT(loads[mb].n_layers == r->model.n_blocks && loads[mb].n_sources == r->n_ranks &&
                loads[mb].n_experts == r->model.n_experts);
     for (int32_t layer = 0; layer < r->model.n_blocks; layer++)
       for (int32_t rank = 0; rank < r->n_ranks; rank++) {
         int64_t n = count_of(hec_load_row(&loads[mb], layer, rank), r->model.n_experts);
-        most = n > most ? n : most;
+        max = n > max ? n : max;
       }
   }
   int64_t all = (int64_t)n_micro_batches * r->n_ranks * r->tokens;
   r->longest = all > r->longest ? all : r->longest;
-  HEC_ASSERT(most <= INT32_MAX);
-  return (int32_t)most;
+  HEC_ASSERT(max <= INT32_MAX);
+  return (int32_t)max;
 }
 
 /* Floats per (micro-batch, rank): stream, its gradient, dh2, scratch, then per block kept values; and per assignment

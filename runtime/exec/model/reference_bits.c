@@ -49,15 +49,15 @@ static double unit_of(double value) {
 
 /* The sums are complete: count their bits; from now on the tensor is an operand, with the unit of its values. */
 static void tensor_done(counter *c, tensor *t) {
-  double most = 0, unit = INFINITY;
+  double max = 0, unit = INFINITY;
   for (int64_t i = 0; i < t->n; i++) {
-    most = t->sum[i] > most ? t->sum[i] : most;
+    max = t->sum[i] > max ? t->sum[i] : max;
     if (t->value[i] != 0)
       unit = fmin(unit, unit_of(t->value[i]));
   }
   int exponent = 0;
-  if (most > 0)
-    (void)frexp(most / t->unit, &exponent); /* 2^(exponent - 1) <= most / unit < 2^exponent */
+  if (max > 0)
+    (void)frexp(max / t->unit, &exponent); /* 2^(exponent - 1) <= most / unit < 2^exponent */
   c->bits = exponent > c->bits ? exponent : c->bits;
   t->unit = unit;
 }
@@ -387,7 +387,7 @@ int32_t hec_bits_of_step(const hec_bits_step *step) {
   HEC_ASSERT(m->exact && m->n_blocks == 1);
   hec_arena arena = {0};
   counter c = {.step = step, .model = m, .w = hec_model_widths_of(m), .arena = &arena};
-  int64_t block = hec_model_block(m).size, experts = m->n_experts * hec_model_expert_size(m), most = 0;
+  int64_t block = hec_model_block(m).size, experts = m->n_experts * hec_model_expert_size(m), max = 0;
   c.block = tensor_of(&c, step->block, block);
   c.experts = tensor_of(&c, step->experts, experts);
   c.block_grads = tensor_new(&c, block);
@@ -397,9 +397,9 @@ int32_t hec_bits_of_step(const hec_bits_step *step) {
       int64_t n = 0;
       for (int32_t e = 0; e < m->n_experts; e++)
         n += hec_load_row(&step->loads[mb], 0, rank)[e];
-      most = n > most ? n : most;
+      max = n > max ? n : max;
     }
-  hec_assignments a = hec_assignments_new(&arena, m, (int32_t)most, NULL);
+  hec_assignments a = hec_assignments_new(&arena, m, (int32_t)max, NULL);
   bool equal = true;
   for (int32_t mb = 0; mb < step->n_micro_batches; mb++)
     for (int32_t rank = 0; rank < step->n_ranks; rank++) {

@@ -64,7 +64,7 @@ enum { HECATE_AUTO = -1, HECATE_T_PAPER = -2 };
 
 /* Start from hec_planner_defaults: fields may be added. */
 typedef struct {
-  const char *policy;  /* hec_policy_name, with options of its own: "llep:cap=1.5,least=512"; default "hecate" */
+  const char *policy;  /* hec_policy_name, with options of its own: "llep:cap=1.5,min=512"; default "hecate" */
   const char *cluster; /* a preset ("dgx-h100"), a line ("4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G": nodes x
                           devices, bytes/s, latency, FLOP/s, bytes of memory per device) or the path of a cluster file */
   int32_t n_ranks;     /* ranks are devices 0 .. n_ranks - 1, nodes filled in order; 0: all devices */

@@ -138,11 +138,10 @@ static hec_status make_model(const hec_planner_options *o, hec_moe *moe) {
   return hec_moe_check(moe, moe->name);
 }
 
-static hec_status check_wish(const char *name, int32_t value, int32_t least, int32_t most) {
-  if (value == HECATE_AUTO || (value >= least && value <= most))
+static hec_status check_wish(const char *name, int32_t value, int32_t min, int32_t max) {
+  if (value == HECATE_AUTO || (value >= min && value <= max))
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected HECATE_AUTO or a number from %d to %d, found %d", name, least, most,
-                  value);
+  return hec_fail(HEC_BAD_INPUT, "%s: expected HECATE_AUTO or a number from %d to %d, found %d", name, min, max, value);
 }
 
 static hec_status make_problem(const hec_planner_options *o, hec_planner *p) {

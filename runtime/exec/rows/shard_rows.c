@@ -36,15 +36,15 @@ static int32_t row_segments(void *context, int32_t k, hec_segment *out) {
   return n;
 }
 
-hec_transfer *hec_exec_transfers(hec_exec *exec, const hec_op *op, int32_t most, int32_t *n) {
-  hec_transfer *own = HEC_NEW(&exec->step, hec_transfer, most);
+hec_transfer *hec_exec_transfers(hec_exec *exec, const hec_op *op, int32_t max, int32_t *n) {
+  hec_transfer *own = HEC_NEW(&exec->step, hec_transfer, max);
   int32_t before = -1; /* whom the last one is received from */
   *n = 0;
   for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
     hec_transfer t = exec->program->transfers[op->exchange.transfer_at + k];
     if (t.source != exec->r && t.destination != exec->r)
       continue;
-    HEC_ASSERT(*n < most);
+    HEC_ASSERT(*n < max);
     int32_t source = t.source;
     t.source = op->reverse ? t.destination : source;
     t.destination = op->reverse ? source : t.destination;

@@ -52,12 +52,12 @@ void hec_language_embed_backward(const hec_language *l, const uint8_t *ids, cons
 
 /* In double: it is a number for people, and p may vanish. */
 static double loss_of(const float *z, int32_t n, int32_t next) {
-  double most = (double)z[0], sum = 0;
+  double max = (double)z[0], sum = 0;
   for (int32_t v = 1; v < n; v++)
-    most = (double)z[v] > most ? (double)z[v] : most;
+    max = (double)z[v] > max ? (double)z[v] : max;
   for (int32_t v = 0; v < n; v++)
-    sum += exp((double)z[v] - most);
-  return log(sum) + most - (double)z[next];
+    sum += exp((double)z[v] - max);
+  return log(sum) + max - (double)z[next];
 }
 
 double hec_language_head(const hec_language *l, const uint8_t *next, const float *x) {

@@ -133,15 +133,15 @@ static void count_losses(state *s, share *own) {
 
 /* Busiest expert over the mean, of a layer's load; 1 when there are no tokens, as for ranks. */
 static double expert_overload(const hec_load *load, int32_t layer) {
-  double all = 0, most = 0;
+  double all = 0, max = 0;
   for (int32_t e = 0; e < load->n_experts; e++) {
     double n = 0;
     for (int32_t r = 0; r < load->n_sources; r++)
       n += hec_load_row(load, layer, r)[e];
     all += n;
-    most = n > most ? n : most;
+    max = n > max ? n : max;
   }
-  return all > 0 ? most * load->n_experts / all : 1;
+  return all > 0 ? max * load->n_experts / all : 1;
 }
 
 static void measure_overload(const hec_runner *r, hec_train_measure *measure) {

@@ -212,8 +212,8 @@ static hec_status read_grant(hec_rank *rank, int fd, const hec_message *m, curso
 
 /* POLLOUT when nothing is unsent (true), or when there is room (false). */
 static void wake_when_drained(int fd, bool drained) {
-  unsigned most = drained ? 1 : UINT_MAX;
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+  unsigned max = drained ? 1 : UINT_MAX;
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max, sizeof max);
 }
 
 static bool is_drained(int fd) {

@@ -27,16 +27,16 @@ double hec_bound_mean(const uint64_t *load, int32_t n_experts, int32_t n_ranks) 
 
 double hec_bound_whole(const uint64_t *load, int32_t n_experts, int32_t n_ranks, hec_arena *arena) {
   hec_arena_mark mark = hec_arena_save(arena);
-  uint64_t *sorted = HEC_NEW(arena, uint64_t, n_experts), most = 0;
+  uint64_t *sorted = HEC_NEW(arena, uint64_t, n_experts), max = 0;
   memcpy(sorted, load, (size_t)n_experts * sizeof *load);
   qsort(sorted, (size_t)n_experts, sizeof *sorted, descending);
   for (int32_t last = 0, k = 0; last < n_experts; last += n_ranks, k++) {
     uint64_t together = sum_of(sorted + last - k, k + 1);
-    most = together > most ? together : most;
+    max = together > max ? together : max;
   }
   hec_arena_rewind(arena, mark);
   double mean = hec_bound_mean(load, n_experts, n_ranks);
-  return (double)most > mean ? (double)most : mean;
+  return (double)max > mean ? (double)max : mean;
 }
 
 /* Slots given one by one to the expert with the most tokens per slot: after each, max w/c is the least possible. */
@@ -48,16 +48,16 @@ double hec_bound_slots(const uint64_t *load, int32_t n_experts, int32_t n_ranks,
     count[e] = 1;
   double bound = (double)total / n_ranks;
   for (int64_t left = (int64_t)slots * n_ranks - n_experts; n_experts > 0; left--) {
-    int32_t most = 0;
+    int32_t max = 0;
     for (int32_t e = 1; e < n_experts; e++)
-      most = load[e] * count[most] > load[most] * count[e] ? e : most;
-    if (load[most] * (uint64_t)n_ranks <= total * count[most])
+      max = load[e] * count[max] > load[max] * count[e] ? e : max;
+    if (load[max] * (uint64_t)n_ranks <= total * count[max])
       break; /* the mean */
     if (left == 0) {
-      bound = (double)load[most] / (double)count[most];
+      bound = (double)load[max] / (double)count[max];
       break;
     }
-    count[most]++;
+    count[max]++;
   }
   hec_arena_rewind(arena, mark);
   return bound;
@@ -97,8 +97,8 @@ double hec_bound_extra(const uint64_t *load, const int32_t *home, int32_t n_expe
       top[at] = at < n_top ? load[e] : 0;
       top[n_top] = 0;
     }
-    uint64_t most = (uint64_t)(n_ranks - p - 1) * sum_of(top, n_top);
-    double kept = inside > most ? (double)(inside - most) / (p + 1) : 0;
+    uint64_t max = (uint64_t)(n_ranks - p - 1) * sum_of(top, n_top);
+    double kept = inside > max ? (double)(inside - max) / (p + 1) : 0;
     bound = kept > bound ? kept : bound;
   }
   hec_arena_rewind(arena, mark);

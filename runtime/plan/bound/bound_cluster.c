@@ -18,13 +18,13 @@ hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *
 
 /* Seconds per unit that a measured curve never goes below: a point's or the last slope's. */
 static double least_slope(const hec_curve *curve) {
-  double least = curve->seconds[0] / curve->x[0];
+  double min = curve->seconds[0] / curve->x[0];
   for (int32_t i = 1; i < curve->n; i++)
-    least = smaller(least, curve->seconds[i] / curve->x[i]);
+    min = smaller(min, curve->seconds[i] / curve->x[i]);
   int32_t last = curve->n - 1;
   if (last > 0)
-    least = smaller(least, (curve->seconds[last] - curve->seconds[last - 1]) / (curve->x[last] - curve->x[last - 1]));
-  return least;
+    min = smaller(min, (curve->seconds[last] - curve->seconds[last - 1]) / (curve->x[last] - curve->x[last - 1]));
+  return min;
 }
 
 static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
@@ -197,13 +197,13 @@ static void set_links(hec_bound *b, hec_arena *arena) {
 }
 
 static double factor_of(const hec_problem *p, hec_curve_kind first, hec_curve_kind last) {
-  double least = 1;
+  double min = 1;
   for (int32_t i = 0; i < p->cluster->measured.n; i++) {
     const hec_curve *curve = &p->cluster->measured.curves[i];
     if (curve->kind >= first && curve->kind <= last && hec_curve_is_exchange(curve->kind))
-      least = smaller(least, least_slope(curve));
+      min = smaller(min, least_slope(curve));
   }
-  return least;
+  return min;
 }
 
 hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena) {

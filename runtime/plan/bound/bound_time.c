@@ -70,7 +70,7 @@ typedef struct {
 /* Of the sources first..end-1: what each expert has in all (b->total), at most on one source and on one node; m = min(n,
  * most). */
 static leaving count_leaving(hec_bound *b, const hec_load *load, int32_t layer, int32_t first, int32_t end, double row,
-                             double most) {
+                             double max) {
   const hec_problem *p = b->problem;
   int32_t n_experts = p->n_experts;
   uint64_t *here = b->node, *best = b->node + n_experts, *group = b->largest + n_experts;
@@ -85,19 +85,19 @@ static leaving count_leaving(hec_bound *b, const hec_load *load, int32_t layer, 
       here[e] += count[e];
       group[e] = s % p->esp == 0 ? count[e] : group[e] + count[e];
       b->largest[e] = group[e] > b->largest[e] ? group[e] : b->largest[e];
-      sum.rank += smaller(row * count[e], most);
+      sum.rank += smaller(row * count[e], max);
     }
     if (s + 1 < end && hec_problem_node(p, s + 1) == hec_problem_node(p, s))
       continue;
     for (int32_t e = 0; e < n_experts; e++) {
       best[e] = here[e] > best[e] ? here[e] : best[e];
-      sum.node += smaller(row * (double)here[e], most);
+      sum.node += smaller(row * (double)here[e], max);
       here[e] = 0;
     }
   }
   for (int32_t e = 0; e < n_experts; e++) {
-    sum.rank -= smaller(row * (double)b->largest[e], most);
-    sum.node -= smaller(row * (double)best[e], most);
+    sum.rank -= smaller(row * (double)b->largest[e], max);
+    sum.node -= smaller(row * (double)best[e], max);
   }
   return (leaving){larger(sum.rank, 0), larger(sum.node, 0)};
 }
@@ -150,12 +150,12 @@ static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t laye
 static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, const hec_bound_piece *largest) {
   const hec_problem *p = b->problem;
   int32_t step = p->esp == 1 ? p->cluster->devices_per_node : p->esp;
-  double least = -1;
+  double min = -1;
   for (int32_t place = 0; place < p->n_ranks; place += step) {
     double s = inward_at_s(b, load, layer, largest, place);
-    least = least < 0 ? s : smaller(least, s);
+    min = min < 0 ? s : smaller(min, s);
   }
-  return least * b->token_factor;
+  return min * b->token_factor;
 }
 
 /* Of `rows` in all of a sharding group: what its AllGather, or its ReduceScatter, takes at least on any rank of it. */
@@ -197,15 +197,15 @@ static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, hec_b
 /* Assignments that a row may serve. */
 static double per_row(const hec_bound *b, const hec_load *load, int32_t layer) {
   const hec_problem *p = b->problem;
-  uint64_t most = 1;
+  uint64_t max = 1;
   for (int32_t s = 0; b->options.by_node && s < p->n_ranks; s++) {
     uint64_t sum = 0;
     for (int32_t e = 0; e < p->n_experts; e++)
       sum += hec_load_row(load, layer, s)[e];
     uint64_t each = (sum + (uint64_t)p->tokens - 1) / (uint64_t)p->tokens;
-    most = each > most ? each : most;
+    max = each > max ? each : max;
   }
-  return (double)most;
+  return (double)max;
 }
 
 static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bound_rise *rise) {
@@ -249,16 +249,16 @@ static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
       p->train ? part * bytes->expert_grad / (sharded ? 1 : b->options.n_micro_batches) : part * bytes->expert_param;
   if (!p->train && !sharded) /* replicas everywhere cost nothing */
     copy = 0;
-  leaving least = count_leaving(b, load, layer, 0, p->n_ranks, row, copy);
+  leaving min = count_leaving(b, load, layer, 0, p->n_ranks, row, copy);
   for (int32_t e = 0; e < p->n_experts; e++)
     used += b->total[e] > 0;
   double lacking = sharded ? used * part * larger(p->train ? bytes->expert_grad : 0, bytes->expert_param) : 0;
   double returned = sharded ? used * copy : 0, ranks = p->n_ranks;
   if (p->n_ranks == 1)
     return;
-  double s = larger(lacking, (returned + least.rank) / 2) / (ranks * b->rank_rate);
+  double s = larger(lacking, (returned + min.rank) / 2) / (ranks * b->rank_rate);
   if (!sharded && b->nics > 0)
-    s = larger(s, least.node / (2 * ranks * b->nics));
+    s = larger(s, min.node / (2 * ranks * b->nics));
   b->moved_s += s * b->moved_factor;
 }
 

@@ -105,7 +105,7 @@ static void load(Cbc_Model *model, const hec_milp *m) {
   int *start = hec_malloc((size_t)m->n_columns + 1, sizeof *start);
   for (int32_t c = 0; c <= m->n_columns; c++)
     start[c] = (int)m->at[c];
-  cbc.loadProblem(model, m->n_columns, m->n_rows, start, m->row, m->value, NULL, m->upper, m->cost, m->least, m->most);
+  cbc.loadProblem(model, m->n_columns, m->n_rows, start, m->row, m->value, NULL, m->upper, m->cost, m->min, m->max);
   free(start);
   for (int32_t c = 0; c < m->n_columns; c++)
     if (m->integer[c])

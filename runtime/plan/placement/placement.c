@@ -30,7 +30,7 @@ hec_status hec_placement_format_of(const char *name, const hec_placement_format 
 
 void hec_placement_put(hec_placement *placement, int32_t expert) {
   size_t last = (size_t)placement->shape.n_layers * (size_t)placement->shape.n_ranks;
-  HEC_ASSERT(placement->slot_at[last] < placement->n_slots_most);
+  HEC_ASSERT(placement->slot_at[last] < placement->n_slots_max);
   placement->slot[placement->slot_at[last]++] = expert; /* the last offset counts while the others are being set */
 }
 
@@ -143,8 +143,8 @@ hec_status hec_placement_parse(const char *text, size_t length, const char *orig
   hec_placement read = {.shape = shape,
                         .origin = hec_arena_text(arena, origin),
                         .slot_at = HEC_NEW(arena, int32_t, ranks + 1),
-                        .n_slots_most = (int64_t)(length / 2) + 1}; /* a digit and what ends it */
-  read.slot = HEC_NEW(arena, int32_t, read.n_slots_most);
+                        .n_slots_max = (int64_t)(length / 2) + 1}; /* a digit and what ends it */
+  read.slot = HEC_NEW(arena, int32_t, read.n_slots_max);
   hec_status status = read_as(format, &file, &read);
   hec_json_free(json);
   if (status == HEC_OK)
@@ -241,8 +241,8 @@ hec_status hec_placement_of_plan(const hec_plan *plan, int32_t first_layer, hec_
                     " slices, which no placement file can say",
                     plan->n_slices);
   hec_placement p = {.shape = {plan->n_layers, plan->n_experts, plan->n_ranks, first_layer}};
-  p.n_slots_most = count_slots(plan);
-  p.slot = HEC_NEW(arena, int32_t, p.n_slots_most);
+  p.n_slots_max = count_slots(plan);
+  p.slot = HEC_NEW(arena, int32_t, p.n_slots_max);
   p.slot_at = HEC_NEW(arena, int32_t, (size_t)plan->n_layers * (size_t)plan->n_ranks + 1);
   int32_t *filled = HEC_NEW(arena, int32_t, plan->n_ranks);
   int32_t *holders = HEC_NEW(arena, int32_t, (size_t)plan->n_ranks + (size_t)plan->copy_capacity);

@@ -24,12 +24,12 @@ typedef struct {
 
 typedef struct hec_placement {
   hec_placement_shape shape;
-  const char *origin;   /* the file, for messages; NULL: of a plan */
-  const char *format;   /* its row's name; likewise */
-  int32_t moves;        /* layers that its framework rearranges in every iteration, from here on; 0: none */
-  int32_t *slot_at;     /* [n_layers * n_ranks + 1] CSR offsets: rank r of layer l at l * n_ranks + r */
-  int32_t *slot;        /* [slot_at[last]] experts, in the order of the file */
-  int64_t n_slots_most; /* room in `slot` */
+  const char *origin;  /* the file, for messages; NULL: of a plan */
+  const char *format;  /* its row's name; likewise */
+  int32_t moves;       /* layers that its framework rearranges in every iteration, from here on; 0: none */
+  int32_t *slot_at;    /* [n_layers * n_ranks + 1] CSR offsets: rank r of layer l at l * n_ranks + r */
+  int32_t *slot;       /* [slot_at[last]] experts, in the order of the file */
+  int64_t n_slots_max; /* room in `slot` */
 } hec_placement;
 
 /* A file being read. */

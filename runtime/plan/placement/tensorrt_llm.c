@@ -66,15 +66,15 @@ static void skip_lines(yaml *y, int32_t *indent) {
 }
 
 /* Digits, and behind them the end of the word. No zeros before others: 010 is 8 in YAML 1.1 and 10 in 1.2. */
-static hec_status read_number(yaml *y, int32_t least, int32_t most, int32_t *out) {
+static hec_status read_number(yaml *y, int32_t min, int32_t max, int32_t *out) {
   char expected[64];
-  (void)snprintf(expected, sizeof expected, "a whole number from %" PRId32 " to %" PRId32, least, most);
+  (void)snprintf(expected, sizeof expected, "a whole number from %" PRId32 " to %" PRId32, min, max);
   int32_t value = 0, n = 0;
   while (y->at + n < y->end && y->at[n] >= '0' && y->at[n] <= '9' && n <= DIGITS_MOST)
     value = n < DIGITS_MOST ? value * 10 + (y->at[n++] - '0') : (n++, value);
   bool ends = y->at + n == y->end || strchr(" ,]:\r\n", y->at[n]);
   bool octal = n > 1 && y->at[0] == '0';
-  if (n == 0 || n > DIGITS_MOST || octal || !ends || value < least || value > most)
+  if (n == 0 || n > DIGITS_MOST || octal || !ends || value < min || value > max)
     return wrong(y, expected);
   y->at += n;
   *out = value;
@@ -121,11 +121,11 @@ static hec_status read_flow(yaml *y, hec_placement *placement, int32_t key, int3
 
 /* "- 138", a line each, no farther left than the layer's key. */
 static hec_status read_lines(yaml *y, hec_placement *placement, int32_t key, int32_t *indent, int32_t *n) {
-  int32_t least = *indent;
+  int32_t min = *indent;
   skip_lines(y, indent);
-  if (*indent < least || y->at == y->end || *y->at != '-')
+  if (*indent < min || y->at == y->end || *y->at != '-')
     return wrong(y, "a list of experts, one for each slot");
-  while (*indent >= least && y->at < y->end && *y->at == '-') {
+  while (*indent >= min && y->at < y->end && *y->at == '-') {
     if (y->at + 1 == y->end || y->at[1] != ' ') /* "-0" is a number */
       return wrong(y, "\"- \" and an expert");
     y->at++;

@@ -75,13 +75,13 @@ static bool may_exchange(const hec_affinity *f, int32_t p, int32_t q) {
 static int32_t best_other(const hec_affinity *f, const int32_t *part, int32_t e) {
   const uint64_t *gain = f->gain;
   int32_t n = f->n_parts, best = -1;
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t i = 0; i < f->n_experts; i++) {
     if (!may_exchange(f, part[e], part[i]))
       continue;
     uint64_t now = gain[e * n + part[e]] + gain[i * n + part[i]], then = gain[e * n + part[i]] + gain[i * n + part[e]];
-    if (then > now && then - now > most) {
-      most = then - now;
+    if (then > now && then - now > max) {
+      max = then - now;
       best = i;
     }
   }
@@ -119,15 +119,15 @@ static void follow_layer(hec_affinity *f, int32_t layer) {
   }
   for (int32_t k = 0; k < n; k++) {
     int32_t best = -1, to = -1;
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (int32_t e = 0; e < n; e++)
       for (int32_t p = 0; p < f->n_parts && part[e] < 0; p++) {
         uint64_t gain = f->gain[e * f->n_parts + p];
-        if (f->room[p] == 0 || (p != was[e] && !may_exchange(f, p, was[e])) || (best >= 0 && gain <= most))
+        if (f->room[p] == 0 || (p != was[e] && !may_exchange(f, p, was[e])) || (best >= 0 && gain <= max))
           continue;
         best = e;
         to = p;
-        most = gain;
+        max = gain;
       }
     HEC_ASSERT(best >= 0);
     part[best] = to;

@@ -11,7 +11,7 @@ hec_assignment hec_assignment_new(hec_arena *arena, int32_t n) {
       .column = HEC_NEW(arena, int32_t, n),
       .u = HEC_NEW(arena, double, n + 1),
       .v = HEC_NEW(arena, double, n + 1),
-      .least = HEC_NEW(arena, double, n + 1),
+      .min = HEC_NEW(arena, double, n + 1),
       .row_of = HEC_NEW(arena, int32_t, n + 1),
       .previous = HEC_NEW(arena, int32_t, n + 1),
       .used = HEC_NEW(arena, uint8_t, n + 1),
@@ -27,20 +27,20 @@ static int32_t grow(hec_assignment *a, int32_t j) {
     if (a->used[k])
       continue;
     double reduced = a->cost[row * n + k] - a->u[row] - a->v[k];
-    if (a->previous[k] < 0 || reduced < a->least[k]) {
-      a->least[k] = reduced;
+    if (a->previous[k] < 0 || reduced < a->min[k]) {
+      a->min[k] = reduced;
       a->previous[k] = j;
     }
-    if (nearest < 0 || a->least[k] < a->least[nearest])
+    if (nearest < 0 || a->min[k] < a->min[nearest])
       nearest = k;
   }
-  double step = a->least[nearest];
+  double step = a->min[nearest];
   for (int32_t k = 0; k <= n; k++) {
     if (a->used[k]) {
       a->u[a->row_of[k]] += step;
       a->v[k] -= step;
     } else {
-      a->least[k] -= step;
+      a->min[k] -= step;
     }
   }
   return nearest;
@@ -56,7 +56,7 @@ double hec_assignment_make(hec_assignment *a) {
     memset(a->used, 0, (size_t)(n + 1) * sizeof *a->used);
     for (int32_t k = 0; k <= n; k++) {
       a->previous[k] = -1;
-      a->least[k] = 0;
+      a->min[k] = 0;
     }
     a->row_of[n] = row;
     int32_t j = n;

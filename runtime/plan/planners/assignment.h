@@ -7,7 +7,7 @@ typedef struct {
   int32_t n;                  /* at most what it was made with */
   double *cost;               /* [n * n] in: of row r and column c at r * n + c; whole numbers are exact */
   int32_t *column;            /* [n] result */
-  double *u, *v, *least;      /* scratch [n + 1] */
+  double *u, *v, *min;        /* scratch [n + 1] */
   int32_t *row_of, *previous; /* scratch [n + 1] */
   uint8_t *used;              /* scratch [n + 1] */
 } hec_assignment;

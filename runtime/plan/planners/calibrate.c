@@ -125,10 +125,10 @@ static candidate candidate_of_some(hec_calibrate *c, int32_t expert, int32_t m, 
   for (int32_t r = 0; r < n_ranks; r++)
     c->node_count[hec_problem_node(c->problem, r)] += holds[r];
   int32_t left = n;
-  for (int32_t most = 0; left > 0 && most < n_ranks; most++)
+  for (int32_t max = 0; left > 0 && max < n_ranks; max++)
     for (int32_t i = 0; left > 0 && i < n_ranks; i++) {
       int32_t r = c->rank_order[i], *count = &c->node_count[hec_problem_node(c->problem, r)];
-      if (*count > most || holds[r] || c->n_guests[r] >= m)
+      if (*count > max || holds[r] || c->n_guests[r] >= m)
         continue;
       holds[r] = CHOSEN;
       ++*count;
@@ -143,8 +143,8 @@ static candidate candidate_of_some(hec_calibrate *c, int32_t expert, int32_t m, 
 }
 
 /* The candidate with all receivers that there can be (most 0), or with at most so many. */
-static candidate candidate_with(hec_calibrate *c, int32_t expert, int32_t m, int32_t most) {
-  return most == 0 ? candidate_of(c, expert, m) : candidate_of_some(c, expert, m, most);
+static candidate candidate_with(hec_calibrate *c, int32_t expert, int32_t m, int32_t max) {
+  return max == 0 ? candidate_of(c, expert, m) : candidate_of_some(c, expert, m, max);
 }
 
 /* The guests that a candidate's expert would have, ascending in c->guests: its number. */
@@ -260,7 +260,7 @@ static double larger(double a, double b) {
 typedef struct {
   objective now;
   int32_t link_cell, rank_cell, best; /* best: -1 none */
-  int32_t most;                       /* receivers of the best; 0: all */
+  int32_t max;                        /* receivers of the best; 0: all */
   double score;
   objective after; /* with the best */
 } search;
@@ -289,16 +289,16 @@ static double time_of(const hec_calibrate *c, hec_layer_time layer, const object
 
 /* At least this is added to the layer's time: the gather so far, or this expert's alone. */
 static objective least_added(hec_calibrate *c, const search *s, const candidate *cand) {
-  objective least = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
+  objective min = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
   if (cand->fresh && !c->some) /* some of the ranks cost less */
-    least.gather_s = larger(least.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
+    min.gather_s = larger(min.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
   if (c->scatter &&
       c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
     make_base(c);
-    least.growth_s = -c->base_s;
-    least.return_s = 0;
+    min.growth_s = -c->base_s;
+    min.return_s = 0;
   }
-  return least;
+  return min;
 }
 
 /* An upper bound of the expert's score; at most 0 if it cannot be added. */
@@ -306,15 +306,15 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_
   candidate cand = candidate_of(c, expert, m);
   if (cand.n_receivers == 0)
     return 0;
-  objective least = least_added(c, s, &cand);
-  hec_layer_time layer = hec_layer_model_least(&c->model, expert, s->link_cell, s->rank_cell);
-  return score_of(c, s, time_of(c, layer, &least), cand.n_receivers);
+  objective min = least_added(c, s, &cand);
+  hec_layer_time layer = hec_layer_model_min(&c->model, expert, s->link_cell, s->rank_cell);
+  return score_of(c, s, time_of(c, layer, &min), cand.n_receivers);
 }
 
-/* Computes the score of the expert on at most `most` more ranks (0: all), dearest terms last; keeps it if it is the best so
+/* Computes the score of the expert on at most `max` more ranks (0: all), dearest terms last; keeps it if it is the best so
  * far. Returns the receivers. */
-static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m, int32_t most, uint64_t *units) {
-  candidate cand = candidate_with(c, expert, m, most);
+static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m, int32_t max, uint64_t *units) {
+  candidate cand = candidate_with(c, expert, m, max);
   objective of = least_added(c, s, &cand);
   hec_layer_time layer = hec_layer_model_time_with(&c->model, expert, part_with(c, &cand));
   *units += (uint64_t)c->model.n_cells / 2;
@@ -333,15 +333,15 @@ static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m
     return cand.n_receivers;
   s->score = score;
   s->best = expert;
-  s->most = most;
+  s->max = max;
   s->after = of;
   return cand.n_receivers;
 }
 
 static void judge(hec_calibrate *c, search *s, int32_t expert, int32_t m, uint64_t *units) {
   int32_t n = judge_with(c, s, expert, m, 0, units);
-  for (int32_t most = n / 2; c->some && most > 0; most /= 2)
-    (void)judge_with(c, s, expert, m, most, units);
+  for (int32_t max = n / 2; c->some && max > 0; max /= 2)
+    (void)judge_with(c, s, expert, m, max, units);
 }
 
 /* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
@@ -367,7 +367,7 @@ static void find_best(hec_calibrate *c, search *s, int32_t m, uint64_t *units) {
 
 /* Adds the best expert to everything that is kept. */
 static void accept(hec_calibrate *c, search *s, int32_t m) {
-  candidate cand = candidate_with(c, s->best, m, s->most);
+  candidate cand = candidate_with(c, s->best, m, s->max);
   if (cand.fresh) { /* the list is not made for ready patterns */
     cand.n_receivers = 0;
     for (int32_t r = 0; r < c->problem->n_ranks; r++)

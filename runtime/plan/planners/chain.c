@@ -26,7 +26,7 @@ hec_chain hec_chain_new(hec_arena *arena, int32_t n_layers, int32_t n) {
 }
 
 typedef struct {
-  double most, all;
+  double max, all;
 } times;
 
 /* Between layer l and the next, groups on ranks `from` and `to`. */
@@ -36,7 +36,7 @@ static times between(const hec_chain *c, int32_t l, const int32_t *from, const i
   for (int32_t a = 0; a < c->n; a++)
     for (int32_t b = 0; b < c->n; b++) {
       double s = (double)flow[a * c->n + b] * c->seconds[from[a] * c->n + to[b]];
-      t.most = s > t.most ? s : t.most;
+      t.max = s > t.max ? s : t.max;
       t.all += s;
     }
   return t;
@@ -47,18 +47,18 @@ static times around(const hec_chain *c, int32_t l, const int32_t *own) {
   const int32_t *rank = c->rank + (ptrdiff_t)l * c->n;
   times before = l > 0 ? between(c, l - 1, rank - c->n, own) : (times){0};
   times after = l + 1 < c->n_layers ? between(c, l, own, rank + c->n) : (times){0};
-  return (times){before.most + after.most, before.all + after.all};
+  return (times){before.max + after.max, before.all + after.all};
 }
 
 double hec_chain_seconds(const hec_chain *c, double *all) {
-  double most = 0;
+  double max = 0;
   *all = 0;
   for (int32_t l = 0; l + 1 < c->n_layers; l++) {
     times t = between(c, l, c->rank + (ptrdiff_t)l * c->n, c->rank + (ptrdiff_t)(l + 1) * c->n);
-    most += t.most;
+    max += t.max;
     *all += t.all;
   }
-  return most;
+  return max;
 }
 
 /* cost[a][r] = seconds of all tokens into and, looking ahead, out of group a if it stands on rank r. */
@@ -85,7 +85,7 @@ static bool improve(hec_chain *c, int32_t l) {
   fill_costs(c, l, true);
   (void)hec_assignment_make(&c->assign);
   times was = around(c, l, own), now = around(c, l, c->assign.column);
-  if (now.most > was.most || (now.most == was.most && now.all >= was.all))
+  if (now.max > was.max || (now.max == was.max && now.all >= was.all))
     return false;
   memcpy(own, c->assign.column, (size_t)c->n * sizeof *own);
   return true;

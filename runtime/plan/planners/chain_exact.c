@@ -98,13 +98,13 @@ static double bound_of(hec_chain_exact *x, const hec_chain *c) {
 
 static double slowest(const hec_chain *c, int32_t l, const int32_t *from, const int32_t *to) {
   const uint64_t *flow = c->flow + (size_t)l * (size_t)c->n * (size_t)c->n;
-  double most = 0;
+  double max = 0;
   for (int32_t a = 0; a < c->n; a++)
     for (int32_t b = 0; b < c->n; b++) {
       double s = (double)flow[a * c->n + b] * c->seconds[from[a] * c->n + to[b]];
-      most = s > most ? s : most;
+      max = s > max ? s : max;
     }
-  return most;
+  return max;
 }
 
 /* Rows: one of the first layer's pairs, then layer by layer its bijections: in less out. */
@@ -140,10 +140,10 @@ static bool read_listed(hec_chain_exact *x, const hec_chain *c) {
 }
 
 static uint64_t most_of(const uint64_t *row, int32_t n) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t b = 0; b < n; b++)
-    most = row[b] > most ? row[b] : most;
-  return most;
+    max = row[b] > max ? row[b] : max;
+  return max;
 }
 
 /* Rows: of each layer its groups, its ranks; then (l, a, g, h). Columns: (l, group, rank); then the m_l. */
@@ -154,8 +154,8 @@ static void write_compact(hec_chain_exact *x, const hec_chain *c, double scale) 
     (void)hec_milp_row(m, 1, 1);
   for (int32_t i = 0; i < (c->n_layers - 1) * cells * n; i++) {
     int32_t g = i / n % n, h = i % n;
-    uint64_t most = most_of(c->flow + (ptrdiff_t)(i / cells) * n, n); /* of (l, a) */
-    (void)hec_milp_row(m, -(double)most * c->seconds[g * n + h] * scale, HEC_MILP_FREE);
+    uint64_t max = most_of(c->flow + (ptrdiff_t)(i / cells) * n, n); /* of (l, a) */
+    (void)hec_milp_row(m, -(double)max * c->seconds[g * n + h] * scale, HEC_MILP_FREE);
   }
   for (int32_t l = 0; l < c->n_layers; l++)
     for (int32_t a = 0; a < n; a++)
@@ -164,9 +164,9 @@ static void write_compact(hec_chain_exact *x, const hec_chain *c, double scale) 
         hec_milp_entry(m, 2 * l * n + a, 1);
         hec_milp_entry(m, (2 * l + 1) * n + g, 1);
         for (int32_t h = 0; h < n && l + 1 < c->n_layers; h++) { /* sends to h */
-          double most = (double)most_of(c->flow + (ptrdiff_t)l * cells + (ptrdiff_t)a * n, n);
+          double max = (double)most_of(c->flow + (ptrdiff_t)l * cells + (ptrdiff_t)a * n, n);
           if (h != g)
-            hec_milp_entry(m, first + ((l * n + a) * n + g) * n + h, -most * c->seconds[g * n + h] * scale);
+            hec_milp_entry(m, first + ((l * n + a) * n + g) * n + h, -max * c->seconds[g * n + h] * scale);
         }
         for (int32_t i = 0; i < cells && l > 0; i++) { /* from group i / n on rank i % n, to this one on g */
           double flow = (double)c->flow[(ptrdiff_t)(l - 1) * cells + (ptrdiff_t)(i / n) * n + a];

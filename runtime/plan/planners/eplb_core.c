@@ -86,14 +86,14 @@ static void replicate(hec_eplb *eplb, const uint64_t *load, const int32_t *exper
     eplb->count[experts[i]] = 1;
   }
   for (int32_t s = n; s < n_slots; s++) {
-    int32_t most = experts[0];
+    int32_t max = experts[0];
     for (int32_t i = 1; i < n; i++) {
       int32_t e = experts[i];
-      if (load[e] * (uint64_t)eplb->count[most] > load[most] * (uint64_t)eplb->count[e])
-        most = e;
+      if (load[e] * (uint64_t)eplb->count[max] > load[max] * (uint64_t)eplb->count[e])
+        max = e;
     }
-    eplb->replica[s] = most;
-    eplb->count[most]++;
+    eplb->replica[s] = max;
+    eplb->count[max]++;
   }
   eplb->units += (uint64_t)(n_slots - n) * (uint64_t)n;
 }

@@ -222,11 +222,11 @@ static double spend(const division *d, const double *left, int32_t quanta, doubl
   }
   const double *last = best + (size_t)n * (size_t)width;
   int32_t at = 0;
-  double least = -1;
+  double min = -1;
   for (int32_t b = 0; b < width; b++) {
     double time = last[b] + reduce_time(d->law, total * (quanta - b) / quanta + tail_free);
-    if (last[b] >= 0 && (least < 0 || time < least)) {
-      least = time;
+    if (last[b] >= 0 && (min < 0 || time < min)) {
+      min = time;
       at = b;
     }
   }
@@ -235,7 +235,7 @@ static double spend(const division *d, const double *left, int32_t quanta, doubl
     more[v] = total * k / quanta;
     at -= k;
   }
-  return least;
+  return min;
 }
 
 /* Chooses between the grid and the two plain answers: more[v], and the time of all of it. */
@@ -248,17 +248,17 @@ static double leftovers(const division *d, const double *left, int32_t quanta, d
     return time_of(d, more, tail_free);
   double *best = HEC_NEW(arena, double, (size_t)(n + 1) * (size_t)width);
   int32_t *taken = HEC_NEW(arena, int32_t, (size_t)n * (size_t)width);
-  double least = spend(d, left, quanta, tail_free, best, taken, more);
+  double min = spend(d, left, quanta, tail_free, best, taken, more);
   for (int32_t v = 0; v < n; v++)
     own[v] = left[v] - (v > 0 ? left[v - 1] : 0);
   const double times[2] = {time_of(d, zero, total + tail_free), time_of(d, own, tail_free)};
   for (int32_t i = 0; i < 2; i++)
-    if (times[i] < least) {
-      least = times[i];
+    if (times[i] < min) {
+      min = times[i];
       for (int32_t v = 0; v < n; v++)
         more[v] = i == 0 ? 0 : own[v];
     }
-  return least;
+  return min;
 }
 
 hec_fsmoe_partition hec_fsmoe_divide(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_reduce law,

@@ -52,21 +52,21 @@ static double exchange_s(const wires *w, double bytes, bool inside) {
 
 /* The slowest rank's time of `times` products of `rows` rows. */
 static double compute_s(const hec_problem *p, hec_work_shape shape, double rows, int32_t times) {
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < p->n_ranks; r++) {
     double s = times * hec_work_s(&p->cluster->devices[r], &shape, rows);
-    most = s > most ? s : most;
+    max = s > max ? s : max;
   }
-  return most;
+  return max;
 }
 
 static double local_s(const hec_problem *p, double bytes) {
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < p->n_ranks; r++) {
     double s = hec_local_s(&p->cluster->devices[r], HEC_CURVE_NONE, false, bytes);
-    most = s > most ? s : most;
+    max = s > max ? s : max;
   }
-  return most;
+  return max;
 }
 
 /* What tensor parallelism adds to the backward of a block's dense part: AllGather, ReduceScatter and its addition, twice with

@@ -69,9 +69,9 @@ uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order) {
 }
 
 int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t grad_layers) {
-  int32_t most = problem->n_experts;
+  int32_t max = problem->n_experts;
   if (problem->m != HEC_AUTO)
-    return problem->m < most ? problem->m : most;
+    return problem->m < max ? problem->m : max;
   double device = problem->cluster->devices[0].memory_bytes;
   for (int32_t r = 1; r < problem->n_ranks; r++)
     if (problem->cluster->devices[r].memory_bytes < device)
@@ -81,7 +81,7 @@ int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t
   copy += problem->train ? problem->bytes.expert_grad * grad_layers : 0;
   if (left <= 0)
     return 0;
-  return left >= (double)most * copy ? most : (int32_t)(left / copy);
+  return left >= (double)max * copy ? max : (int32_t)(left / copy);
 }
 
 int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise) {
@@ -90,29 +90,29 @@ int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise
 }
 
 static int32_t paper_degree(const hec_problem *problem, double window_s) {
-  double bytes = window_s * hec_cluster_node_bandwidth(problem->cluster, true), most = problem->n_experts;
-  if (bytes >= most * problem->bytes.expert_param)
+  double bytes = window_s * hec_cluster_node_bandwidth(problem->cluster, true), max = problem->n_experts;
+  if (bytes >= max * problem->bytes.expert_param)
     return problem->n_experts;
   return bytes > 0 ? (int32_t)(bytes / problem->bytes.expert_param) : 0;
 }
 
 int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const hec_overlap_case *of, uint64_t *steps) {
   const hec_problem *problem = gather->problem;
-  int32_t most = problem->n_experts, t = of->start < most ? of->start : most;
+  int32_t max = problem->n_experts, t = of->start < max ? of->start : max;
   double window_s = hec_problem_window_s(problem, of->layer);
   if (problem->t == HEC_T_PAPER)
     return paper_degree(problem, window_s);
   if (problem->t != HEC_AUTO)
-    return problem->t < most ? problem->t : most;
+    return problem->t < max ? problem->t : max;
   *steps += (uint64_t)t + 1;
   int32_t first = t, from = t; /* from: where a search that only goes up would begin */
   while (t > 0 && !hec_spread_fits(gather, of->order, of->home, t, window_s, sum)) {
     from = 0;
     t--;
   }
-  while (from == first && t < most && hec_spread_fits(gather, of->order, of->home, t + 1, window_s, sum))
+  while (from == first && t < max && hec_spread_fits(gather, of->order, of->home, t + 1, window_s, sum))
     t++;
-  *steps += 2 * (uint64_t)(t - from + (t < most));
+  *steps += 2 * (uint64_t)(t - from + (t < max));
   return t;
 }
 
@@ -132,21 +132,21 @@ static bool more_per_copy(const void *keys, int32_t a, int32_t b) {
 /* Fills slots[0..t) for the hot set order[0..t); D * m slots in all. Returns its steps. */
 static uint64_t assign_slots(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t t, int32_t m) {
   int64_t left = (int64_t)fssdp->problem->n_ranks * m, total = left;
-  int32_t most = fssdp->problem->n_ranks - 1, n_open = 0;
+  int32_t max = fssdp->problem->n_ranks - 1, n_open = 0;
   uint64_t sum = 0, steps = 2 * (uint64_t)t;
   for (int32_t i = 0; i < t; i++)
     sum += load[order[i]];
   for (int32_t i = 0; i < t; i++) {
     uint128 quota = sum > 0 ? (uint128)load[order[i]] * (uint128)total / sum : 0;
-    fssdp->slots[i] = quota < (uint128)most ? (int32_t)quota : most;
+    fssdp->slots[i] = quota < (uint128)max ? (int32_t)quota : max;
     left -= fssdp->slots[i];
-    if (fssdp->slots[i] < most)
+    if (fssdp->slots[i] < max)
       fssdp->open[n_open++] = i;
   }
   const hot_set hot = {load, order, fssdp->slots};
   hec_heap_make(fssdp->open, n_open, more_per_copy, &hot);
   for (; left > 0 && n_open > 0; left--) {
-    if (++fssdp->slots[fssdp->open[0]] == most)
+    if (++fssdp->slots[fssdp->open[0]] == max)
       fssdp->open[0] = fssdp->open[--n_open];
     hec_heap_sink(fssdp->open, n_open, 0, more_per_copy, &hot);
     steps += 8;

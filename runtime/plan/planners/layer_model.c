@@ -177,16 +177,16 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
 }
 
 double hec_layer_model_work_s(const hec_layer_model *model, bool backward) {
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < model->problem->n_ranks; r++) {
     double sum = 0;
     for (int32_t e = 0; e < model->problem->n_experts; e++) {
       double tokens = part_of(model, e)[model->rank_at + r];
       sum += tokens > 0 ? hec_layer_model_expert_s(model, r, backward, tokens) : 0;
     }
-    most = sum > most ? sum : most;
+    max = sum > max ? sum : max;
   }
-  return most;
+  return max;
 }
 
 static int32_t busiest_cell(const hec_layer_model *model, int32_t begin, int32_t end) {
@@ -205,8 +205,7 @@ void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell, i
   *rank_cell = busiest_cell(model, model->rank_at, model->n_cells);
 }
 
-hec_layer_time hec_layer_model_least(const hec_layer_model *model, int32_t expert, int32_t link_cell,
-                                     int32_t rank_cell) {
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t link_cell, int32_t rank_cell) {
   const double *now = part_of(model, expert);
   return (hec_layer_time){(model->tokens[link_cell] - now[link_cell]) * model->cell_s[link_cell],
                           (model->tokens[rank_cell] - now[rank_cell]) * model->cell_s[rank_cell]};

@@ -47,8 +47,7 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
 hec_layer_time hec_layer_model_time(const hec_layer_model *model);
 /* No less than 0 and no more than the times of any plan in which `expert` adds something else than now: what the links
  * and ranks at `link_cell` and `rank_cell` keep without it. */
-hec_layer_time hec_layer_model_least(const hec_layer_model *model, int32_t expert, int32_t link_cell,
-                                     int32_t rank_cell);
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t link_cell, int32_t rank_cell);
 void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell,
                              int32_t *rank_cell); /* lowest of equals */
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */

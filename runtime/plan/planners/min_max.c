@@ -120,15 +120,15 @@ static bool find_arc(hec_min_max *m, int32_t g) {
   return false;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) {
+static uint64_t min(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
 /* Pushes what fits along the chain path[0..n-1] to `end`, which is below t. */
 static void push(hec_min_max *m, int32_t n, int32_t end, uint64_t t) {
-  uint64_t amount = least(m->load[m->path[0]] - t, t - m->load[end]);
+  uint64_t amount = min(m->load[m->path[0]] - t, t - m->load[end]);
   for (int32_t i = 0; i < n; i++)
-    amount = least(amount, m->tokens[m->place[m->arc[m->path[i]]]]);
+    amount = min(amount, m->tokens[m->place[m->arc[m->path[i]]]]);
   for (int32_t i = 0; i < n; i++) {
     m->tokens[m->place[m->arc[m->path[i]]]] -= amount;
     m->tokens[m->next[m->path[i]]] += amount;
@@ -176,5 +176,5 @@ void hec_min_max_solve(hec_min_max *m) {
     HEC_ASSERT(sum > t * n);
     t = (sum + n - 1) / n;
   }
-  m->most = t;
+  m->max = t;
 }

@@ -14,7 +14,7 @@ typedef struct {
   int32_t *rank;                 /* [capacity] in: holder, each once per expert */
   uint64_t *tokens;              /* [capacity] in: any split of the experts' tokens; out: the best */
   uint64_t *load;                /* [n_ranks] in: what cannot be moved; out: all that the rank computes */
-  uint64_t most;                 /* result: the busiest rank's load */
+  uint64_t max;                  /* result: the busiest rank's load */
   uint64_t units;                /* inner steps of the last solution */
   int32_t *expert;               /* scratch [capacity] of the place */
   int32_t *place_at, *place;     /* scratch [n_ranks + 1], [capacity] CSR of places by rank */

@@ -12,10 +12,10 @@ void hec_order_listed(const double *key, int32_t n, int32_t *order);
 void hec_order_loads(const uint64_t *load, int32_t n, double *key, int32_t *order);
 
 static inline uint64_t hec_largest(const uint64_t *load, int32_t n) { /* 0 of none */
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t i = 0; i < n; i++)
-    most = load[i] > most ? load[i] : most;
-  return most;
+    max = load[i] > max ? load[i] : max;
+  return max;
 }
 
 #endif

@@ -68,11 +68,11 @@ static void start(hec_partial_shadow *shadow, const uint64_t *sent, const int32_
 }
 
 static int32_t busiest_rank(const hec_partial_shadow *shadow) {
-  int32_t most = 0;
+  int32_t max = 0;
   for (int32_t r = 1; r < shadow->n_ranks; r++)
-    if (shadow->computed[r] > shadow->computed[most])
-      most = r;
-  return most;
+    if (shadow->computed[r] > shadow->computed[max])
+      max = r;
+  return max;
 }
 
 /* The expert without copies that `rank` keeps and that gives it most; -1: none gives it any. */
@@ -106,22 +106,22 @@ static void replicate(hec_partial_shadow *shadow, const uint64_t *sent, const in
 }
 
 static bool balanced(const hec_partial_shadow *shadow) {
-  uint64_t all = 0, least = shadow->computed[0];
+  uint64_t all = 0, min = shadow->computed[0];
   for (int32_t r = 0; r < shadow->n_ranks; r++) {
     all += shadow->computed[r];
-    least = shadow->computed[r] < least ? shadow->computed[r] : least;
+    min = shadow->computed[r] < min ? shadow->computed[r] : min;
   }
-  uint64_t gap = hec_largest(shadow->computed, shadow->n_ranks) - least;
+  uint64_t gap = hec_largest(shadow->computed, shadow->n_ranks) - min;
   return gap * (uint64_t)shadow->balanced * (uint64_t)shadow->n_experts < all;
 }
 
-/* Copies go to n_receivers ranks; returns the number of experts, at most `most`, that is predicted best. */
+/* Copies go to n_receivers ranks; returns the number of experts, at most `max`, that is predicted best. */
 static int32_t search(hec_partial_shadow *shadow, const hec_partial_cost *cost, const uint64_t *sent,
-                      const int32_t *home, int32_t most) {
+                      const int32_t *home, int32_t max) {
   int32_t best = 0;
   start(shadow, sent, home);
   shadow->predicted[0] = predict(shadow, cost, 0);
-  while (shadow->n_chosen < most && !balanced(shadow)) {
+  while (shadow->n_chosen < max && !balanced(shadow)) {
     int32_t rank = busiest_rank(shadow), e = hottest_of(shadow, home, rank);
     if (shadow->used[rank] || e < 0)
       break;
@@ -136,7 +136,7 @@ static int32_t search(hec_partial_shadow *shadow, const hec_partial_cost *cost, 
 }
 
 void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cost *cost, const uint64_t *sent,
-                               const int32_t *home, int32_t most) {
+                               const int32_t *home, int32_t max) {
   int32_t n_ranks = shadow->n_ranks, n_experts = shadow->n_experts, others = n_ranks - 1;
   memset(shadow->load, 0, (size_t)n_experts * sizeof *shadow->load);
   for (int32_t r = 0; r < n_ranks; r++)
@@ -150,7 +150,7 @@ void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cos
     shadow->n_receivers = others > excluded ? others - excluded : 0;
     if (shadow->n_receivers < 1 && quarter > 0)
       break;
-    int32_t n = search(shadow, cost, sent, home, shadow->n_receivers > 0 ? most : 0);
+    int32_t n = search(shadow, cost, sent, home, shadow->n_receivers > 0 ? max : 0);
     if (quarter == 0 || shadow->predicted[n] < best_s) {
       best_s = shadow->predicted[n];
       best_n = n;

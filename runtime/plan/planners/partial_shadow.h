@@ -44,9 +44,9 @@ typedef struct {
 /* excluded -1, balanced 10. */
 hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts);
 
-/* sent: [n_ranks][n_experts] assignments; home: [n_experts]; at most `most` experts.
+/* sent: [n_ranks][n_experts] assignments; home: [n_experts]; at most `max` experts.
  * O(ranks * experts), then O(ranks log ranks + experts) per tried expert. */
 void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cost *cost, const uint64_t *sent,
-                               const int32_t *home, int32_t most);
+                               const int32_t *home, int32_t max);
 
 #endif

@@ -23,7 +23,7 @@ uint64_t hec_partition_deviation(const hec_partition *partition);
 
 typedef struct {
   bool listed;         /* few enough sets of items fit a part: the programme chooses among all of them */
-  int32_t least;       /* items of a part, at least */
+  int32_t min;         /* items of a part, at least */
   hec_milp milp;       /* no columns: too large to solve */
   int32_t *chosen;     /* scratch [n_items] */
   uint64_t *ascending; /* scratch [n_items] */

@@ -34,12 +34,12 @@ enum {
 #define COST_MAX 1e6 /* costs are scaled down to it: solvers tell 1e-5 apart */
 
 /* Sets of least to most of n items; at most SETS_MAX + 1. */
-static int32_t count_sets(int32_t n, int32_t least, int32_t most) {
+static int32_t count_sets(int32_t n, int32_t min, int32_t max) {
   double sets = 1, all = 0;
-  for (int32_t k = 0; k <= most && all <= SETS_MAX; k++) {
+  for (int32_t k = 0; k <= max && all <= SETS_MAX; k++) {
     if (k > 0)
       sets = sets * (n - k + 1) / k;
-    all += k >= least ? sets : 0;
+    all += k >= min ? sets : 0;
     if (sets > 1e15) /* and the rest is larger, or k is above n / 2 and all too */
       return SETS_MAX + 1;
   }
@@ -52,19 +52,19 @@ static int32_t capacity_of(int32_t n_items, int32_t n_parts) {
 
 hec_partition_exact hec_partition_exact_new(hec_arena *arena, int32_t n_items, int32_t n_parts,
                                             const hec_solver *solver) {
-  int32_t most = capacity_of(n_items, n_parts), least = n_items - (n_parts - 1) * most;
-  hec_partition_exact x = {.least = least > 1            ? least
-                                    : n_items >= n_parts ? 1
-                                                         : 0,
+  int32_t max = capacity_of(n_items, n_parts), min = n_items - (n_parts - 1) * max;
+  hec_partition_exact x = {.min = min > 1              ? min
+                                  : n_items >= n_parts ? 1
+                                                       : 0,
                            .chosen = HEC_NEW(arena, int32_t, n_items),
                            .ascending = HEC_NEW(arena, uint64_t, n_items)};
-  int32_t n_sets = count_sets(n_items, x.least, most);
-  x.listed = n_sets <= SETS_MAX && x.least > 0;
+  int32_t n_sets = count_sets(n_items, x.min, max);
+  x.listed = n_sets <= SETS_MAX && x.min > 0;
   if (!solver || n_parts < 2)
     return x;
   int32_t columns = n_sets <= ALL_MAX ? n_sets : SOME_MAX;
   if (x.listed)
-    x.milp = hec_milp_new(arena, columns, n_items + 1, (int64_t)columns * (most + 1));
+    x.milp = hec_milp_new(arena, columns, n_items + 1, (int64_t)columns * (max + 1));
   else if ((int64_t)n_items * n_parts <= CELLS_MAX)
     x.milp = hec_milp_new(arena, n_items * n_parts + n_parts, n_items + 3 * n_parts,
                           4 * (int64_t)n_items * n_parts + 2 * n_parts);
@@ -83,7 +83,7 @@ static uint64_t bound_of(hec_partition_exact *x, const hec_partition *p, const u
       x->ascending[at] = x->ascending[at - 1];
     x->ascending[at] = weight[i];
   }
-  for (int32_t i = 0; i + 1 < x->least; i++)
+  for (int32_t i = 0; i + 1 < x->min; i++)
     sum += x->ascending[i];
   sum += x->ascending[p->n_items - 1];
   uint64_t heavy = sum * parts > total ? 2 * (sum * parts - total) : 0;
@@ -100,20 +100,20 @@ typedef struct {
 } problem;
 
 /* All sets in lexical order: chosen[0..k) ascending, its sum. */
-static void add_sets(problem *q, int32_t k, int32_t from, uint64_t sum, int32_t most) {
+static void add_sets(problem *q, int32_t k, int32_t from, uint64_t sum, int32_t max) {
   hec_milp *m = &q->x->milp;
   uint64_t off = apart(sum * (uint64_t)q->p->n_parts, q->total);
-  if (k >= q->x->least && 2 * off <= q->deviation && m->n_columns == m->columns_max) {
+  if (k >= q->x->min && 2 * off <= q->deviation && m->n_columns == m->columns_max) {
     q->full = true;
-  } else if (k >= q->x->least && 2 * off <= q->deviation) {
+  } else if (k >= q->x->min && 2 * off <= q->deviation) {
     (void)hec_milp_column(m, (double)off * q->scale, 1, true);
     for (int32_t i = 0; i < k; i++)
       hec_milp_entry(m, q->x->chosen[i], 1);
     hec_milp_entry(m, q->p->n_items, 1);
   }
-  for (int32_t i = from; k < most && i < q->p->n_items && !q->full; i++) {
+  for (int32_t i = from; k < max && i < q->p->n_items && !q->full; i++) {
     q->x->chosen[k] = i;
-    add_sets(q, k + 1, i + 1, sum + q->weight[i], most);
+    add_sets(q, k + 1, i + 1, sum + q->weight[i], max);
   }
 }
 
@@ -133,7 +133,7 @@ static void write_compact(problem *q) {
   for (int32_t i = 0; i < n; i++)
     (void)hec_milp_row(m, 1, 1);
   for (int32_t c = 0; c < parts; c++) {
-    (void)hec_milp_row(m, q->x->least, capacity_of(n, parts));
+    (void)hec_milp_row(m, q->x->min, capacity_of(n, parts));
     (void)hec_milp_row(m, -total, HEC_MILP_FREE);
     (void)hec_milp_row(m, total, HEC_MILP_FREE);
   }
@@ -194,7 +194,7 @@ static bool take(const problem *q, hec_partition *p) {
   add_up(p, q->weight, q->x->chosen);
   bool better = hec_partition_deviation(p) < q->deviation;
   for (int32_t c = 0; c < p->n_parts; c++)
-    better = better && p->count[c] <= capacity_of(p->n_items, p->n_parts) && p->count[c] >= q->x->least;
+    better = better && p->count[c] <= capacity_of(p->n_items, p->n_parts) && p->count[c] >= q->x->min;
   if (better)
     memcpy(p->part, q->x->chosen, (size_t)p->n_items * sizeof *p->part);
   else
@@ -211,8 +211,8 @@ hec_partition_verdict hec_partition_improve(hec_partition_exact *x, hec_partitio
   verdict.proven = q.deviation == verdict.bound;
   if (verdict.proven || !solver || x->milp.columns_max == 0)
     return verdict;
-  double most = x->listed ? (double)q.deviation : (double)q.total * p->n_parts;
-  q.scale = most > COST_MAX ? COST_MAX / most : 1;
+  double max = x->listed ? (double)q.deviation : (double)q.total * p->n_parts;
+  q.scale = max > COST_MAX ? COST_MAX / max : 1;
   hec_milp_clear(&x->milp);
   (x->listed ? write_listed : write_compact)(&q);
   if (q.full)

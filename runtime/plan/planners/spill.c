@@ -51,14 +51,14 @@ void hec_spill_init(hec_policy_run *run, void (*plan)(hec_spill *spill), hec_spi
   const hec_problem *p = run->problem;
   hec_arena *arena = run->arena;
   hec_spill *spill = HEC_NEW(arena, hec_spill, 1);
-  int32_t ep = p->ep, experts = p->n_experts, most = experts > ep ? experts : ep;
+  int32_t ep = p->ep, experts = p->n_experts, max = experts > ep ? experts : ep;
   *spill = (hec_spill){
       .options = options,
       .plan = plan,
       .problem = p,
       .n_experts = experts,
       .load = HEC_NEW(arena, uint64_t, ep),
-      .key = HEC_NEW(arena, double, most),
+      .key = HEC_NEW(arena, double, max),
       .order = HEC_NEW(arena, int32_t, experts),
       .rank_order = HEC_NEW(arena, int32_t, ep),
       .used = HEC_NEW(arena, int32_t, ep),
@@ -293,10 +293,10 @@ static void split_largest(hec_spill *spill) {
   for (int32_t h = 1; h < spill->n_hosts; h++)
     while (spill->host_left[h] > 0) {
       int32_t s = 0;
-      uint32_t most = spill->count[0]; /* beside s, so that the loop does not wait for a load of count[s] */
+      uint32_t max = spill->count[0]; /* beside s, so that the loop does not wait for a load of count[s] */
       for (int32_t r = 1; r < ep; r++) {
-        bool more = spill->count[r] > most;
-        most = more ? spill->count[r] : most;
+        bool more = spill->count[r] > max;
+        max = more ? spill->count[r] : max;
         s = more ? r : s;
       }
       give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));

@@ -30,7 +30,7 @@ typedef struct {
   double threshold; /* acts, or aims, above this multiple of the mean */
   double capacity;  /* what a rank may take, as a multiple of the mean (UltraEP: of its first tries) */
   int32_t tries;    /* UltraEP's first ones */
-  uint64_t least;   /* tokens that are worth a guest */
+  uint64_t min;     /* tokens that are worth a guest */
   int32_t slots;    /* guests of a rank and layer; at most the experts */
 } hec_spill_options;
 

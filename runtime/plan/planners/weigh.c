@@ -46,10 +46,10 @@ static double over(double seconds, double window_s) {
 }
 
 static double busiest(const double *rank_s, int32_t n) {
-  double most = 0;
+  double max = 0;
   for (int32_t r = 0; r < n; r++)
-    most = rank_s[r] > most ? rank_s[r] : most;
-  return most;
+    max = rank_s[r] > max ? rank_s[r] : max;
+  return max;
 }
 
 /* T of what model, rank_s, gathered and returned say. */

@@ -73,24 +73,24 @@ static void balance(hec_policy_run *run, hec_load *load) {
 
 /* ---- Capacity ---- */
 
-enum { FACTOR, LEAST };
+enum { FACTOR, MIN };
 
 static const hec_option capacity_options[] = {
     HEC_POLICY_REAL("factor", FACTOR, 0.001, 1e6, .help = "capacity factor", .initial = "the model's, else 1",
                     .source = "DeepSpeed-MoE: 1"),
-    HEC_POLICY_WHOLE("least", LEAST, 1, 1e9, .help = "capacity at least", .source = "DeepSpeed's min_capacity"),
+    HEC_POLICY_WHOLE("min", MIN, 1, 1e9, .help = "capacity at least", .source = "DeepSpeed's min_capacity"),
     {0}};
 
 static void start_capacity(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
   double model = problem->moe->capacity_factor > 0 ? problem->moe->capacity_factor : 1, own = run->policy->own[FACTOR];
   double factor = own > 0 ? own : model;
-  uint32_t least = (uint32_t)run->policy->own[LEAST];
+  uint32_t min = (uint32_t)run->policy->own[MIN];
   double exact = (double)problem->tokens * problem->top_k * factor / problem->n_experts;
   uint32_t *capacity = HEC_NEW(run->arena, uint32_t, 1);
   *capacity = exact < (double)UINT32_MAX ? (uint32_t)exact : UINT32_MAX;
   *capacity += (double)*capacity < exact && *capacity < UINT32_MAX;
-  *capacity = *capacity < least ? least : *capacity;
+  *capacity = *capacity < min ? min : *capacity;
   run->state = capacity;
   hec_plan_set_contiguous(&run->plan, problem);
 }
@@ -146,7 +146,7 @@ const hec_policy hec_policy_ep_capacity = {
     .reference = true,
     .drops = true,
     .options = capacity_options,
-    .own = {[LEAST] = 8},
+    .own = {[MIN] = 8},
 };
 
 const hec_policy hec_policy_ideal = {

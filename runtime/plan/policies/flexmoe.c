@@ -112,10 +112,10 @@ static double allreduce_s(const flexmoe *state, const hec_problem *problem, int3
 }
 
 static double largest(const double *values, int32_t n) {
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < n; i++)
-    most = values[i] > most ? values[i] : most;
-  return most;
+    max = values[i] > max ? values[i] : max;
+  return max;
 }
 
 /* Fills rank_load, every expert's tokens spread evenly over its replicas; returns the estimated seconds of the layer.

@@ -18,24 +18,24 @@
 #include "runtime/plan/problem.h"
 
 /* a: load now. */
-static bool move_once(hec_spill *s, int64_t avg, int64_t least) {
+static bool move_once(hec_spill *s, int64_t avg, int64_t min) {
   int32_t o = 0, u = 0;
-  int64_t most = s->a[0], fewest = s->a[0]; /* beside o and u, so that the loop does not wait for loads of a[o], a[u] */
+  int64_t max = s->a[0], fewest = s->a[0]; /* beside o and u, so that the loop does not wait for loads of a[o], a[u] */
   for (int32_t r = 1; r < s->n_ranks; r++) {
-    bool more = s->a[r] > most, fewer = s->a[r] < fewest;
-    most = more ? s->a[r] : most;
+    bool more = s->a[r] > max, fewer = s->a[r] < fewest;
+    max = more ? s->a[r] : max;
     o = more ? r : o;
     fewest = fewer ? s->a[r] : fewest;
     u = fewer ? r : u;
   }
-  if (most <= avg || o == u || fewest + least > avg)
+  if (max <= avg || o == u || fewest + min > avg)
     return false;
   int32_t e = s->home_at[o];
   for (int32_t i = e + 1; i < s->home_at[o + 1]; i++)
     e = s->left[i] > s->left[e] ? i : e;
-  if (s->left[e] < least)
+  if (s->left[e] < min)
     return false;
-  int64_t over = most - avg, room = avg - fewest, take = s->left[e] < over ? s->left[e] : over;
+  int64_t over = max - avg, room = avg - fewest, take = s->left[e] < over ? s->left[e] : over;
   take = take < room ? take : room;
   hec_spill_add(s, e, u, (uint64_t)take);
   s->left[e] -= take;
@@ -45,24 +45,24 @@ static bool move_once(hec_spill *s, int64_t avg, int64_t least) {
 }
 
 static void plan(hec_spill *s) {
-  int64_t avg = (int64_t)(s->all / (uint64_t)s->n_ranks), least = (int64_t)s->options.least;
+  int64_t avg = (int64_t)(s->all / (uint64_t)s->n_ranks), min = (int64_t)s->options.min;
   for (int32_t r = 0; r < s->n_ranks; r++)
     s->a[r] = (int64_t)s->load[r];
   for (int32_t e = s->home_at[0]; e < s->home_at[s->n_ranks]; e++)
     s->left[e] = (int64_t)s->total[e];
-  while (move_once(s, avg, least > 1 ? least : 1))
+  while (move_once(s, avg, min > 1 ? min : 1))
     s->units += (uint64_t)s->n_ranks;
 }
 
-enum { LEAST };
+enum { MIN };
 
 static const hec_option options[] = {
-    HEC_POLICY_WHOLE("least", LEAST, 0, 1e9, .help = "tokens that are worth fetching an expert (q)"), {0}};
+    HEC_POLICY_WHOLE("min", MIN, 0, 1e9, .help = "tokens that are worth fetching an expert (q)"), {0}};
 
 static void init(hec_policy_run *run) {
   hec_spill_init(run, plan,
                  (hec_spill_options){.split = HEC_SPLIT_LARGEST_FIRST,
-                                     .least = (uint64_t)run->policy->own[LEAST],
+                                     .min = (uint64_t)run->policy->own[MIN],
                                      .slots = run->problem->n_experts});
 }
 
@@ -72,5 +72,5 @@ const hec_policy hec_policy_harmoeny = {
     .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
     .source = "HarMoEny, arXiv 2506.12417",
     .options = options,
-    .own = {[LEAST] = 150},
+    .own = {[MIN] = 150},
 };

@@ -30,10 +30,10 @@ typedef struct {
 } laer;
 
 static int32_t capacity_of(const hec_problem *problem) {
-  int32_t least = hec_problem_slots(problem, 0), slots = problem->slots;
+  int32_t min = hec_problem_slots(problem, 0), slots = problem->slots;
   if (slots == HEC_AUTO) {
     int32_t at_once = problem->n_layers < 2 ? problem->n_layers : 2, room = hec_fssdp_room(problem, at_once, at_once);
-    slots = problem->top_k > least + 1 ? problem->top_k : least + 1;
+    slots = problem->top_k > min + 1 ? problem->top_k : min + 1;
     slots = slots < room ? slots : room;
   }
   return hec_problem_slots(problem, slots);

@@ -30,7 +30,7 @@ static void spill_expert(hec_spill *s, int32_t e, int64_t rest, int64_t cap) {
   while (rest > 0) {
     int32_t o = least_loaded(s, hec_spill_home(s, e));
     int64_t room = cap - s->a[o] - s->b[o], chunk = rest < room ? rest : room;
-    if (chunk <= 0 || (chunk < (int64_t)s->options.least && chunk < rest))
+    if (chunk <= 0 || (chunk < (int64_t)s->options.min && chunk < rest))
       chunk = rest;
     hec_spill_add(s, e, o, (uint64_t)chunk);
     s->a[o] += chunk;
@@ -42,12 +42,12 @@ static void spill_expert(hec_spill *s, int32_t e, int64_t rest, int64_t cap) {
 /* a: got, b: pending. */
 static void plan(hec_spill *s) {
   int32_t n = s->n_ranks, first = s->home_at[0], n_experts = s->home_at[n] - first;
-  uint64_t most = hec_largest(s->load, n);
+  uint64_t max = hec_largest(s->load, n);
   for (int32_t r = 0; r < n; r++) {
     s->a[r] = 0;
     s->b[r] = (int64_t)s->load[r];
   }
-  if (n == 1 || (double)most * n < s->options.threshold * (double)s->all)
+  if (n == 1 || (double)max * n < s->options.threshold * (double)s->all)
     return;
   int64_t cap = (int64_t)(s->options.capacity * (double)(s->all / (uint64_t)n));
   cap = cap > 1 ? cap : 1;
@@ -63,12 +63,12 @@ static void plan(hec_spill *s) {
   }
 }
 
-enum { THRESHOLD, CAP, LEAST };
+enum { THRESHOLD, CAP, MIN };
 
 static const hec_option options[] = {
     HEC_POLICY_REAL("threshold", THRESHOLD, 1, 1000, .help = "acts from this max load over mean load on (lambda)"),
     HEC_POLICY_REAL("cap", CAP, 0.01, 1000, .help = "what a rank may take, in means (alpha; their code: 1.1)"),
-    HEC_POLICY_WHOLE("least", LEAST, 0, 1e9, .help = "tokens that are worth a guest (m)"),
+    HEC_POLICY_WHOLE("min", MIN, 0, 1e9, .help = "tokens that are worth a guest (m)"),
     {0}};
 
 static void init(hec_policy_run *run) {
@@ -77,7 +77,7 @@ static void init(hec_policy_run *run) {
                  (hec_spill_options){.split = HEC_SPLIT_IN_ORDER,
                                      .threshold = own[THRESHOLD],
                                      .capacity = own[CAP],
-                                     .least = (uint64_t)own[LEAST],
+                                     .min = (uint64_t)own[MIN],
                                      .slots = run->problem->n_experts});
 }
 
@@ -87,5 +87,5 @@ const hec_policy hec_policy_llep = {
     .summary = "excess over a cap spilled to the least loaded ranks after the gate",
     .source = "LLEP, arXiv 2601.17111",
     .options = options,
-    .own = {[THRESHOLD] = 1.3, [CAP] = 1, [LEAST] = 1024},
+    .own = {[THRESHOLD] = 1.3, [CAP] = 1, [MIN] = 1024},
 };

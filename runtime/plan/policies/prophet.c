@@ -19,7 +19,7 @@
 typedef struct {
   hec_partial_shadow shadow;
   hec_partial_cost cost;
-  int32_t most;
+  int32_t max;
   uint64_t *sent; /* [n_ranks * n_experts] */
 } prophet;
 
@@ -52,7 +52,7 @@ static void init(hec_policy_run *run) {
   *state = (prophet){
       .shadow = hec_partial_shadow_new(run->arena, problem->n_ranks, problem->n_experts),
       .cost = cost_of(problem),
-      .most = hec_fssdp_memory_capacity(problem, false),
+      .max = hec_fssdp_memory_capacity(problem, false),
       .sent = HEC_NEW(run->arena, uint64_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
   };
   state->shadow.excluded = (int32_t)run->policy->own[EXCLUDED];
@@ -72,7 +72,7 @@ static void decide(hec_policy_run *run) {
     const int32_t *home = plan->home + (size_t)layer * (size_t)plan->n_experts;
     hec_history_sum_sources(&run->history, layer, 1, state->sent);
     state->cost.window_s = hec_problem_window_s(run->problem, layer);
-    hec_partial_shadow_choose(shadow, &state->cost, state->sent, home, state->most);
+    hec_partial_shadow_choose(shadow, &state->cost, state->sent, home, state->max);
     for (int32_t k = 0; k < shadow->n_chosen; k++)
       for (int32_t i = 0; i < shadow->n_receivers; i++)
         hec_plan_add_copy(plan, layer, shadow->chosen[k],

@@ -43,7 +43,7 @@ static bool better(const offer *a, const offer *b) {
   return a->hint > b->hint;
 }
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t min(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
@@ -54,11 +54,11 @@ static offer best_offer(hec_spill *s, int32_t to) {
   for (int32_t from = 0; from < s->n_ranks; from++) {
     if (s->a[from] == 0)
       continue;
-    int64_t most = least(s->a[from], s->b[to]);
+    int64_t max = min(s->a[from], s->b[to]);
     offer o = {.near = own->node[from] == own->node[to], .hint = hec_flow_hint_of(&own->hint, from, to)};
     for (int32_t e = s->home_at[from]; e < s->home_at[from + 1]; e++) {
       o.expert = e;
-      o.tokens = least(s->left[e], most);
+      o.tokens = min(s->left[e], max);
       best = better(&o, &best) ? o : best;
     }
     s->units += (uint64_t)(s->home_at[from + 1] - s->home_at[from]);

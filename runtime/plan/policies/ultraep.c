@@ -65,11 +65,11 @@ static const line zero = {0, 0};
 static int32_t most_slack(probe *p, int32_t e) {
   const hec_spill *s = p->s;
   int32_t best = -1;
-  line most = zero;
+  line max = zero;
   for (int32_t r = 0; r < s->n_ranks; r++)
-    if (s->used[r] < s->options.slots && less(p, most, slack_of(p, r)) && can_host(s, e, r)) {
+    if (s->used[r] < s->options.slots && less(p, max, slack_of(p, r)) && can_host(s, e, r)) {
       best = r;
-      most = slack_of(p, r);
+      max = slack_of(p, r);
     }
   return best;
 }
@@ -78,7 +78,7 @@ static int32_t most_slack(probe *p, int32_t e) {
 static line least_tokens(const probe *p, int32_t e, line need) {
   const hec_spill *s = p->s;
   if (!p->relaxed)
-    return (line){s->options.least > 1 ? (int64_t)s->options.least : 1, 0};
+    return (line){s->options.min > 1 ? (int64_t)s->options.min : 1, 0};
   int64_t n = 0;
   for (int32_t r = 0; r < s->n_ranks; r++)
     n += s->a[r] > 0 && can_host(s, e, r);
@@ -153,24 +153,24 @@ static int64_t scaled_up(int64_t x, double factor) {
 static void plan(hec_spill *s) {
   probe p = {.s = s, .relaxed = true, .begin = s->n_moves};
   sort_domain(s);
-  int64_t most = (int64_t)s->load[s->rank_order[0]], n = s->n_ranks, mean = ((int64_t)s->all + n - 1) / n;
-  int64_t least = scaled_up(mean, s->options.threshold);
-  p.target = scaled_up(least, s->options.capacity);
-  for (int32_t try = 0; try < s->options.tries && p.target < most; try++) {
+  int64_t max = (int64_t)s->load[s->rank_order[0]], n = s->n_ranks, mean = ((int64_t)s->all + n - 1) / n;
+  int64_t min = scaled_up(mean, s->options.threshold);
+  p.target = scaled_up(min, s->options.capacity);
+  for (int32_t try = 0; try < s->options.tries && p.target < max; try++) {
     if (fits(&p))
       return;
-    p.target += most / 100 > 1 ? most / 100 : 1;
+    p.target += max / 100 > 1 ? max / 100 : 1;
   }
   p.relaxed = false;
-  for (p.target = least; p.target < most; p.target += p.step) {
+  for (p.target = min; p.target < max; p.target += p.step) {
     if (fits(&p))
       return;
-    HEC_ASSERT(p.step <= most - p.target); /* the fullest rank's load fits: some comparison turns before */
+    HEC_ASSERT(p.step <= max - p.target); /* the fullest rank's load fits: some comparison turns before */
   }
   s->n_moves = p.begin; /* nobody above the fullest */
 }
 
-enum { GUESTS, THRESHOLD, SLACK, TRIES, LEAST };
+enum { GUESTS, THRESHOLD, SLACK, TRIES, MIN };
 
 static const hec_option options[] = {
     HEC_SPILL_GUESTS(GUESTS, NULL),
@@ -179,7 +179,7 @@ static const hec_option options[] = {
     HEC_POLICY_REAL("first", SLACK, 1, 1000, .help = "multiple of that where the fast tries begin",
                     .source = "their code"),
     HEC_POLICY_WHOLE("tries", TRIES, 0, 100, .help = "fast tries before the search", .source = "their code"),
-    HEC_POLICY_WHOLE("least", LEAST, 0, 1e9, .help = "tokens that are worth a guest (q_min)", .source = "their code"),
+    HEC_POLICY_WHOLE("min", MIN, 0, 1e9, .help = "tokens that are worth a guest (q_min)", .source = "their code"),
     {0}};
 
 static void init(hec_policy_run *run) {
@@ -190,7 +190,7 @@ static void init(hec_policy_run *run) {
                                      .threshold = own[THRESHOLD],
                                      .capacity = own[SLACK],
                                      .tries = (int32_t)own[TRIES],
-                                     .least = (uint64_t)own[LEAST],
+                                     .min = (uint64_t)own[MIN],
                                      .slots = hec_spill_slots(run, GUESTS)});
   run->plan.rematerialise = true;
 }
@@ -202,5 +202,5 @@ const hec_policy hec_policy_ultraep = {
         "least reachable load inside a node with 2 guest slots a rank, after the gate (unused slots are free here)",
     .source = "UltraEP, arXiv 2606.04101",
     .options = options,
-    .own = {[GUESTS] = 2, [THRESHOLD] = 1, [SLACK] = 1.01, [TRIES] = 3, [LEAST] = 1024},
+    .own = {[GUESTS] = 2, [THRESHOLD] = 1, [SLACK] = 1.01, [TRIES] = 3, [MIN] = 1024},
 };

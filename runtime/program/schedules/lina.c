@@ -54,14 +54,14 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
 }
 
 static int32_t degree_of(const hec_lowering *low, int32_t l) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (int32_t s = 0; s < low->load->n_sources; s++) {
     uint64_t sum = 0;
     for (int32_t e = 0; e < low->load->n_experts; e++)
       sum += hec_load_row(low->load, l, s)[e];
-    most = sum > most ? sum : most;
+    max = sum > max ? sum : max;
   }
-  double micro_ops = (double)most * low->problem->bytes.token / micro_op_bytes;
+  double micro_ops = (double)max * low->problem->bytes.token / micro_op_bytes;
   int32_t degree = micro_ops < HEC_DEGREE_MAX ? (int32_t)micro_ops : HEC_DEGREE_MAX;
   return degree < micro_ops && degree < HEC_DEGREE_MAX ? degree + 1 : degree < 1 ? 1 : degree;
 }

@@ -61,9 +61,9 @@ static void add_memory(const hec_program *program, const hec_timeline *timeline,
   int64_t end = hec_timeline_end_ps(timeline);
   it->fullest = hec_program_fullest_rank(program);
   it->memory = HEC_NEW(&it->arena, double, HEC_N_MEMORY *HEC_REPORT_MOMENTS);
-  double width = end > 0 ? (double)end / HEC_REPORT_MOMENTS : 1, *most = hec_malloc(HEC_REPORT_MOMENTS, sizeof *most);
+  double width = end > 0 ? (double)end / HEC_REPORT_MOMENTS : 1, *max = hec_malloc(HEC_REPORT_MOMENTS, sizeof *max);
   for (int32_t i = 0; i < HEC_REPORT_MOMENTS; i++)
-    most[i] = -1;
+    max[i] = -1;
   int32_t n;
   hec_memory_change *changes = hec_timeline_memory(timeline, program, it->fullest, &n);
   double bytes[HEC_N_MEMORY] = {0};
@@ -77,9 +77,9 @@ static void add_memory(const hec_program *program, const hec_timeline *timeline,
     int32_t first = (int32_t)((double)changes[i].time_ps / width),
             last = i + 1 < n ? (int32_t)((double)changes[i + 1].time_ps / width) : HEC_REPORT_MOMENTS - 1;
     for (int32_t m = first; m <= last && m < HEC_REPORT_MOMENTS; m++) {
-      if (sum <= most[m])
+      if (sum <= max[m])
         continue;
-      most[m] = sum;
+      max[m] = sum;
       for (int32_t k = 0; k < HEC_N_MEMORY; k++)
         it->memory[k * HEC_REPORT_MOMENTS + m] = bytes[k] > 0 ? bytes[k] : 0;
     }
@@ -89,7 +89,7 @@ static void add_memory(const hec_program *program, const hec_timeline *timeline,
     }
   }
   free(changes);
-  free(most);
+  free(max);
 }
 
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,

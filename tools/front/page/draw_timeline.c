@@ -40,12 +40,12 @@ static void take(painter *p, int64_t begin, int64_t end, int32_t kind) {
 static int32_t most_of(const painter *p, int32_t column) {
   const double *taken = &p->taken[column * (HEC_N_SPANS + 1)];
   double left = p->column_ps;
-  int32_t most = 0;
+  int32_t max = 0;
   for (int32_t k = 0; k < HEC_N_SPANS; k++) {
     left -= taken[k];
-    most = taken[k] > taken[most] ? k : most;
+    max = taken[k] > taken[max] ? k : max;
   }
-  return taken[most] > 0 && taken[most] >= left ? most : (int32_t)NOTHING;
+  return taken[max] > 0 && taken[max] >= left ? max : (int32_t)NOTHING;
 }
 
 static void paint(painter *p, int32_t shown, int32_t lane) {

@@ -20,15 +20,15 @@ static int32_t color_of(int32_t kind) {
 static void describe(const hec_report *report, int32_t row, hec_text *out) {
   const hec_report_iteration *it = &report->iterations[row];
   const hec_report_timeline *t = it->timeline;
-  int32_t most = 0, next = -1;
+  int32_t max = 0, next = -1;
   for (int32_t k = 1; k < HEC_N_SPANS; k++)
-    most = t->path_s[k] > t->path_s[most] ? k : most;
+    max = t->path_s[k] > t->path_s[max] ? k : max;
   for (int32_t k = 0; k < HEC_N_SPANS; k++)
-    if (k != most && t->path_s[k] > 0 && (next < 0 || t->path_s[k] > t->path_s[next]))
+    if (k != max && t->path_s[k] > 0 && (next < 0 || t->path_s[k] > t->path_s[next]))
       next = k;
   hec_page_add(report->summary->rows[row].label, out);
   hec_text_printf(out, ": of the critical path of iteration %" PRId64 ", %s long, %s is %s", it->iter,
-                  hec_seconds(it->end_s).text, hec_percent(t->path_s[most] / it->end_s).text, kind_name[most]);
+                  hec_seconds(it->end_s).text, hec_percent(t->path_s[max] / it->end_s).text, kind_name[max]);
   if (next >= 0)
     hec_text_printf(out, " and %s %s", hec_percent(t->path_s[next] / it->end_s).text, kind_name[next]);
   hec_text_printf(out, "; most of it runs on rank %" PRId32 " (%s). ", t->busiest,

@@ -41,14 +41,14 @@ static void add_point(const scale *s, size_t i, hec_text *out) {
 static void add_points(const scale *s, hec_text *out) {
   size_t run = run_of(s->series);
   for (size_t i = 0; i < s->series->n; i += run) {
-    size_t last = i + run < s->series->n ? i + run : s->series->n, least = i, most = i;
+    size_t last = i + run < s->series->n ? i + run : s->series->n, min = i, max = i;
     for (size_t k = i; k < last; k++) {
-      least = s->series->value[k] < s->series->value[least] ? k : least;
-      most = s->series->value[k] > s->series->value[most] ? k : most;
+      min = s->series->value[k] < s->series->value[min] ? k : min;
+      max = s->series->value[k] > s->series->value[max] ? k : max;
     }
-    add_point(s, least < most ? least : most, out);
-    if (least != most)
-      add_point(s, least < most ? most : least, out);
+    add_point(s, min < max ? min : max, out);
+    if (min != max)
+      add_point(s, min < max ? max : min, out);
   }
   if (s->series->n == 1) /* a point is no line */
     hec_text_printf(out, "%d,%" PRId64, WIDTH,
@@ -75,12 +75,12 @@ static void add_line(const hec_report *report, int32_t row, const hec_axis *axis
 static void say(const hec_report *report, hec_text *out) {
   hec_summary *summary = report->summary;
   int32_t best = report->best >= 0 ? report->best : report->order[0], widest = report->order[0];
-  double most = -1;
+  double max = -1;
   for (int32_t k = 0; k < summary->n_rows; k++) {
     hec_series *s = &summary->rows[report->order[k]].iteration_s;
     double wide = hec_series_quantile(s, 1) - hec_series_quantile(s, 0);
-    if (wide > most) {
-      most = wide;
+    if (wide > max) {
+      max = wide;
       widest = report->order[k];
     }
   }

@@ -10,12 +10,12 @@ enum { WIDTH = 10000 };
 #define SHOWN_LEAST 0.01 /* of the largest kind: smaller ones are not named in the sentence */
 
 static double most_of(const hec_report_pair *pair, int32_t n) {
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < n; i++) {
-    most = isfinite(pair[i].measured_s) && pair[i].measured_s > most ? pair[i].measured_s : most;
-    most = isfinite(pair[i].predicted_s) && pair[i].predicted_s > most ? pair[i].predicted_s : most;
+    max = isfinite(pair[i].measured_s) && pair[i].measured_s > max ? pair[i].measured_s : max;
+    max = isfinite(pair[i].predicted_s) && pair[i].predicted_s > max ? pair[i].predicted_s : max;
   }
-  return most > 0 ? most : 1;
+  return max > 0 ? max : 1;
 }
 
 static void add_error(double error, hec_text *out) {
@@ -25,7 +25,7 @@ static void add_error(double error, hec_text *out) {
     hec_text_add(out, "-");
 }
 
-static void add_bar(const hec_report_pair *pair, double most, hec_text *out) {
+static void add_bar(const hec_report_pair *pair, double max, hec_text *out) {
   hec_text_add(out, "<div class=\"bar\"><span class=\"n\">");
   hec_page_add(pair->name, out);
   hec_text_printf(out,
@@ -38,10 +38,10 @@ static void add_bar(const hec_report_pair *pair, double most, hec_text *out) {
   if (pair->measured_s > 0 && isfinite(pair->measured_s))
     hec_text_printf(
         out, "<rect class=\"f k0\" width=\"%" PRId64 "\" height=\"18\"><title>measured %s, predicted %s</title></rect>",
-        hec_round(WIDTH * pair->measured_s / most), hec_seconds(pair->measured_s).text,
+        hec_round(WIDTH * pair->measured_s / max), hec_seconds(pair->measured_s).text,
         hec_seconds(pair->predicted_s).text);
   if (pair->predicted_s > 0 && isfinite(pair->predicted_s)) {
-    int64_t at = hec_round(WIDTH * pair->predicted_s / most);
+    int64_t at = hec_round(WIDTH * pair->predicted_s / max);
     hec_text_printf(out, "<path class=\"halo\" d=\"M%" PRId64 " 0v18\"/><path class=\"mark\" d=\"M%" PRId64 " 0v18\"/>",
                     at, at);
   }
@@ -51,17 +51,17 @@ static void add_bar(const hec_report_pair *pair, double most, hec_text *out) {
   hec_text_add(out, "</span></span></div>\n");
 }
 
-static void add_axis(double most, hec_text *out) {
+static void add_axis(double max, hec_text *out) {
   hec_text_add(out, "<div class=\"bar axis\"><span class=\"n\"></span>");
-  hec_plot_x_axis(0, 1e3 * most, 5, out);
+  hec_plot_x_axis(0, 1e3 * max, 5, out);
   hec_text_add(out, "<span class=\"v\">ms measured; error</span></div>\n");
 }
 
 static void add_bars(const hec_report_pair *pair, int32_t n, hec_text *out) {
-  double most = most_of(pair, n);
-  add_axis(most, out);
+  double max = most_of(pair, n);
+  add_axis(max, out);
   for (int32_t i = 0; i < n; i++)
-    add_bar(&pair[i], most, out);
+    add_bar(&pair[i], max, out);
 }
 
 /* The kind that is furthest off of those that matter, over all policies. */
@@ -69,10 +69,10 @@ static void say(const hec_report_compared *c, hec_text *out) {
   const hec_report_pair *worst = NULL;
   const char *who = NULL;
   for (int32_t p = 0; p < c->n_policies; p++) {
-    double most = most_of(c->policies[p].kinds, c->policies[p].n_kinds);
+    double max = most_of(c->policies[p].kinds, c->policies[p].n_kinds);
     for (int32_t k = 0; k < c->policies[p].n_kinds; k++) {
       const hec_report_pair *one = &c->policies[p].kinds[k];
-      if (one->measured_s < SHOWN_LEAST * most || !isfinite(one->error) ||
+      if (one->measured_s < SHOWN_LEAST * max || !isfinite(one->error) ||
           (worst && fabs(one->error) <= fabs(worst->error)))
         continue;
       worst = one;

@@ -19,16 +19,16 @@ static void say(const hec_report *report, hec_text *out) {
     n_fit += hec_summary_fits(summary, &summary->rows[i]);
   }
   const hec_summary_row *row = &summary->rows[fullest];
-  int32_t most = 0;
+  int32_t max = 0;
   for (int32_t k = 1; k < HEC_N_MEMORY; k++)
-    most = row->peak_class[k] > row->peak_class[most] ? k : most;
+    max = row->peak_class[k] > row->peak_class[max] ? k : max;
   hec_chart_says(out);
   hec_text_printf(out, "%" PRId32 " of %" PRId32 " rows fit into the %s of a device; ", n_fit, summary->n_rows,
                   hec_bytes(limit).text);
   hec_page_add(row->label, out);
   hec_text_printf(out, " needs most, %s, %s of it for %s.", hec_bytes(row->peak_bytes).text,
-                  hec_percent(row->peak_bytes > 0 ? row->peak_class[most] / row->peak_bytes : 0).text,
-                  hec_memory_name[most]);
+                  hec_percent(row->peak_bytes > 0 ? row->peak_class[max] / row->peak_bytes : 0).text,
+                  hec_memory_name[max]);
   hec_chart_said(out);
   hec_chart_note(out);
   hec_text_add(
@@ -49,10 +49,10 @@ static void add_keys(hec_text *out) {
 
 /* Whether a common scale would leave nothing to see of what is held. */
 static double top_of(const hec_report *report) {
-  double most = 0, limit = hec_summary_memory(report->summary);
+  double max = 0, limit = hec_summary_memory(report->summary);
   for (int32_t i = 0; i < report->summary->n_rows; i++)
-    most = report->summary->rows[i].peak_bytes > most ? report->summary->rows[i].peak_bytes : most;
-  return most > limit ? most : limit;
+    max = report->summary->rows[i].peak_bytes > max ? report->summary->rows[i].peak_bytes : max;
+  return max > limit ? max : limit;
 }
 
 static void add_bar(const hec_report *report, int32_t index, double top, hec_text *out) {

@@ -52,17 +52,17 @@ static worst worst_of(const hec_report *report, int32_t row) {
 }
 
 static void say(const hec_report *report, hec_text *out) {
-  worst most = worst_of(report, report->order[0]);
+  worst max = worst_of(report, report->order[0]);
   for (int32_t k = 1; k < report->summary->n_rows; k++) {
     worst one = worst_of(report, report->order[k]);
-    most = one.factor > most.factor ? one : most;
+    max = one.factor > max.factor ? one : max;
   }
   hec_chart_says(out);
-  hec_text_printf(out, "Layer %" PRId32 " under ", most.layer);
-  hec_page_add(report->summary->rows[most.row].label, out);
-  hec_text_printf(out, " is the worst: its busiest rank has %s times the mean tokens.", hec_times(most.factor).text);
+  hec_text_printf(out, "Layer %" PRId32 " under ", max.layer);
+  hec_page_add(report->summary->rows[max.row].label, out);
+  hec_text_printf(out, " is the worst: its busiest rank has %s times the mean tokens.", hec_times(max.factor).text);
   int32_t best = report->best >= 0 ? report->best : report->order[0];
-  if (best != most.row) {
+  if (best != max.row) {
     worst its = worst_of(report, best);
     hec_text_add(out, " Under ");
     hec_page_add(report->summary->rows[best].label, out);

@@ -144,10 +144,10 @@ void hec_plot_cells(const uint8_t *class_of, int32_t rows, int32_t columns, hec_
 
 void hec_plot_values(const double *value, size_t n, hec_text *out) {
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < n; i++)
-    most = value[i] > most ? value[i] : most;
-  double scale = most > 0 ? most / 262143 : 1;
+    max = value[i] > max ? value[i] : max;
+  double scale = max > 0 ? max / 262143 : 1;
   hec_text_add(out, " data-scale=\"");
   hec_text_add_double(out, scale);
   hec_text_add(out, "\" data-v=\"");

@@ -9,14 +9,14 @@
 enum { WIDTH = 10000 };
 
 static double longest_s(const hec_report *report) {
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < report->summary->n_rows; i++) {
     hec_summary_row *row = &report->summary->rows[i];
     double mean = hec_summary_mean(row), bound = hec_series_quantile(&row->bound_s, 0.5);
-    most = mean > most ? mean : most;
-    most = bound > most ? bound : most;
+    max = mean > max ? mean : max;
+    max = bound > max ? bound : max;
   }
-  return most > 0 ? most : 1;
+  return max > 0 ? max : 1;
 }
 
 /* "NAME computes for 96 % of its mean iteration, 42.26 ms; most of the rest is ..." */
@@ -24,14 +24,14 @@ static void describe(const hec_report *report, int32_t index, hec_text *out) {
   hec_summary_row *row = &report->summary->rows[index];
   double part[HEC_N_PARTS], mean = hec_summary_mean(row);
   hec_part_seconds(row, part);
-  int32_t most = HEC_BOOK_PLAN;
+  int32_t max = HEC_BOOK_PLAN;
   for (int32_t i = 1; i < HEC_N_PARTS; i++)
-    most = part[i] > part[most] ? i : most;
+    max = part[i] > part[max] ? i : max;
   hec_page_add(row->label, out);
   hec_text_printf(out, " computes for %s of its mean iteration of %s", hec_percent(part[0] / mean).text,
                   hec_seconds(mean).text);
-  if (part[most] > 0)
-    hec_text_printf(out, ", and most of the rest is %s (%s)", hec_part_name[most], hec_seconds(part[most]).text);
+  if (part[max] > 0)
+    hec_text_printf(out, ", and most of the rest is %s (%s)", hec_part_name[max], hec_seconds(part[max]).text);
   hec_text_add(out, ". ");
 }
 
@@ -62,12 +62,12 @@ static void add_keys(const hec_report *report, hec_text *out) {
   hec_text_add(out, "<div class=\"keys\">");
   for (int32_t k = 0; k < HEC_N_PARTS; k++) {
     int32_t part = hec_part_order[k];
-    double most = 0, one[HEC_N_PARTS];
+    double max = 0, one[HEC_N_PARTS];
     for (int32_t i = 0; i < report->summary->n_rows; i++) {
       hec_part_seconds(&report->summary->rows[i], one);
-      most = one[part] > most ? one[part] : most;
+      max = one[part] > max ? one[part] : max;
     }
-    if (most > 0)
+    if (max > 0)
       hec_text_printf(out, "<span><i class=\"k%" PRId32 "\"></i><b>%s</b></span>", part, hec_part_name[part]);
   }
   hec_text_add(out, "</div>\n");

@@ -9,8 +9,8 @@ enum { COLORS = 8 };
 
 /* Ranges of one winner over the cells it wins. */
 typedef struct {
-  double least, most; /* of next / winner where it is ahead; 0: nowhere */
-  int64_t n_close;    /* cells in which another is as good as equally fast */
+  double min, max; /* of next / winner where it is ahead; 0: nowhere */
+  int64_t n_close; /* cells in which another is as good as equally fast */
 } margin;
 
 static bool is_close(const hec_report_cell *cell) {
@@ -29,8 +29,8 @@ static margin margin_of(const hec_report_maps *maps, int32_t who) {
         m.n_close++;
         continue;
       }
-      m.least = m.least > 0 && m.least < over ? m.least : over;
-      m.most = over > m.most ? over : m.most;
+      m.min = m.min > 0 && m.min < over ? m.min : over;
+      m.max = over > m.max ? over : m.max;
     }
   return m;
 }
@@ -46,12 +46,12 @@ void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out) {
   margin m = margin_of(maps, 0);
   hec_text_printf(out, "Fastest that fits and drops nothing: %s in %" PRId64 " of %" PRId64 " cells", maps->names[0],
                   maps->n_cells[0], n);
-  if (m.most > 0)
-    hec_text_printf(out, ", %s to %s times as fast as the next", hec_times(m.least).text, hec_times(m.most).text);
+  if (m.max > 0)
+    hec_text_printf(out, ", %s to %s times as fast as the next", hec_times(m.min).text, hec_times(m.max).text);
   if (m.n_close > 0 && m.n_close == maps->n_cells[0])
     hec_text_add(out, ", everywhere within 0.5 % of the next");
   else if (m.n_close > 0)
-    hec_text_printf(out, "%s in %" PRId64 " of them within 0.5 %% of the next", m.most > 0 ? ";" : ",", m.n_close);
+    hec_text_printf(out, "%s in %" PRId64 " of them within 0.5 %% of the next", m.max > 0 ? ";" : ",", m.n_close);
   hec_text_add(out, ".\n");
   for (int32_t i = 1; i < maps->n_names && i < 4; i++)
     hec_text_printf(out, "%s%s in %" PRId64, i == 1 ? "" : ", ", maps->names[i], maps->n_cells[i]);

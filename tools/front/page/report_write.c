@@ -57,10 +57,10 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
                                    : hec_summary_winner(summary),
                        .baseline = hec_summary_baseline(summary),
                        .iterations = HEC_NEW(arena, hec_report_iteration, n)};
-  int32_t most = HEC_REPORT_BLOCKS;
-  while (most > 4 && (int64_t)most * most * n > HEC_REPORT_CELLS)
-    most--;
-  report.per_block = (n_ranks + most - 1) / most;
+  int32_t max = HEC_REPORT_BLOCKS;
+  while (max > 4 && (int64_t)max * max * n > HEC_REPORT_CELLS)
+    max--;
+  report.per_block = (n_ranks + max - 1) / max;
   report.n_blocks = (n_ranks + report.per_block - 1) / report.per_block;
   sort_rows(&report);
   color_rows(&report);

@@ -14,38 +14,38 @@ static size_t cells_of(const hec_report *report) {
 }
 
 static double most_of(const hec_report *report) {
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < report->summary->n_rows; i++)
     for (size_t k = 0; report->iterations[i].there && k < cells_of(report); k++)
-      most = report->iterations[i].traffic[k] > most ? report->iterations[i].traffic[k] : most;
-  return most;
+      max = report->iterations[i].traffic[k] > max ? report->iterations[i].traffic[k] : max;
+  return max;
 }
 
 /* How much more a class is than the one before: as little as 2, but the mean cell of every policy is still two classes
  * from the end. */
-static double step_of(const hec_report *report, double most) {
-  double least = most;
+static double step_of(const hec_report *report, double max) {
+  double min = max;
   for (int32_t i = 0; i < report->summary->n_rows; i++) {
     const hec_report_iteration *it = &report->iterations[i];
     double n = 0;
     for (size_t k = 0; it->there && k < cells_of(report); k++)
       n += it->traffic[k] > 0;
-    least = n > 0 && it->bytes / n < least ? it->bytes / n : least;
+    min = n > 0 && it->bytes / n < min ? it->bytes / n : min;
   }
-  double step = 2, low = most;
+  double step = 2, low = max;
   for (; step < 10; step++) {
-    low = most;
+    low = max;
     for (int32_t c = 2; c < CLASSES; c++)
       low /= step;
-    if (low <= least)
+    if (low <= min)
       break;
   }
   return step;
 }
 
 /* Class c > 0 begins at most / step^(9 - c); class 0 is nothing, and less than that. */
-static double class_from(double most, double step, int32_t c) {
-  double from = most;
+static double class_from(double max, double step, int32_t c) {
+  double from = max;
   for (int32_t i = c; i < CLASSES; i++)
     from /= step;
   return c == 0 ? 0 : from;
@@ -149,10 +149,10 @@ static void add_panel(const hec_report *report, int32_t row, const double *from,
 }
 
 static void draw(const hec_report *report, hec_text *out) {
-  double most = most_of(report), step = step_of(report, most), from[CLASSES];
+  double max = most_of(report), step = step_of(report, max), from[CLASSES];
   hec_number shown[CLASSES];
   for (int32_t c = 0; c < CLASSES; c++) {
-    from[c] = class_from(most, step, c);
+    from[c] = class_from(max, step, c);
     shown[c] = hec_bytes(from[c]);
   }
   say(report, out);

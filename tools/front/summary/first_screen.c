@@ -32,7 +32,7 @@ static bool rearranges(const hec_summary_row *row) {
   return row->rearranges;
 }
 static bool gathers(const hec_summary_row *row) { /* FSSDP: has degrees of gathering */
-  return !row->reference && row->t_most >= 0;
+  return !row->reference && row->t_max >= 0;
 }
 
 static bool is_chosen(const chosen_rows *chosen, int32_t row) {

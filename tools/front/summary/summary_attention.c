@@ -120,10 +120,10 @@ static void json_kind(const hec_summary *summary, const hec_summary_attention *o
     hec_json_double(json, "iteration_s", row->iteration_s);
     hec_json_double(json, "sparse_s", row->sparse_s);
     hec_json_double(json, "exposed_sparse_s", row->exposed_sparse_s);
-    if (row->t_most >= 0) {
+    if (row->t_max >= 0) {
       hec_json_array(json, "t");
-      hec_json_int(json, NULL, row->t_least);
-      hec_json_int(json, NULL, row->t_most);
+      hec_json_int(json, NULL, row->t_min);
+      hec_json_int(json, NULL, row->t_max);
       hec_json_close(json);
     }
     hec_json_close(json);

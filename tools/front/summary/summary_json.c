@@ -111,14 +111,14 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   if (row->note[0])
     hec_json_string(json, "note", row->note);
   json_choice(row, json);
-  if (row->t_most >= 0) {
+  if (row->t_max >= 0) {
     hec_json_array(json, "t");
-    hec_json_int(json, NULL, row->t_least);
-    hec_json_int(json, NULL, row->t_most);
+    hec_json_int(json, NULL, row->t_min);
+    hec_json_int(json, NULL, row->t_max);
     hec_json_close(json);
     hec_json_array(json, "m");
-    hec_json_int(json, NULL, row->m_least);
-    hec_json_int(json, NULL, row->m_most);
+    hec_json_int(json, NULL, row->m_min);
+    hec_json_int(json, NULL, row->m_max);
     hec_json_close(json);
   }
   hec_json_close(json);

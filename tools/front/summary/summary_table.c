@@ -114,10 +114,10 @@ int hec_summary_decimals(hec_summary *summary) {
 
 /* Small jobs are in megabytes. */
 bool hec_summary_peaks_are_small(const hec_summary *summary) {
-  double most = 0;
+  double max = 0;
   for (int32_t i = 0; i < summary->n_rows; i++)
-    most = summary->rows[i].peak_bytes > most ? summary->rows[i].peak_bytes : most;
-  return most < 0.1e9;
+    max = summary->rows[i].peak_bytes > max ? summary->rows[i].peak_bytes : max;
+  return max < 0.1e9;
 }
 
 int hec_summary_schedule_width(const hec_summary *summary) {
@@ -173,14 +173,14 @@ static void add_books(hec_summary *summary, const int32_t *at, int width, int de
                     decimals, skew_ms);
 }
 
-static void add_range(const char *name, int32_t least, int32_t most, hec_text *out) {
-  hec_text_printf(out, "%s %" PRId32, name, least);
-  if (most > least)
-    hec_text_printf(out, " to %" PRId32, most);
+static void add_range(const char *name, int32_t min, int32_t max, hec_text *out) {
+  hec_text_printf(out, "%s %" PRId32, name, min);
+  if (max > min)
+    hec_text_printf(out, " to %" PRId32, max);
 }
 
 static bool same_degrees(const hec_summary_row *a, const hec_summary_row *b) {
-  return a->t_least == b->t_least && a->t_most == b->t_most && a->m_least == b->m_least && a->m_most == b->m_most;
+  return a->t_min == b->t_min && a->t_max == b->t_max && a->m_min == b->m_min && a->m_max == b->m_max;
 }
 
 /* What hides a gather: of an execution as its plans assume it, and as it was. */
@@ -210,7 +210,7 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
   const hec_summary_row *before = NULL;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     const hec_summary_row *row = &summary->rows[i];
-    if (row->t_most < 0 || (row->t_most == 0 && row->m_most == 0))
+    if (row->t_max < 0 || (row->t_max == 0 && row->m_max == 0))
       continue;
     if (before && same_degrees(before, row)) {
       hec_text_printf(out, ", %s", row->label);
@@ -218,9 +218,9 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
     }
     if (!before)
       add_window(summary, row, out);
-    add_range("\n  t", row->t_least, row->t_most, out);
-    add_range(", m", row->m_least, row->m_most, out);
-    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no room for copies, or none wanted)" : "", row->label);
+    add_range("\n  t", row->t_min, row->t_max, out);
+    add_range(", m", row->m_min, row->m_max, out);
+    hec_text_printf(out, "%s: %s", row->m_max == 0 ? " (no room for copies, or none wanted)" : "", row->label);
     before = row;
   }
   if (before)
@@ -326,28 +326,28 @@ void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row
                                                     "less exposed gradient traffic",
                                                     "less exposed migration",
                                                     "less waiting for others"};
-  int32_t most = -1;
+  int32_t max = -1;
   double most_s = 0;
   for (int32_t i = 0; i <= HEC_N_BOOKS; i++) {
     double a = i < HEC_N_BOOKS ? other->book_s[i] : other->wait_s,
            b = i < HEC_N_BOOKS ? winner->book_s[i] : winner->wait_s;
     double saved = a / other->stride - b / winner->stride;
     if (saved > most_s) {
-      most = i;
+      max = i;
       most_s = saved;
     }
   }
-  if (most >= 0)
-    hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[most], 1e3 * most_s);
+  if (max >= 0)
+    hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[max], 1e3 * most_s);
 }
 
 /* Others that fit and are as good as equally fast. */
 void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
-  double least = hec_summary_median(&summary->rows[best]);
+  double min = hec_summary_median(&summary->rows[best]);
   hec_text names = {0};
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
-    double more = hec_summary_median(row) / least - 1;
+    double more = hec_summary_median(row) / min - 1;
     if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
       continue;
     hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, hec_summary_percent(more));

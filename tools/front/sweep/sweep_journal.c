@@ -168,10 +168,10 @@ static hec_status read_file(int file, const char *path, char **text, size_t *len
                     : S_ISDIR(info.st_mode)  ? "a directory"
                     : !S_ISREG(info.st_mode) ? "no regular file"
                                              : "more");
-  size_t n = 0, most = (size_t)info.st_size;
-  *text = hec_malloc(most + 1, 1);
-  while (n < most) {
-    ssize_t got = pread(file, *text + n, most - n, (off_t)n);
+  size_t n = 0, max = (size_t)info.st_size;
+  *text = hec_malloc(max + 1, 1);
+  while (n < max) {
+    ssize_t got = pread(file, *text + n, max - n, (off_t)n);
     if (got < 0 && errno != EINTR)
       return hec_fail(HEC_FAILED, "%s: cannot be read: %s", path, strerror(errno));
     if (got == 0)

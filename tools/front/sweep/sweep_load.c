@@ -207,7 +207,7 @@ static hec_status ranks_wanted(const hec_sweep *s, const hec_sweep_value *ranks,
 
 typedef struct {
   bool fits;
-  int32_t most;   /* ranks of those tried; 0: none can run */
+  int32_t max;    /* ranks of those tried; 0: none can run */
   char why[1000]; /* they do not fit */
 } attempt;
 
@@ -226,9 +226,9 @@ static hec_status try_cluster(const hec_sweep *s, const hec_stragglers *one, con
       a->fits = hec_stragglers_check(one, n_ranks, &last->cluster) == HEC_OK;
       if (a->fits)
         return HEC_OK;
-      if (n_ranks > a->most)
+      if (n_ranks > a->max)
         (void)snprintf(a->why, sizeof a->why, "%s", hec_last_error());
-      a->most = n_ranks > a->most ? n_ranks : a->most;
+      a->max = n_ranks > a->max ? n_ranks : a->max;
     }
   }
   return HEC_OK;
@@ -241,7 +241,7 @@ static hec_status check_straggler(const hec_sweep *s, hec_sweep_axis axis, const
   attempt a = {.fits = !text[0]};
   for (int32_t c = 0; !a.fits && c < s->axis[HEC_AXIS_cluster].n; c++)
     HEC_TRY(try_cluster(s, &one, &s->axis[HEC_AXIS_cluster].value[c], last, &a));
-  return a.fits || a.most == 0 ? HEC_OK : blame(s, value, "what some configuration can have", a.why);
+  return a.fits || a.max == 0 ? HEC_OK : blame(s, value, "what some configuration can have", a.why);
 }
 
 static hec_status check_stragglers(const hec_sweep *s) {

@@ -56,18 +56,18 @@ static hec_status add_value(hec_sweep *s, hec_sweep_axis axis, const char *text,
 }
 
 /* Whether v is an integer (or, unless whole, a number) from least to most; texts and messages never round it. */
-static bool is_number(const hec_json_value *v, bool whole, double least, double most) {
+static bool is_number(const hec_json_value *v, bool whole, double min, double max) {
   if (!hec_json_is_number(v))
     return false;
   double x = hec_json_number(v);
-  return x >= least && x <= most && (!whole || x == floor(x));
+  return x >= min && x <= max && (!whole || x == floor(x));
 }
 
 static hec_status number_error(const hec_sweep *s, const hec_json_value *v, hec_sweep_axis axis) {
   char expected[128];
   (void)snprintf(expected, sizeof expected, "%s from %.10g to %.10g%s or \"auto\"",
                  hec_sweep_option(axis)->kind == HEC_RUN_REAL ? "a number" : "a whole number",
-                 hec_sweep_option(axis)->least, hec_sweep_option(axis)->most,
+                 hec_sweep_option(axis)->min, hec_sweep_option(axis)->max,
                  hec_sweep_option(axis)->kind == HEC_RUN_PAPER ? ", \"paper\"" : "");
   return hec_json_error(s->json, v, expected);
 }
@@ -75,8 +75,8 @@ static hec_status number_error(const hec_sweep *s, const hec_json_value *v, hec_
 static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
   if (hec_sweep_option(axis)->kind == HEC_RUN_PAPER && hec_json_is_string(v) && strcmp(hec_json_text(v), "paper") == 0)
     return add_value(s, axis, "paper", HEC_T_PAPER, v);
-  if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->least,
-                 hec_sweep_option(axis)->most))
+  if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->min,
+                 hec_sweep_option(axis)->max))
     return number_error(s, v, axis);
   hec_text text = {0};
   hec_text_add_double(&text, hec_json_number(v));
@@ -201,8 +201,8 @@ static hec_status set_synth(const hec_sweep *s, const char *key, const hec_json_
     return HEC_OK;
   }
   bool whole = option->kind != HEC_RUN_REAL;
-  double most = whole ? option->most : HEC_LONG_MOST;
-  if (!is_number(v, whole, whole ? 0 : -most, most))
+  double max = whole ? option->max : HEC_LONG_MOST;
+  if (!is_number(v, whole, whole ? 0 : -max, max))
     return hec_json_error(s->json, v, whole ? "a whole number that hecate-trace synth takes" : "a number");
   double x = hec_json_number(v);
   if (option->kind == HEC_RUN_WHOLE)

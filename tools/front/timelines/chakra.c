@@ -237,16 +237,16 @@ static void add_metadata(const hec_drawing *d, writer *w) {
 
 static void add(const hec_drawing *drawing, int32_t rank, hec_text *out) {
   const hec_program *program = drawing->program;
-  size_t most = 1;
+  size_t max = 1;
   for (size_t i = 0; i < program->n_ops; i++)
-    if (program->ops[i].kind == HEC_OP_EXCHANGE && (size_t)program->ops[i].exchange.n_transfers > most)
-      most = (size_t)program->ops[i].exchange.n_transfers;
+    if (program->ops[i].kind == HEC_OP_EXCHANGE && (size_t)program->ops[i].exchange.n_transfers > max)
+      max = (size_t)program->ops[i].exchange.n_transfers;
   writer w = {.program = program, .timeline = drawing->timeline, .rank = rank, .out = out};
   w.tail = hec_malloc(program->n_ops + 1, sizeof *w.tail);
   memset(w.tail, 0, (program->n_ops + 1) * sizeof *w.tail);
-  w.received = hec_malloc(most, sizeof *w.received);
-  w.heard = hec_malloc(most, sizeof *w.heard);
-  w.next = hec_malloc(most, sizeof *w.next);
+  w.received = hec_malloc(max, sizeof *w.received);
+  w.heard = hec_malloc(max, sizeof *w.heard);
+  w.next = hec_malloc(max, sizeof *w.next);
   add_metadata(drawing, &w);
   for (size_t i = 0; i < program->n_ops; i++)
     add_op(&w, (int32_t)i);

@@ -26,13 +26,13 @@ import os
 PHASES = ("train", "prefill", "decode", "prefill+decode", "forward")
 
 
-def _whole(what, value, least, most, why=""):
+def _whole(what, value, low, high, why=""):
     try:
-        if least <= operator.index(value) <= most:
+        if low <= operator.index(value) <= high:
             return operator.index(value)
     except TypeError:
         pass
-    raise ValueError("%s: expected a whole number from %d to %d%s, found %r" % (what, least, most, why, value))
+    raise ValueError("%s: expected a whole number from %d to %d%s, found %r" % (what, low, high, why, value))
 
 
 def _text(what, value):

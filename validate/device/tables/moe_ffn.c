@@ -83,13 +83,13 @@ static hec_grouped_load load_of(const routing *r) {
     else /* strided round robin: what is left over goes to every rank alike */
       for (int64_t e = 0; e < r->experts; e++)
         rows[e] = total / r->experts + (e % held * r->ep + e / held < total % r->experts);
-    int64_t first = 0, most = -1;
+    int64_t first = 0, max = -1;
     for (int64_t rank = 0; rank < r->ep; rank++) {
       int64_t sum = 0;
       for (int64_t e = rank * held; e < (rank + 1) * held; e++)
         sum += rows[e];
-      first = sum > most ? rank * held : first;
-      most = sum > most ? sum : most;
+      first = sum > max ? rank * held : first;
+      max = sum > max ? sum : max;
     }
     hec_grouped_load load = hec_grouped_load_of(rows + first, (int32_t)held);
     double share = 1 / (double)n_draws;

@@ -44,16 +44,16 @@ static int32_t at_least(const float *column, int32_t n, int64_t stride, uint32_t
   return count;
 }
 
-/* Marks the `most` best of a column. */
-static void take(const float *column, int32_t n, int64_t stride, int32_t most, uint8_t *chosen) {
-  uint32_t least = 0; /* the largest that at least `most` reach */
+/* Marks the `max` best of a column. */
+static void take(const float *column, int32_t n, int64_t stride, int32_t max, uint8_t *chosen) {
+  uint32_t min = 0; /* the largest that at least `max` reach */
   for (uint32_t bit = 1U << (ORDER_BITS - 1); bit > 0; bit >>= 1)
-    if (at_least(column, n, stride, least | bit) >= most)
-      least |= bit;
-  int32_t equal = most - at_least(column, n, stride, least + 1);
+    if (at_least(column, n, stride, min | bit) >= max)
+      min |= bit;
+  int32_t equal = max - at_least(column, n, stride, min + 1);
   for (int32_t t = 0; t < n; t++) {
     uint32_t order = order_of(column[t * stride]);
-    chosen[t * stride] = order > least || (order == least && equal-- > 0);
+    chosen[t * stride] = order > min || (order == min && equal-- > 0);
   }
 }
 

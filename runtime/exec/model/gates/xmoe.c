@@ -18,7 +18,7 @@
 #include <math.h>
 
 static const float theta_first = 0.69314718F; /* ln(1 / 0.5) */
-static const float theta_most = 4.6051702F;   /* ln(1 / 0.01) */
+static const float theta_max = 4.6051702F;    /* ln(1 / 0.01) */
 
 static int32_t rank_of(const hec_model *model) {
   int32_t rank = model->gate_options.rank > 0 ? model->gate_options.rank : model->n_experts / 2;
@@ -46,7 +46,7 @@ static float sharpness(const hec_gate_pass *p) {
   if (!learned(p->model))
     return (float)(1 / p->model->gate_options.temperature);
   float theta = p->params[theta_at(p->model)];
-  return hec_fast_exp(theta < theta_most ? theta : theta_most);
+  return hec_fast_exp(theta < theta_max ? theta : theta_max);
 }
 
 static void init(const hec_model *model, float *params) {
@@ -116,7 +116,7 @@ static void normalise_back(float *d, const float *unit, const float *norm, int32
 
 static void temperature_gradient(const hec_gate_pass *p, const sphere *s, const float *dl, float *grads) {
   int64_t n = (int64_t)p->tokens * p->model->n_experts, at = theta_at(p->model);
-  if (!learned(p->model) || !(p->params[at] < theta_most))
+  if (!learned(p->model) || !(p->params[at] < theta_max))
     return;
   cosines(p, s, sharpness(p), s->end);
   grads[at] += hec_math_dot(dl, s->end, n);
