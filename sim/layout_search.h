@@ -24,13 +24,15 @@ typedef struct {
 typedef struct {
   int32_t n_tried, n_fit; /* layouts with all that varies beside them; those that fit into memory */
   int32_t n;
-  hec_layout_choice *choices; /* [n] the best of each layout, fastest first: the fastest ones, and the fastest of every ep */
-  hec_layout_choice tightest;     /* where nothing fits: what needs least */
+  hec_layout_choice
+      *choices; /* [n] the best of each layout, fastest first: the fastest ones, and the fastest of every ep */
+  hec_layout_choice tightest; /* where nothing fits: what needs least */
 } hec_layout_found;
 enum { HEC_LAYOUT_CHOICES = 24 };
 
 /* HEC_BAD_INPUT: no layout divides GPUs, model and batch. Choices are on the arena. */
-hec_status hec_layout_search_run(const hec_layout_search *search, hec_arena *arena, hec_layout_found *found) HEC_MUST_USE;
+hec_status hec_layout_search_run(const hec_layout_search *search, hec_arena *arena,
+                                 hec_layout_found *found) HEC_MUST_USE;
 
 /* Why `slower` is slower than `best`, in words: the part of its step that grew most. */
 typedef struct {

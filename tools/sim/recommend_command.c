@@ -21,17 +21,20 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TRAINING("Training job; its layout is what runs today", s->training),
       HEC_ARG_TITLE("Output"),
       {"--setup-out", HEC_ARG_TEXT, &s->setup_out, "FILE", "write what is recommended, as a set-up for --setup", 0, 0},
-      {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (core 0.13 and later)", 0, 0},
+      {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (core 0.13 and later)", 0,
+       0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim recommend",
       .usage = "hecate-sim recommend TRACE --model M --cluster C --global-batch N [options]",
-      .summary = "Searches the layouts of the GPUs for the fastest training step that fits into memory, and the placement "
-                 "policy that\nthe loads of the trace want there. What --recipe states stays; dispatcher and recomputation "
-                 "are searched where it\nis silent.",
-      .examples = "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
-                  "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --setup-out better.json\n",
+      .summary =
+          "Searches the layouts of the GPUs for the fastest training step that fits into memory, and the placement "
+          "policy that\nthe loads of the trace want there. What --recipe states stays; dispatcher and recomputation "
+          "are searched where it\nis silent.",
+      .examples =
+          "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
+          "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --setup-out better.json\n",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));

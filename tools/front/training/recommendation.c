@@ -5,22 +5,24 @@
 
 /* ---- Search ---- */
 
-/* Any layout that is valid, for what does not depend on it: model, GPUs, batch, recipe. */
+/* Any layout that is valid, for what does not depend on it: model, GPUs, batch, recipe. Where none is, the error of the simplest. */
 static hec_status make_base(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
                             hec_arena *arena, hec_set_up *base) {
   hec_training_args any = *args;
   if (hec_set_up_wanted(args))
     return hec_set_up_make(args, options, reader, arena, base);
-  hec_status status = HEC_BAD_INPUT;
-  for (int32_t pp = 1; status != HEC_OK && pp <= 64; pp *= 2)
-    for (int32_t tp = 1; status != HEC_OK && tp <= 8; tp *= 2) {
+  const char *first = NULL;
+  for (int32_t pp = 1; pp <= 64; pp *= 2)
+    for (int32_t tp = 1; tp <= 8; tp *= 2) {
       hec_text text = {0};
       hec_text_printf(&text, "tp=%d pp=%d", (int)tp, (int)pp);
       any.layout = hec_arena_text(arena, text.data);
       hec_text_free(&text);
-      status = hec_set_up_make(&any, options, reader, arena, base);
+      if (hec_set_up_make(&any, options, reader, arena, base) == HEC_OK)
+        return HEC_OK;
+      first = first ? first : hec_arena_text(arena, hec_last_error());
     }
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s", first);
 }
 
 /* The layout as options say it, so that everything else is made as always. */
@@ -109,16 +111,17 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   hec_text layout = {0};
   hec_layout_write(&found->tightest.training.layout, &layout);
   const hec_training_memory *m = &found->tightest.result.memory;
-  hec_status status = hec_fail(HEC_FAILED,
-                               "none of %d layouts fits into the memory of a GPU; nearest is %s with full recomputation, "
-                               "which needs %.1f of %.1f GiB; take more GPUs, shorter sequences or zero=3",
-                               (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824,
-                               m->device_bytes / 1073741824);
+  hec_status status =
+      hec_fail(HEC_FAILED,
+               "none of %d layouts fits into the memory of a GPU; nearest is %s with full recomputation, "
+               "which needs %.1f of %.1f GiB; take more GPUs, shorter sequences or zero=3",
+               (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824, m->device_bytes / 1073741824);
   hec_text_free(&layout);
   return status;
 }
 
-static hec_status look_at_today(const hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
+static hec_status look_at_today(const hec_set_up *base, hec_trace_reader *reader, hec_arena *arena,
+                                hec_recommended *today) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
   const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
@@ -129,14 +132,16 @@ static hec_status look_at_today(const hec_set_up *base, hec_trace_reader *reader
   return compare(&alone, reader, arena, today);
 }
 
-hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, const hec_training_choice *policies,
-                         hec_trace_reader *reader, hec_arena *arena, hec_recommendation *to) {
+hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options,
+                         const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
+                         hec_recommendation *to) {
   hec_set_up *base = HEC_NEW(arena, hec_set_up, 1);
   *to = (hec_recommendation){.has_today = hec_set_up_wanted(args), .trace = hec_trace_origin(reader)};
   HEC_TRY(make_base(args, options, reader, arena, base));
   if (base->file.global_batch == 0)
-    return hec_fail(HEC_BAD_INPUT, "--global-batch: expected the sequences of a step, for which layouts are compared; found "
-                                   "none");
+    return hec_fail(HEC_BAD_INPUT,
+                    "--global-batch: expected the sequences of a step, for which layouts are compared; found "
+                    "none");
   if (to->has_today)
     HEC_TRY(look_at_today(base, reader, arena, &to->today));
   const hec_layout_search search = {.base = &base->training, .any_micro_batch = args->micro_batch == 0};

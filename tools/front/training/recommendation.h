@@ -17,7 +17,8 @@ typedef struct {
 
 typedef struct {
   hec_layout_found found;
-  hec_recommended rows[HEC_RECOMMENDED_ROWS]; /* [n] fastest under the loads of the trace first: that one is recommended */
+  hec_recommended
+      rows[HEC_RECOMMENDED_ROWS]; /* [n] fastest under the loads of the trace first: that one is recommended */
   int32_t n;
   bool has_today;
   hec_recommended today; /* what --layout or --setup says runs now; its policy is ep */
@@ -28,8 +29,9 @@ typedef struct {
 
 /* `args`: those of a training job; a layout in them is what runs today. Needs a global batch. HEC_FAILED: nothing fits into
  * memory; the message says what comes nearest. */
-hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, const hec_training_choice *policies,
-                         hec_trace_reader *reader, hec_arena *arena, hec_recommendation *to) HEC_MUST_USE;
+hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options,
+                         const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
+                         hec_recommendation *to) HEC_MUST_USE;
 
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);

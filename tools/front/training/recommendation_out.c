@@ -66,13 +66,14 @@ static void add_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
   hec_text words = {0}, layout = {0}, dispatcher = {0}, recompute = {0};
   layout_words(&best->choice.training.layout, &layout);
-  hec_text_printf(&words,
-                  "Run %s with micro-batches of %d, dispatcher %s, recomputation %s and policy %s: %.4g s a step under the "
-                  "loads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-                  layout.data, (int)best->choice.training.micro_batch,
-                  part_of(&best->choice.training.recipe, "dispatcher=", &dispatcher),
-                  part_of(&best->choice.training.recipe, "recompute=", &recompute), row->policy->name, row->result.step_s,
-                  row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  hec_text_printf(
+      &words,
+      "Run %s with micro-batches of %d, dispatcher %s, recomputation %s and policy %s: %.4g s a step under the "
+      "loads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+      layout.data, (int)best->choice.training.micro_batch,
+      part_of(&best->choice.training.recipe, "dispatcher=", &dispatcher),
+      part_of(&best->choice.training.recipe, "recompute=", &recompute), row->policy->name, row->result.step_s,
+      row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
   if (row != ep)
     hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s,", ep->result.step_s);
   hec_text_printf(&words, "%s with balanced routing %.4g s.", row == ep ? " It would take" : "",
@@ -94,8 +95,9 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
   hec_text_add(&layout, mark);
   hec_text_printf(&how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
-  hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB  %s\n", layout.data, how.data, best_of(r)->result.step_s,
-                  r->choice.result.step_s, best_of(r)->policy->name, needed_gib(&r->choice.result.memory), why);
+  hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB  %s\n", layout.data, how.data,
+                  best_of(r)->result.step_s, r->choice.result.step_s, best_of(r)->policy->name,
+                  needed_gib(&r->choice.result.memory), why);
   hec_text_free(&layout);
   hec_text_free(&how);
   hec_text_free(&recompute);
@@ -103,8 +105,8 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
 
 static void add_table(const hec_recommendation *r, hec_text *out) {
   const hec_layout_choice best = loaded(&r->rows[0]);
-  hec_text_printf(out, "\n%-30s %-12s %8s  %8s  %-10s %9s  %s\n", "layout", "micro, rec.", "step (s)", "balanced", "policy",
-                  "memory", "why it is slower");
+  hec_text_printf(out, "\n%-30s %-12s %8s  %8s  %-10s %9s  %s\n", "layout", "micro, rec.", "step (s)", "balanced",
+                  "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     hec_text why = {0};
@@ -133,11 +135,12 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
                   (int)r->found.n_tried, (int)r->found.n_fit);
   add_foot("searched:", words.data, out);
   hec_text_free(&words);
-  hec_text_printf(&words,
-                  "with each of five constants a tenth larger or smaller the first stays first in %d of %d cases, and is at "
-                  "most %.1f %% slower than the best of the five. Predictions of published runs are 7 %% off in the median, "
-                  "25 %% in one of ten (hecate-validate training); differences between layouts of one model are smaller.",
-                  (int)r->n_first, HEC_DOUBTS, 100 * r->worst_regret);
+  hec_text_printf(
+      &words,
+      "with each of five constants a tenth larger or smaller the first stays first in %d of %d cases, and is at "
+      "most %.1f %% slower than the best of the five. Predictions of published runs are 7 %% off in the median, "
+      "25 %% in one of ten (hecate-validate training); differences between layouts of one model are smaller.",
+      (int)r->n_first, HEC_DOUBTS, 100 * r->worst_regret);
   add_foot("confidence:", words.data, out);
   hec_text_free(&words);
   for (int32_t i = 0; i < r->rows[0].set_up->n_assumed; i++)
@@ -145,8 +148,10 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   if (words.length > 0)
     add_foot("assumed:", words.data, out);
   hec_text_free(&words);
-  add_foot("not searched:", "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
-                            "other than 1f1b and interleaved.", out);
+  add_foot("not searched:",
+           "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
+           "other than 1f1b and interleaved.",
+           out);
   hec_recommendation_megatron(r, &words);
   add_foot("Megatron-LM:", words.data, out);
   hec_text_free(&words);
@@ -169,8 +174,8 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
                   "--tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d "
                   "--expert-model-parallel-size %d --expert-tensor-parallel-size %d --micro-batch-size %d "
                   "--global-batch-size %d --seq-length %d",
-                  (int)l->tp, (int)l->cp, (int)l->pp, (int)l->ep, (int)l->etp, (int)t->micro_batch, (int)t->global_batch,
-                  (int)t->seq);
+                  (int)l->tp, (int)l->cp, (int)l->pp, (int)l->ep, (int)l->etp, (int)t->micro_batch,
+                  (int)t->global_batch, (int)t->seq);
   if (l->tp > 1)
     hec_text_add(out, " --sequence-parallel");
   if (l->vpp > 1)

@@ -1,0 +1,123 @@
+/* The search for a layout against all layouts simulated in full, and what it must never recommend. */
+#include "sim/layout_search.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+HEC_TEST_ARENA(arena)
+
+static hec_moe moe;
+static hec_gpu_laws laws;
+
+static hec_training base_of(const char *model, int32_t gpus, int32_t batch, const char *recipe) {
+  const hec_gpu *gpu;
+  const hec_gpu_laws *kernels;
+  hec_training t = {.moe = &moe,
+                    .laws = &laws,
+                    .seq = 4096,
+                    .global_batch = batch,
+                    .micro_batch = 1,
+                    .constants = hec_step_constants_fitted};
+  ck_ok(hec_moe_load(model, &moe));
+  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &kernels));
+  laws = hec_training_laws(kernels);
+  t.layout = (hec_layout){.tp = 1, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .etp = 1, .gpus = gpus};
+  t.recipe = hec_recipe_default();
+  ck_ok(hec_recipe_read(recipe, &t.recipe));
+  return t;
+}
+
+/* Every size from 1 on, every recomputation and micro-batch, no shortcut. */
+static double exhaustive_s(const hec_training *base) {
+  static const char *const recomputes[] = {"none", "norm+act", "norm+moe", "full"};
+  double best = 0;
+  for (int32_t tp = 1; tp <= 8; tp++)
+    for (int32_t pp = 1; pp <= base->layout.gpus; pp++)
+      for (int32_t vpp = 1; vpp <= 12; vpp++)
+        for (int32_t ep = 1; ep <= moe.n_experts; ep++)
+          for (int32_t micro = 1; micro <= 4; micro *= 2)
+            for (int32_t r = 0; r < 4; r++) {
+              hec_training t = *base;
+              hec_training_result result;
+              hec_text recompute = {0};
+              hec_text_printf(&recompute, "recompute=%s", recomputes[r]);
+              ck_ok(hec_recipe_read(recompute.data, &t.recipe));
+              hec_text_free(&recompute);
+              t.layout = (hec_layout){.tp = tp, .cp = 1, .pp = pp, .vpp = vpp, .ep = ep, .etp = 1};
+              t.micro_batch = micro;
+              if (hec_layout_fit(&t.layout, base->layout.gpus, &moe) != HEC_OK || hec_training_check(&t) != HEC_OK ||
+                  hec_training_run(&(hec_training_job){.training = &t}, &result) != HEC_OK || !result.memory.fits)
+                continue;
+              best = best > 0 && best < result.step_s ? best : result.step_s;
+            }
+  return best;
+}
+
+static const struct {
+  const char *model;
+  int32_t gpus, batch;
+} spaces[] = {{"olmoe", 4, 32}, {"mixtral-8x7b", 16, 64}, {"qwen3-30b-a3b", 16, 64}};
+
+HEC_TEST_ROWS(regret, spaces) {
+  const hec_training base =
+      base_of(spaces[_i].model, spaces[_i].gpus, spaces[_i].batch, "dispatcher=alltoall graph=full");
+  hec_layout_found found;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base, .any_micro_batch = true}, &arena, &found));
+  ck_assert_int_gt(found.n, 0);
+  double best_s = exhaustive_s(&base);
+  ck_assert_double_le(found.choices[0].result.step_s, 1.02 * best_s);
+}
+
+HEC_TEST(sorted_and_within_memory) {
+  const hec_training base = base_of("mixtral-8x22b", 64, 256, "graph=full");
+  hec_layout_found found;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base, .any_micro_batch = true}, &arena, &found));
+  ck_assert_int_ge(found.n_tried, found.n_fit);
+  for (int32_t i = 0; i < found.n; i++) {
+    const hec_layout_choice *c = &found.choices[i];
+    ck_assert(c->result.memory.fits);
+    ck_ok(hec_training_check(&c->training));
+    ck_assert(i == 0 || found.choices[i - 1].result.step_s <= c->result.step_s);
+  }
+}
+
+/* What the recipe and the batch state stays. */
+HEC_TEST(stated_parts_stay) {
+  const hec_training base = base_of("mixtral-8x7b", 16, 64, "recompute=full dispatcher=allgather");
+  hec_layout_found found;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base}, &arena, &found));
+  for (int32_t i = 0; i < found.n; i++) {
+    ck_assert_int_eq(found.choices[i].training.recipe.recompute, HEC_RECOMPUTE_FULL);
+    ck_assert_int_eq(found.choices[i].training.recipe.dispatcher, HEC_DISPATCHER_ALLGATHER);
+    ck_assert_int_eq(found.choices[i].training.micro_batch, 1);
+  }
+}
+
+HEC_TEST(nothing_fits) {
+  const hec_training base = base_of("deepseek-v3", 8, 64, "");
+  hec_layout_found found;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base}, &arena, &found));
+  ck_assert_int_eq(found.n, 0);
+  ck_assert_int_gt(found.n_tried, 0);
+  ck_assert(found.tightest.training.moe && found.tightest.result.memory.margin < 0);
+}
+
+HEC_TEST(nothing_divides) {
+  const hec_training base = base_of("mixtral-8x7b", 97, 64, "");
+  hec_layout_found found;
+  ck_refused(hec_layout_search_run(&(hec_layout_search){.base = &base}, &arena, &found), "no layout divides");
+}
+
+/* The reason is the part that grew most. */
+HEC_TEST(reasons) {
+  const hec_training base = base_of("mixtral-8x7b", 16, 64, "");
+  hec_layout_choice best = {.training = base}, slower = {.training = base};
+  slower.result.bubble_s = 3;
+  slower.result.dispatch_s = slower.result.busy_s = 2;
+  ck_assert_str_eq(hec_layout_reason_of(&best, &slower).words, "longer pipeline bubble");
+  slower.result.dispatch_s = slower.result.busy_s = 4;
+  ck_assert_str_eq(hec_layout_reason_of(&best, &slower).words, "exposed dispatch and combine");
+  slower.training.recipe.recompute = HEC_RECOMPUTE_FULL;
+  slower.result.busy_s = 20;
+  ck_assert_str_eq(hec_layout_reason_of(&best, &slower).words, "recomputation, which it needs to fit");
+}
