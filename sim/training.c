@@ -12,7 +12,8 @@ typedef struct {
   int32_t n_micro, n_parts;
   hec_pipeline_order order;
   hec_piece_cost *cost;   /* [n_parts][n_micro] */
-  hec_layer_pass *passed; /* [pp] sums of a device's layers and micro-batches, forward and backward */
+  hec_layer_pass *inside; /* [n_parts][n_micro] sums of its layers, forward and backward */
+  hec_layer_pass *passed; /* [pp] of a device's micro-batches */
   double *dense, *expert; /* [pp] parameters */
   double *gather_s;       /* [pp] sums of job->gather_s */
 } run;
@@ -20,7 +21,7 @@ typedef struct {
 /* One layer, or `times` of one, of a part in a micro-batch. */
 static void add_layer(run *r, int32_t part, int32_t m, hec_layer_kind kind, const hec_layer_load *load, double times) {
   hec_piece_cost *cost = &r->cost[(int64_t)part * r->n_micro + m];
-  hec_layer_pass *sum = &r->passed[r->order.device[(int64_t)part * r->n_micro + m]];
+  hec_layer_pass *sum = &r->inside[(int64_t)part * r->n_micro + m];
   for (int backward = 0; backward < 2; backward++) {
     hec_layer_pass pass = hec_layer_pass_of(r->t, kind, load, backward);
     double s = times * hec_layer_pass_s(r->t, &pass), weight_s = times * pass.weight_s;
@@ -74,18 +75,15 @@ static void price(run *r) {
   for (int32_t part = 0; part < r->n_parts; part++)
     for (int32_t m = 0; m < r->n_micro; m++) {
       int64_t at = (int64_t)part * r->n_micro + m;
-      if (m == 0 || r->job->loads || r->order.device[at] != r->order.device[at - 1]) {
+      if (m == 0 || r->job->loads)
         add_part(r, part, m);
-        continue;
+      else {
+        r->cost[at] = r->cost[at - 1];
+        r->inside[at] = r->inside[at - 1];
       }
-      r->cost[at] = r->cost[at - 1];
+      r->passed[r->order.device[at]].dispatch_s += r->inside[at].dispatch_s;
+      r->passed[r->order.device[at]].tensor_s += r->inside[at].tensor_s;
     }
-  if (r->job->loads)
-    return;
-  for (int32_t d = 0; d < r->t->layout.pp; d++) {
-    r->passed[d].dispatch_s *= (double)r->n_micro;
-    r->passed[d].tensor_s *= (double)r->n_micro;
-  }
 }
 
 static void count_params(run *r) {
@@ -199,6 +197,7 @@ static hec_status run_it(run *r, hec_training_result *result) {
   HEC_TRY(make_order(r));
   HEC_TRY(match_parts(r));
   r->cost = HEC_NEW(&r->arena, hec_piece_cost, (int64_t)r->n_parts * r->n_micro);
+  r->inside = HEC_NEW(&r->arena, hec_layer_pass, (int64_t)r->n_parts * r->n_micro);
   r->passed = HEC_NEW(&r->arena, hec_layer_pass, pp);
   r->gather_s = HEC_NEW(&r->arena, double, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);

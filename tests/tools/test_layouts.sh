@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Training jobs of hecate-sim: a set-up is its options spelled out, every preset runs, the figures follow from each other,
+# natural routing is never faster than balanced, --measured anchors, mistakes say what would fit.
+source "$(dirname "$0")/../support/tool.sh"
+tool=("$build/hecate-sim")
+for experts in 8 128 256 384; do
+  "$build/hecate-trace" synth --workload zipf --experts $experts --layers 2 --top-k 2 --iterations 14 --source-ranks 1 \
+    --tokens 65536 --exponent 0.4 --out e$experts.jsonl >/dev/null 2>err.txt || fail "synth $experts: $(cat err.txt)"
+done
+run() {
+  "${tool[@]}" "$@" >out.txt 2>err.txt || fail "exit code $?: $*: $(cat err.txt)"
+  [ ! -s err.txt ] || fail "something on stderr: $*: $(head -c 300 err.txt)"
+}
+figures='step_s tokens_per_s_per_gpu model_tflops_per_gpu mfu gpu_hours_per_1e12_tokens bubble_share dispatch_share'
+
+# ---- Every preset ----
+trace_of() {
+  case $1 in
+  mixtral*) echo e8.jsonl ;;
+  deepseek-v3*) echo e256.jsonl ;;
+  kimi-k2*) echo e384.jsonl ;;
+  *) echo e128.jsonl ;;
+  esac
+}
+names=$(for file in "$source_dir"/models/presets/setup-*.json; do basename "$file" .json; done | sed 's/^setup-//')
+[ "$(wc -w <<<"$names")" -ge 17 ] || fail "presets of set-ups: $names"
+for name in $names; do
+  run "$(trace_of "$name")" --setup "$name" --policy ep --json
+  # tokens/s/GPU and GPU hours follow from the step; ep is never faster than balanced routing.
+  expect out.txt "[what for what, holds in {
+    'figures': all(0 <= x[f] < 1e9 for f in '$figures'.split() for x in (d, d['balanced'])),
+    'setup': d['setup'] == '$name',
+    'tokens': abs(d['tokens_per_s_per_gpu'] * d['step_s'] * d['layout']['gpus'] / d['global_batch'] / d['seq'] - 1) < 1e-9,
+    'hours': abs(d['gpu_hours_per_1e12_tokens'] * 3600 * d['tokens_per_s_per_gpu'] / 1e12 - 1) < 1e-9,
+    'balanced': d['step_s'] >= d['balanced']['step_s'] > 0,
+    'shares': all(0 <= x['mfu'] < 1 and 0 <= x['bubble_share'] < 1 for x in (d, d['balanced'])),
+    'rows': [p['name'] for p in d['policies']] == ['ep'] and d['policies'][0]['step_s'] == d['step_s'],
+    'memory': all(abs(sum(m['parts'].values()) / m['peak_bytes'] - 1) < 1e-9 for m in (d['memory'], d['balanced']['memory'])),
+    'dense': d['layout']['tp'] * d['layout']['cp'] * d['layout']['dp'] * d['layout']['pp'] == d['layout']['gpus'],
+    'experts': d['layout']['etp'] * d['layout']['ep'] * d['layout']['edp'] * d['layout']['pp'] == d['layout']['gpus'],
+  }.items() if not holds]" "[]"
+done
+
+# ---- A set-up is its options, spelled out; a printed one is the same; options win ----
+"${tool[@]}" --preset setup-qwen3-235b-256-h100 >mine.json || fail "--preset"
+run e128.jsonl --setup mine.json --policy ep,eplb,hecate --json && mv out.txt file.txt
+run e128.jsonl --setup qwen3-235b-256-h100 --policy ep,eplb,hecate --json && mv out.txt preset.txt
+cmp -s file.txt preset.txt || fail "a printed preset is another job"
+run e128.jsonl --model qwen3-235b-a22b --cluster "32x8 gpu=h100 nics=8" --layout "tp=4 pp=8 vpp=4 ep=8" --seq 4096 \
+  --global-batch 2048 --micro-batch 1 --recipe "precision=bf16 dispatcher=deepep graph=none overlap=off recompute=none" \
+  --policy ep,eplb,hecate --json
+mv out.txt options.txt
+[ "$(value file.txt '{k: v for k, v in d.items() if k != "setup"}')" = "$(value options.txt '{k: v for k, v in d.items() if k != "setup"}')" ] ||
+  fail "options spelled out are another job: $(diff file.txt options.txt | head -5)"
+run e128.jsonl --setup mine.json --global-batch 4096 --recipe "precision=fp8" --layout "tp=2 pp=8 ep=16" --pipeline 1f1b --policy ep --json
+expect out.txt 'd["global_batch"], d["layout"]["tp"], d["layout"]["ep"], d["layout"]["vpp"], d["pipeline"]' "(4096, 2, 16, 1, '1f1b')"
+expect out.txt '"precision=fp8 dispatcher=deepep" in d["recipe"]' True
+run e128.jsonl --setup mine.json --gpus 512 --policy ep --json
+expect out.txt 'd["layout"]["dp"]' 16
+
+# ---- Rows: sorted, ep always among them, references never ----
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy eplb,ep-balanced --json
+expect out.txt '[p["name"] for p in d["policies"]]' "['eplb', 'ep']"
+run e8.jsonl --setup mixtral-8x22b-128-h100
+has "balanced routing"
+has "band:"
+has "published:"
+[ "$(awk '/^policy/ {on = 1; next} on && NF == 0 {exit} on' out.txt | wc -l)" -le 6 ] || fail "more than six rows"
+awk '/^policy/ {on = 1; next} on && NF == 0 {exit} on {sub(/balanced routing/, "balanced"); print $2}' out.txt >steps.txt
+sort -g -c steps.txt || fail "rows are not sorted by step time: $(cat steps.txt)"
+[ "$(awk 'length > 110' out.txt | wc -l)" -eq 0 ] || fail "lines above 110 columns"
+"${tool[@]}" e8.jsonl --setup mixtral-8x22b-128-h100 --threads 1 --json >one.txt
+"${tool[@]}" e8.jsonl --setup mixtral-8x22b-128-h100 --threads 3 --json >three.txt
+cmp -s one.txt three.txt || fail "the number of threads changes the result"
+
+# ---- Anchored by a run of the user's own ----
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --json && mv out.txt plain.txt
+step=$(value plain.txt 'd["step_s"]')
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --measured "step=10s" --json
+expect out.txt 'abs(d["step_s"] - 10) < 1e-9 and abs(d["factor"] * '"$step"' - 10) < 1e-9' True
+expect out.txt 'd["policies"][1]["speedup_vs_ep"] - '"$(value plain.txt 'd["policies"][1]["speedup_vs_ep"]')"' < 1e-9' True
+factor=$(value out.txt 'd["factor"]')
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --measured "factor=$factor" --json
+expect out.txt 'abs(d["step_s"] - 10) < 1e-6' True
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=5000ms routing=balanced" --json
+expect out.txt 'abs(d["balanced"]["step_s"] - 5) < 1e-9' True
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=10min"
+has "WARNING: this is outside 0.7 to 1.4"
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "factor=1.1"
+grep -q WARNING out.txt && fail "a factor of 1.1 is no reason to warn"
+for text in "step=" "step=-1s" "step=3h" "19.7s" "step=1s factor=2" "routing=balanced" "step=1s speed=2"; do
+  refuses 2 "--measured: expected \"step=19.7s\"" e8.jsonl --setup mixtral-8x22b-128-h100 --measured "$text"
+done
+
+# ---- Mistakes ----
+refuses 2 "pp=2 would fit" e128.jsonl --setup qwen3-235b-256-h100 --layout "pp=3 ep=8"
+refuses 2 "ep: expected a divisor of 128, found 256; ep=128 would fit" e128.jsonl --model qwen3-30b-a3b --layout ep=256 --gpus 256
+refuses 2 "expected at most as many parts as the model has layers (48), found 64" e128.jsonl --model qwen3-30b-a3b --layout "pp=64" --gpus 64
+refuses 2 "2048 would fit" e128.jsonl --setup qwen3-235b-256-h100 --global-batch 2047
+refuses 2 "expected records of 256 experts, as model deepseek-v3 has, found 128" e128.jsonl --setup deepseek-v3-2048-h800
+refuses 2 "--setup" e8.jsonl --setup nosuch
+refuses 2 "--layout or --setup" e8.jsonl --gpus 8
+refuses 2 "--tokens" e8.jsonl --setup mixtral-8x7b-64-h100 --tokens 8
+refuses 2 "--micro-batches" e8.jsonl --setup mixtral-8x7b-64-h100 --micro-batches 2
+refuses 2 "--schedule" e8.jsonl --setup mixtral-8x7b-64-h100 --schedule serial
+refuses 2 "expected gpu=NAME" e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "1x8 nvlink=300G flops=312T mem=40G"
+refuses 2 "--pipeline: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --pipeline zigzag
+refuses 2 "pipeline dualpipe: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --pipeline dualpipe --layout "pp=4 vpp=2 ep=8"
+echo '{"layout": "tp=2",
+ "gpus": "many"}' >bad.json
+refuses 2 "bad.json:2: gpus" e8.jsonl --setup bad.json
+refuses 2 "--out" e8.jsonl --setup mixtral-8x7b-64-h100 --out result
+[ ! -e result ] || fail "a folder was made"
+[ $failures -eq 0 ]
