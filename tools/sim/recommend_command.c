@@ -35,6 +35,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples =
           "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
           "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --setup-out better.json\n",
+      .first = "--model --cluster --global-batch --gpus --seq --setup --layout --policy --setup-out --flags-out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
