@@ -31,7 +31,7 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
                                    values_backends = {.table = &backend_table},
                                    values_transports = {.table = &transport_table, .more = &link_table},
                                    values_precisions = {.words = "fp32 tf32 bf16"},
-                                   values_setups = {.presets = "setup"},
+                                   values_setups = {.presets = "setup"}, values_recipes = {.presets = "recipe"},
                                    values_pipelines = {.table = &hec_pipeline_table},
                                    values_gemms = {.words = "bf16 fp8 fp8-block mxfp8"},
                                    values_dispatchers = {.words = "alltoall allgather deepep hybridep"},

@@ -251,10 +251,13 @@ static hec_status read_recipe(const maker *m, hec_recipe *recipe) {
   } shorts[] = {
       {"precision", a->precision}, {"dispatcher", a->dispatcher}, {"recompute", a->recompute}, {"zero", a->zero}};
   char text[128];
-  if (m->to->file.recipe)
-    HEC_TRY(hec_recipe_read(m->to->file.recipe, recipe));
-  if (a->recipe)
-    HEC_TRY(hec_recipe_read(a->recipe, recipe));
+  const char *whole[] = {m->to->file.recipe, a->recipe};
+  for (int i = 0; i < 2; i++) {
+    const char *parts = "";
+    if (whole[i])
+      HEC_TRY(hec_setup_recipe(whole[i], m->arena, &parts));
+    HEC_TRY(hec_recipe_read(parts, recipe));
+  }
   for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++) {
     if (!shorts[i].word)
       continue;
