@@ -48,7 +48,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "GPUs, what is measured of each, and the error",
        0, 0},
       {"--preset", HEC_ARG_TEXT, &s->preset, "NAME",
-       "print a preset of --list, a model, a cluster or setup-NAME, as JSON: a form for a file of your own", 0, 0},
+       "print a preset of --list, a model, a cluster, setup-NAME or recipe-NAME, as JSON: a form for a file of your own", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",

@@ -77,7 +77,7 @@ static hec_status read_published(const hec_json *json, hec_setup *setup) {
   return HEC_OK;
 }
 
-static hec_status check(const hec_json *json, const hec_setup *setup) {
+static hec_status check(const hec_json *json, hec_arena *arena, const hec_setup *setup) {
   const hec_json_value *root = hec_json_root(json);
   hec_layout layout;
   hec_recipe recipe = hec_recipe_default();
@@ -85,7 +85,10 @@ static hec_status check(const hec_json *json, const hec_setup *setup) {
     return hec_json_error(json, hec_json_get(root, "cluster"), "device or cluster, not both");
   if (setup->layout && hec_layout_read(setup->layout, &layout) != HEC_OK)
     return wrong(json, hec_json_get(root, "layout"));
-  if (setup->recipe && hec_recipe_read(setup->recipe, &recipe) != HEC_OK)
+  const char *parts = "";
+  if (setup->recipe && hec_setup_recipe(setup->recipe, arena, &parts) != HEC_OK)
+    return wrong(json, hec_json_get(root, "recipe"));
+  if (hec_recipe_read(parts, &recipe) != HEC_OK)
     return wrong(json, hec_json_get(root, "recipe"));
   return HEC_OK;
 }
@@ -102,7 +105,7 @@ static hec_status read_document(const hec_json *json, hec_arena *arena, hec_setu
   HEC_TRY(read_texts(json, arena, &read));
   HEC_TRY(read_sizes(json, &read));
   HEC_TRY(read_published(json, &read));
-  HEC_TRY(check(json, &read));
+  HEC_TRY(check(json, arena, &read));
   *setup = read;
   return HEC_OK;
 }
@@ -133,6 +136,33 @@ hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) 
   hec_json *json;
   HEC_TRY(hec_json_read(spec, &json));
   hec_status status = read_document(json, arena, setup);
+  hec_json_free(json);
+  return status;
+}
+
+hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **text) {
+  static const char *const known[] = {"name", "recipe", NULL};
+  hec_json *json;
+  *text = spec;
+  if (strchr(spec, '=') || spec[strspn(spec, " ")] == 0)
+    return HEC_OK;
+  const hec_preset_data *preset = hec_preset_find("recipe", spec);
+  if (!preset) {
+    hec_text names = {0};
+    hec_preset_names("recipe", &names);
+    hec_status status = hec_fail(
+        HEC_BAD_INPUT, "`recipe` %.200s: expected parts like \"precision=bf16 zero=1\" or a preset (%s), found neither",
+        spec, names.data ? names.data : "none");
+    hec_text_free(&names);
+    return status;
+  }
+  HEC_TRY(hec_json_parse(preset->text, preset->length, preset->name, &json));
+  const char *recipe;
+  hec_status status = hec_json_only(json, hec_json_root(json), known);
+  if (status == HEC_OK)
+    status = hec_json_want_text(json, hec_json_root(json), "recipe", &recipe);
+  if (status == HEC_OK)
+    *text = hec_arena_text(arena, recipe);
   hec_json_free(json);
   return status;
 }

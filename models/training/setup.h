@@ -29,4 +29,8 @@ hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) 
 hec_status hec_setup_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                            hec_setup *setup) HEC_MUST_USE;
 
+/* A recipe by name (models/presets/recipe-NAME.json: {"name", "recipe", "sources"}) as its text, or the text itself where it has a
+ * "=" in it or is empty. */
+hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **text) HEC_MUST_USE;
+
 #endif

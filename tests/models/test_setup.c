@@ -98,3 +98,27 @@ HEC_TEST(no_such_setup) {
   hec_setup s;
   ck_refused(hec_setup_load("deepseek-v9", &arena, &s), "expected a preset (");
 }
+
+HEC_TEST(recipes) {
+  int n = 0;
+  for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
+    if (strncmp(preset->name, "recipe-", 7) != 0)
+      continue;
+    const char *text;
+    hec_recipe recipe = hec_recipe_default();
+    ck_ok(hec_setup_recipe(preset->name + 7, &arena, &text));
+    ck_ok(hec_recipe_read(text, &recipe));
+    ck_assert(recipe.stated != 0);
+    n++;
+  }
+  ck_assert_int_ge(n, 8);
+  const char *text;
+  ck_ok(hec_setup_recipe("zero=2", &arena, &text));
+  ck_assert_str_eq(text, "zero=2");
+  ck_ok(hec_setup_recipe("torchtitan", &arena, &text));
+  ck_assert_ptr_nonnull(strstr(text, "zero=3"));
+  ck_refused(hec_setup_recipe("torchtytan", &arena, &text), "or a preset (");
+  hec_setup s;
+  ck_ok(parse("{\"recipe\": \"torchtitan\"}", &s));
+  ck_refused(parse("{\n\"recipe\": \"torch\"}", &s), "mine.json:2: recipe: `recipe` torch: expected parts");
+}

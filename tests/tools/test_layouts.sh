@@ -55,6 +55,10 @@ mv out.txt options.txt
 run e128.jsonl --setup mine.json --global-batch 4096 --recipe "precision=fp8" --layout "tp=2 pp=8 ep=16" --pipeline 1f1b --policy ep --json
 expect out.txt 'd["global_batch"], d["layout"]["tp"], d["layout"]["ep"], d["layout"]["vpp"], d["pipeline"]' "(4096, 2, 16, 1, '1f1b')"
 expect out.txt '"precision=fp8 dispatcher=deepep" in d["recipe"]' True
+run e128.jsonl --setup mine.json --precision fp8 --dispatcher alltoall --recompute norm+act --zero 2 --policy ep --json && mv out.txt short.txt
+run e128.jsonl --setup mine.json --recipe "zero=2 precision=fp8 dispatcher=alltoall recompute=norm+act" --policy ep --json
+cmp -s short.txt out.txt || fail "--precision and the like are no parts of --recipe"
+refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --zero 4
 run e128.jsonl --setup mine.json --gpus 512 --policy ep --json
 expect out.txt 'd["layout"]["dp"]' 16
 

@@ -187,8 +187,10 @@ hec_status hec_job_args_print_preset(const char *name) {
     preset = hec_preset_find("device", name);
   if (!preset && strncmp(name, "setup-", 6) == 0)
     preset = hec_preset_find("setup", name + 6);
+  if (!preset && strncmp(name, "recipe-", 7) == 0)
+    preset = hec_preset_find("recipe", name + 7);
   if (!preset)
-    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model, cluster, device or setup-NAME of --list, found \"%s\"",
+    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model, cluster, device, setup-NAME or recipe-NAME of --list, found \"%s\"",
                     name);
   (void)fwrite(preset->text, 1, preset->length, stdout); /* what does not arrive is seen when the tool ends */
   return HEC_OK;
@@ -242,4 +244,5 @@ void hec_job_args_list(void) {
   list_presets("moe", "models");
   list_presets("device", "devices");
   list_presets("setup", "setups");
+  list_presets("recipe", "recipes");
 }

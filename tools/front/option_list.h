@@ -69,7 +69,11 @@
   X(seq, WHOLE, 0, "N", "tokens of a sequence", 1, 1073741824, none) \
   X(micro_batch, WHOLE, 0, "N", "sequences of a micro-batch of one data-parallel rank", 1, 1048576, none) \
   X(mtp, WHOLE, -1, "N", "multi-token prediction layers", 0, 64, none) \
-  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head; what is not stated is assumed, and said", 0, 0, none) \
+  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head; what is not stated is assumed, and said; or a preset (--list)", 0, 0, recipes) \
+  X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
+  X(dispatcher, TEXT, NULL, "D", "short for dispatcher= in --recipe", 0, 0, dispatchers) \
+  X(recompute, TEXT, NULL, "R[+R...]", "short for recompute= in --recipe: none, norm, act, mlp, attention, moe, full", 0, 0, recomputed) \
+  X(zero, TEXT, NULL, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 0, zeros) \
   X(pipeline, TEXT, NULL, "NAME", "pipeline schedule (default 1f1b, with virtual stages interleaved)", 0, 0, pipelines) \
   X(measured, TEXT, NULL, "TEXT", "\"step=19.7s\": the time of a step of your own run of this layout; one factor is fitted to it. \"factor=1.1\": that of an earlier fit, for other layouts", 0, 0, none)
 
@@ -105,7 +109,7 @@
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
-#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp recipe pipeline measured"
+#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp recipe precision dispatcher recompute zero pipeline measured"
 
 #define HEC_OPTION_TYPE_FLAG bool
 #define HEC_OPTION_TYPE_TEXT const char *

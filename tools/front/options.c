@@ -31,8 +31,12 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
                                    values_backends = {.table = &backend_table},
                                    values_transports = {.table = &transport_table, .more = &link_table},
                                    values_precisions = {.words = "fp32 tf32 bf16"},
-                                   values_setups = {.presets = "setup"},
-                                   values_pipelines = {.table = &hec_pipeline_table};
+                                   values_setups = {.presets = "setup"}, values_recipes = {.presets = "recipe"},
+                                   values_pipelines = {.table = &hec_pipeline_table},
+                                   values_gemms = {.words = "bf16 fp8 fp8-block mxfp8"},
+                                   values_dispatchers = {.words = "alltoall allgather deepep hybridep"},
+                                   values_recomputed = {.words = "none norm act mlp attention moe full"},
+                                   values_zeros = {.words = "0 1 2 3"};
 
 #define ROW(type, name, kind, value, help, min, max, values)                                                           \
   {#name, HEC_RUN_##kind, offsetof(type, name), value, help, min, max, &values_##values},

@@ -45,8 +45,17 @@ static void add_workloads(hec_text *out) {
   }
 }
 
+/* The row that the command's option comes from: two rows may have one key, --precision of execution and of training jobs. */
+static const hec_run_option *row_of(const hec_command *command, const char *option) {
+  for (const hec_arg *arg = command->args; arg->name; arg++)
+    for (int32_t i = 0; strcmp(arg->name, option) == 0 && i < HEC_N_TRAINING_OPTIONS; i++)
+      if (arg->help == hec_training_rows[i].help)
+        return &hec_training_rows[i];
+  return hec_run_option_find(option);
+}
+
 void hec_pages_values(const hec_command *command, const char *option, hec_text *out) {
-  const hec_run_option *row = hec_run_option_find(option);
+  const hec_run_option *row = row_of(command, option);
   if (row)
     add(row->values, out);
   if (command->own && strcmp(command->own, option) == 0)

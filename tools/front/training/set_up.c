@@ -114,9 +114,9 @@ static hec_status merge(maker *m) {
   to->global_batch = a->global_batch > 0 ? a->global_batch : to->global_batch;
   to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
   to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
-  if (a->layout || a->recipe || a->pipeline || to->gpus != file.gpus || m->options->cluster || to->seq != file.seq ||
-      to->global_batch != file.global_batch || to->micro_batch != file.micro_batch || to->mtp != file.mtp ||
-      m->options->model)
+  if (a->layout || a->recipe || a->precision || a->dispatcher || a->recompute || a->zero || a->pipeline ||
+      to->gpus != file.gpus || m->options->cluster || to->seq != file.seq || to->global_batch != file.global_batch ||
+      to->micro_batch != file.micro_batch || to->mtp != file.mtp || m->options->model)
     memset(&to->published, 0, sizeof to->published); /* it is another job */
   return HEC_OK;
 }
@@ -243,15 +243,36 @@ static hec_status choose_batch(maker *m) {
   return HEC_OK;
 }
 
+/* The file's, then --recipe, then the options that are short for a part of it. */
+static hec_status read_recipe(const maker *m, hec_recipe *recipe) {
+  const hec_training_args *a = m->args;
+  const struct {
+    const char *part, *word;
+  } shorts[] = {
+      {"precision", a->precision}, {"dispatcher", a->dispatcher}, {"recompute", a->recompute}, {"zero", a->zero}};
+  char text[128];
+  const char *whole[] = {m->to->file.recipe, a->recipe};
+  for (int i = 0; i < 2; i++) {
+    const char *parts = "";
+    if (whole[i])
+      HEC_TRY(hec_setup_recipe(whole[i], m->arena, &parts));
+    HEC_TRY(hec_recipe_read(parts, recipe));
+  }
+  for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++) {
+    if (!shorts[i].word)
+      continue;
+    (void)snprintf(text, sizeof text, "%s=%.80s", shorts[i].part, shorts[i].word);
+    HEC_TRY(hec_recipe_read(text, recipe));
+  }
+  return HEC_OK;
+}
+
 static hec_status choose_recipe(maker *m) {
   hec_set_up *to = m->to;
   hec_text assumed = {0};
   to->training.recipe = hec_recipe_default();
   to->training.constants = hec_step_constants_fitted;
-  if (to->file.recipe)
-    HEC_TRY(hec_recipe_read(to->file.recipe, &to->training.recipe));
-  if (m->args->recipe)
-    HEC_TRY(hec_recipe_read(m->args->recipe, &to->training.recipe));
+  HEC_TRY(read_recipe(m, &to->training.recipe));
   hec_recipe_assumed(&to->training.recipe, &assumed);
   to->recipe_is_whole = assumed.length == 0;
   if (assumed.length > 0)

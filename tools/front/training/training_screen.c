@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum { INDENT = 14, ROWS_MAX = 5 }; /* of the lines at the end; rows beside the balanced one */
-/* Of the answer, from the errors of `hecate-validate training`. */
-static const double band_stated = 10, band_assumed = 30;
+/* Of the answer, from the errors that `hecate-validate training` prints: recipe known, not known, anchored on a run. */
+static const double band_stated = 10, band_assumed = 30, band_anchored = 4;
 static const double factor_low = 0.7, factor_high = 1.4; /* beyond: the model misses something of that run */
 static const double close = 0.01;                        /* a difference that is none */
 
@@ -210,6 +210,8 @@ static void add_band(const hec_training_summary *s, hec_text *out) {
                                             : "which is your measured step over the predicted one of this layout.");
     if (set_up->measured_step_s > 0)
       hec_text_printf(&words, " For other layouts pass --measured \"factor=%.4g\".", s->factor);
+    hec_text_printf(&words, " Anchored so, half of the published runs of one recipe are predicted within %.0f %%.",
+                    band_anchored);
     if (s->factor < factor_low || s->factor > factor_high)
       hec_text_printf(
           &words,
