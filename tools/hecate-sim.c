@@ -66,7 +66,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
                   "max_min --json",
       .notes = HEC_JOB_ARGS_FORMS,
-      .first = "--cluster --model --ranks --tokens --policy --placement --law --out --full --list",
+      .first = "--cluster --model --ranks --tokens --policy --placement --layout --out --full --list",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
