@@ -58,7 +58,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
-                  "  hecate-sim trace.jsonl --layout \"pp=8 ep=8\" --cluster \"16x8 gpu=h100\" --global-batch 1024\n"
+                  "  hecate-sim trace.jsonl --layout \"pp=8 ep=8\" --cluster \"16x8 gpu=h100 nics=8\" --global-batch 1024\n"
                   "  hecate-sim --preset setup-deepseek-v3-2048-h800\n"
                   "  hecate-sim trace.jsonl --placement expert_map.json --policy eplb,hecate\n"
                   "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"

@@ -62,6 +62,15 @@ refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mi
 run e128.jsonl --setup mine.json --gpus 512 --policy ep --json
 expect out.txt 'd["layout"]["dp"]' 16
 
+# ---- What was not said is said ----
+run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=h100" --policy ep --json
+expect out.txt 'any("one NIC a node" in a for a in d["assumed"]), d["layout"]["gpus"], d["band"]' "(True, 16, 0.3)"
+run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster h800 --gpus 128 --policy ep --json
+expect out.txt 'any("128 GPUs in nodes like those of cluster h800, which has 64" in a for a in d["assumed"])' True
+run e8.jsonl --setup mixtral-8x7b-64-h100 --recipe "graph=none overlap=off fused=off recompute=none grads=bf16 head=last" --policy ep --json
+expect out.txt 'd["band"], any(a.startswith("recipe") for a in d["assumed"])' "(0.1, False)"
+refuses 2 "seq: expected" e8.jsonl --setup mixtral-8x22b-128-h100 --seq 1
+
 # ---- Rows: sorted, ep always among them, references never ----
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy eplb,ep-balanced --json
 expect out.txt '[p["name"] for p in d["policies"]]' "['eplb', 'ep']"

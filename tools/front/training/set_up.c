@@ -173,8 +173,14 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
                     "found rates alone",
                     spec);
   m->to->training.nic_bandwidth = nic_of(&cluster);
+  if (hec_cluster_is_line(spec) && !strstr(spec, "nics=") && cluster.n_nodes > 1 && cluster.devices_per_node > 1)
+    say(m, "one NIC a node, for all its %d GPUs; choose with nics= in the cluster's line",
+        (int)cluster.devices_per_node);
   if (m->to->file.gpus == 0)
     m->to->file.gpus = cluster.n_devices;
+  else if (m->to->file.gpus > cluster.n_devices)
+    say(m, "%d GPUs in nodes like those of cluster %s, which has %d", (int)m->to->file.gpus, cluster.name,
+        (int)cluster.n_devices);
   m->to->laws.gpu.sheet.nvlink_ranks = cluster.devices_per_node;
   return HEC_OK;
 }
@@ -305,6 +311,9 @@ static hec_status make_job(maker *m) {
   own.ranks = l->ep;
   own.tokens = (int32_t)((int64_t)to->training.seq * to->training.micro_batch * l->etp / (l->tp * l->cp));
   own.warmup = -1;
+  if (own.tokens < 1)
+    return hec_fail(HEC_BAD_INPUT, "seq: expected at least tp x cp tokens (%d), found %d", (int)(l->tp * l->cp),
+                    (int)to->training.seq);
   HEC_TRY(hec_job_make(&own, m->reader, m->arena, &to->job));
   to->job.scale_to = (uint64_t)own.ranks * (uint64_t)own.tokens * (uint64_t)to->moe.top_k;
   HEC_TRY(hec_job_check_assignments("tokens of an expert-parallel group", to->job.scale_to));

@@ -7,9 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { INDENT = 14, ROWS_MAX = 5 }; /* of the lines at the end; rows beside the balanced one */
-/* Of the answer, from the errors that `hecate-validate training` prints: recipe known, not known, anchored on a run. */
-static const double band_stated = 10, band_assumed = 30, band_anchored = 4;
+enum { INDENT = 14, ROWS_MAX = 5 };                      /* of the lines at the end; rows beside the balanced one */
 static const double factor_low = 0.7, factor_high = 1.4; /* beyond: the model misses something of that run */
 static const double close = 0.01;                        /* a difference that is none */
 
@@ -201,6 +199,12 @@ static void add_assumed(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
+/* From the errors that `hecate-validate training` prints: recipe known, not known, anchored on a run. */
+double hec_training_band(const hec_training_summary *s) {
+  bool anchored = s->set_up->measured_step_s > 0 || s->set_up->factor > 0;
+  return anchored ? 0.04 : s->set_up->recipe_is_whole ? 0.1 : 0.3;
+}
+
 static void add_band(const hec_training_summary *s, hec_text *out) {
   const hec_set_up *set_up = s->set_up;
   hec_text words = {0};
@@ -211,7 +215,7 @@ static void add_band(const hec_training_summary *s, hec_text *out) {
     if (set_up->measured_step_s > 0)
       hec_text_printf(&words, " For other layouts pass --measured \"factor=%.4g\".", s->factor);
     hec_text_printf(&words, " Anchored so, half of the published runs of one recipe are predicted within %.0f %%.",
-                    band_anchored);
+                    100 * hec_training_band(s));
     if (s->factor < factor_low || s->factor > factor_high)
       hec_text_printf(
           &words,
@@ -222,8 +226,7 @@ static void add_band(const hec_training_summary *s, hec_text *out) {
     hec_text_printf(&words,
                     "about %.0f %%, as the recipe is %s; hecate-validate training shows the errors against "
                     "published runs. --measured \"step=...s\" of your own run narrows it.",
-                    set_up->recipe_is_whole ? band_stated : band_assumed,
-                    set_up->recipe_is_whole ? "stated in full" : "not stated in full");
+                    100 * hec_training_band(s), set_up->recipe_is_whole ? "stated in full" : "not stated in full");
   add_foot("band:", words.data, out);
   hec_text_free(&words);
 }
@@ -277,7 +280,8 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_assumed(s, out);
   add_band(s, out);
   add_foot("not modelled:",
-           "groups with other loads; memory of copies; congestion of the network; gradients of copies that stay from "
+           "groups with other loads; memory of copies; time of planning; congestion of the network; gradients of "
+           "copies that stay from "
            "step to step. "
            "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
            "they are decided before the gate.",
