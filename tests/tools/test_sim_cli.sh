@@ -41,7 +41,7 @@ for name in tiny pcie-box; do
   accepts --preset $name
   cmp -s out.txt "$source_dir"/models/presets/*-$name.json || fail "--preset $name: not its file"
 done
-refuses 2 '--preset: expected a model, cluster, device or setup-NAME of --list, found "none"' --preset none
+refuses 2 '--preset: expected a model, cluster, device, setup-NAME or recipe-NAME of --list, found "none"' --preset none
 
 # Names of files and in files steer no terminal.
 escape='a\u001b[31mb\nc\u009b2J'
