@@ -178,11 +178,13 @@ refuses 2 "again/chakra: cannot be replaced, expected nothing but timelines of r
 refuses 2 blocked/chakra.part one.jsonl --policy ep --out blocked --timeline-format chakra
 [ ! -e blocked/summary.json ] || fail "a summary without its timelines"
 
-# Two runs into one folder that end at the same time: the later one says that it waits, and touches nothing until then.
+# Two runs into one folder that end at the same time: the later one says that it waits, and touches nothing until then. What
+# the earlier one has in place already and not yet in its manifest is no reason to refuse the folder.
 for format in kineto chrome; do
   mkdir -p twice/kineto.part/ep
   exec 9<twice && flock 9
   : >twice/kineto.part/ep/rank0.json
+  mkdir -p twice/kineto/ep && : >twice/kineto/ep/rank1.json && : >twice/summary.csv
   "$sim" one.jsonl --policy ep --out twice --timeline-format $format >out.txt 2>err.txt 9<&- &
   pid=$!
   until grep -q "note: --out twice: another run is writing there; waiting" err.txt; do
@@ -190,6 +192,7 @@ for format in kineto chrome; do
     sleep 0.01
   done
   [ -e twice/kineto.part/ep/rank0.json ] && [ ! -e twice/summary.json ] || fail "the other run's files: $(find twice)"
+  rm -r twice/kineto twice/summary.csv
   exec 9<&-
   wait $pid || fail "$format: once the other is gone: $(cat err.txt)"
   [ -e twice/summary.json ] || fail "$format: once the other is gone: $(find twice)"
@@ -206,7 +209,7 @@ done
 
 # A run that waited for one that failed, and took the folder it had made away, makes it anew.
 mkdir gone
-exec 9<gone && flock 9
+exec 9<gone && flock 9 && : >gone.txt
 "$sim" one.jsonl --policy ep --ranks 4 --out gone --timeline-format kineto >/dev/null 2>gone.txt 9<&- &
 until grep -q "another run is writing there" gone.txt || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
 rmdir gone
