@@ -98,6 +98,9 @@ static hec_status wrong(const char *what, int32_t whole, const char *size, int32
 static hec_status check_model(const hec_layout *l, const hec_moe *moe) {
   if (moe->n_experts % l->ep != 0)
     return wrong("ep", moe->n_experts, "ep", l->ep);
+  if (moe->n_experts / l->ep > HEC_RANK_EXPERTS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "layout: ep=%d: expected at most %d experts of a layer on a rank, found %d",
+                    (int)l->ep, (int)HEC_RANK_EXPERTS_MAX, (int)(moe->n_experts / l->ep));
   if (moe->n_heads % l->tp != 0)
     return wrong("tp: heads of attention", moe->n_heads, "tp", l->tp);
   if (moe->d_ffn % l->etp != 0)

@@ -11,7 +11,8 @@
 #define HEC_MODELS_TRAINING_LAYOUT_H
 #include "models/moe.h"
 
-enum { HEC_STAGES_MAX = 512 }; /* pipeline stages, virtual ones counted */
+enum { HEC_STAGES_MAX = 512 };        /* pipeline stages, virtual ones counted */
+enum { HEC_RANK_EXPERTS_MAX = 4096 }; /* of one layer on one rank */
 
 typedef struct {
   int32_t gpus, tp, cp, pp, vpp, ep, etp;

@@ -7,7 +7,12 @@
 #define HEC_MODELS_TRAINING_RECIPE_H
 #include "runtime/base/text.h"
 
-typedef enum { HEC_PRECISION_BF16, HEC_PRECISION_FP8, HEC_PRECISION_FP8_BLOCK, HEC_PRECISION_MXFP8 } hec_recipe_precision;
+typedef enum {
+  HEC_PRECISION_BF16,
+  HEC_PRECISION_FP8,
+  HEC_PRECISION_FP8_BLOCK,
+  HEC_PRECISION_MXFP8
+} hec_recipe_precision;
 /* alltoall, allgather: NCCL. deepep, hybridep: a token goes to a node once and on from there (github.com/deepseek-ai/DeepEP). */
 typedef enum {
   HEC_DISPATCHER_ALLTOALL,

@@ -94,8 +94,7 @@ static double ffn_s(const hec_training *t, const sizes *z, hec_work_shape shape,
 }
 
 static double experts_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool backward) {
-  enum { EXPERTS_MAX = 4096 };
-  int32_t even[EXPERTS_MAX];
+  int32_t even[HEC_RANK_EXPERTS_MAX];
   const int32_t *rows = load->rows;
   hec_work_dims dims = hec_work_expert(t->moe).dims;
   dims.inter /= t->layout.etp;
@@ -105,7 +104,7 @@ static double experts_s(const hec_training *t, const sizes *z, const hec_layer_l
   dims.core = t->recipe.fused ? fused_bytes : 1;
   if (!rows) {
     double each = z->rows * (double)t->layout.etp / z->local;
-    for (int32_t e = 0; e < z->experts && e < EXPERTS_MAX; e++)
+    for (int32_t e = 0; e < z->experts; e++)
       even[e] = (int32_t)(each * (double)(e + 1)) - (int32_t)(each * (double)e);
     rows = even;
   }
@@ -329,19 +328,20 @@ hec_gpu_laws hec_training_laws(const hec_gpu_laws *laws) {
 }
 
 int32_t hec_training_micro_batches(const hec_training *t) {
-  int32_t n = t->global_batch / (t->layout.dp * t->micro_batch);
-  return n > 0 ? n : 1;
+  int64_t n = t->global_batch / ((int64_t)t->layout.dp * t->micro_batch);
+  return n > 0 ? (int32_t)n : 1;
 }
 
 hec_status hec_training_check(const hec_training *t) {
-  int32_t each = t->layout.dp * t->micro_batch;
+  int64_t each = (int64_t)t->layout.dp * t->micro_batch;
   if (t->global_batch % each == 0 && t->seq % t->layout.cp == 0)
     return HEC_OK;
   if (t->seq % t->layout.cp != 0)
     return hec_fail(HEC_BAD_INPUT, "seq: expected a multiple of cp (%d), found %d", (int)t->layout.cp, (int)t->seq);
-  return hec_fail(
-      HEC_BAD_INPUT, "global batch: expected a multiple of dp x micro-batch (%d x %d), found %d; %d would fit",
-      (int)t->layout.dp, (int)t->micro_batch, (int)t->global_batch, (int)((t->global_batch + each - 1) / each * each));
+  return hec_fail(HEC_BAD_INPUT,
+                  "global batch: expected a multiple of dp x micro-batch (%d x %d), found %d; %lld would fit",
+                  (int)t->layout.dp, (int)t->micro_batch, (int)t->global_batch,
+                  (long long)((t->global_batch + each - 1) / each * each));
 }
 
 void hec_training_params(const hec_training *t, hec_layer_kind kind, double *dense, double *expert) {

@@ -70,6 +70,17 @@ HEC_TEST_ROWS(bad_layout, bad_layouts) {
   ck_assert_msg(strstr(hec_last_error(), bad_layouts[_i].says), "%s: %s", bad_layouts[_i].text, hec_last_error());
 }
 
+/* A rank's experts are on the stack of who prices them. */
+HEC_TEST(too_many_experts_on_a_rank) {
+  hec_layout l;
+  ck_ok(hec_moe_load("mixtral-8x22b", &moe));
+  moe.n_experts = 2 * HEC_RANK_EXPERTS_MAX;
+  ck_ok(hec_layout_read("ep=1", &l));
+  ck_refused(hec_layout_fit(&l, 8, &moe), "on a rank");
+  ck_ok(hec_layout_read("ep=2", &l));
+  ck_ok(hec_layout_fit(&l, 8, &moe));
+}
+
 HEC_TEST(recipe_as_text) {
   hec_recipe r = hec_recipe_default();
   hec_text all = {0}, assumed = {0};

@@ -9,7 +9,7 @@
 #include <string.h>
 
 extern const hec_preset_data hec_training_rule_data[];
-enum { MODELS_MAX = 64, GPUS_MAX = 32 };
+enum { MODELS_MAX = 64, GPUS_MAX = 32, SIZE_LIMIT = 1 << 30, MICRO_LIMIT = 1 << 16 };
 
 hec_status hec_training_rules_open(hec_arena *arena, hec_training_rules *rules) {
   *rules = (hec_training_rules){.arena = arena};
@@ -118,13 +118,16 @@ static hec_status take_gpu(hec_training_rules *rules, const hec_case_file *csv, 
 
 /* ---- Layout, batch, recipe ---- */
 
-/* A number as rules and columns write it: 8, 8x, or a word that stands for a size of the row. 0: none. */
+/* A number as rules and columns write it: 8, 32K, 1M (binary), or a word that stands for a size of the row. 0: none. */
 static int32_t size_of(const char *text, const hec_training_case *c) {
   if (strcmp(text, "layers") == 0)
     return c->set_up.layout.pp > 0 ? c->set_up.moe->n_layers / c->set_up.layout.pp : 0;
   if (strcmp(text, "tp") == 0)
     return c->set_up.layout.tp;
-  return (int32_t)strtol(text, NULL, 10);
+  char *end;
+  long long value = strtoll(text, &end, 10);
+  value = value < 0 || value > INT32_MAX ? 0 : *end == 'K' ? value * 1024 : *end == 'M' ? value * 1024 * 1024 : value;
+  return value <= SIZE_LIMIT ? (int32_t)value : 0;
 }
 
 /* The value of `key` in "key=value key=value" of the last rule that has it in `list`; NULL: none. */
@@ -197,6 +200,12 @@ static void take_parts(const hec_training_rules *rules, const hec_case_file *csv
   memcpy(layout->given, given, (size_t)n * sizeof given[0]);
 }
 
+/* Sequences of so many micro-batches; 0: too many. */
+static int32_t batch_of(const hec_training *t, long micro_batches) {
+  double batch = (double)micro_batches * (double)t->layout.dp * (double)t->micro_batch;
+  return batch > 0 && batch <= SIZE_LIMIT ? (int32_t)batch : 0;
+}
+
 static hec_status take_layout(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
   hec_training *t = &c->set_up;
   if (!*column(csv, "tp") && !*column(csv, "pp") && !*column(csv, "ep") && !ruled(rules, "layout", "ep", csv)) {
@@ -213,13 +222,15 @@ static hec_status take_layout(const hec_training_rules *rules, const hec_case_fi
   }
   const char *each = ruled(rules, "batch", "micro_batches", csv);
   if (t->global_batch == 0 && each && strcmp(each, "notes") == 0) /* "8 micro-batches a rank" */
-    t->global_batch = (int32_t)strtol(column(csv, "notes"), NULL, 10) * t->layout.dp * t->micro_batch;
+    t->global_batch = batch_of(t, strtol(column(csv, "notes"), NULL, 10));
   else if (t->global_batch == 0 && each)
-    t->global_batch = (int32_t)strtol(each, NULL, 10) * t->layout.dp * t->micro_batch;
+    t->global_batch = batch_of(t, strtol(each, NULL, 10));
   if (t->global_batch <= 0)
     c->why_not = "the batch is not stated";
   else if (hec_training_check(t) != HEC_OK)
     c->why_not = hec_arena_text(rules->arena, hec_last_error());
+  else if (hec_training_micro_batches(t) > MICRO_LIMIT)
+    c->why_not = "more micro-batches than are simulated";
   return HEC_OK;
 }
 
