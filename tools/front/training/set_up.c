@@ -309,7 +309,11 @@ static hec_status make_job(maker *m) {
   own.model = to->file.model;
   own.phase = "train";
   own.ranks = l->ep;
-  own.tokens = (int32_t)((int64_t)to->training.seq * to->training.micro_batch * l->etp / (l->tp * l->cp));
+  int64_t tokens = (int64_t)to->training.seq * to->training.micro_batch / (l->tp * l->cp) * l->etp;
+  if (tokens > INT32_MAX)
+    return hec_fail(HEC_BAD_INPUT, "seq x micro-batch: expected at most %d tokens of a rank, found %lld",
+                    (int)INT32_MAX, (long long)tokens);
+  own.tokens = (int32_t)tokens;
   own.warmup = -1;
   if (own.tokens < 1)
     return hec_fail(HEC_BAD_INPUT, "seq: expected at least tp x cp tokens (%d), found %d", (int)(l->tp * l->cp),
