@@ -130,8 +130,8 @@ HEC_TEST(one_degree_costs_little) {
       "4x8 nvlink=150G@3us nvlink_eff=0.8 nic=12.5G@10us nic_eff=0.9 flops=125T eff=0.32 hbm=765G mem=32G",
       "4x8 nvlink=300G@2us nvlink_eff=0.72 nic=50G@10us nic_eff=0.89 flops=312T eff=0.32 hbm=1321.75G mem=40G",
       "8x8 nvlink=450G@2us nvlink_eff=0.8 nic=50G@5us nic_eff=0.9 nics=8 pxn=1 flops=989T eff=0.6 hbm=2847.5G mem=80G",
-      "8x8 nvlink=200G@2us nvlink_eff=0.8 nic=50G@5us nic_eff=0.9 nics=8 pxn=1 sm=0.1515 flops=989T eff=0.6 "
-      "hbm=2847.5G mem=80G",
+      ("8x8 nvlink=200G@2us nvlink_eff=0.8 nic=50G@5us nic_eff=0.9 nics=8 pxn=1 sm=0.1515 flops=989T eff=0.6 "
+       "hbm=2847.5G mem=80G"),
       "1x8 nvlink=31.5G@5us nvlink_eff=0.8 flops=312T eff=0.5 hbm=1644.75G mem=80G"};
   static const char *const models[] = {"gpt-moe-s", "gpt2-xl-moe", "mixtral-8x7b", "olmoe", "qwen3-30b-a3b"};
   static const int32_t tokens[] = {512, 4096, 16384};

@@ -44,20 +44,27 @@ static void add(TCase *tests, const hec_test_row *row) {
     tcase_add_checked_fixture(tests, row->setup, row->teardown);
 }
 
+/* What keeps the tests of the file from running; NULL: nothing. */
+static const char *lacked(const char *file) {
+  const char *why = NULL;
+  for (hec_test_row *row = first; row && !why; row = row->next)
+    if (strcmp(row->file, file) == 0 && row->lacks)
+      why = row->lacks();
+  return why;
+}
+
 int hec_test_run_file(const char *file) {
-  const char *name = name_of(file);
+  const char *name = name_of(file), *why = lacked(file);
+  if (why) {
+    hec_test_skip(name, why);
+    return 77;
+  }
   Suite *suite = suite_create(name);
   TCase *tests = tcase_create("tests");
   tcase_set_timeout(tests, LIMIT_S);
   for (hec_test_row *row = first; row; row = row->next)
-    if (strcmp(row->file, file) == 0) {
-      const char *why = row->lacks ? row->lacks() : NULL;
-      if (why) {
-        hec_test_skip(name, why);
-        return 77;
-      }
+    if (strcmp(row->file, file) == 0)
       add(tests, row);
-    }
   suite_add_tcase(suite, tests);
   return hec_test_run_suite(suite, CK_FORK_GETENV) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
