@@ -117,7 +117,7 @@ static hec_memory_parts standing(const state *s, int32_t device) {
 }
 
 /* The work of the backward that a piece runs; zeros: it runs none. */
-static part_work work_of(const state *s, int32_t device, const hec_piece *p) {
+static part_work work_of(const state *s, int32_t device, const hec_pipeline_piece *p) {
   bool pair = p->kind == HEC_PIECE_PAIR;
   if (p->kind == HEC_PIECE_FORWARD || p->kind == HEC_PIECE_WEIGHT_GRADIENT)
     return (part_work){0};

@@ -24,7 +24,7 @@ typedef struct {
   bool fits;
   int32_t device, in_flight; /* of the pipeline; micro-batches of its parts that it holds then */
   double at_s;               /* when that piece begins */
-  hec_piece piece;           /* that it runs then */
+  hec_pipeline_piece piece;  /* that it runs then */
   hec_memory_parts parts;    /* sum: peak */
 } hec_training_memory;
 

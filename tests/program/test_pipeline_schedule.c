@@ -61,7 +61,7 @@ static void each_piece_once(const hec_pipeline_order *o) {
   int32_t *n_pieces = HEC_NEW(&arena, int32_t, 3 * n);
   for (int32_t d = 0; d < o->shape.n_stages; d++)
     for (int32_t i = o->piece_at[d]; i < o->piece_at[d + 1]; i++) {
-      const hec_piece *p = &o->piece[i];
+      const hec_pipeline_piece *p = &o->piece[i];
       int32_t at = o->part[d * o->shape.n_chunks + p->chunk] * o->shape.n_micro_batches + p->micro_batch;
       int32_t back = at;
       if (p->kind == HEC_PIECE_PAIR)
@@ -214,8 +214,8 @@ HEC_TEST(fewest_chunks_by_default) {
 
 /* ---- The check finds faults ---- */
 
-static void swap(hec_piece *a, hec_piece *b) {
-  hec_piece other = *a;
+static void swap(hec_pipeline_piece *a, hec_pipeline_piece *b) {
+  hec_pipeline_piece other = *a;
   *a = *b;
   *b = other;
 }
@@ -226,7 +226,7 @@ HEC_TEST_LOOP(the_check_finds, 7) {
                                       "it needs comes later"};
   hec_pipeline_order o = hec_test_pipeline_order(_i == 6 ? "1f1b-overlap" : "zb-h1",
                                                  (hec_pipeline_shape){2, _i == 6 ? 2 : 1, 4, 0}, &arena);
-  hec_piece *piece = o.piece; /* F0 F1 I0 W0 F2 ... */
+  hec_pipeline_piece *piece = o.piece; /* F0 F1 I0 W0 F2 ... */
   switch (_i) {
   case 0:
     piece[1] = piece[0];

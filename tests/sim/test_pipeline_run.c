@@ -257,7 +257,7 @@ static int row_of(int i) {
 }
 
 /* The forward and the backward of a piece, as indices [part][micro-batch]; -1: it has none. */
-static void halves(const hec_pipeline_order *o, int32_t device, const hec_piece *p, int32_t *forward,
+static void halves(const hec_pipeline_order *o, int32_t device, const hec_pipeline_piece *p, int32_t *forward,
                    int32_t *backward) {
   const int32_t *part = &o->part[device * o->shape.n_chunks];
   int32_t at = part[p->chunk] * o->shape.n_micro_batches + p->micro_batch;
@@ -267,7 +267,7 @@ static void halves(const hec_pipeline_order *o, int32_t device, const hec_piece 
     *backward = part[p->beside_chunk] * o->shape.n_micro_batches + p->beside_micro_batch;
 }
 
-static int64_t cost_of(const random_run *r, const hec_piece *p, int32_t forward, int32_t backward) {
+static int64_t cost_of(const random_run *r, const hec_pipeline_piece *p, int32_t forward, int32_t backward) {
   const hec_piece_cost *f = &r->piece[forward < 0 ? 0 : forward], *b = &r->piece[backward < 0 ? 0 : backward];
   int64_t both = alone(b, I) + alone(b, W);
   if (p->kind == HEC_PIECE_PAIR)
@@ -287,7 +287,7 @@ static int64_t *relaxed(const random_run *r, int64_t *step_ps) {
     for (int32_t d = 0; d < o->shape.n_stages; d++) {
       int64_t free_ps = 0;
       for (int32_t i = o->piece_at[d]; i < o->piece_at[d + 1]; i++) {
-        const hec_piece *p = &o->piece[i];
+        const hec_pipeline_piece *p = &o->piece[i];
         int32_t f, b;
         int64_t begin = free_ps, sent = 0, cost;
         halves(o, d, p, &f, &b);
@@ -439,11 +439,11 @@ HEC_TEST_LOOP(cheaper_is_not_later, ROWS_OF_TABLE *EACH) {
 HEC_TEST(a_circle_is_told) {
   hec_pipeline_order o = hec_test_pipeline_order("1f1b", (hec_pipeline_shape){2, 1, 2, 0}, &arena);
   hec_pipeline_run run;
-  hec_piece *piece = o.piece; /* F0 F1 B0 B1, F0 B0 F1 B1 becomes F0 B0 F1 B1, F1 B1 F0 B0 */
-  hec_piece f1 = piece[1], b0 = piece[2];
+  hec_pipeline_piece *piece = o.piece; /* F0 F1 B0 B1, F0 B0 F1 B1 becomes F0 B0 F1 B1, F1 B1 F0 B0 */
+  hec_pipeline_piece f1 = piece[1], b0 = piece[2];
   piece[1] = b0;
   piece[2] = f1;
-  hec_piece second[] = {piece[6], piece[7], piece[4], piece[5]};
+  hec_pipeline_piece second[] = {piece[6], piece[7], piece[4], piece[5]};
   memcpy(&piece[4], second, sizeof second);
   ck_ok(hec_pipeline_order_check(&o));
   hec_pipeline_costs costs = {.piece = equal_costs(&o, (hec_piece_cost){{1, 1, 1}, {0, 0, 0}})};
@@ -457,7 +457,7 @@ HEC_TEST(a_circle_is_told) {
 HEC_TEST(its_own_forward_is_waited_for) {
   hec_pipeline_order o = hec_test_pipeline_order("gpipe", (hec_pipeline_shape){1, 1, 1, 0}, &arena);
   hec_pipeline_run run;
-  hec_piece forward = o.piece[0];
+  hec_pipeline_piece forward = o.piece[0];
   o.piece[0] = o.piece[1];
   o.piece[1] = forward;
   hec_pipeline_costs costs = {.piece = equal_costs(&o, (hec_piece_cost){{1, 1, 1}, {0, 0, 0}})};

@@ -41,7 +41,7 @@ static void add(hec_text *text, char letter, int32_t micro_batch, int32_t chunk)
 const char *hec_test_pipeline_text(const hec_pipeline_order *order, int32_t device, hec_arena *arena) {
   hec_text text = {0};
   for (int32_t i = order->piece_at[device]; i < order->piece_at[device + 1]; i++) {
-    const hec_piece *p = &order->piece[i];
+    const hec_pipeline_piece *p = &order->piece[i];
     hec_text_add(&text, i > order->piece_at[device] ? " " : "");
     add(&text, "FIWBF"[p->kind], p -> micro_batch, p -> chunk);
     if (p->kind == HEC_PIECE_PAIR) {

@@ -7,13 +7,12 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/lower.h"
+#include "runtime/program/pipelines/pipeline_schedule.h"
 #include "sim/simulate.h"
 #include "traces/synth.h"
 
 #include <stddef.h>
 #include <string.h>
-
-extern const hec_table hec_pipeline_table; /* its header has another hec_piece than the backends' */
 
 static const hec_table policy_table = {.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
 static const hec_table collective_table = {.rows = hec_collectives}, law_table = {.rows = hec_laws};

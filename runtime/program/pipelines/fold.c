@@ -53,7 +53,7 @@ static void pair(writer *w, int32_t way) {
 /* Of the oldest input gradient that has none yet; false: there is none. */
 static bool weight(writer *w) {
   while (w->next_weight < w->order->n_pieces) {
-    hec_piece piece = w->order->piece[w->next_weight++];
+    hec_pipeline_piece piece = w->order->piece[w->next_weight++];
     if (piece.kind == HEC_PIECE_INPUT_GRADIENT) {
       hec_pipeline_add(w->order, HEC_PIECE_WEIGHT_GRADIENT, piece.chunk, piece.micro_batch);
       return true;

@@ -52,15 +52,16 @@ static hec_status fit(const hec_pipeline_schedule *s, hec_pipeline_shape *shape)
 /* ---- Making ---- */
 
 void hec_pipeline_add(hec_pipeline_order *order, hec_piece_kind kind, int32_t chunk, int32_t micro_batch) {
-  order->piece[order->n_pieces++] = (hec_piece){kind, chunk, micro_batch, -1, -1};
+  order->piece[order->n_pieces++] = (hec_pipeline_piece){kind, chunk, micro_batch, -1, -1};
 }
 
 void hec_pipeline_add_pair(hec_pipeline_order *order, int32_t chunk, int32_t micro_batch, int32_t beside_chunk,
                            int32_t beside_micro_batch) {
-  order->piece[order->n_pieces++] = (hec_piece){HEC_PIECE_PAIR, chunk, micro_batch, beside_chunk, beside_micro_batch};
+  order->piece[order->n_pieces++] =
+      (hec_pipeline_piece){HEC_PIECE_PAIR, chunk, micro_batch, beside_chunk, beside_micro_batch};
 }
 
-hec_piece_work hec_piece_work_of(const hec_pipeline_order *order, int32_t device, const hec_piece *piece) {
+hec_piece_work hec_piece_work_of(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece) {
   const int32_t *part = &order->part[device * order->shape.n_chunks];
   int32_t n = order->shape.n_micro_batches, at = part[piece->chunk] * n + piece->micro_batch;
   switch (piece->kind) {
@@ -98,7 +99,7 @@ hec_status hec_pipeline_order_make(const hec_pipeline_schedule *schedule, const 
   order->part = HEC_NEW(arena, int32_t, n * chunks);
   order->device = HEC_NEW(arena, int32_t, order->n_parts * micro_batches);
   order->piece_at = HEC_NEW(arena, int32_t, n + 1);
-  order->piece = HEC_NEW(arena, hec_piece, KINDS * order->n_parts * micro_batches);
+  order->piece = HEC_NEW(arena, hec_pipeline_piece, KINDS * order->n_parts * micro_batches);
   for (int32_t d = 0; d < n; d++) {
     for (int32_t c = 0; c < chunks; c++)
       order->part[d * chunks + c] = schedule->part ? schedule->part(&order->shape, d, c) : c * n + d;
@@ -111,7 +112,8 @@ hec_status hec_pipeline_order_make(const hec_pipeline_schedule *schedule, const 
 
 /* ---- Checking ---- */
 
-void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const hec_piece *piece, hec_text *text) {
+void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece,
+                        hec_text *text) {
   static const char *const names[] = {"forward", "input gradient", "weight gradient", "backward", "forward"};
   const int32_t *part = &order->part[device * order->shape.n_chunks];
   hec_text_printf(text, "%s of micro-batch %d, part %d", names[piece->kind], (int)piece->micro_batch,
@@ -143,7 +145,8 @@ static bool exists(const hec_pipeline_order *order, int32_t chunk, int32_t micro
   return chunk >= 0 && chunk < order->shape.n_chunks && micro_batch >= 0 && micro_batch < order->shape.n_micro_batches;
 }
 
-static const char *step_piece(const hec_pipeline_order *order, int32_t device, const hec_piece *piece, uint8_t *had) {
+static const char *step_piece(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece,
+                              uint8_t *had) {
   if (!exists(order, piece->chunk, piece->micro_batch) ||
       (piece->kind == HEC_PIECE_PAIR && !exists(order, piece->beside_chunk, piece->beside_micro_batch)))
     return "there is no such chunk or micro-batch";
@@ -185,7 +188,7 @@ void hec_pipeline_order_held(const hec_pipeline_order *order, const hec_piece_he
   for (int32_t d = 0; d < order->shape.n_stages; d++) {
     int64_t now = 0;
     for (int32_t i = order->piece_at[d]; i < order->piece_at[d + 1]; i++) {
-      const hec_piece *piece = &order->piece[i];
+      const hec_pipeline_piece *piece = &order->piece[i];
       hec_piece_work work = hec_piece_work_of(order, d, piece);
       int32_t back = work.input >= 0 ? work.input : work.weight;
       int32_t back_chunk = piece->kind == HEC_PIECE_PAIR ? piece->beside_chunk : piece->chunk;

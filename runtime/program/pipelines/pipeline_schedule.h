@@ -29,7 +29,7 @@ typedef struct {
   hec_piece_kind kind;
   int32_t chunk, micro_batch;               /* of a pair: its forward */
   int32_t beside_chunk, beside_micro_batch; /* of a pair: its backward; otherwise -1 */
-} hec_piece;
+} hec_pipeline_piece;
 
 typedef struct {
   int32_t n_stages; /* devices in a pipeline; at least 1 */
@@ -47,8 +47,8 @@ typedef struct {
   int32_t *part; /* [n_stages][n_chunks] the part that a chunk of a device is */
   int32_t
       *device; /* [n_parts][n_micro_batches] who runs that part for that micro-batch (dualpipe: two devices hold it) */
-  int32_t *piece_at; /* [n_stages + 1] CSR offsets into `piece` */
-  hec_piece *piece;  /* [n_pieces] device after device, each in the order in which it runs them */
+  int32_t *piece_at;         /* [n_stages + 1] CSR offsets into `piece` */
+  hec_pipeline_piece *piece; /* [n_pieces] device after device, each in the order in which it runs them */
 } hec_pipeline_order;
 
 typedef struct hec_pipeline_schedule {
@@ -97,7 +97,7 @@ void hec_pipeline_order_held(const hec_pipeline_order *order, const hec_piece_he
 typedef struct {
   int32_t forward, input, weight; /* the gradients of a backward are of the same part and micro-batch */
 } hec_piece_work;
-hec_piece_work hec_piece_work_of(const hec_pipeline_order *order, int32_t device, const hec_piece *piece);
+hec_piece_work hec_piece_work_of(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece);
 
 /* For rows: appends a piece to the device that is being written. */
 void hec_pipeline_add(hec_pipeline_order *order, hec_piece_kind kind, int32_t chunk, int32_t micro_batch);
@@ -108,6 +108,7 @@ hec_status hec_pipeline_refuse(const char *name, const char *expected, int32_t f
     __attribute__((format(printf, 4, 5))) HEC_MUST_USE;
 
 /* "forward of micro-batch 3, part 2": for messages. Valid until the caller frees the text. */
-void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const hec_piece *piece, hec_text *text);
+void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece,
+                        hec_text *text);
 
 #endif
