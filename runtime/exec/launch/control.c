@@ -32,12 +32,14 @@ int64_t hec_post_moved(const hec_post *post) {
   return moved;
 }
 
-static hec_status run_started(hec_rank *rank, hec_post *post, const char *what) {
+hec_status hec_rank_finish(hec_rank *rank, hec_post *post, const char *what) {
   int64_t deadline_ns = hec_clock_ns() + rank->limit_ns, moved = 0;
   for (bool done = false;;) {
     HEC_TRY(rank->transport->test(rank, post, &done));
-    if (done)
+    if (done) {
+      hec_rank_waits_for(rank, -1);
       return HEC_OK;
+    }
     int32_t peer = hec_post_missing_peer(post);
     hec_rank_waits_for(rank, peer);
     int64_t now_ns = hec_clock_ns(), total = hec_post_moved(post) + hec_rank_turns(rank);
@@ -58,9 +60,7 @@ static hec_status run(hec_rank *rank, hec_message *sends, int32_t n_sends, hec_m
   if (n_sends == 0 && n_receives == 0)
     return HEC_OK;
   HEC_TRY(rank->transport->start(rank, &post));
-  hec_status status = run_started(rank, &post, what);
-  hec_rank_waits_for(rank, -1);
-  return status;
+  return hec_rank_finish(rank, &post, what);
 }
 
 static hec_message message(int32_t peer, const hec_segment *segment) {

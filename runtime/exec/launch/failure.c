@@ -57,7 +57,7 @@ hec_status hec_rank_check(hec_rank *rank) {
 /* "rank 2, in PLACE: TEXT" */
 static void say(const hec_world *world, int32_t rank, const char *text, hec_text *out) {
   hec_place place;
-  hec_text_printf(out, "rank %d", rank);
+  hec_text_printf(out, "rank %d", world->base + rank);
   if (hec_world_place(world, rank, &place)) {
     hec_text_add(out, ", in ");
     hec_place_describe(&place, out);
@@ -68,7 +68,7 @@ static void say(const hec_world *world, int32_t rank, const char *text, hec_text
 hec_status hec_rank_report(hec_rank *rank, hec_status code, const char *text) {
   hec_text said = {0};
   say(rank->world, rank->rank, text, &said);
-  hec_world_fail(rank->world, rank->rank, -1, code, said.data);
+  hec_world_fail(rank->world, rank->world->base + rank->rank, -1, code, said.data);
   hec_status status = hec_rank_check(rank);
   if (status == HEC_OK) /* another rank is just writing its own */
     status = hec_fail(HEC_FAILED, "%s", said.data);
@@ -88,20 +88,21 @@ hec_status hec_rank_fail(hec_rank *rank, const char *format, ...) {
 /* ---- Waits that took too long ---- */
 
 void hec_rank_waits_for(hec_rank *rank, int32_t peer) {
-  atomic_store_explicit(&rank->world->slots[rank->rank].waits_for, peer, memory_order_relaxed);
+  int32_t number = peer < 0 ? -1 : rank->world->base + peer;
+  atomic_store_explicit(&rank->world->slots[rank->rank].waits_for, number, memory_order_relaxed);
 }
 
 /* Whom the others wait for in the end: from `peer` on along "waits for", as long as each is seen waiting. A stopped rank
- * was perhaps in a wait too, but has not been awake for long. A circle: `peer` itself. */
+ * was perhaps in a wait too, but has not been awake for long. A circle: `peer` itself. Outside a group, perhaps. */
 static int32_t culprit(const hec_rank *rank, int32_t peer) {
   int64_t old_ns = hec_clock_ns() - rank->limit_ns / 2;
   int32_t at = peer;
-  for (int32_t steps = 0; steps < rank->n_ranks; steps++) {
+  for (int32_t steps = 0; steps < HEC_RANKS_MAX; steps++) {
     const hec_rank_slot *slot = &rank->world->slots[at];
     int32_t next = atomic_load_explicit(&slot->waits_for, memory_order_relaxed);
     if (next < 0 || atomic_load_explicit(&slot->awake_ns, memory_order_relaxed) < old_ns)
       return at;
-    at = next;
+    at = next - rank->world->base;
   }
   return peer;
 }
@@ -114,7 +115,8 @@ hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) {
   hec_text text = {0};
   HEC_ASSERT(peer >= 0 && peer < rank->n_ranks);
   int32_t missing = culprit(rank, peer);
-  hec_text_printf(&text, "waited %.3g s for rank %d in %s", (double)rank->limit_ns * 1e-9, missing, what);
+  hec_text_printf(&text, "waited %.3g s for rank %d in %s", (double)rank->limit_ns * 1e-9, rank->world->base + missing,
+                  what);
   if (hec_world_place(rank->world, missing, &place)) {
     hec_text_add(&text, ", which was last in ");
     hec_place_describe(&place, &text);

@@ -97,6 +97,7 @@ hec_status hec_rank_report(hec_rank *rank, hec_status code, const char *text);
  * first peer whose bytes are not all there, -1: none. */
 void hec_rank_waits_for(hec_rank *rank, int32_t peer);
 hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) HEC_MUST_USE;
+hec_status hec_rank_finish(hec_rank *rank, hec_post *post, const char *what) HEC_MUST_USE; /* such a loop */
 int32_t hec_post_missing_peer(const hec_post *post);
 int64_t hec_post_moved(const hec_post *post); /* bytes of all messages so far: progress */
 

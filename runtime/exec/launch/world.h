@@ -22,7 +22,7 @@ typedef struct {
   _Atomic int32_t sleeping;
   uint32_t heard;                          /* its owner's: the bell when it last returned from a sleep */
   alignas(64) _Atomic int ended;           /* the body returned and its outcome is recorded */
-  _Atomic int32_t waits_for;               /* peer; -1: none */
+  _Atomic int32_t waits_for;               /* the peer's number in the launch; -1: none */
   _Atomic int64_t awake_ns;                /* last time it was seen in a wait; a stopped rank's grows old */
   alignas(64) _Atomic uint32_t place_turn; /* odd while the place is being written */
   _Atomic uint64_t place[HEC_PLACE_WORDS];
@@ -44,6 +44,7 @@ typedef struct {
 
 struct hec_world {
   int32_t n_ranks, first, n_local; /* ranks first .. first + n_local - 1 share this memory */
+  int32_t base;                    /* of a group (group.h): its rank 0's number in the launch; else 0 */
   bool crowded;                    /* fewer cores than ranks: never poll before sleeping */
   size_t memory_bytes, stride;
   char *regions;        /* [n_local * stride] */
