@@ -21,8 +21,9 @@ struct hec_check {
   hec_reference *reference; /* on rank 0 */
   hec_arena arena;          /* of a step */
   hec_replay_check result;
-  double worst_share;   /* of its tolerance that the worst error has */
-  int64_t steps, begin; /* made; of them before the window */
+  hec_check_stages stages; /* layer NULL: one with all layers */
+  double worst_share;      /* of its tolerance that the worst error has */
+  int64_t steps, begin;    /* made; of them before the window */
 };
 
 int32_t hec_check_steps(const hec_model *model) {
@@ -40,11 +41,22 @@ hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int
                        .model = model,
                        .n_micro_batches = n_micro_batches,
                        .rank = rank,
+                       .stages = {.n_stages = 1, .n_local = problem->n_layers},
                        .result = {.passed = true},
                        .worst_share = -1};
   if (rank->rank == 0)
     check->reference = hec_reference_new(model, problem->n_ranks, problem->tokens, problem->train);
   return check;
+}
+
+void hec_check_stages_are(hec_check *check, const hec_check_stages *stages) {
+  check->stages = *stages;
+}
+
+/* The number in the model of a rank's own layer; -1: it has fewer. */
+static int32_t layer_of(const hec_check *check, int32_t rank, int32_t own) {
+  const hec_check_stages *s = &check->stages;
+  return s->layer && own >= 0 ? s->layer[rank / check->problem->n_ranks * s->n_local + own] : own;
 }
 
 void hec_check_free(hec_check *check) {
@@ -119,15 +131,16 @@ static bool compares(const hec_check *check) {
 }
 
 static hec_status gather(hec_check *check, const float *data, int64_t n, float **all) {
-  *all = check->rank->rank == 0 ? HEC_NEW(&check->arena, float, n * check->problem->n_ranks) : NULL;
+  *all = check->rank->rank == 0 ? HEC_NEW(&check->arena, float, n * check->rank->n_ranks) : NULL;
   return hec_rank_gather(check->rank, data, (size_t)n * sizeof *data, *all);
 }
 
-/* The same of what the ranks' processors have there. */
+/* The same of what the ranks' processors have there; NULL: this rank has nothing. */
 static hec_status gather_from(hec_check *check, const float *data, int64_t n, float **all) {
   hec_processor *on = check->rank->processor;
   float *host = HEC_NEW(&check->arena, float, n);
-  on->math->to_host(on, host, data, n);
+  if (data)
+    on->math->to_host(on, host, data, n);
   return gather(check, host, n, all);
 }
 
@@ -220,12 +233,14 @@ hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t 
       HEC_TRY(gather_from(check, hec_work_stream(work, work->dx, mb), n, &dx));
     for (int32_t r = 0; compares(check) && r < check->problem->n_ranks; r++) {
       char what[64];
-      (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d", r, mb);
-      compare(check, x + r * n, all_of(hec_reference_output(check->reference, mb, r), n), what);
+      int32_t at_end = check->stages.last * check->problem->n_ranks + r;
+      int32_t at_begin = check->stages.first * check->problem->n_ranks + r;
+      (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d", at_end, mb);
+      compare(check, x + at_end * n, all_of(hec_reference_output(check->reference, mb, r), n), what);
       if (!dx)
         continue;
-      (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d", r, mb);
-      compare(check, dx + r * n, all_of(hec_reference_input_gradient(check->reference, mb, r), n), what);
+      (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d", at_begin, mb);
+      compare(check, dx + at_begin * n, all_of(hec_reference_input_gradient(check->reference, mb, r), n), what);
     }
   }
   return HEC_OK;
@@ -281,14 +296,16 @@ static void adopt_dense(hec_check *check, const float *all, int64_t n, int32_t l
 }
 
 static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, bool goes_on) {
-  hec_dense dense = hec_exec_dense(exec, layer);
+  hec_dense dense = hec_exec_dense(exec, layer < hec_exec_problem(exec)->n_layers ? layer : 0);
   const float *const arrays[] = {dense.params, dense.grads, dense.first, dense.second};
+  bool has = layer_of(check, check->rank->rank, layer) >= 0 || layer < 0;
   for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++) {
     float *all;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
-    HEC_TRY(gather_from(check, arrays[a], dense.n, &all));
+    HEC_TRY(gather_from(check, has ? arrays[a] : NULL, dense.n, &all));
     for (int32_t r = 0; all && compares(check) && r < check->rank->n_ranks; r++)
-      compare_dense(check, all + r * dense.n, dense.n, layer, a, r);
+      if (layer < 0 || layer_of(check, r, layer) >= 0)
+        compare_dense(check, all + r * dense.n, dense.n, layer_of(check, r, layer), a, r);
     if (all && goes_on && compares(check))
       adopt_dense(check, all, dense.n, layer, a);
   }
@@ -301,7 +318,7 @@ static int32_t pack(hec_exec *exec, int32_t layer, int32_t array, int32_t *parts
   const hec_problem *p = hec_exec_problem(exec);
   const hec_store *store = hec_exec_store(exec);
   int32_t n = 0;
-  for (int32_t e = 0; e < p->n_experts; e++)
+  for (int32_t e = 0; layer < p->n_layers && e < p->n_experts; e++)
     for (int32_t part = 0; part < store->n_parts; part++) {
       if (!hec_exec_keeps(exec, layer, e, part))
         continue;
@@ -396,25 +413,29 @@ static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer,
   }
   HEC_TRY(hec_rank_gather(check->rank, parts, (size_t)max * sizeof *parts, all_parts));
   HEC_TRY(gather(check, floats, floats_max, &all));
-  for (int32_t adopts = 0; adopts < (goes_on ? 2 : 1); adopts++)
-    for (int32_t r = 0; all && compares(check) && r < n_ranks; r++) {
-      kept_parts kept = {store, layer, array, r, all_parts + r * max, all + r * floats_max};
-      if (adopts)
-        adopt_parts(check, &kept);
-      else
-        compare_parts(check, &kept, seen);
-    }
-  for (int32_t i = 0; seen && compares(check) && i < max - 1; i++)
-    if (seen[i] < check->problem->esp)
-      return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d%s", layer, i / store->n_parts,
-                           seen[i] > 0 ? " whole: shards are missing" : "");
+  for (int32_t stage = 0; all && stage < check->stages.n_stages; stage++) {
+    int32_t first = stage * check->problem->n_ranks, of_model = layer_of(check, first, layer);
+    memset(seen, 0, (size_t)max * sizeof *seen);
+    for (int32_t adopts = 0; of_model >= 0 && adopts < (goes_on ? 2 : 1); adopts++)
+      for (int32_t r = first; compares(check) && r < first + check->problem->n_ranks; r++) {
+        kept_parts kept = {store, of_model, array, r, all_parts + r * max, all + r * floats_max};
+        if (adopts)
+          adopt_parts(check, &kept);
+        else
+          compare_parts(check, &kept, seen);
+      }
+    for (int32_t i = 0; of_model >= 0 && compares(check) && i < max - 1; i++)
+      if (seen[i] < check->problem->esp)
+        return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d%s", of_model, i / store->n_parts,
+                             seen[i] > 0 ? " whole: shards are missing" : "");
+  }
   return HEC_OK;
 }
 
 /* goes_on: another window follows, from the state of the run. */
 static hec_status check_state(hec_check *check, hec_exec *exec, bool goes_on) {
   at(check);
-  for (int32_t l = check->model->moe.vocabulary > 0 ? -1 : 0; l < check->problem->n_layers; l++) {
+  for (int32_t l = check->model->moe.vocabulary > 0 ? -1 : 0; l < check->stages.n_local; l++) {
     HEC_TRY(check_dense(check, exec, l, goes_on));
     for (int32_t a = 0; l >= 0 && a < (hec_exec_train(exec) ? 4 : 1); a++)
       HEC_TRY(check_experts(check, exec, l, a, goes_on));

@@ -51,8 +51,18 @@ typedef struct {
   double loss, balance_loss; /* of the run: mean over all tokens; of all ranks (on rank 0) */
 } hec_check_text;
 
+/* Where the layers are in a launch of pipeline stages: rank r is rank r % problem.n_ranks of stage r / problem.n_ranks. */
+typedef struct {
+  int32_t n_stages, n_local; /* n_local: layers of a stage, at most */
+  const int32_t *layer;      /* [n_stages][n_local] a stage's own layer in the model; -1: it has fewer */
+  int32_t first, last;       /* stages that have the first layer and the last */
+} hec_check_stages;
+
 typedef struct hec_check hec_check;
+/* `problem` and `model`: of all layers; its ranks are those of a stage. */
 hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int32_t n_micro_batches, hec_rank *rank);
+/* Stages that are not one with all layers: said before the first step. The executor is then that of the rank's stage. */
+void hec_check_stages_are(hec_check *check, const hec_check_stages *stages);
 void hec_check_free(hec_check *check);
 /* Every rank calls it after step `index` with the loads that were computed; `text`: of a language model, else NULL. */
 hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t index, const hec_load *loads,

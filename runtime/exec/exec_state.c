@@ -108,8 +108,7 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
                            options->expert_size, arrays(options), at.n_slots);
   hec_buffers_init(&e->buffers, base + at.buffers, end - at.buffers);
   e->keeps = HEC_NEW(arena, uint8_t, (size_t)p->n_layers * (size_t)p->n_experts * (size_t)options->n_slices);
-  e->rows = HEC_NEW(arena, const hec_rows *, p->n_layers);
-  e->rows_of = HEC_NEW(arena, int32_t, p->n_layers);
+  e->rows = HEC_NEW(arena, const hec_rows *, options->n_micro_batches * p->n_layers);
   e->node_rows = HEC_NEW(arena, const hec_node_rows *, p->n_layers);
   e->links = options->rank->cluster ? options->rank->cluster : p->cluster;
   e->cost = hec_link_cost_new(e->links, arena);
@@ -343,8 +342,8 @@ float *hec_exec_parcel(hec_exec *exec, const hec_parcel *parcel, int32_t array, 
 }
 
 const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
-  int32_t layer = op->op.layer;
-  if (exec->rows[layer] == NULL || exec->rows_of[layer] != op->op.micro_batch) {
+  const hec_rows **at = &exec->rows[op->op.micro_batch * exec->n_layers + op->op.layer];
+  if (*at == NULL) {
     hec_rows *rows = HEC_NEW(&exec->step, hec_rows, 1);
     HEC_ASSERT(op->op.role == HEC_ROLE_PERMUTE); /* has all chunks */
     hec_rows_cells of = {.cells = exec->program->cells + op->op.cell_at,
@@ -356,10 +355,9 @@ const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
     *rows = hec_rows_make(&exec->step, &of, exec->r);
     if (hec_token_routes[op->op.route]->relay)
       rows->relays = hec_relays_make(&exec->step, &of, hec_token_routes[op->op.route], exec->problem, exec->r);
-    exec->rows[layer] = rows;
-    exec->rows_of[layer] = op->op.micro_batch;
+    *at = rows;
   }
-  return exec->rows[layer];
+  return *at;
 }
 
 const hec_work *hec_exec_work(const hec_exec *exec, const hec_exec_op *op, int32_t *n) {

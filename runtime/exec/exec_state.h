@@ -59,8 +59,7 @@ struct hec_exec {
   int32_t *after; /* while posting: operations that newly opened memory waits for */
   size_t after_capacity;
   hec_lane_queue lane[HEC_N_LANES];
-  const hec_rows **rows;           /* [n_layers] newest; NULL: none yet */
-  int32_t *rows_of;                /* [n_layers] micro-batch that they belong to */
+  const hec_rows **rows;           /* [n_micro_batches * n_layers] NULL: none yet */
   const hec_node_rows **node_rows; /* [n_layers] newest, of operations that say so (by_node) */
   const hec_program *program;      /* while posting */
   hec_piece *staged;               /* what the reduction after the newest staged exchange adds */

@@ -23,8 +23,8 @@ void hec_exec_begin(hec_exec *exec, int64_t iteration, int64_t start_ns) {
     exec->lane[l].n = exec->lane[l].head = 0;
     exec->newest[l] = -1;
   }
-  for (int32_t l = 0; l < exec->n_layers; l++)
-    exec->rows[l] = NULL;
+  for (int32_t i = 0; i < exec->options.n_micro_batches * exec->n_layers; i++)
+    exec->rows[i] = NULL;
   hec_buffers_clear(&exec->buffers);
 }
 

@@ -119,7 +119,7 @@ static hec_status layer(hec_runner *r, int32_t micro_batch, int32_t l) {
   return hec_exec_post(r->exec, hec_lowering_program(r->low));
 }
 
-static hec_status micro_batch(hec_runner *r, int32_t mb) {
+hec_status hec_runner_start(hec_runner *r, int32_t mb) {
   stopwatch w;
   if (mb > 0 && !r->rank->processor->streams) /* one thread: planning would stand between steps of computing */
     HEC_TRY(hec_exec_drain(r->exec));
@@ -127,22 +127,48 @@ static hec_status micro_batch(hec_runner *r, int32_t mb) {
   hec_lower_micro_batch(r->low, mb);
   planning_end(r, w);
   HEC_TRY(hec_exec_set_plan(r->exec, &hec_lowering_run(r->low)->plan, false));
-  HEC_TRY(hec_exec_post(r->exec, hec_lowering_program(r->low)));
-  for (int32_t l = 0; l < r->options.problem->n_layers; l++)
-    HEC_TRY(layer(r, mb, l));
+  return hec_exec_post(r->exec, hec_lowering_program(r->low));
+}
+
+hec_status hec_runner_forward(hec_runner *r, hec_runner_piece piece) {
+  hec_lower_resume(r->low, piece.micro_batch);
+  for (int32_t l = piece.first; l < piece.end; l++)
+    HEC_TRY(layer(r, piece.micro_batch, l));
+  return HEC_OK;
+}
+
+hec_status hec_runner_backward(hec_runner *r, hec_runner_piece piece) {
+  hec_lower_resume(r->low, piece.micro_batch);
+  for (int32_t l = piece.end - 1; l >= piece.first; l--)
+    hec_lower_backward(r->low, l);
+  return hec_exec_post(r->exec, hec_lowering_program(r->low));
+}
+
+static hec_status micro_batch(hec_runner *r, int32_t mb) {
+  HEC_TRY(hec_runner_start(r, mb));
+  HEC_TRY(hec_runner_forward(r, (hec_runner_piece){mb, 0, r->options.problem->n_layers}));
   hec_lower_micro_batch_end(r->low, &r->loads[mb]);
   return hec_exec_post(r->exec, hec_lowering_program(r->low));
 }
 
-hec_status hec_runner_iterate(hec_runner *r, int64_t iter) {
+hec_status hec_runner_begin(hec_runner *r, int64_t iter) {
   int64_t start_ns;
   r->iter = iter;
   hec_exec_restart(r->exec);
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
   hec_exec_begin(r->exec, iter, start_ns);
   hec_lower_begin(r->low, iter, r->options.n_micro_batches);
+  return HEC_OK;
+}
+
+hec_status hec_runner_iterate(hec_runner *r, int64_t iter) {
+  HEC_TRY(hec_runner_begin(r, iter));
   for (int32_t mb = 0; mb < r->options.n_micro_batches; mb++)
     HEC_TRY(micro_batch(r, mb));
+  return hec_runner_end(r);
+}
+
+hec_status hec_runner_end(hec_runner *r) {
   hec_lower_end(r->low);
   HEC_TRY(hec_exec_finish(r->exec, hec_lowering_program(r->low)));
   return hec_exec_timeline(r->exec, hec_lowering_program(r->low), &r->timeline);

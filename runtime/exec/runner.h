@@ -11,12 +11,12 @@
 typedef struct {
   const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
   const hec_model *model;
-  int32_t n_micro_batches, assigned; /* assigned: see work.h */
-  const char *schedule;              /* "auto" or a row */
-  const hec_collective *collective;  /* NULL: by cost */
+  int32_t n_micro_batches, assigned;      /* assigned: see work.h */
+  const char *schedule;                   /* "auto" or a row */
+  const hec_collective *collective;       /* NULL: by cost */
   bool virtual_time, keep_grads, watched; /* watched: hec_exec_options */
-  bool gated;      /* gates choose, loads are not given */
-  double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
+  bool gated;                             /* gates choose, loads are not given */
+  double capacity;                        /* bytes of a rank, see hec_exec_options; 0: no limit */
 } hec_runner_options;
 
 typedef struct hec_runner hec_runner;
@@ -43,6 +43,18 @@ hec_status hec_runner_open(hec_runner *runner, const hec_policy *policy) HEC_MUS
 void hec_runner_close(hec_runner *runner);
 /* One iteration with what the driver prepared. */
 hec_status hec_runner_iterate(hec_runner *runner, int64_t iter) HEC_MUST_USE;
+
+/* Its pieces, for drivers that have an order of their own: begin; of each micro-batch start, then forward and backward of
+ * layers [first, end); end. After hec_lowering_interleave they may be of several micro-batches in turn. A piece is posted
+ * when its function returns; hec_exec_drain waits for it. */
+hec_status hec_runner_begin(hec_runner *runner, int64_t iter) HEC_MUST_USE;
+hec_status hec_runner_start(hec_runner *runner, int32_t micro_batch) HEC_MUST_USE;
+typedef struct {
+  int32_t micro_batch, first, end; /* layers */
+} hec_runner_piece;
+hec_status hec_runner_forward(hec_runner *runner, hec_runner_piece piece) HEC_MUST_USE;
+hec_status hec_runner_backward(hec_runner *runner, hec_runner_piece piece) HEC_MUST_USE;
+hec_status hec_runner_end(hec_runner *runner) HEC_MUST_USE;
 /* Waits for the counts of the layer's gate and copies those of all ranks into `load`. */
 hec_status hec_runner_counts(hec_runner *runner, int32_t micro_batch, int32_t layer, hec_load *load) HEC_MUST_USE;
 

@@ -197,7 +197,8 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
   b->x = hec_work_stream(work, work->x, op->op.micro_batch);
   b->dx = hec_work_stream(work, work->dx, op->op.micro_batch);
   if (in_block(op->op.role)) {
-    b->kept = hec_block_kept_at(&work->parts, layer, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
+    b->kept = hec_block_kept_at(&work->parts, hec_model_whole_block(work->model, layer), work->tokens,
+                                hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
     b->dense = hec_exec_dense(exec, layer);
   }
   if (op->op.role == HEC_ROLE_GATE && !op->op.backward)
@@ -264,7 +265,8 @@ static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
       hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
   if (work->loads)
     hec_assign_forced(&(hec_token_row){hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank),
-                                       work->model->n_experts, work->tokens, op->layer, work->rank},
+                                       work->model->n_experts, work->tokens,
+                                       hec_model_whole_block(work->model, op->layer), work->rank},
                       b->assignments);
   else
     choose(work, exec, op, b);
@@ -323,7 +325,7 @@ static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, floa
     hec_language_init(work->model, host);
   } else { /* of which this rank has a part; all there is at mp 1 */
     kept += hec_model_block(work->model).size;
-    hec_model_init_block(work->model, layer, host);
+    hec_model_init_block(work->model, hec_model_whole_block(work->model, layer), host);
     hec_dense_part_take(&(hec_dense_part){work->model, work->rank % mp, mp}, host, kept);
   }
   on->math->to_device(on, d.params, kept, d.n);
@@ -337,7 +339,8 @@ static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t
   hec_store_part at = hec_store_at(store, row, part);
   float *kept = host + hec_model_expert_size(work->model); /* the shard that this rank has; all there is at esp 1 */
   int32_t esp = hec_exec_problem(exec)->esp;
-  hec_model_init_expert(work->model, row / work->model->n_experts, row % work->model->n_experts, host);
+  hec_model_init_expert(work->model, hec_model_whole_block(work->model, row / work->model->n_experts),
+                        row % work->model->n_experts, host);
   hec_expert_shard_take(&(hec_expert_shard){work->model, hec_exec_rank(exec) % esp, esp}, host, kept);
   on->math->to_device(on, at.params, kept + hec_part_begin(store->expert_size, part, store->n_parts), at.n);
   zero(exec, at.first, at.n);

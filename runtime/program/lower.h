@@ -7,7 +7,12 @@
  *     hec_lower_micro_batch_end                      head; backward (training)
  *   hec_lower_end                                    the rest of the dense gradients, optimizer
  *
- * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row. */
+ * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row.
+ *
+ * A pipeline stage has several micro-batches under way. After hec_lowering_interleave their layers come in any order, each
+ * forward before its backward: hec_lower_micro_batch begins a micro-batch, hec_lower_resume goes on with one that has begun,
+ * hec_lower_backward is the backward of one layer, hec_lower_micro_batch_done ends it. Gradients are reduced with the backward
+ * of micro-batch `last`, so every layer's backward of that one comes last. */
 #ifndef HEC_PROGRAM_LOWER_H
 #define HEC_PROGRAM_LOWER_H
 #include "runtime/base/table.h"
@@ -79,6 +84,13 @@ void hec_lower_to_gate(hec_lowering *low, int32_t layer);
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load);
 void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load); /* also pushes the load to the history */
 void hec_lower_end(hec_lowering *low);
+
+/* Up to so many micro-batches are under way at once; before the first iteration. For policies that keep their plan through
+ * an iteration and gather no experts for a layer. */
+void hec_lowering_interleave(hec_lowering *low, int32_t n_micro_batches, int32_t last);
+void hec_lower_resume(hec_lowering *low, int32_t micro_batch);
+void hec_lower_backward(hec_lowering *low, int32_t layer);
+void hec_lower_micro_batch_done(hec_lowering *low, const hec_load *load);
 
 /* `loads` [n]: one per micro-batch; with n == 1 the same load is used n_micro_batches times. A policy that rewrites
  * loads gets a copy. */

@@ -42,6 +42,13 @@ hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec
   return HEC_OK;
 }
 
+static hec_layer_ops *layers_new(hec_lowering *low) {
+  hec_layer_ops *layer = HEC_NEW(low->in->arena, hec_layer_ops, low->problem->n_layers);
+  for (int32_t l = 0; l < low->problem->n_layers; l++)
+    layer[l].in = HEC_NEW(low->in->arena, struct hec_layer_inside, 1);
+  return layer;
+}
+
 hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
                                const hec_collective *collective, hec_arena *arena) {
   hec_lowering *low = HEC_NEW(arena, hec_lowering, 1);
@@ -55,9 +62,7 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->in->routing = hec_routing_new(arena, problem);
   low->in->before = hec_plan_new(arena, problem, low->in->run.plan.n_slices);
   hec_plan_assign(&low->in->before, &low->in->run.plan);
-  low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
-  for (int32_t l = 0; l < problem->n_layers; l++)
-    low->layer[l].in = HEC_NEW(arena, struct hec_layer_inside, 1);
+  low->layer = layers_new(low);
   low->in->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
   size_t slices = (size_t)low->in->run.plan.n_slices, items = experts * (ranks / (size_t)low->in->run.plan.width);
   hec_sparse *sparse[] = {&low->in->sparse, &low->in->answer[0].sparse, &low->in->answer[1].sparse};
@@ -215,8 +220,21 @@ static void emit_before_layers(hec_lowering *low, bool backward) {
   }
 }
 
-void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
+void hec_lowering_interleave(hec_lowering *low, int32_t n_micro_batches, int32_t last) {
+  low->in->last_backward = last;
+  low->in->layers_of = HEC_NEW(low->in->arena, hec_layer_ops *, n_micro_batches);
+  for (int32_t mb = 0; mb < n_micro_batches; mb++)
+    low->in->layers_of[mb] = mb == 0 ? low->layer : layers_new(low);
+}
+
+void hec_lower_resume(hec_lowering *low, int32_t micro_batch) {
   low->in->micro_batch = micro_batch;
+  if (low->in->layers_of)
+    low->layer = low->in->layers_of[micro_batch];
+}
+
+void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
+  hec_lower_resume(low, micro_batch);
   for (int32_t l = 0; l < low->problem->n_layers; l++) {
     low->in->scattered[l] = micro_batch > 0 ? low->layer[l].scatter : -1;
     struct hec_layer_inside *in = low->layer[l].in;
@@ -260,17 +278,25 @@ void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load)
     hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, low->tail);
 }
 
+void hec_lower_backward(hec_lowering *low, int32_t layer) {
+  low->in->schedule->backward(low, layer);
+}
+
+void hec_lower_micro_batch_done(hec_lowering *low, const hec_load *load) {
+  if (low->problem->train && low->in->schedule->end)
+    low->in->schedule->end(low);
+  hec_policy_observe(&low->in->run, load);
+}
+
 void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
   emit_head(low, false);
   if (low->problem->train) {
     emit_head(low, true);
     for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-      low->in->schedule->backward(low, l);
+      hec_lower_backward(low, l);
     emit_before_layers(low, true);
-    if (low->in->schedule->end)
-      low->in->schedule->end(low);
   }
-  hec_policy_observe(&low->in->run, load);
+  hec_lower_micro_batch_done(low, load);
 }
 
 /* Experts (in slices) that each rank keeps: parameters in [r], optimizer state in [n_ranks + r]. */

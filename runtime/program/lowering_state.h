@@ -67,12 +67,15 @@ struct hec_lowering_inside {
   hec_routing routing;
   hec_plan before; /* the plan whose homes and residents are in force */
   int32_t micro_batch, n_micro_batches;
-  int32_t grad_tail;           /* last all-rank operation of the gradient lane; -1 */
-  hec_sparse sparse;           /* scratch of gathers and scatters */
-  uint8_t *gathered;           /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
-  int32_t *holders;            /* scratch [n_ranks + copies of a row] */
-  int64_t *pair_bytes;         /* scratch [n_ranks * n_ranks], zero between uses */
-  hec_sparse_answer answer[2]; /* of gathers, of scatters */
+  hec_layer_ops *
+      *layers_of;        /* [micro-batches] of each that is under way (hec_lowering_interleave); NULL: one at a time */
+  int32_t last_backward; /* then: the micro-batch whose backward is the last */
+  int32_t grad_tail;     /* last all-rank operation of the gradient lane; -1 */
+  hec_sparse sparse;     /* scratch of gathers and scatters */
+  uint8_t *gathered;     /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
+  int32_t *holders;      /* scratch [n_ranks + copies of a row] */
+  int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
+  hec_sparse_answer answer[2];       /* of gathers, of scatters */
   const hec_collective_plan *chosen; /* of low->sparse */
   hec_collective_plan other;         /* scratch */
   hec_spread *spread[2];             /* prices of gathers and scatters of whole experts; NULL: price by lowering */
@@ -185,7 +188,8 @@ static inline hec_op hec_op_of(const hec_lowering *low, hec_op_kind kind, hec_la
 }
 
 static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {
-  return low->in->micro_batch == low->in->n_micro_batches - 1;
+  int32_t last = low->in->layers_of ? low->in->last_backward : low->in->n_micro_batches - 1;
+  return low->in->micro_batch == last;
 }
 
 /* Homes and residents that changed from low->before to the plan: moved before the iteration's first operation, or per

@@ -33,6 +33,12 @@ typedef struct {
   uint32_t given;     /* bits of the gate's options that were said */
 } hec_gate_options;
 
+/* Which blocks of a whole model these are: those of a pipeline stage. */
+typedef struct {
+  int32_t n_blocks;     /* of the whole model */
+  const int32_t *block; /* [n_blocks of the cut] in the whole model */
+} hec_model_cut;
+
 typedef struct {
   hec_moe moe; /* dtype 4 bytes, n_layers == n_moe_layers; vocabulary 0 in replay */
   int32_t n_experts, top_k, n_blocks;
@@ -44,7 +50,16 @@ typedef struct {
   hec_adam adam;
   const hec_gate *gate; /* softmax; another: hec_gate_set */
   hec_gate_options gate_options;
+  const hec_model_cut *cut; /* NULL: all of it is here */
 } hec_model;
+
+/* The number of a block in the whole model: what initial values, choices and kinds of attention go by. */
+static inline int32_t hec_model_whole_block(const hec_model *model, int32_t block) {
+  return model->cut ? model->cut->block[block] : block;
+}
+static inline int32_t hec_model_whole_blocks(const hec_model *model) {
+  return model->cut ? model->cut->n_blocks : model->n_blocks;
+}
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
  * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, capacity
@@ -64,7 +79,7 @@ hec_block_layout hec_model_block(const hec_model *model);
 /* One expert: two matrices W1[d, f] W2[f, d], three: Wgate[d, f] Wup[d, f] Wdown[f, d]. */
 int64_t hec_model_expert_size(const hec_model *model);
 
-/* Initial values and data, functions of (seed, what, where) alone: any rank makes any of them without the others. */
+/* Initial values and data (`layer` of the whole model), functions of (seed, what, where) alone: any rank makes any of them without the others. */
 void hec_model_init_block(const hec_model *model, int32_t layer, float *params);
 void hec_model_init_expert(const hec_model *model, int32_t layer, int32_t expert, float *params);
 /* Token t of rank r is token r * tokens + t of the step: R ranks have the data of one rank with R times the tokens. */

@@ -74,7 +74,7 @@ static void zero(float *to, int64_t n) {
 static void random_ffn(const hec_model *model, uint64_t key, int32_t f, float *params) {
   int64_t d = model->moe.d_model, first = (int64_t)(model->moe.n_ffn_matrices - 1) * d * f;
   fill_normal(key, 0, inverse_root((double)d), params, first);
-  fill_normal(mix(key), 0, inverse_root(2.0 * model->n_blocks * f), params + first, d * f);
+  fill_normal(mix(key), 0, inverse_root(2.0 * hec_model_whole_blocks(model) * f), params + first, d * f);
 }
 
 static void random_block(const hec_model *model, uint64_t key, float *params) {
@@ -83,7 +83,7 @@ static void random_block(const hec_model *model, uint64_t key, float *params) {
   float in = inverse_root((double)w.d);
   fill_normal(key + 1, 1, 0.125F, params + at.norm1, w.d);
   fill_normal(key + 2, 0, in, params + at.q, at.o - at.q);
-  fill_normal(key + 3, 0, inverse_root(2.0 * model->n_blocks * w.q), params + at.o, at.norm1 - at.o);
+  fill_normal(key + 3, 0, inverse_root(2.0 * hec_model_whole_blocks(model) * w.q), params + at.o, at.norm1 - at.o);
   fill_normal(key + 4, 1, 0.125F, params + at.norm2, w.d);
   fill_normal(key + 5, 0, in, params + at.gate, at.shared - at.gate);
   if (model->gate->init)

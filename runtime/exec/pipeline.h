@@ -1,0 +1,47 @@
+/* Pipelines: a replay whose layers are spread over pipeline stages, executed for real on the ranks of a launch.
+ *
+ *     launch   0 1 2 3 | 4 5 6 7       stages are outermost, as in models/training/layout.h: rank r is rank r % n_ranks of
+ *              stage 0   stage 1       stage r / n_ranks, where n_ranks are those of replay.problem
+ *
+ * A stage is a group of ranks (launch/group.h) with a problem, a policy and a program of its own: the layers of its parts.
+ * What happens inside a stage (expert parallelism, several expert-parallel groups, the all-reduce of gradients) is the
+ * program's. This file adds the order of pieces (program/pipelines) and what goes between stages: a stage's rank i sends the
+ * stream of its tokens to rank i of the stage that has the next part, and the stream's gradient to that with the part before.
+ *
+ * Deadlock freedom: a device sends in the order of its pieces and does not wait for the end of its newest send, so that a
+ * piece waits for pieces that its input comes from and for the receiver of the send before. */
+#ifndef HEC_EXEC_PIPELINE_H
+#define HEC_EXEC_PIPELINE_H
+#include "runtime/exec/replay.h"
+#include "runtime/program/pipelines/pipeline_schedule.h"
+
+/* A fault on purpose, for tests of the check: stage 0 (of a gradient: the last one) does it once, in the last step. */
+typedef enum {
+  HEC_PIPELINE_RIGHT,
+  HEC_PIPELINE_SENDS_ANOTHER,          /* micro-batch 0's activations are another micro-batch's */
+  HEC_PIPELINE_SENDS_ANOTHER_GRADIENT, /* likewise its gradients */
+  HEC_PIPELINE_FORGETS                 /* gradients of the micro-batches before the last are not kept */
+} hec_pipeline_fault;
+
+typedef struct {
+  /* problem: of all layers, on the ranks of one stage (its expert-parallel groups may be several). schedule, virtual_time,
+   * probe, measured and differ_* are not used. */
+  hec_replay replay;
+  const hec_pipeline_order *order; /* its micro-batches are the replay's */
+  const int32_t *layer_at;         /* [n_parts + 1] layers of each part */
+  hec_pipeline_fault fault;
+  /* After every step, on rank 0 only: seconds of the slowest rank. */
+  void (*measured)(void *context, int64_t step, double seconds);
+  void *context;
+} hec_pipelined;
+
+/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, policies that change their plan within
+ * an iteration or compute something else than the gate chose. */
+hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
+/* Bytes that each rank's region must have. */
+hec_status hec_pipelined_bytes(const hec_pipelined *pipelined, const hec_policy *policy, size_t *bytes) HEC_MUST_USE;
+/* Runs all steps; called by every rank of a launch of n_stages * n_ranks. `result` is filled in on rank 0 when check. */
+hec_status hec_pipelined_run(const hec_pipelined *pipelined, const hec_policy *policy, hec_rank *rank,
+                             hec_replay_check *result) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,192 @@
+/* Pipeline stages executed on ranks of this machine, checked against the dense reference; and faults between stages, which the
+ * check must find. */
+#include "models/training/layout.h"
+#include "runtime/exec/pipeline.h"
+#include "runtime/plan/problem.h"
+#include "tests/exec/launch_case.h"
+#include "tests/support/checks.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+HEC_TEST_ONCE(hec_math_open)
+HEC_TEST_ARENA(arena)
+
+typedef struct {
+  const char *layout, *pipeline, *policy;
+  int32_t gpus, layers, experts, micro_batches, steps;
+  bool threads, forward;
+} row;
+
+static const row rows[] = {
+    /* The layouts that docs/running.md shows. */
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false}, /* dp: two expert-parallel groups in each stage */
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 4, 4, 8, 4, 2, true, false},
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false},
+    /* Stages of unequal length, more of them, an odd number of them, one rank each. */
+    {"pp=2:1,4 ep=2", "1f1b", "ep", 4, 5, 6, 3, 2, true, false},
+    {"pp=4", "1f1b", "ep", 4, 5, 4, 6, 2, false, false},
+    {"pp=3 ep=2", "1f1b", "ep", 6, 3, 4, 5, 1, false, false},
+    {"pp=2 vpp=3", "interleaved", "ep", 2, 10, 4, 6, 2, false, false},
+    {"pp=4 vpp=2 ep=2", "interleaved", "ep", 8, 8, 4, 8, 1, false, false},
+    {"pp=6 vpp=2", "interleaved", "ep", 6, 12, 2, 12, 1, false, false},
+    {"pp=3 ep=2", "gpipe", "ep", 6, 4, 4, 4, 2, false, false},
+    {"pp=2:2,1,1,3 vpp=2 ep=2", "interleaved", "ep", 4, 7, 4, 4, 2, false, false},
+    /* Fewer micro-batches than stages; one stage; no backward; policies that keep copies and move them between steps. */
+    {"pp=4", "1f1b", "ep", 4, 4, 4, 2, 2, false, false},
+    {"pp=4", "1f1b", "ep", 4, 4, 4, 1, 2, false, false},
+    {"pp=1 ep=2", "1f1b", "ep", 4, 2, 4, 3, 2, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, true},
+    {"pp=2 ep=4", "1f1b", "eplb", 8, 4, 8, 4, 3, false, false},
+    {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 8, 4, 4, 4, 3, false, false},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+typedef struct {
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+  hec_model model;
+  hec_layout layout;
+  hec_pipeline_order order;
+  hec_pipelined p;
+  const hec_policy *policy;
+  hec_replay_check *result; /* shared with the ranks */
+} pipeline_case;
+
+static const hec_moe shape = {.name = "case",
+                              .d_model = 16,
+                              .d_ffn = 12,
+                              .n_ffn_matrices = 3,
+                              .top_k = 2,
+                              .n_heads = 2,
+                              .n_kv_heads = 1,
+                              .d_head = 8,
+                              .seq_len = 6,
+                              .tokens_per_rank = 12,
+                              .micro_batches = 1,
+                              .dtype_bytes = 4,
+                              .grad_bytes = 4,
+                              .optimizer_bytes = 8,
+                              .attention = HEC_ATTENTION_CAUSAL,
+                              .nonmoe_scale = 1};
+
+/* Each micro-batch, layer and rank has loads of its own, so that no two can be mistaken for each other. */
+static const hec_replay_step *make_steps(const row *w, const hec_problem *problem, uint64_t seed) {
+  hec_replay_step *steps = HEC_NEW(&arena, hec_replay_step, w->steps);
+  for (int32_t i = 0; i < w->steps; i++) {
+    hec_load *loads = HEC_NEW(&arena, hec_load, w->micro_batches);
+    for (int32_t mb = 0; mb < w->micro_batches; mb++) {
+      loads[mb] = hec_load_new(&arena, w->layers, problem->n_ranks, w->experts);
+      for (int32_t l = 0; l < w->layers; l++)
+        for (int32_t s = 0; s < problem->n_ranks; s++)
+          for (int32_t a = 0; a < problem->tokens * problem->top_k; a++)
+            hec_load_row(&loads[mb], l, s)[hec_test_below(&seed, (uint64_t)w->experts)]++;
+    }
+    steps[i] = (hec_replay_step){.iter = 10 + i, .stride = 1, .n_loads = w->micro_batches, .loads = loads};
+  }
+  return steps;
+}
+
+static pipeline_case *make_case(const row *w) {
+  pipeline_case *c = HEC_NEW(&arena, pipeline_case, 1);
+  c->moe = shape;
+  c->moe.n_layers = c->moe.n_moe_layers = w->layers;
+  c->moe.n_experts = w->experts;
+  c->policy = hec_policy_find(w->policy);
+  ck_ok(hec_cluster_load("2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &arena, &c->cluster));
+  ck_ok(hec_layout_read(w->layout, &c->layout));
+  ck_ok(hec_layout_fit(&c->layout, w->gpus, &c->moe));
+  ck_ok(hec_problem_make(&c->moe, &c->cluster, !w->forward, c->layout.dp, c->moe.tokens_per_rank, &c->problem));
+  ck_ok(hec_problem_group(&c->problem, c->layout.ep));
+  c->problem.period = 1;
+  ck_ok(hec_model_make(&c->moe, false, 7, &c->model));
+  hec_pipeline_shape sizes = {c->layout.pp, c->layout.vpp, w->micro_batches, 0};
+  ck_ok(hec_pipeline_order_make(hec_pipeline_find(w->pipeline), &sizes, &arena, &c->order));
+  int32_t *layer_at = HEC_NEW(&arena, int32_t, c->order.n_parts + 1);
+  for (int32_t part = 0; part < c->order.n_parts; part++)
+    layer_at[part + 1] = layer_at[part] + hec_layout_layers(&c->layout, &c->moe, part, &(int32_t){0});
+  c->p = (hec_pipelined){.replay = {.problem = &c->problem,
+                                    .model = &c->model,
+                                    .steps = make_steps(w, &c->problem, 1 + (uint64_t)w->gpus),
+                                    .n_steps = w->steps,
+                                    .n_micro_batches = w->micro_batches,
+                                    .check = true},
+                         .order = &c->order,
+                         .layer_at = layer_at};
+  ck_ok(hec_pipelined_check(&c->p, c->policy));
+  c->result = hec_test_shared_page();
+  return c;
+}
+
+static hec_status body(hec_rank *rank, void *context) {
+  const pipeline_case *c = context;
+  return hec_pipelined_run(&c->p, c->policy, rank, c->result);
+}
+
+static void run_case(pipeline_case *c, const row *w) {
+  hec_launch_options options = hec_test_options(w->gpus, w->threads);
+  ck_ok(hec_pipelined_bytes(&c->p, c->policy, &options.memory_bytes));
+  hec_test_launch(&options, body, c);
+}
+
+/* Every number of the step is compared: the outputs and input gradients of all ranks, and four arrays of each block and
+ * expert wherever it is kept. */
+static int64_t expected_numbers(const pipeline_case *c, const row *w) {
+  int64_t stream = (int64_t)c->problem.tokens * c->moe.d_model, arrays = w->forward ? 1 : 4;
+  int64_t streams = (w->forward ? 1 : 2) * (int64_t)w->steps * w->micro_batches * c->layout.dp * stream;
+  int64_t dense = arrays * w->layers * c->layout.dp * hec_model_block(&c->model).size;
+  return streams + dense + arrays * w->layers * c->layout.edp * w->experts * hec_model_expert_size(&c->model);
+}
+
+HEC_TEST_LOOP(stages_compute_what_the_reference_does, N_ROWS) {
+  const row *w = &rows[_i];
+  pipeline_case *c = make_case(w);
+  run_case(c, w);
+  ck_assert_msg(c->result->passed, "%s, %s: %s: error %g, tolerance %g", w->layout, w->pipeline, c->result->worst_at,
+                c->result->worst, c->result->tolerance);
+  if (strcmp(w->policy, "ep") == 0) /* others keep copies */
+    ck_assert_int_eq(c->result->compared, expected_numbers(c, w));
+  else
+    ck_assert_int_ge(c->result->compared, expected_numbers(c, w));
+}
+
+/* ---- Faults ---- */
+
+static const struct {
+  hec_pipeline_fault fault;
+  const char *where; /* that the first error names */
+} faults[] = {{HEC_PIPELINE_SENDS_ANOTHER, "outputs of rank"},
+              {HEC_PIPELINE_SENDS_ANOTHER_GRADIENT, "input gradients of rank"},
+              {HEC_PIPELINE_FORGETS, "of dense block"}};
+enum { N_FAULTS = sizeof faults / sizeof *faults, N_FAULTY_ROWS = 4 };
+
+HEC_TEST_LOOP(faults_between_stages_are_noticed, N_FAULTS *N_FAULTY_ROWS) {
+  const row *w = &rows[_i % N_FAULTY_ROWS];
+  pipeline_case *c = make_case(w);
+  c->p.fault = faults[_i / N_FAULTY_ROWS].fault;
+  run_case(c, w);
+  ck_assert(!c->result->passed);
+  ck_assert_int_eq(c->result->failed_step, w->steps);
+  ck_assert_msg(strstr(c->result->failed_at, faults[_i / N_FAULTY_ROWS].where) != NULL, "%s", c->result->failed_at);
+}
+
+/* ---- What is refused ---- */
+
+static const struct {
+  const char *pipeline, *policy, *words;
+  int32_t stages;
+} refused[] = {{"interleaved", "ep", "an even number of stages", 3},
+               {"zb-h1", "ep", "splits or pairs", 2},
+               {"dualpipe", "ep", "holds every part twice", 2},
+               {"1f1b", "fastermoe", "plans anew", 2},
+               {"1f1b", "ep-balanced", "other loads", 2}};
+
+HEC_TEST_LOOP(what_is_not_executed_is_refused, (int)(sizeof refused / sizeof *refused)) {
+  const hec_pipeline_shape sizes = {refused[_i].stages, 0, 6, 0};
+  hec_pipeline_order order;
+  ck_ok(hec_pipeline_order_make(hec_pipeline_find(refused[_i].pipeline), &sizes, &arena, &order));
+  const hec_pipelined p = {.order = &order};
+  ck_refused(hec_pipelined_check(&p, hec_policy_find(refused[_i].policy)), refused[_i].words);
+}
