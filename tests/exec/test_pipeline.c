@@ -19,7 +19,7 @@ typedef struct {
 } row;
 
 static const row rows[] = {
-    /* The layouts that docs/running.md shows. */
+    /* Small layouts with pp, ep and dp. */
     {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false},
     {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false}, /* dp: two expert-parallel groups in each stage */
     {"pp=2 vpp=2 ep=2", "interleaved", "ep", 4, 4, 8, 4, 2, true, false},
