@@ -22,28 +22,15 @@ typedef struct {
   double *gather_s;       /* [records of the step][layers of the trace][2] */
   double first_s, each_s; /* moves before the step; within it */
   bool gathers;
-} lane;
+} row_run;
 
 typedef struct {
   const hec_training_loads_of *of;
   hec_training_loads *loads;
-  lane *lanes;          /* [n_policies] */
+  row_run *runs;        /* [n_policies] */
   const hec_load *load; /* of the record at hand */
   int32_t index;        /* of it; those below n_before come before the step */
-  int32_t slots;        /* rows that a layer's load has: experts / ep */
 } work;
-
-/* The rows of a rank in `slots` numbers. Copies may give it more experts than these: those are added to the shortest. */
-static void take_rows(const hec_routing *routing, int32_t rank, int32_t slots, int32_t *rows) {
-  int32_t n = 0;
-  memset(rows, 0, (size_t)slots * sizeof *rows);
-  for (int32_t i = routing->expert_at[rank]; i < routing->expert_at[rank + 1]; i++) {
-    int32_t to = n < slots ? n++ : 0;
-    for (int32_t k = 0; n == slots && to == 0 && k < slots; k++)
-      to = rows[k] < rows[to] ? k : to;
-    rows[to] += (int32_t)routing->tokens[i];
-  }
-}
 
 /* Assignments that cross ranks, at the rank that sends or receives most, over the mean of an even spread. */
 static double received(const hec_routing *routing, double mean) {
@@ -61,14 +48,17 @@ static double received(const hec_routing *routing, double mean) {
   return n > 1 && mean > 0 ? (double)max / (mean * (double)(n - 1) / (double)n) : 1;
 }
 
-static hec_layer_load load_of(lane *one, const hec_load *load, int32_t layer, int32_t slots, int32_t *rows) {
-  const hec_routing *routing = &one->routing;
+/* Of the busiest rank. Its rows are on the arena. */
+static hec_layer_load load_of(const hec_routing *routing, const hec_load *load, int32_t layer, hec_arena *arena) {
   int32_t busiest = 0;
   for (int32_t r = 1; r < routing->n_ranks; r++)
     busiest = routing->rank_tokens[r] > routing->rank_tokens[busiest] ? r : busiest;
-  take_rows(routing, busiest, slots, rows);
+  int32_t from = routing->expert_at[busiest], n = routing->expert_at[busiest + 1] - from;
+  int32_t *rows = HEC_NEW(arena, int32_t, n + 1);
+  for (int32_t i = 0; i < n; i++)
+    rows[i] = (int32_t)routing->tokens[from + i];
   double mean = (double)hec_load_layer_total(load, layer) / (double)routing->n_ranks;
-  return (hec_layer_load){.rows = rows, .received = received(routing, mean)};
+  return (hec_layer_load){.rows = rows, .n = n, .received = received(routing, mean)};
 }
 
 static double above(double s, double hidden_s) {
@@ -76,7 +66,7 @@ static double above(double s, double hidden_s) {
 }
 
 /* Decides after the gate, and says what the layer's copies cost. */
-static void refine(lane *one, int32_t layer, const hec_load *load, double exposed_s[2]) {
+static void refine(row_run *one, int32_t layer, const hec_load *load, double exposed_s[2]) {
   hec_policy_run *run = &one->run;
   double window_s = hec_problem_window_s(run->problem, layer);
   double before_s = run->policy->decide ? hec_training_gather_s(&one->moves, run, layer, false) : 0, after_s = before_s;
@@ -90,7 +80,7 @@ static void refine(lane *one, int32_t layer, const hec_load *load, double expose
 }
 
 /* Of a policy that decides once in a period the step bears its part. */
-static void move(lane *one, int32_t at) {
+static void move(row_run *one, int32_t at) {
   double s = hec_training_migration_s(&one->moves, &one->run);
   int32_t own = one->run.problem->period, period = own > 0 ? own : one->run.policy->period;
   if (one->run.policy->migrates_beside || at < 0)
@@ -104,7 +94,7 @@ static void move(lane *one, int32_t at) {
 static void plan_record(void *context, int32_t worker, int64_t item) {
   work *w = context;
   (void)worker;
-  lane *one = &w->lanes[item];
+  row_run *one = &w->runs[item];
   hec_policy_run *run = &one->run;
   const hec_load *load = w->load;
   int32_t n_before = w->loads->n_before, at = w->index - n_before, n_layers = run->problem->n_layers;
@@ -123,8 +113,7 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
     }
     refine(one, l, load, &one->gather_s[2 * ((int64_t)at * n_layers + l)]);
     hec_routing_make(&one->routing, run->policy->dispatch, run->problem, &run->plan, load, l);
-    hec_layer_load *to = &one->record[(int64_t)at * n_layers + l];
-    *to = load_of(one, load, l, w->slots, HEC_NEW(&one->arena, int32_t, w->slots));
+    one->record[(int64_t)at * n_layers + l] = load_of(&one->routing, load, l, &one->arena);
     hec_series_add(&w->loads->of[item].overload, hec_routing_overload(&one->routing));
   }
   hec_policy_observe(run, load);
@@ -161,10 +150,9 @@ static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reade
 
 static void start(work *w, hec_arena *arena) {
   const hec_problem *problem = &w->of->job->problem;
-  w->lanes = HEC_NEW(arena, lane, w->of->n_policies);
-  w->slots = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks;
+  w->runs = HEC_NEW(arena, row_run, w->of->n_policies);
   for (int32_t p = 0; p < w->of->n_policies; p++) {
-    lane *one = &w->lanes[p];
+    row_run *one = &w->runs[p];
     one->run = hec_policy_start(w->of->policies[p], problem, &one->arena);
     one->routing = hec_routing_new(&one->arena, problem);
     one->moves = hec_training_moves_new(&one->run, &one->arena);
@@ -198,19 +186,22 @@ static hec_status plan_all(work *w, hec_trace_reader *reader, hec_pool *pool, he
 /* Layers of the trace to those of the model, records to micro-batches. */
 static void hand_out(const work *w, int32_t p, hec_arena *arena) {
   const hec_training_loads_of *of = w->of;
-  const lane *one = &w->lanes[p];
+  row_run *one = &w->runs[p];
   hec_training_routing *to = &w->loads->of[p];
   int32_t n_trace = of->job->problem.n_layers, n_records = w->loads->n_records;
-  int32_t *rows = HEC_NEW(arena, int32_t, (int64_t)n_records * n_trace * w->slots);
-  for (int64_t i = 0; i < (int64_t)n_records * n_trace; i++)
-    memcpy(rows + i * w->slots, one->record[i].rows, (size_t)w->slots * sizeof *rows);
+  for (int64_t i = 0; i < (int64_t)n_records * n_trace; i++) {
+    hec_layer_load *load = &one->record[i];
+    int32_t *rows = HEC_NEW(arena, int32_t, load->n + 1);
+    memcpy(rows, load->rows, (size_t)load->n * sizeof *rows);
+    load->rows = rows; /* the policy's own memory goes */
+  }
   to->loads = HEC_NEW(arena, hec_layer_load, (int64_t)of->n_layers * of->n_micro);
   to->gather_s = one->gathers ? HEC_NEW(arena, double, (int64_t)of->n_layers * of->n_micro * 2) : NULL;
   for (int32_t l = 0; l < of->n_layers; l++)
     for (int32_t m = 0; m < of->n_micro; m++) {
       int64_t from = (int64_t)(m % n_records) * n_trace + (int64_t)l * n_trace / of->n_layers;
       int64_t at = (int64_t)l * of->n_micro + m;
-      to->loads[at] = (hec_layer_load){.rows = rows + from * w->slots, .received = one->record[from].received};
+      to->loads[at] = one->record[from];
       if (one->gathers)
         memcpy(to->gather_s + 2 * at, one->gather_s + 2 * from, 2 * sizeof(double));
     }
@@ -233,9 +224,9 @@ hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_re
   for (int32_t p = 0; p < of->n_policies; p++) {
     if (status == HEC_OK)
       hand_out(&w, p, arena);
-    hec_policy_stop(&w.lanes[p].run);
-    hec_training_moves_free(&w.lanes[p].moves);
-    hec_arena_free(&w.lanes[p].arena);
+    hec_policy_stop(&w.runs[p].run);
+    hec_training_moves_free(&w.runs[p].moves);
+    hec_arena_free(&w.runs[p].arena);
   }
   hec_arena_free(&scratch);
   return status;

@@ -59,17 +59,6 @@ typedef struct {
   double matrices;               /* of an FFN */
 } sizes;
 
-static double rows_of(const hec_training *t, double tokens, const hec_layer_load *load) {
-  double balanced = tokens * (double)t->moe->top_k * (double)t->layout.etp, rows = 0;
-  if (!load)
-    return balanced;
-  if (!load->rows)
-    return balanced * load->received;
-  for (int32_t e = 0; e < t->moe->n_experts / t->layout.ep; e++)
-    rows += (double)load->rows[e];
-  return rows;
-}
-
 static sizes sizes_of(const hec_training *t, const hec_layer_load *load) {
   const hec_moe *moe = t->moe;
   int32_t tp = t->layout.tp, key_parts = moe->n_kv_heads < tp ? moe->n_kv_heads : tp; /* fewer are copied */
@@ -77,7 +66,7 @@ static sizes sizes_of(const hec_training *t, const hec_layer_load *load) {
   z.input = t->recipe.precision == HEC_PRECISION_BF16 ? 2 : 1;
   z.gathered = (double)t->seq * (double)t->micro_batch / (double)t->layout.cp;
   z.tokens = z.gathered / (double)tp;
-  z.rows = rows_of(t, z.tokens, load);
+  z.rows = hec_layer_rows(t, load);
   z.heads = (double)moe->n_heads * (double)moe->d_head / (double)tp;
   z.key_heads = (double)moe->n_kv_heads * (double)moe->d_head / (double)key_parts;
   z.ffn = (double)moe->d_ffn_dense / (double)tp;

@@ -94,27 +94,35 @@ static double ffn_s(const hec_training *t, const sizes *z, hec_work_shape shape,
 }
 
 static double experts_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool backward) {
-  int32_t even[HEC_RANK_EXPERTS_MAX];
-  const int32_t *rows = load->rows;
+  int32_t even[HEC_RANK_EXPERTS_MAX], n = load->rows ? load->n : z->experts;
+  const int32_t *rows = load->rows ? load->rows : even;
   hec_work_dims dims = hec_work_expert(t->moe).dims;
   dims.inter /= t->layout.etp;
   dims.dtype_bytes = gemm_bytes(t);
   dims.again = false;
   dims.quantised = t->recipe.fused;
   dims.core = t->recipe.fused ? fused_bytes : 1;
-  if (!rows) {
-    double each = z->rows * (double)t->layout.etp / z->local;
-    for (int32_t e = 0; e < z->experts; e++)
-      even[e] = (int32_t)(each * (double)(e + 1)) - (int32_t)(each * (double)e);
-    rows = even;
+  double each = z->rows * (double)t->layout.etp / z->local;
+  for (int32_t e = 0; !load->rows && e < n; e++)
+    even[e] = (int32_t)(each * (double)(e + 1)) - (int32_t)(each * (double)e);
+  return hec_gpu_experts_s(t->laws, &dims, rows, n, 1, backward);
+}
+
+double hec_layer_rows(const hec_training *t, const hec_layer_load *load) {
+  double rows = 0;
+  if (!load || !load->rows) {
+    double balanced = sizes_of(t).rows * (double)t->layout.etp;
+    return load ? balanced * load->received : balanced;
   }
-  return hec_gpu_experts_s(t->laws, &dims, rows, z->experts, 1, backward);
+  for (int32_t e = 0; e < load->n; e++)
+    rows += (double)load->rows[e];
+  return rows;
 }
 
 /* Router and both permutations; tokens are sorted by local expert where a rank holds several. */
-static double permute_s(const hec_training *t, const sizes *z, double received) {
-  double width = (double)t->moe->d_model, gathered = z->rows * (double)t->layout.etp * received;
-  double bytes = 4 * width * (z->tokens + z->rows) + (z->experts > 1 ? 8 * width * gathered : 0);
+static double permute_s(const hec_training *t, const sizes *z, const hec_layer_load *load) {
+  double width = (double)t->moe->d_model;
+  double bytes = 4 * width * (z->tokens + z->rows) + (z->experts > 1 ? 8 * width * hec_layer_rows(t, load) : 0);
   return bytes_s(t, bytes * (t->recipe.fused ? fused_bytes : 1));
 }
 
@@ -212,7 +220,7 @@ static double context_s(const hec_training *t, const sizes *z) {
 /* ---- Layers ---- */
 
 static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const hec_layer_load *load) {
-  hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load->received) +
+  hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load) +
                                    experts_s(t, z, load, false),
                       .tensor_s = tensor_pair_s(t, z) + expert_tensor_s(t, z, load->received) + context_s(t, z),
                       .dispatch_s = dispatch_s(t, z, load->received)};
@@ -239,7 +247,7 @@ static double recomputed_s(const hec_training *t, const sizes *z, const hec_laye
   if (moe && what & HEC_RECOMPUTE_ACT)
     s += bytes_s(t, 2 * inner * z->rows);
   if (moe && what & HEC_RECOMPUTE_MOE)
-    s += experts_s(t, z, load, false) + permute_s(t, z, load->received);
+    s += experts_s(t, z, load, false) + permute_s(t, z, load);
   if (!moe && what & HEC_RECOMPUTE_MLP)
     s += ffn_s(t, z, hec_work_dense_ffn(t->moe), false);
   return s;
@@ -258,7 +266,7 @@ static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool mo
   hec_layer_pass p = forward_of(t, z, moe, load), forward = p;
   double attention = attention_s(t, z, true), rest;
   if (moe)
-    rest = gate_s(t, z, true) + permute_s(t, z, load->received) + experts_s(t, z, load, true) +
+    rest = gate_s(t, z, true) + permute_s(t, z, load) + experts_s(t, z, load, true) +
            (t->moe->n_shared_experts > 0 ? ffn_s(t, z, hec_work_shared(t->moe), true) : 0);
   else
     rest = ffn_s(t, z, hec_work_dense_ffn(t->moe), true);

@@ -52,12 +52,16 @@ typedef enum { HEC_LAYER_DENSE, HEC_LAYER_MOE, HEC_LAYER_HEAD } hec_layer_kind;
 
 /* What routing gives the busiest rank of an expert-parallel group in one layer of one micro-batch. */
 typedef struct {
-  const int32_t *rows; /* [experts / ep] rows of its experts; NULL: balanced */
-  double received;     /* assignments that it receives over the mean: 1 balanced */
+  const int32_t *rows; /* [n] rows of the experts that it computes, copies too; NULL: balanced */
+  int32_t n;
+  double received; /* assignments that it receives over the mean: 1 balanced */
 } hec_layer_load;
 
 /* The device's laws as training frameworks have them: of its attention kernels the fastest, which they choose by themselves. */
 hec_gpu_laws hec_training_laws(const hec_gpu_laws *laws);
+
+/* Rows that the busiest rank's experts compute; load NULL: balanced. */
+double hec_layer_rows(const hec_training *t, const hec_layer_load *load);
 
 hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load, bool backward);
 /* What its dispatch adds to it; its time: hidden parts left out, never less than the host's. */

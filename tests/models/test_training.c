@@ -166,11 +166,11 @@ HEC_TEST(host_bound) {
 HEC_TEST(loads) {
   hec_training t = training("ep=8", 8, "mixtral-8x7b", "graph=full");
   int32_t rows[1] = {4096 * 2};
-  hec_layer_load even = {.rows = rows, .received = 1};
+  hec_layer_load even = {.rows = rows, .n = 1, .received = 1};
   hec_layer_pass by_rows = hec_layer_pass_of(&t, HEC_LAYER_MOE, &even, false);
   ck_near(hec_layer_pass_s(&t, &by_rows), layer_s(&t, false));
   rows[0] *= 2;
-  hec_layer_load hot = {.rows = rows, .received = 2};
+  hec_layer_load hot = {.rows = rows, .n = 1, .received = 2};
   hec_layer_pass busy = hec_layer_pass_of(&t, HEC_LAYER_MOE, &hot, false);
   ck_assert(busy.compute_s > by_rows.compute_s);
   ck_assert(busy.dispatch_s > 1.5 * by_rows.dispatch_s); /* small messages are slower */

@@ -136,7 +136,7 @@ HEC_TEST(standing_by_hand) {
 HEC_TEST(loads) {
   const hec_training t = training("ep=2", 2, "");
   const int32_t rows[2] = {40, 24};
-  const hec_layer_load by_rows = {.rows = rows, .received = 2}, by_share = {.received = 2};
+  const hec_layer_load by_rows = {.rows = rows, .n = 2, .received = 2}, by_share = {.received = 2};
   const double even = hec_layer_bytes_of(&t, HEC_LAYER_MOE, NULL).activations;
   ck_near(hec_layer_bytes_of(&t, HEC_LAYER_MOE, &by_rows).activations, even + 1280 + 384);
   ck_near(hec_layer_bytes_of(&t, HEC_LAYER_MOE, &by_share).activations, even + 1280 + 384);

@@ -25,6 +25,30 @@ int32_t hec_case_file_column(const hec_case_file *csv, const char *name) {
   return -1;
 }
 
+static hec_status read_rows(hec_case_file *csv, const char *const *columns, const char *page, hec_case_file_row *row,
+                            void *context) {
+  for (; *columns; columns++)
+    if (hec_case_file_column(csv, *columns) < 0)
+      return hec_fail(HEC_BAD_INPUT, "%s:1: expected a column \"%s\" (the form of this table: %s)", csv->input.path,
+                      *columns, page);
+  for (bool more = true;;) {
+    HEC_TRY(hec_csv_next(&csv->csv, &more));
+    if (!more)
+      return HEC_OK;
+    HEC_TRY(row(csv, context));
+  }
+}
+
+hec_status hec_case_file_each(const char *path, hec_arena *arena, const char *const *columns, const char *page,
+                              hec_case_file_row *row, void *context) {
+  hec_case_file csv;
+  hec_status status = hec_case_file_open(path, arena, &csv);
+  if (status == HEC_OK)
+    status = read_rows(&csv, columns, page, row, context);
+  hec_case_file_close(&csv);
+  return status;
+}
+
 static const char *field_of(const hec_case_file *csv, const char *column) {
   int32_t i = hec_case_file_column(csv, column);
   HEC_ASSERT(i >= 0);

@@ -19,6 +19,11 @@ void hec_case_file_close(hec_case_file *csv);
 /* Position of a column; -1: there is none. */
 int32_t hec_case_file_column(const hec_case_file *csv, const char *name);
 
+/* Opens the table, wants these columns (ends with NULL; `page`: that has the form of the table), and hands over row by row. */
+typedef hec_status hec_case_file_row(const hec_case_file *csv, void *context);
+hec_status hec_case_file_each(const char *path, hec_arena *arena, const char *const *columns, const char *page,
+                              hec_case_file_row *row, void *context) HEC_MUST_USE;
+
 /* Fields of the current row by column name; the column must be there (a bug otherwise). */
 const char *hec_case_file_text(const hec_case_file *csv, const char *column);
 bool hec_case_file_number(const hec_case_file *csv, const char *column,

@@ -52,31 +52,20 @@ uint64_t hec_case_hash_text(uint64_t seed, const char *text) {
   return hash;
 }
 
-static hec_status read_rows(hec_case_file *csv, int32_t table, hec_cases *cases) {
-  const hec_case_table *form = hec_case_tables[table];
-  for (const char *const *column = form->columns; *column; column++)
-    if (hec_case_file_column(csv, *column) < 0)
-      return hec_fail(HEC_BAD_INPUT, "%s:1: expected a column \"%s\" (the form of this table: docs/devices.md)",
-                      csv->input.path, *column);
-  for (bool more = true;;) {
-    HEC_TRY(hec_csv_next(&csv->csv, &more));
-    if (!more)
-      return HEC_OK;
-    HEC_RESERVE(cases->cases, cases->capacity, cases->n + 1);
-    hec_case *c = &cases->cases[cases->n++];
-    *c = (hec_case){.table = table, .line = (int32_t)csv->csv.line, .kind = "other"};
-    c->gpu = hec_case_file_column(csv, "gpu") < 0 ? "not stated" : hec_case_file_text(csv, "gpu");
-    form->read(csv, &cases->arena, c);
-  }
-}
+typedef struct {
+  hec_cases *cases;
+  int32_t table;
+} row_place;
 
-static hec_status read_table(const char *path, int32_t table, hec_cases *cases) {
-  hec_case_file csv;
-  hec_status status = hec_case_file_open(path, &cases->arena, &csv);
-  if (status == HEC_OK)
-    status = read_rows(&csv, table, cases);
-  hec_case_file_close(&csv);
-  return status;
+static hec_status read_row(const hec_case_file *csv, void *context) {
+  const row_place *place = context;
+  hec_cases *cases = place->cases;
+  HEC_RESERVE(cases->cases, cases->capacity, cases->n + 1);
+  hec_case *c = &cases->cases[cases->n++];
+  *c = (hec_case){.table = place->table, .line = (int32_t)csv->csv.line, .kind = "other"};
+  c->gpu = hec_case_file_column(csv, "gpu") < 0 ? "not stated" : hec_case_file_text(csv, "gpu");
+  hec_case_tables[place->table]->read(csv, &cases->arena, c);
+  return HEC_OK;
 }
 
 hec_status hec_cases_read(const char *folder, hec_cases *cases) {
@@ -86,7 +75,8 @@ hec_status hec_cases_read(const char *folder, hec_cases *cases) {
     struct stat found;
     if (stat(path, &found) != 0)
       continue;
-    HEC_TRY(read_table(path, t, cases));
+    HEC_TRY(hec_case_file_each(path, &cases->arena, hec_case_tables[t]->columns, "docs/devices.md", read_row,
+                               &(row_place){cases, t}));
     n_read++;
   }
   if (n_read == 0)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 1024, REQUESTS = 256, REQUEST_TOKENS = 256 };
+enum { REQUESTS = 256, REQUEST_TOKENS = 256 };
 
 /* "prefill 256 tok x 256 requests"; a phase that does not say how many requests is taken for as many. */
 static void take_phase(const char *phase, hec_training *t) {
@@ -24,7 +24,7 @@ static double forward_s(const hec_training *t, double imbalance, hec_arena *aren
   int32_t *of = HEC_NEW(arena, int32_t, n);
   for (int32_t e = 0; e < n; e++)
     of[e] = (int32_t)(rows * imbalance / (double)n);
-  const hec_layer_load load = {.rows = of, .received = imbalance};
+  const hec_layer_load load = {.rows = of, .n = n, .received = imbalance};
   hec_layer_pass moe = hec_layer_pass_of(t, HEC_LAYER_MOE, &load, false),
                  dense = hec_layer_pass_of(t, HEC_LAYER_DENSE, NULL, false);
   return (double)t->moe->n_moe_layers * hec_layer_pass_s(t, &moe) +
@@ -58,27 +58,23 @@ static hec_status predict(hec_training_rules *rules, const hec_case_file *csv, c
   return HEC_OK;
 }
 
-static hec_status read_rows(hec_training_rules *rules, hec_case_file *csv, const hec_step_constants *constants,
-                            hec_imbalance_table *table) {
-  static const char *const needed[] = {"id", "model", "gpus", "gpu_type", "ep", "phase", "r_max_over_mean", "value"};
-  for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-    if (hec_case_file_column(csv, needed[i]) < 0)
-      return hec_fail(HEC_BAD_INPUT, "%s:1: expected a column \"%s\" (the form of this table: docs/layouts.md)",
-                      csv->input.path, needed[i]);
-  for (bool more = true; table->n < ROWS_MAX;) {
-    HEC_TRY(hec_csv_next(&csv->csv, &more));
-    if (!more)
-      return HEC_OK;
-    hec_imbalance_row *row = &table->rows[table->n++];
-    row->id = hec_arena_text(rules->arena, hec_case_file_text(csv, "id"));
-    row->model = hec_arena_text(rules->arena, hec_case_file_text(csv, "model"));
-    row->gpu = hec_arena_text(rules->arena, hec_case_file_text(csv, "gpu_type"));
-    if (!hec_case_file_number(csv, "r_max_over_mean", &row->imbalance) ||
-        !hec_case_file_number(csv, "value", &row->value))
-      row->why_not = "imbalance or time is no number";
-    else
-      HEC_TRY(predict(rules, csv, constants, row));
-  }
+typedef struct {
+  hec_training_rules rules;
+  const hec_step_constants *constants;
+  hec_imbalance_table *table;
+} reader;
+
+static hec_status read_row(const hec_case_file *csv, void *context) {
+  reader *r = context;
+  hec_imbalance_table *table = r->table;
+  HEC_RESERVE(table->rows, table->capacity, table->n + 1);
+  hec_imbalance_row *row = &table->rows[table->n++];
+  *row = (hec_imbalance_row){.id = hec_case_file_text(csv, "id"),
+                             .model = hec_case_file_text(csv, "model"),
+                             .gpu = hec_case_file_text(csv, "gpu_type")};
+  if (hec_case_file_number(csv, "r_max_over_mean", &row->imbalance) && hec_case_file_number(csv, "value", &row->value))
+    return predict(&r->rules, csv, r->constants, row);
+  row->why_not = "imbalance or time is no number";
   return HEC_OK;
 }
 
@@ -109,22 +105,20 @@ static void compare(hec_imbalance_table *table) {
 }
 
 hec_status hec_imbalance_judge(const char *path, const hec_step_constants *constants, hec_imbalance_table *table) {
-  hec_case_file csv;
-  hec_training_rules rules;
+  static const char *const columns[] = {"id",    "model",           "gpus",  "gpu_type", "ep",
+                                        "phase", "r_max_over_mean", "value", NULL};
+  reader r = {.constants = constants, .table = table};
   *table = (hec_imbalance_table){0};
-  table->rows = HEC_NEW(&table->arena, hec_imbalance_row, ROWS_MAX);
-  HEC_TRY(hec_training_rules_open(&table->arena, &rules));
-  hec_status status = hec_case_file_open(path, &table->arena, &csv);
-  if (status == HEC_OK)
-    status = read_rows(&rules, &csv, constants, table);
-  hec_case_file_close(&csv);
-  hec_training_rules_close(&rules);
+  HEC_TRY(hec_training_rules_open(&table->arena, &r.rules));
+  hec_status status = hec_case_file_each(path, &table->arena, columns, "docs/layouts.md", read_row, &r);
+  hec_training_rules_close(&r.rules);
   if (status == HEC_OK)
     compare(table);
   return status;
 }
 
 void hec_imbalance_table_free(hec_imbalance_table *table) {
+  free(table->rows);
   hec_arena_free(&table->arena);
 }
 

@@ -18,8 +18,9 @@ typedef struct {
 typedef struct {
   hec_arena arena;
   int32_t n;
-  hec_imbalance_row *rows; /* [n] */
-  hec_error error;         /* of predicted over measured, bases left out */
+  hec_imbalance_row *rows; /* [n] malloc */
+  size_t capacity;
+  hec_error error; /* of predicted over measured, bases left out */
 } hec_imbalance_table;
 
 hec_status hec_imbalance_judge(const char *path, const hec_step_constants *constants,

@@ -62,55 +62,42 @@ static void predict(hec_training_case *c, hec_arena *arena) {
 
 /* ---- Rows ---- */
 
-static hec_status read_row(hec_training_rules *rules, const hec_case_file *csv, const hec_step_constants *constants,
-                           hec_training_case *c) {
-  hec_arena *arena = rules->arena;
+typedef struct {
+  hec_training_rules rules;
+  hec_training_table *table;
+} reader;
+
+static hec_status read_row(const hec_case_file *csv, void *context) {
+  reader *r = context;
+  hec_training_table *table = r->table;
+  HEC_RESERVE(table->cases, table->capacity, table->n + 1);
+  hec_training_case *c = &table->cases[table->n++];
   *c = (hec_training_case){.line = (int32_t)csv->csv.line};
   const struct {
     const char *name, **to;
   } texts[] = {{"id", &c->id},         {"model", &c->model}, {"gpu_type", &c->gpu},
                {"metric", &c->metric}, {"notes", &c->notes}, {"source", &c->source}};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-    *texts[i].to = hec_arena_text(arena, hec_case_file_text(csv, texts[i].name));
+    *texts[i].to = hec_case_file_text(csv, texts[i].name);
   c->measured = number_of(hec_case_file_text(csv, "value"));
   if (c->measured <= 0 || metric_of(c->metric) == N_METRICS) {
     c->why_not = c->measured <= 0 ? "value: expected a number above 0" : "metric: none that a step time gives";
     return HEC_OK;
   }
-  HEC_TRY(hec_training_rules_apply(rules, csv, c));
-  c->set_up.constants = *constants;
+  HEC_TRY(hec_training_rules_apply(&r->rules, csv, c));
+  c->set_up.constants = table->constants;
   if (!c->why_not)
-    predict(c, arena);
+    predict(c, &table->arena);
   return HEC_OK;
 }
 
-static hec_status read_rows(hec_training_rules *rules, hec_case_file *csv, const hec_step_constants *constants,
-                            hec_training_table *table) {
-  static const char *const needed[] = {"id", "model", "gpus", "gpu_type", "metric", "value", "notes", "source"};
-  for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-    if (hec_case_file_column(csv, needed[i]) < 0)
-      return hec_fail(HEC_BAD_INPUT, "%s:1: expected a column \"%s\" (the form of this table: docs/layouts.md)",
-                      csv->input.path, needed[i]);
-  for (bool more = true;;) {
-    HEC_TRY(hec_csv_next(&csv->csv, &more));
-    if (!more)
-      return HEC_OK;
-    HEC_RESERVE(table->cases, table->capacity, table->n + 1);
-    HEC_TRY(read_row(rules, csv, constants, &table->cases[table->n]));
-    table->n++;
-  }
-}
-
 hec_status hec_training_judge(const char *path, const hec_step_constants *constants, hec_training_table *table) {
-  hec_case_file csv;
-  hec_training_rules rules;
+  static const char *const columns[] = {"id", "model", "gpus", "gpu_type", "metric", "value", "notes", "source", NULL};
+  reader r = {.table = table};
   *table = (hec_training_table){.file = path, .constants = constants ? *constants : hec_step_constants_fitted};
-  HEC_TRY(hec_training_rules_open(&table->arena, &rules));
-  hec_status status = hec_case_file_open(path, &table->arena, &csv);
-  if (status == HEC_OK)
-    status = read_rows(&rules, &csv, &table->constants, table);
-  hec_case_file_close(&csv);
-  hec_training_rules_close(&rules);
+  HEC_TRY(hec_training_rules_open(&table->arena, &r.rules));
+  hec_status status = hec_case_file_each(path, &table->arena, columns, "docs/layouts.md", read_row, &r);
+  hec_training_rules_close(&r.rules);
   if (status == HEC_OK)
     hec_training_sum_up(table);
   return status;

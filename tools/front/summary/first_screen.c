@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { INDENT = 14 };  /* of the lines at the end */
 enum { ROWS_MAX = 5 }; /* beside the bound */
 
 /* Rows to show, each once; of the fastest row that `of` allows, fitting ones first. */
@@ -128,13 +127,6 @@ static void add_trust(const hec_summary *summary, hec_text *words) {
                                  : "data sheets and assumptions, not measured on your machine");
 }
 
-static void add_words(const char *words, int indent, hec_text *out) {
-  hec_text lines = {0};
-  hec_summary_add_wrapped(words, 0, indent, &lines);
-  hec_text_add(out, lines.data + 1); /* without the blank before a first word */
-  hec_text_free(&lines);
-}
-
 static void add_first_verdict(hec_summary *summary, int32_t best, hec_text *words) {
   int32_t kept = kept_row(summary, best);
   hec_summary_row *row = &summary->rows[kept >= 0 ? kept : best];
@@ -165,7 +157,7 @@ static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
                          "more memory, or fewer --tokens.");
   else
     add_first_verdict(summary, best, &words);
-  add_words(words.data, 0, out);
+  hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
   if (best >= 0)
     hec_summary_add_close(summary, best, out);
@@ -240,11 +232,6 @@ static void add_table(hec_summary *summary, const chosen_rows *chosen, int32_t b
 /* ---- What it rests on ---- */
 
 /* "name:" and its words, in lines, words under words. */
-static void add_foot(const char *name, const char *words, hec_text *out) {
-  hec_text_printf(out, "%-*s", INDENT - 1, name);
-  hec_summary_add_wrapped(words, INDENT - 1, INDENT, out);
-}
-
 /* What was not said by the user, by its name: a choice's sentence begins with it. */
 static void add_assumed(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
@@ -259,7 +246,7 @@ static void add_assumed(const hec_summary *summary, hec_text *out) {
   }
   if (words.length > 0) {
     hec_text_add(&words, ". --full says what and why.");
-    add_foot("assumed:", words.data, out);
+    hec_summary_add_foot("assumed:", words.data, out);
   }
   hec_text_free(&words);
 }
@@ -273,7 +260,7 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
                   job->header.synthetic ? " (synthetic)" : "", summary->n_iterations,
                   summary->n_iterations == 1 ? "" : "s", job->moe.name, job->problem.n_ranks, job->cluster.name,
                   job->problem.tokens);
-  add_words(words.data, 2, out);
+  hec_summary_add_paragraph(words.data, 2, out);
   hec_text_free(&words);
   hec_text_add(out, "\n");
   int32_t best = hec_summary_winner(summary);
@@ -283,6 +270,6 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
   hec_summary_add_attentions(summary, out);
   hec_text_add(out, "\n");
   add_assumed(summary, out);
-  add_foot("not modelled:", summary->not_modelled, out);
-  add_foot("more:", files, out);
+  hec_summary_add_foot("not modelled:", summary->not_modelled, out);
+  hec_summary_add_foot("more:", files, out);
 }

@@ -37,6 +37,19 @@ void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_t
   hec_text_add(out, "\n");
 }
 
+void hec_summary_add_foot(const char *name, const char *words, hec_text *out) {
+  enum { INDENT = 14 };
+  hec_text_printf(out, "%-*s", INDENT - 1, name);
+  hec_summary_add_wrapped(words, INDENT - 1, INDENT, out);
+}
+
+void hec_summary_add_paragraph(const char *words, int indent, hec_text *out) {
+  hec_text lines = {0};
+  hec_summary_add_wrapped(words, 0, indent, &lines);
+  hec_text_add(out, lines.data + 1); /* without the blank before a first word */
+  hec_text_free(&lines);
+}
+
 void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
   for (int32_t i = 0; i < summary->job->n_defaults; i++) {
     hec_text_add(out, i == 0 ? "assumed " : "        ");

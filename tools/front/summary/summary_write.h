@@ -11,6 +11,9 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
 void hec_summary_verdict(hec_summary *summary, hec_text *out);
 /* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
 void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out);
+/* A line of those that a screen ends with: "assumed:      words ...", further lines below the words. */
+void hec_summary_add_foot(const char *name, const char *words, hec_text *out);
+void hec_summary_add_paragraph(const char *words, int indent, hec_text *out);
 /* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
  * not say and what was chosen. They need job, law and execution. */
 void hec_summary_execution_place(const hec_summary *summary, hec_text *out);

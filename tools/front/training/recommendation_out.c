@@ -6,20 +6,6 @@
 
 #include <string.h>
 
-enum { INDENT = 14 };
-
-static void add_foot(const char *name, const char *words, hec_text *out) {
-  hec_text_printf(out, "%-*s", INDENT - 1, name);
-  hec_summary_add_wrapped(words, INDENT - 1, INDENT, out);
-}
-
-static void add_words(const char *words, hec_text *out) {
-  hec_text lines = {0};
-  hec_summary_add_wrapped(words, 0, 0, &lines);
-  hec_text_add(out, lines.data + 1); /* without the blank before a first word */
-  hec_text_free(&lines);
-}
-
 /* ---- Words for a choice ---- */
 
 static void layout_words(const hec_layout *l, hec_text *out) {
@@ -82,7 +68,7 @@ static void add_verdict(const hec_recommendation *r, hec_text *out) {
     hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx.", best_of(&r->today)->result.step_s,
                     r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
                     best_of(&r->today)->result.step_s / row->result.step_s);
-  add_words(words.data, out);
+  hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
   hec_text_free(&layout);
   hec_text_free(&dispatcher);
@@ -127,13 +113,13 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_training_fit_say(&r->rows[0].choice.result.memory, NULL, &words);
-  add_foot("memory:", words.data, out);
+  hec_summary_add_foot("memory:", words.data, out);
   hec_text_free(&words);
   hec_text_printf(&words,
                   "%d layouts, micro-batches, dispatchers and recomputations predicted, of which %d fit into memory; "
                   "the fastest of each ep also under the loads of the trace.",
                   (int)r->found.n_tried, (int)r->found.n_fit);
-  add_foot("searched:", words.data, out);
+  hec_summary_add_foot("searched:", words.data, out);
   hec_text_free(&words);
   hec_text_printf(
       &words,
@@ -141,19 +127,20 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
       "most %.1f %% slower than the best of the five. Predictions of published runs are 7 %% off in the median, "
       "25 %% in one of ten (hecate-validate training); differences between layouts of one model are smaller.",
       (int)r->n_first, HEC_DOUBTS, 100 * r->worst_regret);
-  add_foot("confidence:", words.data, out);
+  hec_summary_add_foot("confidence:", words.data, out);
   hec_text_free(&words);
   for (int32_t i = 0; i < r->rows[0].set_up->n_assumed; i++)
     hec_text_printf(&words, "%s%s", i ? "; " : "", r->rows[0].set_up->assumed[i]);
   if (words.length > 0)
-    add_foot("assumed:", words.data, out);
+    hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
-  add_foot("not searched:",
-           "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
-           "other than 1f1b and interleaved.",
-           out);
+  hec_summary_add_foot(
+      "not searched:",
+      "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
+      "other than 1f1b and interleaved.",
+      out);
   hec_recommendation_megatron(r, &words);
-  add_foot("Megatron-LM:", words.data, out);
+  hec_summary_add_foot("Megatron-LM:", words.data, out);
   hec_text_free(&words);
 }
 

@@ -7,21 +7,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { INDENT = 14, ROWS_MAX = 5 };                      /* of the lines at the end; rows beside the balanced one */
+enum { ROWS_MAX = 5 };                                   /* beside the balanced one */
 static const double factor_low = 0.7, factor_high = 1.4; /* beyond: the model misses something of that run */
 static const double close = 0.01;                        /* a difference that is none */
-
-static void add_foot(const char *name, const char *words, hec_text *out) {
-  hec_text_printf(out, "%-*s", INDENT - 1, name);
-  hec_summary_add_wrapped(words, INDENT - 1, INDENT, out);
-}
-
-static void add_words(const char *words, hec_text *out) {
-  hec_text lines = {0};
-  hec_summary_add_wrapped(words, 0, 0, &lines);
-  hec_text_add(out, lines.data + 1); /* without the blank before a first word */
-  hec_text_free(&lines);
-}
 
 /* ---- Head and verdict ---- */
 
@@ -36,7 +24,7 @@ static void add_head(const hec_training_summary *s, hec_text *out) {
                   t->laws->gpu.name);
   hec_layout_write(&t->layout, &words);
   hec_text_printf(&words, "; a step of %d sequences of %d tokens", (int)t->global_batch, (int)t->seq);
-  add_words(words.data, out);
+  hec_summary_add_paragraph(words.data, 0, out);
   hec_text_add(out, "\n");
   hec_text_free(&words);
 }
@@ -66,7 +54,7 @@ static void add_verdict(const hec_training_summary *s, hec_text *out) {
                     100 * (1 - best_s / ep->step_s));
   else
     hec_text_printf(&words, "and no policy is faster by %.0f %% or more.", 100 * close);
-  add_words(words.data, out);
+  hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
 }
 
@@ -195,7 +183,7 @@ static void add_assumed(const hec_training_summary *s, hec_text *out) {
     hec_text_printf(&words, "%s; ", s->set_up->assumed[i]);
   add_records(s, &words);
   hec_text_add(&words, ".");
-  add_foot("assumed:", words.data, out);
+  hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
 }
 
@@ -227,7 +215,7 @@ static void add_band(const hec_training_summary *s, hec_text *out) {
                     "about %.0f %%, as the recipe is %s; hecate-validate training shows the errors against "
                     "published runs. --measured \"step=...s\" of your own run narrows it.",
                     100 * hec_training_band(s), set_up->recipe_is_whole ? "stated in full" : "not stated in full");
-  add_foot("band:", words.data, out);
+  hec_summary_add_foot("band:", words.data, out);
   hec_text_free(&words);
 }
 
@@ -239,7 +227,7 @@ static void add_memory(const hec_training_summary *s, hec_text *out) {
   if (balanced->fits && !natural->fits)
     hec_text_printf(&words, " With balanced routing it fits: %.1f GiB on stage %d.",
                     (balanced->reserved + balanced->outside) / 1073741824, (int)balanced->device);
-  add_foot("memory:", words.data, out);
+  hec_summary_add_foot("memory:", words.data, out);
   hec_text_free(&words);
 }
 
@@ -265,7 +253,7 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
     hec_text_printf(&words, "%.*f %s; predicted %.*f with balanced routing, %.*f with this routing (ep).", digits,
                     all[i].published * all[i].unit, all[i].what, digits, all[i].balanced * all[i].unit, digits,
                     all[i].natural * all[i].unit);
-    add_foot("published:", words.data, out);
+    hec_summary_add_foot("published:", words.data, out);
     hec_text_free(&words);
   }
 }
@@ -279,13 +267,14 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_published(s, out);
   add_assumed(s, out);
   add_band(s, out);
-  add_foot("not modelled:",
-           "groups with other loads; memory of copies; time of planning; congestion of the network; gradients of "
-           "copies that stay from "
-           "step to step. "
-           "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
-           "they are decided before the gate.",
-           out);
+  hec_summary_add_foot(
+      "not modelled:",
+      "groups with other loads; memory of copies; time of planning; congestion of the network; gradients of "
+      "copies that stay from "
+      "step to step. "
+      "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
+      "they are decided before the gate.",
+      out);
   if (!full)
-    add_foot("more:", "--full prints every policy; --json has every figure; docs/layouts.md", out);
+    hec_summary_add_foot("more:", "--full prints every policy; --json has every figure; docs/layouts.md", out);
 }
