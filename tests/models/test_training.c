@@ -1,6 +1,7 @@
 /* Layouts and recipes as text, and what a step costs: sizes by hand, laws of scale, and what every term must do. */
 #include "models/training/step.h"
 #include "tests/support/test.h"
+#include "tests/support/training_case.h"
 
 #include <string.h>
 
@@ -103,14 +104,8 @@ HEC_TEST(recipe_as_text) {
 }
 
 static hec_training training(const char *layout, int32_t gpus, const char *model, const char *recipe) {
-  hec_training t = {
-      .moe = &moe, .seq = 4096, .global_batch = 1024, .micro_batch = 1, .constants = hec_step_constants_fitted};
-  const hec_gpu *gpu;
-  fit(layout, gpus, model, &t.layout);
-  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
-  t.recipe = hec_recipe_default();
-  ck_ok(hec_recipe_read(recipe, &t.recipe));
-  return t;
+  ck_ok(hec_moe_load(model, &moe));
+  return hec_test_training(&moe, layout, gpus, 0, recipe, &arena);
 }
 
 /* Qwen3-235B-A22B: 148.1 GFLOP per token published by Megatron-Bridge at 4,096 tokens, 739 at 131,072. */

@@ -1,36 +1,17 @@
 /* What a step keeps in memory: a tiny model by hand, and what each part of a recipe and a layout must do. */
 #include "models/training/memory.h"
 #include "tests/support/test.h"
+#include "tests/support/training_case.h"
 
 /* 1 dense and 1 MoE layer, width 8, 2 heads of 4, 1 key head, dense FFN of 20, 4 experts of 6, top-2, 1 shared expert of 10,
  * vocabulary 100; sequences of 16, so 16 tokens and 32 assignments.
  *
  *   attention 8 x 8 + 2 (8 x 4) + 8 x 8 = 192, norms 16, gate 32, shared 3 x 8 x 10 = 240, dense FFN 3 x 8 x 20 = 480
  *   dense layer 688, MoE layer 480 and 3 x 8 x 6 = 144 for each expert, embedding 800 */
-static const hec_moe tiny = {.n_layers = 2,
-                             .n_moe_layers = 1,
-                             .d_model = 8,
-                             .d_ffn = 6,
-                             .d_ffn_dense = 20,
-                             .n_ffn_matrices = 3,
-                             .n_experts = 4,
-                             .top_k = 2,
-                             .n_shared_experts = 1,
-                             .d_ffn_shared = 10,
-                             .n_heads = 2,
-                             .n_kv_heads = 1,
-                             .d_head = 4,
-                             .vocabulary = 100,
-                             .seq_len = 16,
-                             .dtype_bytes = 2};
+HEC_TEST_ARENA(arena)
 
 static hec_training training(const char *layout, int32_t gpus, const char *recipe) {
-  hec_training t = {.moe = &tiny, .seq = 16, .global_batch = 64, .micro_batch = 1};
-  ck_ok(hec_layout_read(layout, &t.layout));
-  ck_ok(hec_layout_fit(&t.layout, gpus, &tiny));
-  t.recipe = hec_recipe_default();
-  ck_ok(hec_recipe_read(recipe, &t.recipe));
-  return t;
+  return hec_test_training(&hec_test_tiny_moe, layout, gpus, 0, recipe, &arena);
 }
 
 /* ---- State ---- */
@@ -145,7 +126,7 @@ HEC_TEST(loads) {
 
 /* A dense layer is about 34 s b h bytes (arXiv 2205.05198: a plain FFN of 4 h, all heads, dropout masks of 2 s b h). */
 HEC_TEST(a_dense_layer_as_published) {
-  hec_moe plain = tiny;
+  hec_moe plain = hec_test_tiny_moe;
   plain.d_model = 64;
   plain.n_kv_heads = plain.n_heads = 2;
   plain.d_head = 32;

@@ -1,23 +1,16 @@
 /* A training step put together: bubble, batch and scale. */
 #include "sim/training.h"
 #include "tests/support/test.h"
+#include "tests/support/training_case.h"
 
 HEC_TEST_ARENA(arena)
 
 static hec_moe moe;
 
 static hec_training_result run(const char *layout, int32_t gpus, int32_t batch, const char *recipe) {
-  const hec_gpu *gpu;
-  hec_training t = {
-      .moe = &moe, .seq = 4096, .global_batch = batch, .micro_batch = 1, .constants = hec_step_constants_fitted};
   hec_training_result r;
   ck_ok(hec_moe_load("mixtral-8x22b", &moe));
-  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
-  ck_ok(hec_layout_read(layout, &t.layout));
-  ck_ok(hec_layout_fit(&t.layout, gpus, &moe));
-  t.recipe = hec_recipe_default();
-  ck_ok(hec_recipe_read(recipe, &t.recipe));
-  ck_ok(hec_training_check(&t));
+  const hec_training t = hec_test_training(&moe, layout, gpus, batch, recipe, &arena);
   ck_ok(hec_training_run(&(hec_training_job){.training = &t}, &r));
   return r;
 }
@@ -26,7 +19,7 @@ static hec_training_result run(const char *layout, int32_t gpus, int32_t batch, 
 HEC_TEST(bubble_of_equal_stages) {
   hec_training_result even = run("tp=2 pp=8 ep=8", 128, 256, "head=shared");
   hec_training_result virtual_stages = run("tp=2 pp=8 vpp=7 ep=8", 128, 256, "head=shared");
-  ck_assert_double_eq_tol(even.bubble_s / even.busy_s, 7.0 / 32, 0.02); /* sends come on top */
+  ck_assert_double_eq_tol(even.bubble_s / even.busy_s, 7.0 / 32, 0.02);           /* sends come on top */
   ck_assert_double_gt(virtual_stages.bubble_s / virtual_stages.busy_s, 1.0 / 32); /* 7 sends of a part each */
   ck_assert_double_lt(virtual_stages.bubble_s / virtual_stages.busy_s, 2.0 / 32);
 }

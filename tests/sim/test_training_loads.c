@@ -4,6 +4,7 @@
 #include "sim/training.h"
 #include "tests/support/job_case.h"
 #include "tests/support/test.h"
+#include "tests/support/training_case.h"
 
 #include <string.h>
 
@@ -150,16 +151,8 @@ HEC_TEST(every_policy) {
 
 static hec_moe moe;
 static hec_training training(const char *layout, int32_t gpus, int32_t batch) {
-  const hec_gpu *gpu;
-  hec_training t = {
-      .moe = &moe, .seq = 4096, .global_batch = batch, .micro_batch = 1, .constants = hec_step_constants_fitted};
   ck_ok(hec_moe_load("mixtral-8x7b", &moe));
-  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
-  ck_ok(hec_layout_read(layout, &t.layout));
-  ck_ok(hec_layout_fit(&t.layout, gpus, &moe));
-  t.recipe = hec_recipe_default();
-  ck_ok(hec_training_check(&t));
-  return t;
+  return hec_test_training(&moe, layout, gpus, batch, "", &arena);
 }
 
 static double step_s(const hec_training_job *of) {

@@ -1,23 +1,15 @@
 /* Memory over a step: by hand for a tiny model, what each schedule holds, and what must hold of any layout. */
 #include "sim/training.h"
 #include "tests/support/test.h"
+#include "tests/support/training_case.h"
 
 HEC_TEST_ARENA(arena)
 
 static hec_moe moe;
 
 static hec_training training(const char *model, const char *layout, int32_t gpus, int32_t batch, const char *recipe) {
-  const hec_gpu *gpu;
-  hec_training t = {
-      .moe = &moe, .seq = 4096, .global_batch = batch, .micro_batch = 1, .constants = hec_step_constants_fitted};
   ck_ok(hec_moe_load(model, &moe));
-  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
-  ck_ok(hec_layout_read(layout, &t.layout));
-  ck_ok(hec_layout_fit(&t.layout, gpus, &moe));
-  t.recipe = hec_recipe_default();
-  ck_ok(hec_recipe_read(recipe, &t.recipe));
-  ck_ok(hec_training_check(&t));
-  return t;
+  return hec_test_training(&moe, layout, gpus, batch, recipe, &arena);
 }
 
 static hec_training_memory memory_of(const hec_training *t, const char *schedule, const hec_layer_load *loads) {
@@ -35,31 +27,11 @@ static hec_training_memory memory_of(const hec_training *t, const char *schedule
  *   stage 0: two micro-batches of 5056 in flight, backward 2176:                    33,408 + 1248 + 2 x 5056 + 2176 = 46,944
  *   stage 1: one of 5056 + 512 with 3200 of logits, gradient of them, head's 1600:  33,408 + 1248 + 8768 + 4800     = 48,224 */
 static hec_training tiny(const char *recipe) {
-  const hec_gpu *gpu;
-  hec_training t = {
-      .moe = &moe, .seq = 16, .global_batch = 4, .micro_batch = 1, .constants = hec_step_constants_fitted};
-  moe = (hec_moe){.n_layers = 2,
-                  .n_moe_layers = 2,
-                  .d_model = 8,
-                  .d_ffn = 6,
-                  .d_ffn_dense = 6,
-                  .n_ffn_matrices = 3,
-                  .n_experts = 4,
-                  .top_k = 2,
-                  .n_shared_experts = 1,
-                  .d_ffn_shared = 10,
-                  .n_heads = 2,
-                  .n_kv_heads = 1,
-                  .d_head = 4,
-                  .vocabulary = 100,
-                  .seq_len = 16,
-                  .dtype_bytes = 2,
-                  .attention = HEC_ATTENTION_CAUSAL};
-  ck_ok(hec_gpu_laws_load("h100", &arena, &gpu, &t.laws));
-  ck_ok(hec_layout_read("pp=2", &t.layout));
-  ck_ok(hec_layout_fit(&t.layout, 2, &moe));
-  t.recipe = hec_recipe_default();
-  ck_ok(hec_recipe_read("grads=fp32 zero=1", &t.recipe));
+  hec_training t;
+  moe = hec_test_tiny_moe;
+  moe.n_moe_layers = 2;
+  moe.d_ffn_dense = 6;
+  t = hec_test_training(&moe, "pp=2", 2, 4, "grads=fp32 zero=1", &arena);
   ck_ok(hec_recipe_read(recipe, &t.recipe));
   return t;
 }

@@ -1,0 +1,15 @@
+/* Training jobs of tests: a layout of a preset's model, and a model so small that its bytes can be counted by hand. */
+#ifndef HEC_TESTS_TRAINING_CASE_H
+#define HEC_TESTS_TRAINING_CASE_H
+#include "models/training/step.h"
+#include "tests/support/checks.h"
+
+/* 2 layers, the last with MoE: width 8, 2 heads of 4, 4 experts of 6, top 2, a shared one of 10, dense 20, 100 words. */
+extern const hec_moe hec_test_tiny_moe;
+
+/* A job of `moe`, of one sequence of 4,096 tokens (tiny: 16) in a micro-batch, on h100 with the fitted constants. `batch` 0: any,
+ * unchecked. What does not fit fails the test. */
+hec_training hec_test_training(const hec_moe *moe, const char *layout, int32_t gpus, int32_t batch, const char *recipe,
+                               hec_arena *arena);
+
+#endif
