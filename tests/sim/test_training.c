@@ -36,3 +36,18 @@ HEC_TEST(batch_and_head) {
   ck_assert(run("tp=2 pp=8 ep=8", 128, 1024, "").mfu > run("tp=2 pp=8 ep=8", 128, 256, "").mfu);
   ck_assert(run("tp=2 pp=8 ep=8", 128, 256, "head=shared").step_s < run("tp=2 pp=8 ep=8", 128, 256, "").step_s);
 }
+
+/* A forward beside a backward: dispatch hides there, but never more than all of it, and computing stays. */
+HEC_TEST(pairs_hide_dispatch) {
+  ck_ok(hec_moe_load("qwen3-30b-a3b", &moe));
+  const hec_training t = hec_test_training(&moe, "pp=4 vpp=2 ep=16", 64, 512, "graph=full", &arena);
+  hec_training_job job = {.training = &t};
+  hec_training_result plain, pairs;
+  ck_ok(hec_training_run(&job, &plain));
+  job.pipeline = hec_pipeline_find("1f1b-overlap");
+  ck_ok(hec_training_run(&job, &pairs));
+  ck_assert_double_lt(pairs.dispatch_s, 0.5 * plain.dispatch_s);
+  ck_assert_double_ge(pairs.dispatch_s, 0);
+  ck_assert_double_eq_tol(pairs.busy_s - pairs.dispatch_s, plain.busy_s - plain.dispatch_s,
+                          1e-6); /* computing is the same */
+}
