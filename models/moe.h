@@ -2,7 +2,7 @@
  *
  * As JSON (presets/moe-NAME.json and files of the user), keys are the fields below without "n_":
  *     required  name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len
- *     optional  moe_layers (layers), d_ffn_dense (d_ffn), shared_experts (0), d_ffn_shared (d_ffn), kv_heads (heads),
+ *     optional  moe_layers (layers), d_ffn_dense (d_ffn), shared_experts (0), token_nodes (0), d_ffn_shared (d_ffn), kv_heads (heads),
  *               d_head (d_model / heads), attention_params (0), gate_params (0), vocabulary (0),
  *               tokens_per_rank (seq_len), micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12),
  *               attention ("full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2", attention.h; default
@@ -26,6 +26,7 @@ typedef struct {
   int32_t d_ffn_dense;      /* inner width of the dense FFN of the other blocks */
   int32_t n_ffn_matrices;   /* 2: plain MLP, 3: gated (SwiGLU) */
   int32_t n_experts, top_k; /* routed experts of a layer; experts per token */
+  int32_t token_nodes;      /* nodes that a token may go to, by the router's own limit; 0: any */
   int32_t n_shared_experts; /* always-on experts, on every rank; inner width d_ffn_shared */
   int32_t d_ffn_shared;
   int32_t n_heads, n_kv_heads, d_head;

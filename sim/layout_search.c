@@ -1,7 +1,7 @@
 /* Enumeration in a fixed order, so that the same input finds the same layouts: see layout_search.h. */
 #include "sim/layout_search.h"
 
-#include "runtime/base/progress.h"
+#include "models/training/dispatcher.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,15 +71,16 @@ static void try_layout(search *s, const hec_layout *layout) {
   hec_layout_choice best = {.result = {.step_s = 0}};
   const hec_recipe *recipe = &s->of->base->recipe;
   bool free_recompute = !stated(recipe, "recompute="), free_dispatcher = !stated(recipe, "dispatcher=");
-  int32_t other = t.laws->gpu.sheet.nvlink_ranks > 8 ? HEC_DISPATCHER_HYBRIDEP : HEC_DISPATCHER_DEEPEP;
-  if (!hec_gpu_fit(&t.laws->gpu, "dispatch", "normal dispatch") && other == HEC_DISPATCHER_DEEPEP)
-    free_dispatcher = false;
   t.layout = *layout;
   for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++)
-    for (int32_t d = 0; d < (free_dispatcher && layout->ep > 1 ? 2 : 1); d++) {
+    for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
       hec_training_result result;
+      bool tried =
+          free_dispatcher && layout->ep > 1 && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
+      if (!tried && d != recipe->dispatcher)
+        continue;
       t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
-      t.recipe.dispatcher = d ? other : recipe->dispatcher;
+      t.recipe.dispatcher = d;
       if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, free_recompute, &result))
         continue;
       s->found->n_fit++;

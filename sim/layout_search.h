@@ -3,7 +3,7 @@
  *
  *   tp, cp, pp, vpp, ep    all that divide: tp inside an NVLink domain, cp for sequences of 8,192 tokens and more, vpp where parts
  *                          are even
- *   micro-batch 1, 2, 4; recomputation none, norm+act, moe, full; dispatcher all-to-all or the node-aware one of the device
+ *   micro-batch 1, 2, 4; recomputation none, norm+act, moe, full; every dispatcher that suits the device
  *
  * What the recipe states stays. A step is first predicted from a few micro-batches: in a steady pipeline with equal micro-batches
  * each further one costs what the busiest device takes for it. The best are then simulated in full. */

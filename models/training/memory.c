@@ -17,6 +17,8 @@
  * out: 4 % of a layer of DeepSeek-V3's. */
 #include "models/training/memory.h"
 
+#include "models/training/dispatcher.h"
+
 static const double master_bytes = 12; /* of a parameter: fp32 master, two moments (Adam) */
 static const double weight_bytes =
     2; /* bf16; with fp8 parameters two copies of a byte, one transposed (Transformer Engine) */
@@ -103,7 +105,7 @@ static double working_bytes(const hec_training *t, const sizes *z, bool moe) {
   if (!moe)
     return sequence + 2 * z->matrices * z->ffn * z->gathered;
   bool sends = t->layout.ep > 1 || t->layout.etp > 1;
-  double sent = t->recipe.dispatcher == HEC_DISPATCHER_ALLGATHER ? 2 * 2 * z->width * z->tokens * ep : 2 * rows;
+  double sent = hec_dispatchers[t->recipe.dispatcher]->gathers ? 2 * 2 * z->width * z->tokens * ep : 2 * rows;
   return sequence + 2 * rows + (sends ? sent : 0) + 2 * z->matrices * z->expert * z->rows;
 }
 

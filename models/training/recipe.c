@@ -15,6 +15,8 @@ typedef struct {
       NULL, 0                                                                                                          \
     }                                                                                                                  \
   }
+#define DISPATCHER_WORD(key, name) {#name, HEC_DISPATCHER_##key},
+static const word dispatchers[] = {HEC_DISPATCHER_LIST(DISPATCHER_WORD){NULL, 0}};
 static const word on_off[] = {{"off", 0}, {"on", 1}, {NULL, 0}};
 
 static const struct {
@@ -26,9 +28,7 @@ static const struct {
     {"precision", offsetof(hec_recipe, precision), false,
      WORDS({"bf16", HEC_PRECISION_BF16}, {"fp8", HEC_PRECISION_FP8}, {"fp8-block", HEC_PRECISION_FP8_BLOCK},
            {"mxfp8", HEC_PRECISION_MXFP8})},
-    {"dispatcher", offsetof(hec_recipe, dispatcher), false,
-     WORDS({"alltoall", HEC_DISPATCHER_ALLTOALL}, {"allgather", HEC_DISPATCHER_ALLGATHER},
-           {"deepep", HEC_DISPATCHER_DEEPEP}, {"hybridep", HEC_DISPATCHER_HYBRIDEP})},
+    {"dispatcher", offsetof(hec_recipe, dispatcher), false, dispatchers},
     {"overlap", offsetof(hec_recipe, overlap), false, on_off},
     {"graph", offsetof(hec_recipe, graph), false,
      WORDS({"none", HEC_GRAPH_NONE}, {"partial", HEC_GRAPH_PARTIAL}, {"full", HEC_GRAPH_FULL})},

@@ -13,13 +13,11 @@ typedef enum {
   HEC_PRECISION_FP8_BLOCK,
   HEC_PRECISION_MXFP8
 } hec_recipe_precision;
-/* alltoall, allgather: NCCL. deepep, hybridep: a token goes to a node once and on from there (github.com/deepseek-ai/DeepEP). */
-typedef enum {
-  HEC_DISPATCHER_ALLTOALL,
-  HEC_DISPATCHER_ALLGATHER,
-  HEC_DISPATCHER_DEEPEP,
-  HEC_DISPATCHER_HYBRIDEP
-} hec_dispatcher;
+/* dispatcher.h */
+#define HEC_DISPATCHER_LIST(X) X(ALLTOALL, alltoall) X(ALLGATHER, allgather) X(DEEPEP, deepep) X(HYBRIDEP, hybridep)
+#define HEC_DISPATCHER_ENUM(key, name) HEC_DISPATCHER_##key,
+typedef enum { HEC_DISPATCHER_LIST(HEC_DISPATCHER_ENUM) HEC_N_DISPATCHERS } hec_dispatcher_kind;
+#undef HEC_DISPATCHER_ENUM
 typedef enum { HEC_GRAPH_NONE, HEC_GRAPH_PARTIAL, HEC_GRAPH_FULL } hec_cuda_graph;
 
 /* What is computed again in the backward pass: bits. MOE: the whole MoE layer with its dispatch; FULL: every layer. */
@@ -34,7 +32,7 @@ enum {
 
 typedef struct {
   int32_t precision;  /* hec_recipe_precision: of the GEMMs; attention, norms, router and head stay bf16 */
-  int32_t dispatcher; /* hec_dispatcher */
+  int32_t dispatcher; /* hec_dispatcher_kind */
   int32_t overlap;    /* 1: dispatch and combine beside the compute of another micro-batch */
   int32_t graph;      /* hec_cuda_graph */
   int32_t fused;      /* 1: permutation and activation are fused into their neighbours, attention in fp8 */

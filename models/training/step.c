@@ -2,6 +2,7 @@
 #include "models/training/step.h"
 
 #include "models/compute_cost.h"
+#include "models/training/dispatcher.h"
 
 #include <string.h>
 
@@ -39,7 +40,6 @@ static const double fp8_attention = 0.65; /* its core over that in bf16. Both ar
 static const double accumulate_bytes[] = {12, 8};
 static const double optimizer_bytes = 30; /* of a parameter: fp32 gradient, master, two moments; bf16 written */
 static const double loss_bytes = 8;       /* of a logit: written by the product, read by the loss, in fp32 between */
-enum { DISPATCH_SMS = 24 };               /* DeepEP's default of its normal mode is 20, recipes say 20 to 32 */
 
 typedef struct {
   double tokens, gathered; /* of a rank; of its tensor-parallel group (one sequence part) */
@@ -51,7 +51,7 @@ static sizes sizes_of(const hec_training *t) {
   const hec_layout *l = &t->layout;
   sizes s = {.experts = t->moe->n_experts / l->ep};
   s.gathered = (double)t->seq * (double)t->micro_batch / (double)l->cp;
-  s.tokens = s.gathered / (double)l->tp;
+  s.tokens = hec_training_tokens(t);
   s.rows = s.tokens * (double)t->moe->top_k;
   s.local = (double)s.experts;
   return s;
@@ -141,66 +141,6 @@ static double tensor_pair_s(const hec_training *t, const sizes *z) {
                                 hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.tp, 1, bytes);
 }
 
-/* Where the tokens of a rank go, for dispatchers that send a token to a node once. */
-static hec_dispatch_work dispatch_work(const hec_training *t, const sizes *z) {
-  int32_t ep = t->layout.ep, near = hec_group_inside(t, ep, t->layout.etp), nodes = ep / near;
-  double reached = hec_distinct_groups(t->moe->n_experts, nodes, t->moe->top_k);
-  if (t->moe->n_experts == 256 && t->moe->top_k == 8 && reached > 4)
-    reached = 4; /* DeepSeek-V3 lets a token go to at most 4 nodes */
-  return (hec_dispatch_work){.tokens = (int64_t)z->tokens,
-                             .bytes = 2 * (double)t->moe->d_model,
-                             .ranks = hec_distinct_groups(t->moe->n_experts, ep, t->moe->top_k),
-                             .nodes = reached * (double)(nodes - 1) / (double)nodes,
-                             .ranks_per_node = near,
-                             .n_nodes = nodes,
-                             .sms = DISPATCH_SMS};
-}
-
-/* Dispatch and combine by the fitted law of DeepEP. */
-static double deepep_s(const hec_training *t, const sizes *z) {
-  static const char *const variant[2] = {"normal dispatch", "normal combine"};
-  const hec_dispatch_work work = dispatch_work(t, z);
-  double s = 0;
-  for (int i = 0; i < 2; i++) {
-    const hec_law_fit *fit = hec_gpu_fit(&t->laws->gpu, "dispatch", variant[i]);
-    if (!fit)
-      return 2 * hec_group_collective_s(t, HEC_ALL_TO_ALL, t->layout.ep, t->layout.etp, work.bytes * z->rows);
-    s += hec_law_fit_s(&t->laws->gpu, fit, &work);
-  }
-  return s;
-}
-
-static const double rdma_nic = 0.86; /* of the NIC: DeepEP's published 43 of 50 GB/s between two nodes */
-
-/* HybridEP's copies take few SMs (github.com/deepseek-ai/DeepEP, branch hybrid-ep): NVLink and NIC alone bound it, and work beside
- * each other. No law was fitted to it. */
-static double hybridep_s(const hec_training *t, const sizes *z) {
-  const hec_dispatch_work work = dispatch_work(t, z);
-  double per_node = (double)work.ranks_per_node, tokens = (double)work.tokens;
-  double nvlink = tokens * work.ranks * (per_node - 1) / per_node * work.bytes, nic = tokens * work.nodes * work.bytes;
-  double nvlink_s = nvlink / (hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth),
-         nic_s = nic / (rdma_nic * hec_nic_rate(t) / t->constants.nic);
-  return 2 * (hec_assumed_latency_s + (nvlink_s > nic_s ? nvlink_s : nic_s));
-}
-
-/* Dispatch and combine together: as long in the backward pass, where they swap roles. */
-static double dispatch_s(const hec_training *t, const sizes *z, double received) {
-  const hec_layout *l = &t->layout;
-  double bytes = 2 * z->rows * (double)t->moe->d_model;
-  if (l->ep < 2)
-    return 0;
-  if (t->recipe.dispatcher == HEC_DISPATCHER_DEEPEP)
-    return deepep_s(t, z) * received;
-  if (t->recipe.dispatcher == HEC_DISPATCHER_HYBRIDEP)
-    return hybridep_s(t, z) * received;
-  if (t->recipe.dispatcher == HEC_DISPATCHER_ALLGATHER) {
-    double all = 2 * z->tokens * (double)l->ep * (double)t->moe->d_model;
-    return hec_group_collective_s(t, HEC_ALL_GATHER, l->ep, l->etp, all) +
-           hec_group_collective_s(t, HEC_REDUCE_SCATTER, l->ep, l->etp, all);
-  }
-  return 2 * hec_group_collective_s(t, HEC_ALL_TO_ALL, l->ep, l->etp, bytes * received);
-}
-
 static double expert_tensor_s(const hec_training *t, const sizes *z, double received) {
   double rows =
       t->layout.ep > 1 ? z->rows * received : z->tokens; /* one group has all experts: its tokens are enough */
@@ -223,7 +163,8 @@ static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const h
   hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load) +
                                    experts_s(t, z, load, false),
                       .tensor_s = tensor_pair_s(t, z) + expert_tensor_s(t, z, load->received) + context_s(t, z),
-                      .dispatch_s = dispatch_s(t, z, load->received)};
+                      .dispatch_s =
+                          t->layout.ep < 2 ? 0 : hec_dispatchers[t->recipe.dispatcher]->seconds(t, load->received)};
   if (t->moe->n_shared_experts > 0) {
     p.compute_s += ffn_s(t, z, hec_work_shared(t->moe), false);
     p.tensor_s += tensor_pair_s(t, z);

@@ -15,31 +15,11 @@
  * (31 runs on H100); `hecate-validate training` prints the errors. */
 #ifndef HEC_MODELS_TRAINING_STEP_H
 #define HEC_MODELS_TRAINING_STEP_H
-#include "models/gpu_compute.h"
-#include "models/training/layout.h"
-#include "models/training/recipe.h"
+#include "models/training/groups.h"
 
-typedef struct {
-  double in_step;    /* a kernel in a step over the kernel alone */
-  double nic;        /* share of the NIC's rate that collectives between nodes reach */
-  double hidden;     /* of the time of a micro-batch, beside which data-parallel traffic is hidden */
-  double host_s;     /* launches of one layer's forward, no CUDA graph */
-  double overlapped; /* of dispatch and combine, where the recipe overlaps them */
-} hec_step_constants;
 extern const hec_step_constants hec_step_constants_fitted;
 /* "in_step=1.2 nic=0.8": changes those named. */
 hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) HEC_MUST_USE;
-
-typedef struct {
-  const hec_moe *moe;
-  const hec_gpu_laws *laws;
-  hec_layout layout;
-  hec_recipe recipe;
-  int32_t seq, global_batch, micro_batch; /* tokens; sequences */
-  int32_t mtp;                            /* multi-token prediction layers */
-  double nic_bandwidth;                   /* bytes/s and GPU; 0: the device's */
-  hec_step_constants constants;
-} hec_training;
 
 /* One layer of one rank, one direction, seconds. */
 typedef struct {
@@ -75,11 +55,6 @@ hec_status hec_training_check(const hec_training *t) HEC_MUST_USE;
 
 /* Of a micro-batch's time, the share beside which data-parallel traffic is hidden. */
 double hec_training_hidden(const hec_training *t);
-/* One activation from a stage to the next. */
-double hec_training_send_s(const hec_training *t);
-/* Data-parallel traffic of a device with so many parameters (dense part, experts), seconds: once a step, or with FSDP in every
- * micro-batch. */
-double hec_training_data_s(const hec_training *t, double dense_params, double expert_params);
 double hec_training_optimizer_s(const hec_training *t, double dense_params, double expert_params);
 /* Parameters of one rank in `layers` layers of a kind, split by tp and by ep x etp. */
 void hec_training_params(const hec_training *t, hec_layer_kind kind, double *dense, double *expert);
@@ -87,13 +62,5 @@ void hec_training_params(const hec_training *t, hec_layer_kind kind, double *den
 /* FLOPs of one token by the usual definition: 6 for each active parameter of a matrix, attention scores counted by half where it
  * is causal, the head; nothing of recomputation. */
 double hec_training_flops_per_token(const hec_training *t);
-
-/* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains; what is assumed of links. */
-int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride);
-double hec_nic_rate(const hec_training *t);
-extern const double hec_assumed_nvlink, hec_assumed_latency_s;
-
-/* A collective of `ranks` ranks, `stride` ranks apart, each with a buffer of `bytes` (nccl-tests' size). */
-double hec_group_collective_s(const hec_training *t, hec_collective_op op, int32_t ranks, int32_t stride, double bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* Layouts and recipes as text, and what a step costs: sizes by hand, laws of scale, and what every term must do. */
-#include "models/training/step.h"
+#include "models/training/dispatcher.h"
 #include "tests/support/test.h"
 #include "tests/support/training_case.h"
 
@@ -194,4 +194,28 @@ HEC_TEST(data_parallel_traffic) {
   ck_assert_double_eq_tol(hec_training_data_s(&t, 1e9, 0) / once_s, 1.5, 5e-3);
   hec_training one = training("", 1, "mixtral-8x7b", "");
   ck_near(hec_training_data_s(&one, 1e9, 1e9), 0);
+}
+
+/* Every dispatcher: named as the recipe names it, more load is never faster, and of all tokens to all ranks it plays no part. */
+HEC_TEST_LOOP(each_dispatcher, HEC_N_DISPATCHERS) {
+  const hec_dispatcher *d = hec_dispatchers[_i];
+  hec_text recipe = {0};
+  hec_text_printf(&recipe, "dispatcher=%s", d->name);
+  hec_training t = training("ep=16", 64, "qwen3-30b-a3b", recipe.data);
+  hec_text_free(&recipe);
+  ck_assert_int_eq(t.recipe.dispatcher, _i);
+  double even = d->seconds(&t, 1), hot = d->seconds(&t, 2);
+  ck_assert(even > 0 && (d->gathers ? hot <= even : hot > 1.5 * even));
+  t.micro_batch = 2;
+  ck_assert_double_gt(d->seconds(&t, 1), 1.5 * even);
+}
+
+/* A router that limits the nodes of a token: fewer copies over the network. */
+HEC_TEST(token_nodes) {
+  hec_training t = training("ep=64", 64, "deepseek-v3", "");
+  ck_assert_int_eq(moe.token_nodes, 4);
+  double limited = hec_dispatch_work_of(&t).nodes;
+  moe.token_nodes = 0;
+  ck_assert_double_eq_tol(limited, 4.0 * 7 / 8, 1e-12);
+  ck_assert_double_gt(hec_dispatch_work_of(&t).nodes, 1.2 * limited);
 }

@@ -19,8 +19,8 @@ const hec_run_option_words hec_simulation_words[] = {
 
 /* The one list of what no prediction has; laws add theirs (hec_law_limits). The first screen, --full, JSON and the page print it. */
 static const char not_modelled[] =
-    "pipeline parallelism, ZeRO, fp8, context parallelism, dispatch kernels as in DeepEP, "
-    "MFU, jitter of kernels, failures, data loading";
+    "pipeline parallelism, ZeRO, fp8, context parallelism, dispatch kernels as in DeepEP, MFU (--layout has these), "
+    "jitter of kernels, failures, data loading";
 
 typedef struct {
   const hec_simulation_args *args;
@@ -52,7 +52,7 @@ static void say_left_out(const runner *r, hec_job *job) {
     if (!hec_policies[i]->shards && (!hec_policies[i]->placed || r->args->job.placement))
       hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
   hec_job_assume(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
-              r->n_left_out, names.data);
+                 r->n_left_out, names.data);
   hec_text_free(&names);
 }
 

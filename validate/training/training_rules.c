@@ -54,7 +54,8 @@ static bool matches(const hec_json_value *rule, const hec_case_file *csv) {
     if (part && !strstr(column(csv, keys[i][1]), part))
       return false;
   }
-  return true;
+  const char *without = member(rule, "without");
+  return !without || !strstr(column(csv, "notes"), without);
 }
 
 /* The first rule of a list that holds and has that member. */

@@ -1,4 +1,5 @@
 /* A recommendation for people, for programs, and for the frameworks that carry it out. */
+#include "models/training/dispatcher.h"
 #include "sim/training_fit.h"
 #include "tools/front/job_args.h"
 #include "tools/front/summary/summary_write.h"
@@ -169,12 +170,10 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
     hec_text_printf(out, " --num-virtual-stages-per-pipeline-rank %d", (int)l->vpp);
   if (recipe->zero > 0)
     hec_text_add(out, " --use-distributed-optimizer");
-  if (recipe->dispatcher == HEC_DISPATCHER_ALLTOALL)
-    hec_text_add(out, " --moe-token-dispatcher-type alltoall");
-  else if (recipe->dispatcher == HEC_DISPATCHER_DEEPEP)
-    hec_text_add(out, " --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep");
-  else if (recipe->dispatcher == HEC_DISPATCHER_HYBRIDEP)
-    hec_text_add(out, " --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep");
+  const hec_dispatcher *dispatcher = hec_dispatchers[recipe->dispatcher];
+  hec_text_printf(out, " --moe-token-dispatcher-type %s", dispatcher->megatron_type);
+  if (dispatcher->megatron_backend)
+    hec_text_printf(out, " --moe-flex-dispatcher-backend %s", dispatcher->megatron_backend);
   if (recipe->overlap)
     hec_text_add(out, " --overlap-moe-expert-parallel-comm");
   if (recipe->recompute & HEC_RECOMPUTE_FULL)

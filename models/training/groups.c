@@ -1,5 +1,5 @@
 /* Collectives of a layout's groups: inside one NVLink domain by the device's laws, across domains by NIC. */
-#include "models/training/step.h"
+#include "models/training/groups.h"
 
 /* Where a device has no fitted collectives: what NCCL's rings reach of NVLink, and their latency. Assumed. */
 const double hec_assumed_nvlink = 0.75, hec_assumed_latency_s = 2e-5;
@@ -73,4 +73,8 @@ double hec_training_data_s(const hec_training *t, double dense_params, double ex
            gathers * hec_group_collective_s(t, HEC_ALL_GATHER, part[i].ranks, part[i].stride, 2 * part[i].params);
   }
   return s;
+}
+
+double hec_training_tokens(const hec_training *t) {
+  return (double)t->seq * (double)t->micro_batch / (double)t->layout.cp / (double)t->layout.tp;
 }

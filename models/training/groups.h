@@ -1,0 +1,45 @@
+/* A training job, and what traffic costs in the groups of its layout: tensor-, expert- and data-parallel ranks, stages. Inside one
+ * NVLink domain by the device's laws, across domains by NIC. */
+#ifndef HEC_MODELS_TRAINING_GROUPS_H
+#define HEC_MODELS_TRAINING_GROUPS_H
+#include "models/gpu_compute.h"
+#include "models/training/layout.h"
+#include "models/training/recipe.h"
+
+/* Of all models, GPUs and sources: step.h says what of. */
+typedef struct {
+  double in_step;    /* a kernel in a step over the kernel alone */
+  double nic;        /* share of the NIC's rate that collectives between nodes reach */
+  double hidden;     /* of the time of a micro-batch, beside which data-parallel traffic is hidden */
+  double host_s;     /* launches of one layer's forward, no CUDA graph */
+  double overlapped; /* of dispatch and combine, where the recipe overlaps them */
+} hec_step_constants;
+
+typedef struct {
+  const hec_moe *moe;
+  const hec_gpu_laws *laws;
+  hec_layout layout;
+  hec_recipe recipe;
+  int32_t seq, global_batch, micro_batch; /* tokens; sequences */
+  int32_t mtp;                            /* multi-token prediction layers */
+  double nic_bandwidth;                   /* bytes/s and GPU; 0: the device's */
+  hec_step_constants constants;
+} hec_training;
+
+/* Tokens of a rank in a micro-batch. */
+double hec_training_tokens(const hec_training *t);
+/* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains; what is assumed of links. */
+int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride);
+double hec_nic_rate(const hec_training *t);
+extern const double hec_assumed_nvlink, hec_assumed_latency_s;
+
+/* A collective of `ranks` ranks, `stride` ranks apart, each with a buffer of `bytes` (nccl-tests' size). */
+double hec_group_collective_s(const hec_training *t, hec_collective_op op, int32_t ranks, int32_t stride, double bytes);
+
+/* One activation from a stage to the next. */
+double hec_training_send_s(const hec_training *t);
+/* Data-parallel traffic of a device with so many parameters (dense part, experts), seconds: once a step, or with FSDP in every
+ * micro-batch. */
+double hec_training_data_s(const hec_training *t, double dense_params, double expert_params);
+
+#endif
