@@ -110,12 +110,21 @@ void hec_training_table_free(hec_training_table *table) {
 
 /* ---- Report ---- */
 
+/* For people: without what stands in parentheses or behind a semicolon, 40 characters at most. */
+static const char *short_source(hec_doc *doc, const char *source) {
+  enum { CHARACTERS = 40 };
+  size_t n = strcspn(source, "(;");
+  while (n > 0 && source[n - 1] == ' ')
+    n--;
+  return hec_doc_text(doc, "%.*s", (int)(n < CHARACTERS ? n : CHARACTERS), source);
+}
+
 static void family_rows(const hec_training_table *table, hec_doc *doc) {
   hec_doc_table(doc, "families",
                 "source | model | GPU | rows | median | 90th percentile | signed | rank correlation | anchored");
   for (int32_t f = 0; f < table->n_families; f++) {
     const hec_training_family *a = &table->families[f];
-    HEC_ROW(doc, HEC_CELL(hec_doc_text(doc, "%.36s", a->source)), HEC_KEEP("source", a->source),
+    HEC_ROW(doc, HEC_CELL(short_source(doc, a->source)), HEC_KEEP("source", a->source),
             HEC_SHOW("model", HEC_AS_IS, a->model), HEC_SHOW("gpu", HEC_AS_IS, a->gpu),
             HEC_SHOW("rows", HEC_AS_IS, a->rows), HEC_SHOW("median", HEC_PERCENT, a->rows ? a->error.median : NAN),
             HEC_SHOW("p90", HEC_PERCENT, a->rows ? a->error.p90 : NAN),
