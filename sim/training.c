@@ -35,6 +35,7 @@ static void add_layer(run *r, int32_t part, int32_t m, hec_layer_kind kind, cons
     cost->compute_ps[HEC_PIECE_WEIGHT_GRADIENT] += backward ? hec_seconds_to_ps(weight_s) : 0;
     sum->dispatch_s += times * hec_layer_exposed_s(r->t, &pass);
     sum->tensor_s += times * pass.tensor_s;
+    sum->host_s += times * hec_layer_waits_s(r->t, &pass);
   }
 }
 
@@ -88,6 +89,7 @@ static void price(run *r) {
       }
       r->passed[r->order.device[at]].dispatch_s += r->inside[at].dispatch_s;
       r->passed[r->order.device[at]].tensor_s += r->inside[at].tensor_s;
+      r->passed[r->order.device[at]].host_s += r->inside[at].host_s;
     }
 }
 
@@ -165,6 +167,7 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .bubble_s = pipeline_s - busy_s,
                                   .dispatch_s = exposed_s(r, d, busy_s),
                                   .tensor_s = r->passed[d].tensor_s,
+                                  .host_s = r->passed[d].host_s,
                                   .gather_s = r->gather_s[d],
                                   .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
   if (t->recipe.zero < 3) {

@@ -23,9 +23,11 @@ typedef struct {
   double busy_s;     /* of the busiest device: all its micro-batches */
   double bubble_s;   /* what that device waits for others */
   double dispatch_s; /* exposed dispatch and combine of it, in busy_s */
-  double tensor_s;   /* tensor- and context-parallel traffic of it, in busy_s */
-  double gather_s;   /* of the job's, in busy_s */
-  double data_s;     /* exposed data-parallel traffic */
+  double
+      host_s; /* it waits for the host's launches, in busy_s; where dispatch is added by the schedule, before it is */
+  double tensor_s; /* tensor- and context-parallel traffic of it, in busy_s */
+  double gather_s; /* of the job's, in busy_s */
+  double data_s;   /* exposed data-parallel traffic */
   double optimizer_s;
   double tokens_per_s_per_gpu, model_tflops_per_gpu;
   double mfu; /* of the dense bf16 peak on the data sheet */

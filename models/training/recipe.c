@@ -22,24 +22,27 @@ static const word on_off[] = {{"off", 0}, {"on", 1}, {NULL, 0}};
 static const struct {
   const char *key;
   size_t at;
-  bool sum; /* words may be joined by + */
+  bool sum;    /* words may be joined by + */
+  bool weighs; /* published runs that differ in it differ by a tenth and more */
   const word *words;
 } parts[] = {
-    {"precision", offsetof(hec_recipe, precision), false,
+    {"precision", offsetof(hec_recipe, precision), false, true,
      WORDS({"bf16", HEC_PRECISION_BF16}, {"fp8", HEC_PRECISION_FP8}, {"fp8-block", HEC_PRECISION_FP8_BLOCK},
            {"mxfp8", HEC_PRECISION_MXFP8})},
-    {"dispatcher", offsetof(hec_recipe, dispatcher), false, dispatchers},
-    {"overlap", offsetof(hec_recipe, overlap), false, on_off},
-    {"graph", offsetof(hec_recipe, graph), false,
+    {"dispatcher", offsetof(hec_recipe, dispatcher), false, true, dispatchers},
+    {"overlap", offsetof(hec_recipe, overlap), false, true, on_off},
+    {"graph", offsetof(hec_recipe, graph), false, true,
      WORDS({"none", HEC_GRAPH_NONE}, {"partial", HEC_GRAPH_PARTIAL}, {"full", HEC_GRAPH_FULL})},
-    {"fused", offsetof(hec_recipe, fused), false, on_off},
-    {"recompute", offsetof(hec_recipe, recompute), true,
+    {"fused", offsetof(hec_recipe, fused), false, false, on_off},
+    {"recompute", offsetof(hec_recipe, recompute), true, true,
      WORDS({"none", 0}, {"norm", HEC_RECOMPUTE_NORM}, {"act", HEC_RECOMPUTE_ACT}, {"mlp", HEC_RECOMPUTE_MLP},
            {"attention", HEC_RECOMPUTE_ATTENTION}, {"moe", HEC_RECOMPUTE_MOE}, {"full", HEC_RECOMPUTE_FULL})},
-    {"zero", offsetof(hec_recipe, zero), false, WORDS({"0", 0}, {"1", 1}, {"2", 2}, {"3", 3})},
-    {"grads", offsetof(hec_recipe, grads), false, WORDS({"bf16", 2}, {"fp32", 4})},
-    {"dp-overlap", offsetof(hec_recipe, dp_overlap), false, WORDS({"off", 0}, {"on", 1}, {"full", 2})},
-    {"head", offsetof(hec_recipe, head), false, WORDS({"last", 0}, {"shared", 1})},
+    {"zero", offsetof(hec_recipe, zero), false, false, WORDS({"0", 0}, {"1", 1}, {"2", 2}, {"3", 3})},
+    {"grads", offsetof(hec_recipe, grads), false, false, WORDS({"bf16", 2}, {"fp32", 4})},
+    {"dp-overlap", offsetof(hec_recipe, dp_overlap), false, false, WORDS({"off", 0}, {"on", 1}, {"full", 2})},
+    {"head", offsetof(hec_recipe, head), false, false, WORDS({"last", 0}, {"shared", 1})},
+    {"fabric", offsetof(hec_recipe, fabric), false, false,
+     WORDS({"infiniband", HEC_FABRIC_INFINIBAND}, {"roce", HEC_FABRIC_ROCE}, {"efa", HEC_FABRIC_EFA})},
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
@@ -88,7 +91,7 @@ hec_status hec_recipe_read(const char *text, hec_recipe *recipe) {
       return hec_fail(
           HEC_BAD_INPUT,
           "recipe \"%.200s\": expected precision, dispatcher, overlap, graph, fused, recompute, zero, grads, "
-          "dp-overlap or head with =WORD, found \"%.*s\"",
+          "dp-overlap, head or fabric with =WORD, found \"%.*s\"",
           text, (int)(length < 40 ? length : 40), at);
     HEC_TRY(read_words(i, at + key + 1, length - key - 1, field(&read, i)));
     read.stated |= 1u << i;
@@ -114,6 +117,13 @@ static void write_part(const hec_recipe *recipe, int i, hec_text *text) {
 void hec_recipe_write(const hec_recipe *recipe, hec_text *text) {
   for (int i = 0; i < N_PARTS; i++)
     write_part(recipe, i, text);
+}
+
+bool hec_recipe_stated(const hec_recipe *recipe) {
+  bool all = true;
+  for (int i = 0; i < N_PARTS; i++)
+    all = all && (!parts[i].weighs || recipe->stated & 1u << i);
+  return all;
 }
 
 void hec_recipe_assumed(const hec_recipe *recipe, hec_text *text) {

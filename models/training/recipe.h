@@ -18,6 +18,8 @@ typedef enum {
 #define HEC_DISPATCHER_ENUM(key, name) HEC_DISPATCHER_##key,
 typedef enum { HEC_DISPATCHER_LIST(HEC_DISPATCHER_ENUM) HEC_N_DISPATCHERS } hec_dispatcher_kind;
 #undef HEC_DISPATCHER_ENUM
+/* Between nodes. Collectives were measured over InfiniBand: another fabric changes no price, only how sure it is (band.h). */
+typedef enum { HEC_FABRIC_INFINIBAND, HEC_FABRIC_ROCE, HEC_FABRIC_EFA } hec_fabric;
 typedef enum { HEC_GRAPH_NONE, HEC_GRAPH_PARTIAL, HEC_GRAPH_FULL } hec_cuda_graph;
 
 /* What is computed again in the backward pass: bits. MOE: the whole MoE layer with its dispatch; FULL: every layer. */
@@ -41,12 +43,15 @@ typedef struct {
   int32_t grads;      /* bytes of a gradient on the wire: 2 or 4 */
   int32_t dp_overlap; /* 1: data-parallel traffic beside backward and forward; 2: all of it that has room there */
   int32_t head;       /* 1: the head is shared out over the stages (or counted so); 0: on top of the last one */
+  int32_t fabric;     /* hec_fabric */
   unsigned stated;    /* bit i: part i of the text form was stated */
 } hec_recipe;
 
 hec_recipe hec_recipe_default(void);
 /* Reads parts into the recipe; those not named stay as they are. Errors: unknown part or word, with what there is. */
 hec_status hec_recipe_read(const char *text, hec_recipe *recipe) HEC_MUST_USE;
+/* The parts that weigh most are stated: precision, dispatcher, overlap, graph, recompute. */
+bool hec_recipe_stated(const hec_recipe *recipe);
 void hec_recipe_write(const hec_recipe *recipe, hec_text *text);   /* all parts */
 void hec_recipe_assumed(const hec_recipe *recipe, hec_text *text); /* those not stated, as "part=word"; "" if none */
 

@@ -256,9 +256,13 @@ double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *p) {
   return (t->recipe.overlap ? 1 - t->constants.overlapped : 1) * p->dispatch_s;
 }
 
-double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *p) {
+double hec_layer_waits_s(const hec_training *t, const hec_layer_pass *p) {
   double s = p->compute_s + p->tensor_s + hec_layer_exposed_s(t, p);
-  return s > p->host_s ? s : p->host_s;
+  return s > p->host_s ? 0 : p->host_s - s;
+}
+
+double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *p) {
+  return p->compute_s + p->tensor_s + hec_layer_exposed_s(t, p) + hec_layer_waits_s(t, p);
 }
 
 /* ---- Of a step ---- */

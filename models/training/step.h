@@ -47,6 +47,8 @@ hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, con
 /* What its dispatch adds to it; its time: hidden parts left out, never less than the host's. */
 double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *pass);
 double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *pass);
+/* Of hec_layer_pass_s, what the GPU waits for the host's launches. */
+double hec_layer_waits_s(const hec_training *t, const hec_layer_pass *pass);
 
 /* Micro-batches of a rank in a step, >= 1. */
 int32_t hec_training_micro_batches(const hec_training *t);

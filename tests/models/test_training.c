@@ -92,9 +92,10 @@ HEC_TEST(recipe_as_text) {
   hec_recipe_assumed(&r, &assumed);
   ck_assert_str_eq(all.data,
                    "precision=mxfp8 dispatcher=alltoall overlap=off graph=none fused=off recompute=norm+act zero=3 "
-                   "grads=bf16 dp-overlap=on head=last");
-  ck_assert_str_eq(assumed.data,
-                   "dispatcher=alltoall overlap=off graph=none fused=off grads=bf16 dp-overlap=on head=last");
+                   "grads=bf16 dp-overlap=on head=last fabric=infiniband");
+  ck_assert_str_eq(
+      assumed.data,
+      "dispatcher=alltoall overlap=off graph=none fused=off grads=bf16 dp-overlap=on head=last fabric=infiniband");
   ck_assert_int_eq(hec_recipe_read("zero=4", &r), HEC_BAD_INPUT);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "0, 1, 2, 3"));
   ck_assert_int_eq(hec_recipe_read("speed=9", &r), HEC_BAD_INPUT);

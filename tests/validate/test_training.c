@@ -208,3 +208,45 @@ HEC_TEST(folding_gains) {
     }
   ck_assert_int_ge(pairs, 10);
 }
+
+/* Measured at a third of what is predicted: every band but that of other fabrics leaves it out. A layout inside one NVLink domain
+ * crosses no fabric. */
+HEC_TEST(bands_by_fabric) {
+  hec_text rows = {0};
+  double third = 1;
+  for (int pass = 0; pass < 2; pass++) {
+    rows.length = 0;
+    hec_text_printf(&rows,
+                    "own-1-s,Mixtral-8x22B,64,H100 (EFA),1,8,,8,1,1,8,4096,64,1,BF16,step time s,%.17g,,own\n"
+                    "own-2-s,Mixtral-8x22B,64,H100,1,8,,8,1,1,8,4096,64,1,BF16,step time s,%.17g,,own\n"
+                    "own-3-s,Mixtral-8x7B,8,H100 RoCE,1,1,,8,1,1,8,4096,64,1,BF16,step time s,%.17g,,own\n",
+                    third, third, third);
+    hec_training_table_free(&table);
+    ck_ok(judge(rows.data, NULL));
+    third = table.cases[0].predicted / 3;
+  }
+  hec_band_seen fabric = hec_training_band_seen(&table, HEC_BAND_FABRIC),
+                stated = hec_training_band_seen(&table, HEC_BAND_STATED);
+  ck_assert_int_eq(fabric.n, 1);
+  ck_near(fabric.nine, 3);
+  ck_near(fabric.half, 2.0 / 3);
+  ck_near(fabric.inside, 1);
+  ck_assert_int_eq(stated.n, 2);
+  ck_near(stated.inside, 0);
+  ck_assert_int_eq(hec_training_band_seen(&table, HEC_BAND_ANCHORED).n, 0);
+  hec_text_free(&rows);
+}
+
+/* What hecate-sim states holds for the published runs. */
+HEC_TEST(stated_bands) {
+  const char *runs = hec_test_wants("validate.training/stated_bands", "cases/training/end_to_end.csv",
+                                    "that the bands of hecate-sim hold for published runs");
+  if (!runs)
+    return;
+  ck_ok(hec_training_judge(runs, NULL, &table));
+  for (int32_t k = 0; k < HEC_N_BANDS; k++) {
+    hec_band_seen seen = hec_training_band_seen(&table, k);
+    ck_assert_msg(seen.n > 10 && seen.inside >= 0.9 && seen.half <= hec_bands[k].half, "%s: %d, inside %.3f, half %.3f",
+                  hec_bands[k].name, (int)seen.n, seen.inside, seen.half);
+  }
+}

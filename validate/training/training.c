@@ -48,6 +48,17 @@ static double in_metric(metric m, const hec_training_case *c) {
   return value[m];
 }
 
+/* As if nothing of its recipe but the precision were known. */
+static double default_error(const hec_training_case *c) {
+  hec_training plain = c->set_up;
+  hec_training_result result;
+  plain.recipe = hec_recipe_default();
+  plain.recipe.precision = c->set_up.recipe.precision;
+  plain.recipe.fabric = c->set_up.recipe.fabric;
+  const hec_training_job job = {.training = &plain};
+  return hec_training_run(&job, &result) == HEC_OK ? (1 + c->error) * result.step_s / c->result.step_s - 1 : NAN;
+}
+
 static void predict(hec_training_case *c, hec_arena *arena) {
   metric m = metric_of(c->metric);
   const hec_training_job job = {.training = &c->set_up};
@@ -58,6 +69,7 @@ static void predict(hec_training_case *c, hec_arena *arena) {
   c->predicted = in_metric(m, c);
   double ratio = c->predicted / c->measured;
   c->error = (m <= STEP_MS ? ratio : 1 / ratio) - 1;
+  c->default_error = default_error(c);
 }
 
 /* ---- Rows ---- */
@@ -146,6 +158,7 @@ static void case_rows(const hec_training_table *table, hec_doc *doc) {
       HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, c->id), HEC_KEEP("line", c->line),
               HEC_SHOW("metric", HEC_AS_IS, c->metric), HEC_SHOW("measured", HEC_FIXED2, c->measured),
               HEC_SHOW("predicted", HEC_FIXED2, c->predicted), HEC_SHOW("step_error", HEC_SIGNED, c->error),
+              HEC_KEEP("default_error", c->default_error), HEC_KEEP("host_share", c->result.host_s / c->result.step_s),
               HEC_KEEP("measured_gib", hec_training_gib_measured(c->notes)),
               HEC_KEEP("predicted_gib", hec_training_gib_predicted(c)));
   }
@@ -175,6 +188,7 @@ void hec_training_report(const void *of, hec_doc *doc) {
       "%d families: %.1f %%.",
       (int)table->n_anchored, 100 * table->anchored);
   family_rows(table, doc);
+  hec_training_bands_report(table, doc);
   hec_training_memory_report(table->cases, table->n, doc);
   case_rows(table, doc);
   if (table->imbalance)

@@ -5,6 +5,7 @@
  * all rows of a source (validate/training/rules/rules.json). A row that cannot be expressed keeps its reason. */
 #ifndef HEC_VALIDATE_TRAINING_H
 #define HEC_VALIDATE_TRAINING_H
+#include "models/training/band.h"
 #include "validate/doc.h"
 #include "validate/stats.h"
 #include "validate/training/imbalance.h"
@@ -40,6 +41,18 @@ hec_status hec_training_judge(const char *path, const hec_step_constants *consta
                               hec_training_table *table) HEC_MUST_USE;
 /* Fills in families and sums from cases (training_sums.c). */
 void hec_training_sum_up(hec_training_table *table);
+/* The error of `row` that is left when one factor is taken from `anchor`; NAN: they are not two runs of one recipe. */
+double hec_training_left(const hec_training_table *table, int32_t anchor, int32_t row);
+
+/* The bands that an answer states (models/training/band.h) beside what published runs show (training_bands.c). */
+typedef struct {
+  int32_t n;         /* runs, or pairs of runs */
+  double half, nine; /* as in hec_band, computed */
+  double inside;     /* share between 1 / nine and nine of the stated band */
+} hec_band_seen;
+hec_band_seen hec_training_band_seen(const hec_training_table *table, hec_band_kind kind);
+void hec_training_bands_report(const hec_training_table *table, hec_doc *doc);
+
 void hec_training_table_free(hec_training_table *table);
 void hec_training_report(const void *of, hec_doc *doc); /* of a hec_training_table */
 

@@ -11,6 +11,7 @@ typedef struct {
   double error;               /* of the step time: predicted over measured - 1 */
   hec_training set_up;
   hec_training_result result;
+  double default_error; /* `error` with the default recipe in place of the row's, of its precision */
   int32_t family;
 } hec_training_case;
 

@@ -78,9 +78,12 @@ static bool same_recipe(const hec_training *a, const hec_training *b) {
   return memcmp(&x, &y, sizeof x) == 0 && a->mtp == b->mtp;
 }
 
-/* One factor is taken from row `anchor`; the error of row `i` that is left. */
-static double left_error(const hec_training_case *anchor, const hec_training_case *i) {
-  return fabs((1 + i->error) / (1 + anchor->error) - 1);
+double hec_training_left(const hec_training_table *table, int32_t anchor, int32_t row) {
+  const hec_training_case *a = &table->cases[anchor], *b = &table->cases[row];
+  if (anchor == row || a->family != b->family || a->why_not || b->why_not || same_run(a->id, b->id) ||
+      !same_recipe(&a->set_up, &b->set_up))
+    return NAN;
+  return (1 + b->error) / (1 + a->error) - 1;
 }
 
 /* Of all pairs of rows of the family that are other runs of one recipe. O(rows^2). */
@@ -88,11 +91,9 @@ static void anchor_family(const hec_training_table *table, int32_t f, hec_traini
   int32_t n = 0;
   for (int32_t i = 0; i < table->n; i++)
     for (int32_t j = 0; j < table->n; j++) {
-      const hec_training_case *a = &table->cases[i], *b = &table->cases[j];
-      if (i == j || a->family != f || b->family != f || a->why_not || b->why_not || same_run(a->id, b->id) ||
-          !same_recipe(&a->set_up, &b->set_up))
-        continue;
-      pair[n++] = left_error(a, b);
+      double left = table->cases[i].family == f ? hec_training_left(table, i, j) : NAN;
+      if (!isnan(left))
+        pair[n++] = fabs(left);
     }
   family->anchored = n > 0 ? hec_median(pair, n) : NAN;
   family->anchored_p90 = n > 0 ? hec_quantile(pair, n, 0.9) : NAN;

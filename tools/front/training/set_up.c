@@ -280,7 +280,6 @@ static hec_status choose_recipe(maker *m) {
   to->training.constants = hec_step_constants_fitted;
   HEC_TRY(read_recipe(m, &to->training.recipe));
   hec_recipe_assumed(&to->training.recipe, &assumed);
-  to->recipe_is_whole = assumed.length == 0;
   if (assumed.length > 0)
     say(m, "recipe %s", assumed.data);
   hec_text_free(&assumed);

@@ -20,7 +20,6 @@ typedef struct {
   hec_job job; /* of one expert-parallel group: a rank stands for the etp GPUs that share its experts */
   double measured_step_s, factor; /* of --measured; 0: not given */
   bool measured_balanced;         /* that run forced the routing to be balanced */
-  bool recipe_is_whole;           /* every part of it was stated */
   const char *assumed[HEC_ASSUMED_MAX];
   int32_t n_assumed;
 } hec_set_up;

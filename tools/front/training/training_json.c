@@ -71,7 +71,11 @@ static void job(const hec_training_summary *s, hec_json_out *json) {
   hec_json_int(json, "records", s->n_records);
   hec_json_int(json, "records_before", s->n_before);
   hec_json_double(json, "factor", s->factor);
-  hec_json_double(json, "band", hec_training_band(s));
+  hec_json_object(json, "band");
+  hec_json_string(json, "of", hec_training_band(s)->name);
+  hec_json_double(json, "half_within", hec_training_band(s)->half);
+  hec_json_double(json, "nine_of_ten_factor", hec_training_band(s)->nine);
+  hec_json_close(json);
   hec_json_strings(json, "assumed", set_up->assumed, set_up->n_assumed);
   hec_text_free(&recipe);
 }

@@ -187,34 +187,38 @@ static void add_assumed(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
-/* From the errors that `hecate-validate training` prints: recipe known, not known, anchored on a run. */
-double hec_training_band(const hec_training_summary *s) {
+const hec_band *hec_training_band(const hec_training_summary *s) {
+  const hec_training *t = &s->set_up->training;
   bool anchored = s->set_up->measured_step_s > 0 || s->set_up->factor > 0;
-  return anchored ? 0.04 : s->set_up->recipe_is_whole ? 0.1 : 0.3;
+  return &hec_bands[hec_band_of(t, anchored, hec_recipe_stated(&t->recipe))];
+}
+
+static void add_factor(const hec_training_summary *s, hec_text *words) {
+  const hec_set_up *set_up = s->set_up;
+  hec_text_printf(words, "all times are multiplied by %.4g, ", s->factor);
+  hec_text_add(words, set_up->factor > 0 ? "of --measured. "
+                                         : "which is your measured step over the predicted one of this layout. ");
+  if (set_up->measured_step_s > 0)
+    hec_text_printf(words, "For other layouts pass --measured \"factor=%.4g\". ", s->factor);
+  if (s->factor < factor_low || s->factor > factor_high)
+    hec_text_printf(words,
+                    "WARNING: this is outside %.1f to %.1f. Something of that run is not in the recipe, layout or GPU "
+                    "given here; relative statements are doubtful, too. ",
+                    factor_low, factor_high);
 }
 
 static void add_band(const hec_training_summary *s, hec_text *out) {
-  const hec_set_up *set_up = s->set_up;
+  const hec_band *band = hec_training_band(s);
+  double step_s = s->rows[s->baseline].result.step_s;
   hec_text words = {0};
-  if (set_up->measured_step_s > 0 || set_up->factor > 0) {
-    hec_text_printf(&words, "all times are multiplied by %.4g, ", s->factor);
-    hec_text_add(&words, set_up->factor > 0 ? "of --measured."
-                                            : "which is your measured step over the predicted one of this layout.");
-    if (set_up->measured_step_s > 0)
-      hec_text_printf(&words, " For other layouts pass --measured \"factor=%.4g\".", s->factor);
-    hec_text_printf(&words, " Anchored so, half of the published runs of one recipe are predicted within %.0f %%.",
-                    100 * hec_training_band(s));
-    if (s->factor < factor_low || s->factor > factor_high)
-      hec_text_printf(
-          &words,
-          " WARNING: this is outside %.1f to %.1f. Something of that run is not in the recipe, layout or GPU "
-          "given here; relative statements are doubtful, too.",
-          factor_low, factor_high);
-  } else
-    hec_text_printf(&words,
-                    "about %.0f %%, as the recipe is %s; hecate-validate training shows the errors against "
-                    "published runs. --measured \"step=...s\" of your own run narrows it.",
-                    100 * hec_training_band(s), set_up->recipe_is_whole ? "stated in full" : "not stated in full");
+  if (s->set_up->measured_step_s > 0 || s->set_up->factor > 0)
+    add_factor(s, &words);
+  hec_text_printf(&words,
+                  "where %s, half of the published runs took within %.0f %% of the prediction, and nine of ten between "
+                  "1/%.3g and %.3g times it: here %.4g to %.4g s with ep (hecate-validate training).",
+                  band->of, 100 * band->half, band->nine, band->nine, step_s / band->nine, step_s * band->nine);
+  if (band != &hec_bands[HEC_BAND_ANCHORED])
+    hec_text_add(&words, " --measured \"step=...s\" of your own run narrows it.");
   hec_summary_add_foot("band:", words.data, out);
   hec_text_free(&words);
 }

@@ -1,6 +1,7 @@
 /* A training step under every placement policy, and with balanced routing: what is predicted, and how it is written. */
 #ifndef HEC_FRONT_TRAINING_SUMMARY_H
 #define HEC_FRONT_TRAINING_SUMMARY_H
+#include "models/training/band.h"
 #include "runtime/base/text.h"
 #include "sim/training_fit.h"
 #include "sim/training_loads.h"
@@ -33,8 +34,8 @@ typedef struct {
 hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
                                 hec_arena *arena, hec_training_summary *summary) HEC_MUST_USE;
 
-/* How far off a predicted time may be, as a share of it. */
-double hec_training_band(const hec_training_summary *summary);
+/* How far off a predicted time may be. */
+const hec_band *hec_training_band(const hec_training_summary *summary);
 /* The verdict, at most six rows, what it rests on; `full`: all rows. DESIGN section 12. */
 void hec_training_screen(const hec_training_summary *summary, bool full, hec_text *out);
 void hec_training_json(const hec_training_summary *summary, hec_text *out);

@@ -1,0 +1,17 @@
+/* Errors of published runs, rounded up: see band.h. */
+#include "models/training/band.h"
+
+const hec_band hec_bands[HEC_N_BANDS] = {
+    [HEC_BAND_ANCHORED] = {"anchored", "times are relative to a measured run of the same recipe", 0.05, 1.25},
+    [HEC_BAND_FABRIC] = {"fabric", "nodes are joined by something else than InfiniBand", 1.0, 3.5},
+    [HEC_BAND_STATED] = {"stated", "the main parts of the recipe are stated", 0.07, 1.25},
+    [HEC_BAND_ASSUMED] = {"assumed", "main parts of the recipe are not stated", 0.15, 1.75},
+};
+
+hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated) {
+  if (anchored)
+    return HEC_BAND_ANCHORED;
+  if (t->recipe.fabric != HEC_FABRIC_INFINIBAND && t->layout.gpus > hec_group_inside(t, t->layout.gpus, 1))
+    return HEC_BAND_FABRIC;
+  return recipe_stated ? HEC_BAND_STATED : HEC_BAND_ASSUMED;
+}

@@ -1,0 +1,23 @@
+/* How far published runs were from their predictions, by what was known of them: the band of an answer.
+ *
+ *   half       half of the runs took within +- half of the predicted step
+ *   nine       nine of ten took between predicted / nine and predicted x nine
+ *
+ * The numbers are those of `hecate-validate training` on 307 published runs, rounded up; it prints both and a test compares.
+ * `anchored` is of pairs of runs of one recipe, one of them measured. `assumed` is of the same runs with the default recipe
+ * in place of their own. Laws between nodes were measured on InfiniBand: over other fabrics nothing is measured. All runs of
+ * this class come from two sources, so its `nine` holds all of them. */
+#ifndef HEC_MODELS_TRAINING_BAND_H
+#define HEC_MODELS_TRAINING_BAND_H
+#include "models/training/groups.h"
+
+typedef enum { HEC_BAND_ANCHORED, HEC_BAND_FABRIC, HEC_BAND_STATED, HEC_BAND_ASSUMED, HEC_N_BANDS } hec_band_kind;
+typedef struct {
+  const char *name, *of; /* "stated"; "the main parts of the recipe are stated" */
+  double half, nine;
+} hec_band;
+extern const hec_band hec_bands[HEC_N_BANDS];
+
+hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated);
+
+#endif
