@@ -2,8 +2,8 @@
  * then data-parallel traffic and optimizer. Layers cost what models/training/step.h says, micro-batch by micro-batch where
  * loads are given, so the bubble is simulated and not a formula.
  *
- * One pipeline of one expert-parallel group is simulated; groups with other loads are runs of their own, and a step ends when
- * the slowest has ended. */
+ * One pipeline of one expert-parallel group is simulated. Groups with other loads are runs of their own, and a step ends when the
+ * slowest has ended. */
 #ifndef HEC_SIM_TRAINING_H
 #define HEC_SIM_TRAINING_H
 #include "models/training/step.h"

@@ -136,7 +136,10 @@ static hec_status count_records(hec_trace_reader *reader, int32_t max, int32_t *
 /* A trace of one record has it before the step and in it. */
 static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reader, hec_training_loads *loads) {
   int32_t before = of->warmup >= 0 ? of->warmup : BEFORE_MAX, n;
-  HEC_TRY(count_records(reader, before + of->n_micro, &n));
+  int64_t groups = of->n_groups > 1 ? of->n_groups : 1, all = groups * of->n_micro;
+  int32_t wanted = of->n_micro > HEC_TRAINING_RECORDS ? of->n_micro : HEC_TRAINING_RECORDS;
+  wanted = all < wanted ? (int32_t)all : wanted;
+  HEC_TRY(count_records(reader, before + wanted, &n));
   if (of->warmup < 0 && before > n / 2)
     before = n / 2;
   if (n > 1 && before >= n)
@@ -144,7 +147,9 @@ static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reade
                     (int)before);
   loads->n_before = n == 1 ? 1 : before;
   loads->n_records = n == 1 ? 1 : n - before;
-  loads->n_records = loads->n_records < of->n_micro ? loads->n_records : of->n_micro;
+  loads->n_records = loads->n_records < wanted ? loads->n_records : wanted;
+  groups = groups < loads->n_records ? groups : loads->n_records;
+  loads->n_groups = groups < HEC_TRAINING_GROUPS ? (int32_t)groups : HEC_TRAINING_GROUPS;
   return HEC_OK;
 }
 
@@ -195,16 +200,16 @@ static void hand_out(const work *w, int32_t p, hec_arena *arena) {
     memcpy(rows, load->rows, (size_t)load->n * sizeof *rows);
     load->rows = rows; /* the policy's own memory goes */
   }
-  to->loads = HEC_NEW(arena, hec_layer_load, (int64_t)of->n_layers * of->n_micro);
-  to->gather_s = one->gathers ? HEC_NEW(arena, double, (int64_t)of->n_layers * of->n_micro * 2) : NULL;
-  for (int32_t l = 0; l < of->n_layers; l++)
-    for (int32_t m = 0; m < of->n_micro; m++) {
-      int64_t from = (int64_t)(m % n_records) * n_trace + (int64_t)l * n_trace / of->n_layers;
-      int64_t at = (int64_t)l * of->n_micro + m;
-      to->loads[at] = one->record[from];
-      if (one->gathers)
-        memcpy(to->gather_s + 2 * at, one->gather_s + 2 * from, 2 * sizeof(double));
-    }
+  int64_t n = (int64_t)w->loads->n_groups * of->n_layers * of->n_micro, turn = of->n_groups > 1 ? of->n_groups : 1;
+  to->loads = HEC_NEW(arena, hec_layer_load, n);
+  to->gather_s = one->gathers ? HEC_NEW(arena, double, n * 2) : NULL;
+  for (int64_t at = 0; at < n; at++) {
+    int64_t m = at % of->n_micro, l = at / of->n_micro % of->n_layers, g = at / of->n_micro / of->n_layers;
+    int64_t from = (m * turn + g) % n_records * n_trace + l * n_trace / of->n_layers;
+    to->loads[at] = one->record[from];
+    if (one->gathers)
+      memcpy(to->gather_s + 2 * at, one->gather_s + 2 * from, 2 * sizeof(double));
+  }
   to->moves_s = (one->first_s + one->each_s * (double)of->n_micro / (double)n_records) * (double)of->n_layers /
                 (double)n_trace / (double)of->n_stages;
   if (one->run.n_offered > 0)

@@ -1,8 +1,9 @@
 /* From the records of a trace to what routing costs a training step, for every placement policy.
  *
- * One expert-parallel group is followed. Its micro-batches take the records in order and begin again at the end of the trace; the
- * first records are not in the step, for policies have seen them before. A model with more or fewer MoE layers than the trace
- * takes, for layer l of L, layer floor(l L' / L) of its L'.
+ * The expert-parallel groups of a layer, G of them, take the records in turn: micro-batch m of group g has record m G + g, and
+ * begins again at the end of the trace. Groups from HEC_TRAINING_GROUPS on repeat the loads of others, and no more than
+ * HEC_TRAINING_RECORDS (or the micro-batches of one group) are taken. The first records are not in the step, for policies have seen
+ * them before. A model with more or fewer MoE layers than the trace takes, for layer l of L, layer floor(l L' / L) of its L'.
  *
  *   record --spread and scaled--> load --policy decides, refines, dispatches--> rows of each rank --> the busiest rank's
  *
@@ -15,26 +16,30 @@
 #include "runtime/program/job.h"
 #include "runtime/program/summary.h"
 
+enum { HEC_TRAINING_GROUPS = 16, HEC_TRAINING_RECORDS = 128 };
+
 typedef struct {
   const hec_job *job; /* of one expert-parallel group: a rank is a place with experts / ep experts */
   const hec_policy *const *policies;
   int32_t n_policies, n_threads;
   int32_t n_layers; /* MoE layers of the model */
   int32_t n_micro;  /* micro-batches of a step */
+  int32_t n_groups; /* expert-parallel groups of a layer; 0: 1 */
   int32_t n_stages; /* of the pipeline, each with its part of the layers */
   int32_t warmup;   /* records before the step; below 0: at most 5, at most half of the trace */
 } hec_training_loads_of;
 
 /* Of one policy. */
 typedef struct {
-  hec_layer_load *loads; /* [n_layers][n_micro] */
-  double *gather_s;      /* [n_layers][n_micro][2] exposed, forward and backward; NULL: none anywhere */
+  hec_layer_load *loads; /* [n_groups][n_layers][n_micro] */
+  double *gather_s;      /* [n_groups][n_layers][n_micro][2] exposed, forward and backward; NULL: none anywhere */
   double moves_s;        /* of a step: experts that move, over the stages of the pipeline */
   hec_series overload;   /* busiest rank over mean, by (record, layer of the trace); free it */
   double dropped_share;  /* of the assignments; 0: none */
 } hec_training_routing;
 
 typedef struct {
+  int32_t n_groups;            /* with loads of their own */
   int32_t n_before, n_records; /* records that policies have seen before, and that the step takes */
   hec_training_routing *of;    /* [n_policies] */
 } hec_training_loads;

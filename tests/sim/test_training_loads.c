@@ -66,6 +66,35 @@ HEC_TEST(ep_by_hand) {
   hec_trace_close(reader);
 }
 
+/* Two groups take turns: group g has records g, 2 + g, ... of the three, and begins again. */
+HEC_TEST(groups_in_turn) {
+  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  const hec_policy *policies[] = {&hec_policy_ep};
+  hec_training_loads_of of = {.job = &job,
+                              .policies = policies,
+                              .n_policies = 1,
+                              .n_threads = 1,
+                              .n_layers = 2,
+                              .n_micro = 2,
+                              .n_groups = 2,
+                              .n_stages = 1};
+  static const int32_t busiest[2][2] = {{8, 5}, {6, 8}}; /* [group][micro-batch]: records 0, 2 and 1, 0 */
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_assert_int_eq(loads.n_records, 3);
+  ck_assert_int_eq(loads.n_groups, 2);
+  for (int32_t g = 0; g < 2; g++)
+    for (int32_t m = 0; m < 2; m++) {
+      const hec_layer_load *load = &loads.of[0].loads[(g * 2 + 0) * 2 + m];
+      ck_assert_int_eq(load->rows[0] + load->rows[1], busiest[g][m]);
+    }
+  hec_training_loads_free(&of, &loads);
+  of.n_groups = 40; /* no more than records */
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_assert_int_eq(loads.n_groups, 3);
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+}
+
 /* The warm-up may be chosen, and must leave something. A single record is before the step and in it. */
 HEC_TEST(warmup) {
   hec_trace_reader *reader = open(by_hand, two_ranks, 2);

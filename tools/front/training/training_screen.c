@@ -162,11 +162,14 @@ static void add_table(const hec_training_summary *s, bool full, hec_text *out) {
 static void add_records(const hec_training_summary *s, hec_text *words) {
   const hec_training *t = &s->set_up->training;
   int32_t n_micro = hec_training_micro_batches(t), n_trace = s->set_up->job.header.n_layers;
-  hec_text_printf(words,
-                  "one expert-parallel group of %d GPUs is followed, the others have the same loads; its %d "
-                  "micro-batches take %d record%s of the trace in order",
-                  (int)(t->layout.ep * t->layout.etp), (int)n_micro, (int)s->n_records, s->n_records == 1 ? "" : "s");
-  if (s->n_records < n_micro)
+  int32_t groups = t->layout.edp;
+  hec_text_printf(words, "%d expert-parallel group%s of %d GPUs hold%s a layer", (int)groups, groups == 1 ? "" : "s",
+                  (int)(t->layout.ep * t->layout.etp), groups == 1 ? "s" : "");
+  if (s->n_groups < groups)
+    hec_text_printf(words, ", %d with loads of their own", (int)s->n_groups);
+  hec_text_printf(words, "; %d micro-batches of each take %d record%s of the trace in turn", (int)n_micro,
+                  (int)s->n_records, s->n_records == 1 ? "" : "s");
+  if (s->n_records < (int64_t)n_micro * groups)
     hec_text_add(words, ", again and again");
   hec_text_printf(words, ", policies have seen %d before", (int)s->n_before);
   if (n_trace != t->moe->n_moe_layers)
@@ -273,7 +276,7 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_band(s, out);
   hec_summary_add_foot(
       "not modelled:",
-      "groups with other loads; memory of copies; time of planning; congestion of the network; gradients of "
+      "memory of copies; time of planning; congestion of the network; gradients of "
       "copies that stay from "
       "step to step. "
       "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
