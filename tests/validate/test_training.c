@@ -250,3 +250,31 @@ HEC_TEST(stated_bands) {
                   hec_bands[k].name, (int)seen.n, seen.inside, seen.half);
   }
 }
+
+/* Times are 2 + 3 (imbalance - 1): the slope is 3, and so is the predicted one where times are the prediction. */
+HEC_TEST(imbalance_slopes) {
+  static const char csv[] = "imbalance-runs.csv";
+  static const double imbalance[] = {1, 1.2, 1.5};
+  hec_imbalance_table t;
+  double value[3] = {2, 2.6, 3.5};
+  for (int pass = 0; pass < 2; pass++) {
+    hec_text text = {0};
+    hec_text_add(&text, "id,model,gpus,gpu_type,ep,phase,r_max_over_mean,metric,value,notes,source\n");
+    for (int i = 0; i < 3; i++)
+      hec_text_printf(&text, "own-%d,Mixtral-8x7B,8,H100,8,prefill 256 tok,%g,time s,%.17g,,own\n", i, imbalance[i],
+                      value[i]);
+    ck_ok(hec_write_file(csv, text.data, text.length));
+    hec_text_free(&text);
+    ck_ok(hec_imbalance_judge(csv, &hec_step_constants_fitted, &t));
+    if (pass == 0)
+      ck_assert_double_eq_tol(t.rows[0].measured_slope_s, 3, 1e-9);
+    else
+      ck_assert_double_eq_tol(t.rows[0].measured_slope_s, t.rows[0].predicted_slope_s, 1e-9);
+    ck_assert(isnan(t.rows[1].measured_slope_s));
+    ck_assert_double_gt(t.rows[0].predicted_slope_s, 0);
+    for (int i = 0; i < 3; i++)
+      value[i] = t.rows[i].forward_s;
+    hec_imbalance_table_free(&t);
+  }
+  (void)unlink(csv);
+}

@@ -3,6 +3,7 @@
 
 #include "validate/training/training_rules.h"
 
+#include <gsl/gsl_fit.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,23 @@ static bool same_set_up(const hec_imbalance_row *a, const hec_imbalance_row *b) 
   return n > 0 && strncmp(a->id, b->id, n + 1) == 0 && !strchr(b->id + n + 1, '-');
 }
 
+/* Least squares over the rows of the base's set-up. */
+static void find_slopes(hec_imbalance_table *table, hec_imbalance_row *base) {
+  double *x = HEC_NEW(&table->arena, double, 3 * table->n), *measured = x + table->n, *predicted = measured + table->n;
+  double offset, c00, c01, c11, rest;
+  size_t n = 0;
+  for (int32_t i = 0; i < table->n; i++) {
+    const hec_imbalance_row *row = &table->rows[i];
+    if (row->why_not || !same_set_up(base, row))
+      continue;
+    x[n] = row->imbalance;
+    measured[n] = row->value;
+    predicted[n++] = row->forward_s;
+  }
+  gsl_fit_linear(x, 1, measured, 1, n, &offset, &base->measured_slope_s, &c00, &c01, &c11, &rest);
+  gsl_fit_linear(x, 1, predicted, 1, n, &offset, &base->predicted_slope_s, &c00, &c01, &c11, &rest);
+}
+
 static void compare(hec_imbalance_table *table) {
   double *predicted = HEC_NEW(&table->arena, double, table->n + 1),
          *measured = HEC_NEW(&table->arena, double, table->n + 1);
@@ -96,8 +114,11 @@ static void compare(hec_imbalance_table *table) {
       continue;
     row->measured = row->value / base->value;
     row->predicted = row->forward_s / base->forward_s;
-    if (base == row)
+    row->measured_slope_s = row->predicted_slope_s = NAN;
+    if (base == row) {
+      find_slopes(table, row);
       continue;
+    }
     predicted[n] = row->predicted;
     measured[n++] = row->measured;
   }
@@ -122,6 +143,19 @@ void hec_imbalance_table_free(hec_imbalance_table *table) {
   hec_arena_free(&table->arena);
 }
 
+/* What balancing is worth in seconds, where the parts of a step that no load changes are not predicted well. */
+static void slopes(const hec_imbalance_table *table, hec_doc *doc) {
+  hec_doc_table(doc, "imbalance_slopes", "set-up of | s per unit of imbalance, measured | predicted | error");
+  for (int32_t i = 0; i < table->n; i++) {
+    const hec_imbalance_row *r = &table->rows[i];
+    if (!r->why_not && isfinite(r->measured_slope_s))
+      HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, r->id), HEC_SHOW("measured", HEC_FIXED2, r->measured_slope_s),
+              HEC_SHOW("predicted", HEC_FIXED2, r->predicted_slope_s),
+              HEC_SHOW("error", HEC_SIGNED, r->predicted_slope_s / r->measured_slope_s - 1));
+  }
+  hec_doc_end(doc);
+}
+
 void hec_imbalance_report(const hec_imbalance_table *table, hec_doc *doc) {
   hec_doc_note(doc, "# Time against imbalance");
   hec_doc_note(doc,
@@ -136,7 +170,9 @@ void hec_imbalance_report(const hec_imbalance_table *table, hec_doc *doc) {
       HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, r->id), HEC_SHOW("why_not", HEC_AS_IS, r->why_not));
     else
       HEC_ROW(doc, HEC_SHOW("id", HEC_AS_IS, r->id), HEC_SHOW("imbalance", HEC_FIXED, r->imbalance),
-              HEC_SHOW("measured", HEC_FIXED, r->measured), HEC_SHOW("predicted", HEC_FIXED, r->predicted));
+              HEC_SHOW("measured", HEC_FIXED, r->measured), HEC_SHOW("predicted", HEC_FIXED, r->predicted),
+              HEC_KEEP("forward_s", r->forward_s));
   }
   hec_doc_end(doc);
+  slopes(table, doc);
 }

@@ -9,10 +9,11 @@
 
 typedef struct {
   const char *id, *model, *gpu;
-  const char *why_not;        /* NULL: predicted */
-  double imbalance, value;    /* value: time */
-  double measured, predicted; /* time over that of the base */
-  double forward_s;           /* predicted, of all layers */
+  const char *why_not;                        /* NULL: predicted */
+  double imbalance, value;                    /* value: time */
+  double measured, predicted;                 /* time over that of the base */
+  double forward_s;                           /* predicted, of all layers */
+  double measured_slope_s, predicted_slope_s; /* of a base: seconds per unit of imbalance, by least squares; else NAN */
 } hec_imbalance_row;
 
 typedef struct {
