@@ -21,6 +21,8 @@ typedef struct {
   hec_layer_load *record; /* [records of the step][layers of the trace] */
   double *gather_s;       /* [records of the step][layers of the trace][2] */
   double first_s, each_s; /* moves before the step; within it */
+  int32_t *copies;        /* scratch [3][n_ranks] */
+  uint8_t *had;           /* [n_layers][n_experts][n_ranks] 1: a guest in the record before */
   bool gathers;
 } row_run;
 
@@ -46,6 +48,36 @@ static double received(const hec_routing *routing, double mean) {
     max = out > max ? out : max;
   }
   return n > 1 && mean > 0 ? (double)max / (mean * (double)(n - 1) / (double)n) : 1;
+}
+
+/* Copies of experts at the rank that has most. Guests that the layer has had in the record before stay for both: they are kept
+ * once. */
+static void count_copies(row_run *one, const hec_plan *plan, int32_t layer, hec_layer_load *to) {
+  int32_t *guests = one->copies, *kept = guests + plan->n_ranks, *added = kept + plan->n_ranks;
+  int32_t own = plan->n_experts / plan->n_ranks;
+  uint8_t *had = one->had + (int64_t)layer * plan->n_experts * plan->n_ranks;
+  memset(one->copies, 0, 3 * (size_t)plan->n_ranks * sizeof *one->copies);
+  for (int32_t e = 0; e < plan->n_experts; e++, had += plan->n_ranks) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    kept[hec_plan_home(plan, layer, e)] += plan->n_slices == 1;
+    for (int32_t i = 0; i < n; i++) {
+      bool guest = kinds[i] == HEC_COPY_GUEST;
+      *(guest ? &guests[ranks[i]] : &kept[ranks[i]]) += 1;
+      added[ranks[i]] += guest && !(had[ranks[i]] & 1);
+      had[ranks[i]] |= guest ? 2 : 0;
+    }
+    for (int32_t r = 0; r < plan->n_ranks; r++)
+      had[r] >>= 1;
+  }
+  to->guests_again = plan->rematerialise;
+  to->replicas = plan->slots > own ? plan->slots - own : 0;
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    to->guests = guests[r] > to->guests ? guests[r] : to->guests;
+    to->guests_kept = !plan->rematerialise && added[r] > to->guests_kept ? added[r] : to->guests_kept;
+    to->replicas = kept[r] - own > to->replicas ? kept[r] - own : to->replicas;
+  }
 }
 
 /* Of the busiest rank. Its rows are on the arena. */
@@ -113,7 +145,9 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
     }
     refine(one, l, load, &one->gather_s[2 * ((int64_t)at * n_layers + l)]);
     hec_routing_make(&one->routing, run->policy->dispatch, run->problem, &run->plan, load, l);
-    one->record[(int64_t)at * n_layers + l] = load_of(&one->routing, load, l, &one->arena);
+    hec_layer_load *record = &one->record[(int64_t)at * n_layers + l];
+    *record = load_of(&one->routing, load, l, &one->arena);
+    count_copies(one, &run->plan, l, record);
     hec_series_add(&w->loads->of[item].overload, hec_routing_overload(&one->routing));
   }
   hec_policy_observe(run, load);
@@ -161,6 +195,8 @@ static void start(work *w, hec_arena *arena) {
     one->run = hec_policy_start(w->of->policies[p], problem, &one->arena);
     one->routing = hec_routing_new(&one->arena, problem);
     one->moves = hec_training_moves_new(&one->run, &one->arena);
+    one->copies = HEC_NEW(&one->arena, int32_t, 3 * problem->n_ranks);
+    one->had = HEC_NEW(&one->arena, uint8_t, (int64_t)problem->n_layers * problem->n_experts * problem->n_ranks);
     one->record = HEC_NEW(&one->arena, hec_layer_load, (int64_t)w->loads->n_records * problem->n_layers);
     one->gather_s = HEC_NEW(&one->arena, double, (int64_t)w->loads->n_records * problem->n_layers * 2);
     if (w->of->policies[p]->rewrite)

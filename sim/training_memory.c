@@ -1,14 +1,18 @@
 /* Memory over time: see training_memory.h.
  *
- *   held(device, piece) = state + standing + sum over micro-batches in flight of activations and logits
+ *   held(device, piece) = state + standing + sum over micro-batches in flight of activations, logits and guests that stay
  *                         + max over the layers of the piece (recomputed + working), if the piece runs a backward
  *
  * Bytes are rounded down to whole ones before they are added up along the order, so the sum is exact and comes back to 0. */
 #include "sim/training_memory.h"
 
 typedef struct {
-  int64_t recomputed, working, logits; /* of the layer that needs most in its backward; its logits' gradient */
+  int64_t recomputed, working, logits, guests; /* of the layer that needs most in its backward; its logits' gradient */
 } part_work;
+
+static int64_t sum_of(const part_work *w) {
+  return w->recomputed + w->working + w->logits + w->guests;
+}
 
 typedef struct {
   const hec_training *t;
@@ -16,13 +20,13 @@ typedef struct {
   const hec_pipeline_order *order;
   hec_arena arena;
   int32_t n_micro;
-  hec_piece_held *activations, *logits; /* [n_parts][n_micro] */
-  part_work *work;                      /* [n_parts][n_micro] */
-  int64_t *held, *held_logits, *total;  /* [n_pieces] */
+  hec_piece_held *activations, *logits, *guests;     /* [n_parts][n_micro] */
+  part_work *work;                                   /* [n_parts][n_micro] */
+  int64_t *held, *held_logits, *held_guests, *total; /* [n_pieces] */
 } state;
 
 double hec_memory_parts_sum(const hec_memory_parts *p) {
-  return p->parameters + p->gradients + p->optimizer + p->activations + p->logits + p->buffers;
+  return p->parameters + p->gradients + p->optimizer + p->activations + p->logits + p->copies + p->buffers;
 }
 
 static int32_t layers_of(const state *s, int32_t part, int32_t *first, int32_t *dense) {
@@ -45,8 +49,11 @@ static void add_layers(state *s, int64_t at, hec_layer_kind kind, const hec_laye
   s->activations[at].weight += times * (int64_t)(b.weight - b.logits);
   s->logits[at].activation += times * (int64_t)b.logits;
   s->logits[at].weight += times * (int64_t)b.logits;
-  if (times > 0 && (int64_t)(b.recomputed + b.working) > work->recomputed + work->working + work->logits)
-    *work = (part_work){(int64_t)b.recomputed, (int64_t)(b.working - b.logits), (int64_t)b.logits};
+  s->guests[at].activation += times * (int64_t)b.guests;
+  const part_work own = {(int64_t)b.recomputed, (int64_t)(b.working - b.logits), (int64_t)b.logits,
+                         (int64_t)b.guests_working};
+  if (times > 0 && sum_of(&own) > sum_of(work))
+    *work = own;
 }
 
 static void add_part(state *s, int32_t part, int32_t m) {
@@ -68,6 +75,7 @@ static void add_parts(state *s) {
   int64_t n = (int64_t)s->order->n_parts * s->n_micro;
   s->activations = HEC_NEW(&s->arena, hec_piece_held, n);
   s->logits = HEC_NEW(&s->arena, hec_piece_held, n);
+  s->guests = HEC_NEW(&s->arena, hec_piece_held, n);
   s->work = HEC_NEW(&s->arena, part_work, n);
   for (int64_t at = 0; at < n; at++) {
     if (s->loads || at % s->n_micro == 0) {
@@ -76,15 +84,27 @@ static void add_parts(state *s) {
     }
     s->activations[at] = s->activations[at - 1];
     s->logits[at] = s->logits[at - 1];
+    s->guests[at] = s->guests[at - 1];
     s->work[at] = s->work[at - 1];
   }
 }
 
 /* ---- Of one device ---- */
 
+/* The most that a layer has in any micro-batch: room for them is there all the time. */
+static double replicas_of(const state *s, int32_t layer) {
+  int32_t max = 0;
+  for (int32_t m = 0; m < s->n_micro; m++) {
+    int32_t n = s->loads[(int64_t)layer * s->n_micro + m].replicas;
+    max = n > max ? n : max;
+  }
+  return (double)max;
+}
+
 /* Multi-token prediction has a layer like the model's on the last part, a matrix that joins two tokens, and shares the head;
  * its copy of the embedding is the device's own if that has one. */
-static void count_part(const state *s, int32_t part, hec_device_layers *has, double *dense, double *expert) {
+static void count_part(const state *s, int32_t part, hec_device_layers *has, double *dense, double *expert,
+                       double *replicas) {
   int32_t first, n_dense, n = layers_of(s, part, &first, &n_dense), mtp = is_last(s, part) ? s->t->mtp : 0;
   double width = (double)s->t->moe->d_model, tp = (double)s->t->layout.tp, one, experts;
   int32_t n_moe = n - n_dense + mtp;
@@ -93,6 +113,9 @@ static void count_part(const state *s, int32_t part, hec_device_layers *has, dou
   hec_training_params(s->t, HEC_LAYER_MOE, &one, &experts);
   *dense += (double)n_moe * one + (double)mtp * 2 * width * width / tp;
   *expert += (double)n_moe * experts;
+  int32_t before = s->t->moe->n_layers - s->t->moe->n_moe_layers;
+  for (int32_t i = first + n_dense; s->loads && i < first + n; i++)
+    *replicas += replicas_of(s, i - before) * hec_moe_expert_params(s->t->moe) / (double)s->t->layout.etp;
   has->dense |= n_dense > 0;
   has->moe |= n_moe > 0;
   has->embeddings += (part == 0) + is_last(s, part) + (mtp > 0 && part > 0);
@@ -105,14 +128,16 @@ static hec_memory_parts standing(const state *s, int32_t device) {
   hec_training t = *s->t;
   t.layout.dp *= o->schedule->copies;
   t.layout.edp *= o->schedule->copies;
-  double dense = 0, expert = 0, head, none;
+  double dense = 0, expert = 0, replicas = 0, head, none;
   for (int32_t c = 0; c < o->shape.n_chunks; c++)
-    count_part(s, o->part[device * o->shape.n_chunks + c], &has, &dense, &expert);
+    count_part(s, o->part[device * o->shape.n_chunks + c], &has, &dense, &expert, &replicas);
   hec_training_params(&t, HEC_LAYER_HEAD, &head, &none);
-  hec_state_bytes b = hec_state_bytes_of(&t, dense + (double)has.embeddings * head, expert);
+  const hec_state_bytes b = hec_state_bytes_of(&t, dense + (double)has.embeddings * head, expert),
+                        more = hec_state_bytes_of(&t, 0, replicas);
   return (hec_memory_parts){.parameters = b.parameters,
                             .gradients = b.gradients,
                             .optimizer = b.optimizer,
+                            .copies = more.parameters + more.gradients + more.optimizer,
                             .buffers = hec_standing_bytes_of(&t, &has)};
 }
 
@@ -129,15 +154,17 @@ static void add_up(state *s) {
   const hec_pipeline_order *o = s->order;
   s->held = HEC_NEW(&s->arena, int64_t, o->n_pieces);
   s->held_logits = HEC_NEW(&s->arena, int64_t, o->n_pieces);
+  s->held_guests = HEC_NEW(&s->arena, int64_t, o->n_pieces);
   s->total = HEC_NEW(&s->arena, int64_t, o->n_pieces);
   hec_pipeline_order_held(o, s->activations, -1, s->held);
   hec_pipeline_order_held(o, s->logits, -1, s->held_logits);
+  hec_pipeline_order_held(o, s->guests, -1, s->held_guests);
   for (int32_t d = 0; d < o->shape.n_stages; d++) {
     const hec_memory_parts all_time = standing(s, d);
     for (int32_t i = o->piece_at[d]; i < o->piece_at[d + 1]; i++) {
       const part_work work = work_of(s, d, &o->piece[i]);
-      s->total[i] = (int64_t)hec_memory_parts_sum(&all_time) + s->held[i] + s->held_logits[i] + work.recomputed +
-                    work.working + work.logits;
+      s->total[i] =
+          (int64_t)hec_memory_parts_sum(&all_time) + s->held[i] + s->held_logits[i] + s->held_guests[i] + sum_of(&work);
     }
   }
 }
@@ -147,6 +174,7 @@ static hec_memory_parts parts_at(const state *s, const hec_pipeline_peak *peak) 
   hec_memory_parts p = standing(s, peak->device);
   p.activations = (double)(s->held[peak->piece] + work.recomputed);
   p.logits = (double)(s->held_logits[peak->piece] + work.logits);
+  p.copies += (double)(s->held_guests[peak->piece] + work.guests);
   p.buffers += (double)work.working;
   return p;
 }

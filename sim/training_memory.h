@@ -11,6 +11,7 @@ typedef struct {
   double parameters, gradients, optimizer;
   double activations; /* of all micro-batches in flight, and of the layer that is recomputed */
   double logits;      /* and their gradient */
+  double copies;      /* of experts: replicas with their state, guests and their gradients */
   double buffers;     /* standing ones, gradients of a layer, the dispatcher's */
 } hec_memory_parts;
 double hec_memory_parts_sum(const hec_memory_parts *parts);

@@ -146,9 +146,18 @@ static hec_layer_bytes head_bytes(const hec_training *t, const sizes *z) {
                            .working = logits + weight_bytes * dense};
 }
 
+static void add_guests(const hec_training *t, const hec_layer_load *load, hec_layer_bytes *b) {
+  double params = hec_moe_expert_params(t->moe) / (double)t->layout.etp, guests = (double)load->guests;
+  b->guests = weight_bytes * params * (double)load->guests_kept;
+  b->guests_working = params * ((load->guests_again ? weight_bytes : 0) + (double)t->recipe.grads) * guests;
+}
+
 hec_layer_bytes hec_layer_bytes_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load) {
   const sizes z = sizes_of(t, load);
-  return kind == HEC_LAYER_HEAD ? head_bytes(t, &z) : layer_bytes(t, &z, kind == HEC_LAYER_MOE);
+  hec_layer_bytes b = kind == HEC_LAYER_HEAD ? head_bytes(t, &z) : layer_bytes(t, &z, kind == HEC_LAYER_MOE);
+  if (kind == HEC_LAYER_MOE && load)
+    add_guests(t, load, &b);
+  return b;
 }
 
 /* ---- Standing buffers ---- */

@@ -20,11 +20,13 @@ typedef struct {
 hec_state_bytes hec_state_bytes_of(const hec_training *t, double dense, double expert);
 
 typedef struct {
-  double activations; /* kept from forward to backward */
-  double weight;      /* what is kept of a split backward, from the input gradient to the weight gradient */
-  double logits;      /* HEC_LAYER_HEAD alone: kept from forward to backward */
-  double recomputed;  /* while its backward runs */
-  double working;     /* while its backward runs: gradients and dispatcher buffers */
+  double activations;    /* kept from forward to backward */
+  double weight;         /* what is kept of a split backward, from the input gradient to the weight gradient */
+  double logits;         /* HEC_LAYER_HEAD alone: kept from forward to backward */
+  double recomputed;     /* while its backward runs */
+  double working;        /* while its backward runs: gradients and dispatcher buffers */
+  double guests;         /* copies of experts, kept from forward to backward */
+  double guests_working; /* while its backward runs: their gradients, and those that are gathered again */
 } hec_layer_bytes;
 
 /* `load`: NULL if balanced. */

@@ -35,6 +35,10 @@ typedef struct {
   const int32_t *rows; /* [n] rows of the experts that it computes, copies too; NULL: balanced */
   int32_t n;
   double received; /* assignments that it receives over the mean: 1 balanced */
+  /* At the rank that has most of them: copies gathered for this micro-batch; homes and replicas beyond experts / ep. */
+  int32_t guests, replicas;
+  int32_t guests_kept; /* of the guests, from forward to backward, and not for the micro-batch before as well */
+  bool guests_again;   /* they are dropped, and gathered again for the backward */
 } hec_layer_load;
 
 /* The device's laws as training frameworks have them: of its attention kernels the fastest, which they choose by themselves. */

@@ -95,6 +95,40 @@ HEC_TEST(groups_in_turn) {
   hec_trace_close(reader);
 }
 
+/* Of 4 experts on 2 ranks: FSDP gathers all for every micro-batch again, and holds no whole one; EPLB keeps one slot more than
+ * two; SYMI's slots hold the same guests in both records, so the second keeps none for itself alone. */
+static const struct {
+  const char *policy;
+  int32_t replicas, guests[2], kept[2];
+  bool again;
+} copies[] = {{"ep", 0, {0, 0}, {0, 0}, false},
+              {"fsdp", 0, {4, 4}, {0, 0}, true},
+              {"eplb", 1, {0, 0}, {0, 0}, false},
+              {"symi", 0, {4, 4}, {4, 0}, false}};
+
+HEC_TEST_ROWS(copies_are_counted, copies) {
+  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  const hec_policy *policies[] = {hec_policy_find(copies[_i].policy)};
+  const hec_training_loads_of of = {.job = &job,
+                                    .policies = policies,
+                                    .n_policies = 1,
+                                    .n_threads = 1,
+                                    .n_layers = 2,
+                                    .n_micro = 2,
+                                    .n_stages = 1,
+                                    .warmup = 1};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  for (int32_t m = 0; m < 2; m++) {
+    const hec_layer_load *load = &loads.of[0].loads[m];
+    ck_assert_int_eq(load->replicas, copies[_i].replicas);
+    ck_assert_int_eq(load->guests, copies[_i].guests[m]);
+    ck_assert_int_eq(load->guests_kept, copies[_i].kept[m]);
+    ck_assert_int_eq(load->guests_again, copies[_i].again);
+  }
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+}
+
 /* The warm-up may be chosen, and must leave something. A single record is before the step and in it. */
 HEC_TEST(warmup) {
   hec_trace_reader *reader = open(by_hand, two_ranks, 2);

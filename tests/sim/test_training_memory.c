@@ -52,6 +52,26 @@ HEC_TEST(two_stages_by_hand) {
   ck_near(m.reserved, 48224 * 1.06);
 }
 
+/* Every layer of every micro-batch has a guest and a replica, 144 parameters each: the replica has its state, 18 bytes a parameter.
+ * Stage 1, in the backward of its head, keeps one guest; stage 0 two, and the gradient of one. Guests that are gathered again are
+ * there in the backward of their layer alone, which is not the head's. */
+HEC_TEST(copies_by_hand) {
+  const hec_training t = tiny("");
+  for (int again = 0; again < 2; again++) {
+    hec_layer_load loads[2 * 4];
+    for (int i = 0; i < 8; i++)
+      loads[i] =
+          (hec_layer_load){.received = 1, .guests = 1, .guests_kept = !again, .guests_again = again, .replicas = 1};
+    const hec_training_memory m = memory_of(&t, NULL, loads);
+    ck_assert_int_eq(m.device, 1);
+    ck_near(m.parts.copies, again ? 2592 : 2592 + 288);
+    ck_near(m.peak, 48224 + m.parts.copies);
+    const hec_layer_bytes b = hec_layer_bytes_of(&t, HEC_LAYER_MOE, &loads[0]);
+    ck_near(b.guests, again ? 0 : 288);
+    ck_near(b.guests_working, again ? 576 + 288 : 576);
+  }
+}
+
 /* The first stage: 4 micro-batches in flight under gpipe, 2 under 1f1b. At the first of them gpipe needs more than the last. */
 HEC_TEST(gpipe_by_hand) {
   const hec_training t = tiny("");

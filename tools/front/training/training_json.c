@@ -19,6 +19,7 @@ static void memory(const hec_training_memory *m, hec_json_out *json) {
   hec_json_double(json, "optimizer", m->parts.optimizer);
   hec_json_double(json, "activations", m->parts.activations);
   hec_json_double(json, "logits", m->parts.logits);
+  hec_json_double(json, "copies", m->parts.copies);
   hec_json_double(json, "buffers", m->parts.buffers);
   hec_json_close(json);
   hec_json_close(json);

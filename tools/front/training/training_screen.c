@@ -276,7 +276,7 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_band(s, out);
   hec_summary_add_foot(
       "not modelled:",
-      "memory of copies; time of planning; congestion of the network; gradients of "
+      "time of planning; congestion of the network; gradients of "
       "copies that stay from "
       "step to step. "
       "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
