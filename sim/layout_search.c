@@ -20,14 +20,6 @@ typedef struct {
   int32_t n;
 } search;
 
-static bool stated(const hec_recipe *recipe, const char *part) {
-  hec_text assumed = {0};
-  hec_recipe_assumed(recipe, &assumed);
-  bool is = !assumed.data || !strstr(assumed.data, part);
-  hec_text_free(&assumed);
-  return is;
-}
-
 /* Some micro-batches of a step, so many that the pipeline is steady; groups of stages stay whole. */
 static int32_t few(int32_t micro, int32_t pp) {
   return micro <= 3 * pp ? micro : 2 * pp + micro % pp;
@@ -47,6 +39,16 @@ static void keep_tightest(search *s, const hec_training *t, const hec_training_r
   hec_layout_choice *min = &s->found->tightest;
   if (s->found->n_fit == 0 && (!min->training.moe || result->memory.margin > min->result.memory.margin))
     *min = (hec_layout_choice){*t, *result};
+}
+
+bool hec_recompute_more(hec_recipe *recipe) {
+  size_t n = sizeof recomputes / sizeof recomputes[0];
+  for (size_t i = 0; i + 1 < n; i++)
+    if (recipe->recompute == recomputes[i]) {
+      recipe->recompute = recomputes[i + 1];
+      return true;
+    }
+  return false;
 }
 
 /* With the least recomputation that fits; more of it is never faster. */
@@ -70,7 +72,8 @@ static void try_layout(search *s, const hec_layout *layout) {
   hec_training t = *s->of->base;
   hec_layout_choice best = {.result = {.step_s = 0}};
   const hec_recipe *recipe = &s->of->base->recipe;
-  bool free_recompute = !stated(recipe, "recompute="), free_dispatcher = !stated(recipe, "dispatcher=");
+  bool free_recompute = !hec_recipe_states(recipe, "recompute"),
+       free_dispatcher = !hec_recipe_states(recipe, "dispatcher");
   t.layout = *layout;
   for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++)
     for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {

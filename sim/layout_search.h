@@ -34,6 +34,9 @@ enum { HEC_LAYOUT_CHOICES = 24 };
 hec_status hec_layout_search_run(const hec_layout_search *search, hec_arena *arena,
                                  hec_layout_found *found) HEC_MUST_USE;
 
+/* The next larger recomputation of those that a search tries. False: there is none. */
+bool hec_recompute_more(hec_recipe *recipe);
+
 /* Why `slower` is slower than `best`, in words: the part of its step that grew most. */
 typedef struct {
   const char *words; /* "longer pipeline bubble", ...; static */

@@ -119,6 +119,14 @@ void hec_recipe_write(const hec_recipe *recipe, hec_text *text) {
     write_part(recipe, i, text);
 }
 
+bool hec_recipe_states(const hec_recipe *recipe, const char *part) {
+  int i = 0;
+  while (i < N_PARTS && strcmp(parts[i].key, part) != 0)
+    i++;
+  HEC_ASSERT(i < N_PARTS);
+  return recipe->stated & 1u << i;
+}
+
 bool hec_recipe_stated(const hec_recipe *recipe) {
   bool all = true;
   for (int i = 0; i < N_PARTS; i++)

@@ -108,6 +108,19 @@ HEC_TEST(nothing_divides) {
   ck_refused(hec_layout_search_run(&(hec_layout_search){.base = &base}, &arena, &found), "no layout divides");
 }
 
+/* From none to all of it in four steps; a recipe of one's own is left alone. */
+HEC_TEST(more_recomputation) {
+  hec_recipe recipe = hec_recipe_default();
+  int steps = 1;
+  while (hec_recompute_more(&recipe))
+    steps++;
+  ck_assert_int_eq(steps, 4);
+  ck_assert_int_eq(recipe.recompute, HEC_RECOMPUTE_FULL);
+  recipe.recompute = HEC_RECOMPUTE_MLP;
+  ck_assert(!hec_recompute_more(&recipe));
+  ck_assert_int_eq(recipe.recompute, HEC_RECOMPUTE_MLP);
+}
+
 /* The reason is the part that grew most. */
 HEC_TEST(reasons) {
   const hec_training base = base_of("mixtral-8x7b", 16, 64, "");

@@ -45,14 +45,21 @@ static hec_status make_choice(const hec_training_args *args, const hec_job_optio
   return hec_set_up_make(&with, options, reader, arena, set_up);
 }
 
+/* What fits into memory, with its copies and its hot rank, before what does not; then the faster one. */
+static bool better(const hec_training_result *a, const hec_training_result *b) {
+  return a->memory.fits != b->memory.fits ? a->memory.fits : a->step_s < b->step_s;
+}
+
 static hec_status compare(const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                           hec_recommended *to) {
   HEC_TRY(hec_trace_rewind(reader));
   HEC_TRY(hec_training_compare(to->set_up, policies, reader, arena, &to->policies));
+  to->choice.training.recipe = to->set_up->training.recipe;
+  to->choice.result = to->policies.balanced;
   to->best = to->policies.baseline;
   for (int32_t i = 0; i < to->policies.n_rows; i++)
     if (!to->policies.rows[i].policy->drops &&
-        to->policies.rows[i].result.step_s < to->policies.rows[to->best].result.step_s)
+        better(&to->policies.rows[i].result, &to->policies.rows[to->best].result))
       to->best = i;
   return HEC_OK;
 }
@@ -72,13 +79,17 @@ static void choose_rows(hec_recommendation *to) {
     }
 }
 
+static const hec_training_result *best_of(const hec_recommended *r) {
+  return &r->policies.rows[r->best].result;
+}
+
 static double step_s(const hec_recommended *r) {
-  return r->policies.rows[r->best].result.step_s;
+  return best_of(r)->step_s;
 }
 
 static void sort_rows(hec_recommendation *to) {
   for (int32_t i = 1; i < to->n; i++)
-    for (int32_t j = i; j > 0 && step_s(&to->rows[j]) < step_s(&to->rows[j - 1]); j--) {
+    for (int32_t j = i; j > 0 && better(best_of(&to->rows[j]), best_of(&to->rows[j - 1])); j--) {
       hec_recommended row = to->rows[j];
       to->rows[j] = to->rows[j - 1];
       to->rows[j - 1] = row;
@@ -120,15 +131,12 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   return status;
 }
 
-static hec_status look_at_today(const hec_set_up *base, hec_trace_reader *reader, hec_arena *arena,
-                                hec_recommended *today) {
+static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
   const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
   today->set_up = base;
   today->choice.training = base->training;
-  HEC_TRY(hec_training_run(&(hec_training_job){.training = &base->training, .pipeline = base->pipeline},
-                           &today->choice.result));
   return compare(&alone, reader, arena, today);
 }
 
@@ -149,9 +157,11 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   if (to->found.n == 0)
     return nothing_fits(&to->found);
   choose_rows(to);
+  hec_training_choice fitting = *policies;
+  fitting.recompute_more = !hec_recipe_states(&base->training.recipe, "recompute");
   for (int32_t i = 0; i < to->n; i++) {
     HEC_TRY(make_choice(args, options, reader, arena, &to->rows[i]));
-    HEC_TRY(compare(policies, reader, arena, &to->rows[i]));
+    HEC_TRY(compare(&fitting, reader, arena, &to->rows[i]));
   }
   sort_rows(to);
   return doubt(to);

@@ -10,7 +10,7 @@ enum { HEC_RECOMMENDED_ROWS = 5, HEC_DOUBTS = 10 };
 /* A layout under the loads of the trace. */
 typedef struct {
   hec_layout_choice choice; /* balanced */
-  const hec_set_up *set_up;
+  hec_set_up *set_up;
   hec_training_summary policies;
   int32_t best; /* the fastest policy's row */
 } hec_recommended;

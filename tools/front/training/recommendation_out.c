@@ -84,7 +84,7 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
   hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB  %s\n", layout.data, how.data,
                   best_of(r)->result.step_s, r->choice.result.step_s, best_of(r)->policy->name,
-                  needed_gib(&r->choice.result.memory), why);
+                  needed_gib(&best_of(r)->result.memory), why);
   hec_text_free(&layout);
   hec_text_free(&how);
   hec_text_free(&recompute);
@@ -101,8 +101,8 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
       continue;
     const hec_layout_choice slower = loaded(row);
     hec_layout_reason reason = hec_layout_reason_of(&best, &slower);
-    if (!row->choice.result.memory.fits)
-      hec_text_add(&why, "does not fit");
+    if (!best_of(row)->result.memory.fits)
+      hec_text_add(&why, row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit");
     if (i > 0 && reason.seconds > 0)
       hec_text_printf(&why, "%s%s, %+.2g s", why.length ? "; " : "", reason.words, reason.seconds);
     add_row(row, i == r->n ? " (today)" : "", why.data ? why.data : "", out);
@@ -113,7 +113,9 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
 
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
-  hec_training_fit_say(&r->rows[0].choice.result.memory, NULL, &words);
+  hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, &words);
+  if (!best_of(&r->rows[0])->result.memory.fits)
+    hec_text_printf(&words, " With balanced routing it needs %.1f GiB.", needed_gib(&r->rows[0].choice.result.memory));
   hec_summary_add_foot("memory:", words.data, out);
   hec_text_free(&words);
   hec_text_printf(&words,
@@ -206,8 +208,9 @@ static void add_choice(hec_json_out *json, const char *key, const hec_recommende
   hec_json_double(json, "balanced_step_s", r->choice.result.step_s);
   hec_json_double(json, "tokens_per_s_per_gpu", row->result.tokens_per_s_per_gpu);
   hec_json_double(json, "mfu", row->result.mfu);
-  hec_json_double(json, "memory_gib", needed_gib(&r->choice.result.memory));
-  hec_json_bool(json, "fits", r->choice.result.memory.fits);
+  hec_json_double(json, "memory_gib", needed_gib(&row->result.memory));
+  hec_json_double(json, "balanced_memory_gib", needed_gib(&r->choice.result.memory));
+  hec_json_bool(json, "fits", row->result.memory.fits);
   if (best != r) {
     const hec_layout_choice fast = loaded(best), slow = loaded(r);
     hec_layout_reason reason = hec_layout_reason_of(&fast, &slow);

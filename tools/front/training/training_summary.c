@@ -1,6 +1,8 @@
 /* See training_summary.h. */
 #include "tools/front/training/training_summary.h"
 
+#include "sim/layout_search.h"
+
 #include <string.h>
 
 /* All times of a prediction by the factor of the user's own run. */
@@ -58,6 +60,9 @@ static hec_status run_groups(const hec_set_up *set_up, const hec_training_loads 
 }
 
 static hec_status run_rows(const hec_set_up *set_up, const hec_training_loads *loads, hec_training_summary *summary) {
+  hec_training_job job = {.training = &set_up->training, .pipeline = set_up->pipeline};
+  summary->n_fit = 0;
+  HEC_TRY(hec_training_run(&job, &summary->balanced));
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_training_row *row = &summary->rows[i];
     int32_t slowest = 0;
@@ -66,14 +71,15 @@ static hec_status run_rows(const hec_set_up *set_up, const hec_training_loads *l
     row->overload_p95 = hec_series_quantile(&loads->of[i].overload, 0.95);
     row->moves_s = loads->of[i].moves_s;
     row->dropped_share = loads->of[i].dropped_share;
+    summary->n_fit += row->result.memory.fits;
     if (!row->policy->baseline)
       continue;
     summary->baseline = i;
-    if (row->result.memory.fits)
-      continue;
-    const hec_training_job job = job_of(set_up, loads, i, slowest);
-    hec_training_fix_find(&job, &summary->fix);
+    job = job_of(set_up, loads, i, slowest);
   }
+  summary->fix = (hec_training_fix){0};
+  if (!summary->rows[summary->baseline].result.memory.fits)
+    hec_training_fix_find(&job, &summary->fix);
   return HEC_OK;
 }
 
@@ -91,12 +97,10 @@ static void fit(hec_training_summary *summary) {
   }
 }
 
-hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
+hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
                                 hec_arena *arena, hec_training_summary *summary) {
   *summary = (hec_training_summary){.set_up = set_up, .trace = hec_trace_origin(reader), .baseline = -1};
   const hec_policy **policies = choose(choice, arena, &summary->n_rows);
-  const hec_training_job balanced = {.training = &set_up->training, .pipeline = set_up->pipeline};
-  HEC_TRY(hec_training_run(&balanced, &summary->balanced));
   for (int32_t i = 0; i < summary->n_rows; i++)
     HEC_TRY(hec_policy_suits(policies[i], &set_up->job.problem));
   summary->rows = HEC_NEW(arena, hec_training_row, summary->n_rows);
@@ -113,8 +117,11 @@ hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_cho
                                     .warmup = choice->warmup};
   hec_training_loads loads;
   hec_status status = hec_training_loads_make(&of, reader, arena, &loads);
-  if (status == HEC_OK)
+  while (status == HEC_OK) {
     status = run_rows(set_up, &loads, summary);
+    if (summary->n_fit > 0 || !choice->recompute_more || !hec_recompute_more(&set_up->training.recipe))
+      break;
+  }
   summary->n_before = loads.n_before;
   summary->n_records = loads.n_records;
   summary->n_groups = loads.n_groups;

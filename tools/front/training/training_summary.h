@@ -24,6 +24,7 @@ typedef struct {
   hec_training_result balanced;
   hec_training_row *rows;   /* [n_rows] as the policies */
   int32_t n_rows, baseline; /* the row of plain expert parallelism */
+  int32_t n_fit;            /* rows that fit into memory */
   hec_training_fix fix;     /* where the baseline does not fit into memory */
 } hec_training_summary;
 
@@ -31,8 +32,9 @@ typedef struct {
 typedef struct {
   const hec_policy *const *policies;
   int32_t n_policies, n_threads, warmup;
+  bool recompute_more; /* until a row fits into memory: the set-up's recipe is changed */
 } hec_training_choice;
-hec_status hec_training_compare(const hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
+hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
                                 hec_arena *arena, hec_training_summary *summary) HEC_MUST_USE;
 
 /* How far off a predicted time may be. */
