@@ -173,6 +173,7 @@ static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reade
   int64_t groups = of->n_groups > 1 ? of->n_groups : 1, all = groups * of->n_micro;
   int32_t wanted = of->n_micro > HEC_TRAINING_RECORDS ? of->n_micro : HEC_TRAINING_RECORDS;
   wanted = all < wanted ? (int32_t)all : wanted;
+  wanted = of->records > 0 && of->records < wanted ? of->records : wanted;
   HEC_TRY(count_records(reader, before + wanted, &n));
   if (of->warmup < 0 && before > n / 2)
     before = n / 2;

@@ -26,6 +26,7 @@ typedef struct {
   int32_t n_micro;  /* micro-batches of a step */
   int32_t n_groups; /* expert-parallel groups of a layer; 0: 1 */
   int32_t n_stages; /* of the pipeline, each with its part of the layers */
+  int32_t records;  /* at most so many in the step; 0: no such limit */
   int32_t warmup;   /* records before the step; below 0: at most 5, at most half of the trace */
 } hec_training_loads_of;
 

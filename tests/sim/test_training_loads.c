@@ -92,6 +92,11 @@ HEC_TEST(groups_in_turn) {
   ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
   ck_assert_int_eq(loads.n_groups, 3);
   hec_training_loads_free(&of, &loads);
+  of.records = 2;
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_assert_int_eq(loads.n_records, 2);
+  ck_assert_int_eq(loads.n_groups, 2);
+  hec_training_loads_free(&of, &loads);
   hec_trace_close(reader);
 }
 

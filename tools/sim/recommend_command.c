@@ -7,19 +7,26 @@
 
 #include "runtime/base/temporary.h"
 
+#define WITHIN_S 30.0
+
 typedef struct {
   hec_job_options job;
   hec_training_args training;
   const char *trace, *setup_out, *flags_out;
+  double within_s;
   bool json;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = HEC_JOB_OPTIONS, .training = HEC_TRAINING_ARGS};
+  *s = (settings){.job = HEC_JOB_OPTIONS, .training = HEC_TRAINING_ARGS, .within_s = WITHIN_S};
   const hec_arg args[] = {
       HEC_ARG_JOB("", s->job, "cluster model policy", NULL),
       HEC_ARG_TRAINING("Training job; its layout is what runs today", s->training),
       HEC_ARG_TITLE("Output"),
+      HEC_ARG_TIME("--within", s->within_s, "TIME",
+                   "about how long it may take on one core, such as 30s or 5m; decides how many records of the trace "
+                   "are planned, and so keeps the same answer for the same input (default 30s)",
+                   1, 1e6),
       {"--setup-out", HEC_ARG_TEXT, &s->setup_out, "FILE", "write what is recommended, as a set-up for --setup", 0, 0},
       {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (core 0.13 and later)", 0,
        0},
@@ -35,7 +42,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples =
           "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
           "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --setup-out better.json\n",
-      .first = "--model --cluster --global-batch --gpus --seq --setup --layout --policy --setup-out --flags-out",
+      .first =
+          "--model --cluster --global-batch --gpus --setup --layout --policy --within --setup-out --flags-out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
@@ -72,7 +80,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   HEC_TRY(hec_job_args_chosen(&s->job, arena, policies, &n));
   const hec_training_choice choice = {
       .policies = policies, .n_policies = n, .n_threads = hec_machine_cores(), .warmup = -1};
-  HEC_TRY(hec_recommend(&s->training, &s->job, &choice, reader, arena, &r));
+  HEC_TRY(hec_recommend(&s->training, &s->job, s->within_s, &choice, reader, arena, &r));
   r.tool = "hecate-sim " HEC_VERSION;
   r.trace = s->trace;
   HEC_TRY(write_files(s, &r));

@@ -24,12 +24,14 @@ typedef struct {
   hec_recommended today; /* what --layout or --setup says runs now; its policy is ep */
   int32_t n_first;       /* of HEC_DOUBTS changes of a constant by a tenth, how often the first stays first, balanced */
   double worst_regret;   /* what the first is slower than the best then, at most */
+  int32_t records;       /* of the trace that --within leaves time for; 0: all that a step takes */
   const char *tool, *trace;
 } hec_recommendation;
 
 /* `args`: those of a training job; a layout in them is what runs today. Needs a global batch. HEC_FAILED: nothing fits into
- * memory; the message says what comes nearest. */
-hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options,
+ * memory; the message says what comes nearest. `within_s`: decides how many records are planned, by a count of the work and not by
+ * a clock, so that the same input gives the same answer. */
+hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) HEC_MUST_USE;
 

@@ -120,8 +120,11 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text_free(&words);
   hec_text_printf(&words,
                   "%d layouts, micro-batches, dispatchers and recomputations predicted, of which %d fit into memory; "
-                  "the fastest of each ep also under the loads of the trace.",
-                  (int)r->found.n_tried, (int)r->found.n_fit);
+                  "the fastest of each ep also under the loads of the trace, %d record%s of it.",
+                  (int)r->found.n_tried, (int)r->found.n_fit, (int)r->rows[0].policies.n_records,
+                  r->rows[0].policies.n_records == 1 ? "" : "s");
+  if (r->records > 0 && r->rows[0].policies.n_records == r->records)
+    hec_text_add(&words, " A longer --within takes more.");
   hec_summary_add_foot("searched:", words.data, out);
   hec_text_free(&words);
   hec_text_printf(

@@ -114,6 +114,7 @@ hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *c
                                     .n_groups = set_up->training.layout.edp,
                                     .n_stages = set_up->training.layout.pp,
                                     .n_micro = hec_training_micro_batches(&set_up->training),
+                                    .records = choice->records,
                                     .warmup = choice->warmup};
   hec_training_loads loads;
   hec_status status = hec_training_loads_make(&of, reader, arena, &loads);

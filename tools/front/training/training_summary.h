@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
   const hec_policy *const *policies;
   int32_t n_policies, n_threads, warmup;
+  int32_t records;     /* of the trace, at most; 0: as many as the step takes */
   bool recompute_more; /* until a row fits into memory: the set-up's recipe is changed */
 } hec_training_choice;
 hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
