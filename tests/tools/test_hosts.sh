@@ -1,0 +1,101 @@
+#!/bin/bash
+# tools/hosts: bad lines are told; links carry no more than their rate, slow ones less; hosts see each other and nothing else; MPI
+# runs across them; nothing is left, also after a signal. No time is bounded from above: a busy machine is only slower.
+source "$(dirname "$0")/../support/tool.sh"
+hosts=$source_dir/tools/hosts
+tool=("$hosts")
+
+refuses 2 "HOSTSxRANKS first" up "four nic=1M"
+refuses 2 "expected nic=RATE" up "2x1"
+refuses 2 "nic: expected bytes/s" up "2x1 nic=fast"
+refuses 2 "nic: expected bytes/s" up "2x1 nic=5"
+refuses 2 "uplink=RATE beside leaf=2" up "4x1 nic=1M leaf=2"
+refuses 2 "expected nic=RATE, leaf=HOSTS or uplink=RATE" up "2x1 nic=1M fast"
+refuses 2 "--slow: expected nic_out:node1:0.5" up "2x1 nic=1M" --slow nic_out:node1:2
+refuses 2 "--name: expected" up "2x1 nic=1M" --name "../x"
+refuses 2 "expected up, exec" sideways
+"$hosts" --help | grep -q "Exit codes" || fail "no help"
+
+if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v tc >/dev/null ||
+  ! ip netns add hecate-probe-$$ 2>/dev/null; then
+  echo "SKIPPED hosts: network namespaces need root, ip and tc: that real TCP and MPI run between shaped hosts"
+  exit 77
+fi
+ip netns del hecate-probe-$$
+name=t$$
+trap '"$hosts" down --name $name; rm -rf "$work"' EXIT
+spaces() { ip netns list | grep -c "^hecate-$name-"; }
+
+# ---- Rates ----
+cat >tcp.py <<'P'
+# What BYTES take from connection to the last one, seconds of a monotonic clock.
+import socket, sys, threading, time
+role, ip, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if role == "receive":
+    server = socket.create_server((ip, 5001))
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    begin, got = time.monotonic(), 0
+    while got < n:
+        got += len(connection.recv(1 << 20)) or sys.exit("the sender left")
+    print(time.monotonic() - begin, flush=True)
+else:
+    socket.create_connection((ip, 5001)).sendall(b"x" * n)
+P
+# bytes from host 0 to host 1, not faster than RATE: what the bucket holds is free.
+not_faster() {
+  local rate=$1 bytes=$2
+  mkfifo ready
+  "$hosts" exec --name $name 1 python3 tcp.py receive 10.77.0.2 "$bytes" >ready &
+  local receiver=$!
+  exec 9<ready
+  read -r word <&9
+  [ "$word" = ready ] || fail "the receiver says \"$word\""
+  "$hosts" exec --name $name 0 python3 tcp.py send 10.77.0.2 "$bytes"
+  read -r seconds <&9
+  exec 9<&-
+  wait $receiver
+  rm ready
+  awk -v s="$seconds" -v least="$(((bytes - 20000) * 1000 / rate))" 'BEGIN { exit !(s * 1000 >= least) }' ||
+    fail "$bytes bytes in $seconds s at $rate bytes/s"
+}
+"$hosts" up "2x1 nic=2M" --name $name 2>/dev/null || fail "up"
+[ "$(spaces)" = 3 ] || fail "$(spaces) namespaces, expected two hosts and the switches"
+not_faster 2000000 1000000
+refuses 2 "there is a cluster" up "2x1 nic=2M" --name $name
+refuses 2 "expected a host from 0 to 1" exec --name $name 7 true
+[ "$("$hosts" exec --name $name 0 ip route | wc -l)" = 1 ] || fail "a host has a way out"
+"$hosts" exec --name $name 0 sh -c 'exit 3'
+[ $? = 3 ] || fail "the exit code of a command is lost"
+"$hosts" down --name $name
+[ "$(spaces)" = 0 ] || fail "down leaves $(ip netns list | grep "hecate-$name-")"
+"$hosts" up "4x1 nic=4M leaf=2 uplink=8M" --name $name --slow nic_in:node1:0.25 2>/dev/null || fail "up with leaves"
+not_faster 1000000 600000
+"$hosts" down --name $name
+
+# ---- MPI ----
+source "$source_dir/tests/support/mpi.sh"
+if has_mpi openmpi; then
+  unset OMPI_MCA_btl OMPI_MCA_oob_tcp_if_include OMPI_MCA_plm_rsh_agent
+  printf '0 90000 90000 90000\n90000 0 90000 90000\n90000 90000 0 90000\n90000 90000 90000 0\n' >matrix.txt
+  timeout -k 5 300 "$hosts" run "2x2 nic=10M" -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 \
+    --warmup 1 --check >out.txt 2>err.txt </dev/null || fail "alltoallv across hosts: $(cat err.txt)"
+  has "passed"
+  timeout -k 5 300 "$hosts" run "2x2 nic=10M" -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 \
+    --check >out.txt 2>err.txt </dev/null || fail "replay across hosts: $(tail -3 err.txt)"
+fi
+
+# ---- Nothing is left ----
+if has_mpi openmpi; then
+  mkfifo started
+  "$hosts" run "2x1 nic=2M" -- sh -c "echo started >>$work/started; exec sleep 600" 2>/dev/null &
+  run=$!
+  read -r -t 60 _ <started || fail "mpirun starts nothing"
+  kill -TERM $run
+  wait $run
+  [ $? = 130 ] || fail "exit code after a signal"
+  [ -z "$(ip netns list | grep "^hecate-run$run-")" ] || fail "a signal leaves $(ip netns list | grep "^hecate-run$run-")"
+fi
+
+[ $failures -eq 0 ] || exit 1
+echo "all command-line tests passed"
