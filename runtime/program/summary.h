@@ -37,6 +37,7 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
+  int32_t n_schedules; /* of which `schedule` is the best for it; 0: no others were tried */
   const char *label;       /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
   bool executed;           /* not simulated */
   bool reference;          /* no system but a reference row (ideal, ep-balanced) */
@@ -115,6 +116,7 @@ typedef struct {
   const hec_summary_execution *execution; /* NULL: simulated; else law is the one that predicts it, NULL: none does */
   hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;
+  bool best;                               /* each row runs under the best schedule that its policy allows */
   int64_t n_iterations;                    /* reported */
   hec_token_range tokens;                  /* of the trace's records */
   hec_series iters;                        /* what the trace calls them, in their order; may be empty */
@@ -126,6 +128,7 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                                    hec_arena *arena);
 /* Labels of rows of the same policy under several schedules. */
 void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena);
+void hec_summary_row_free(hec_summary_row *row);
 void hec_summary_free(hec_summary *summary); /* the series of its rows */
 
 /* Adds the iteration that was just lowered and how long its parts took: times, traffic, overload, memory, degrees.

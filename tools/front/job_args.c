@@ -94,6 +94,15 @@ hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_polici
   HEC_TRY(split("--schedule", schedules, arena, &names, &n_names));
   size_t max = (size_t)n_policies * (size_t)n_names;
   *rows = (hec_job_rows){HEC_NEW(arena, const hec_policy *, max), HEC_NEW(arena, const char *, max), 0};
+  if (n_names == 1 && strcmp(names[0], "best") == 0) {
+    memcpy(rows->policies, policies, (size_t)n_policies * sizeof(const hec_policy *));
+    rows->n = n_policies;
+    rows->schedules = NULL;
+    return HEC_OK;
+  }
+  for (int32_t s = 0; s < n_names; s++)
+    if (strcmp(names[s], "best") == 0)
+      return hec_fail(HEC_BAD_INPUT, "--schedule: expected best alone or a list of schedules, found \"%s\"", schedules);
   for (int32_t p = 0; p < n_policies; p++)
     for (int32_t s = 0; s < n_names; s++) {
       const hec_schedule *one, *before;

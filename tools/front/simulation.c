@@ -12,7 +12,9 @@
 #include <sys/stat.h>
 
 const hec_run_option_words hec_simulation_words[] = {
-    {"schedule", "S[,S...]", NULL},
+    {"schedule", "S[,S...]",
+     "best (default: of the schedules that a policy allows its fastest), published (each policy's own) or schedules of --list "
+     "for all"},
     {"attention", "K[,K...]", NULL},
     {.key = NULL},
 };
@@ -124,8 +126,9 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   HEC_TRY(count_iterations(reader, &options->n_iterations));
   HEC_TRY(hec_job_args_law(args->job.law, &options->law));
   HEC_TRY(choose_policies(&args->job, arena, policies, &n_policies, &n_left_out));
-  HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule, arena, &rows));
+  HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule ? args->job.schedule : "best", arena, &rows));
   options->policies = rows.policies;
+  options->schedule = "best";
   options->schedules = rows.schedules;
   options->n_policies = rows.n;
   HEC_TRY(hec_job_args_collective(args->job.collective, &options->collective));

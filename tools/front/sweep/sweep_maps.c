@@ -80,7 +80,7 @@ static int32_t system_of(mapper *m, int64_t index) {
   if (s->axis[HEC_AXIS_schedule].n == 1)
     return name_of(m, policy);
   hec_text name = {0};
-  hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(s, index));
+  hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(m->rows, index));
   int32_t id = name_of(m, name.data);
   hec_text_free(&name);
   return id;
@@ -168,7 +168,7 @@ static const char *const *values_of(const mapper *m, int32_t axis, int32_t *n, c
 hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena) {
   const hec_sweep *s = rows->sweep;
   hec_report_maps maps = {0};
-  int32_t n_systems = s->axis[HEC_AXIS_policy].n * s->axis[HEC_AXIS_schedule].n;
+  int32_t n_systems = s->axis[HEC_AXIS_policy].n * (s->axis[HEC_AXIS_schedule].n + HEC_SCHEDULES_MAX); /* "best" is any */
   mapper m = {.rows = rows,
               .maps = &maps,
               .arena = arena,
