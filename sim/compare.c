@@ -64,7 +64,7 @@ typedef struct {
   hec_sim_memo *memo;    /* of the iteration at hand */
   workspace *workspaces; /* [workers of the pool] */
   row_run *runs;         /* [n_rows] */
-  int32_t n_rows;
+  int32_t n_rows, n_candidates;
   group *groups; /* [n_groups] */
   int32_t n_groups, most; /* rows of the largest group */
   int32_t *order;                 /* [n_groups] those that took longest first */
@@ -83,7 +83,8 @@ static bool wants_best(const hec_compare_options *options) {
   return !options->schedules && strcmp(options->schedule, "best") == 0;
 }
 
-static hec_status list_rows(comparison *c) {
+/* `near`: candidates (all rows of hec_schedules_of, policy by policy) that may be rows; NULL: all. */
+static hec_status list_rows(comparison *c, const bool *near) {
   const hec_compare_options *options = c->options;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX];
   c->runs = HEC_NEW(&c->arena, row_run, options->n_policies * HEC_SCHEDULES_MAX);
@@ -95,8 +96,9 @@ static hec_status list_rows(comparison *c) {
     else
       HEC_TRY(hec_schedule_of(options->policies[p], options->schedules ? options->schedules[p] : options->schedule,
                               &schedules[0]));
-    for (int32_t s = 0; s < n; s++)
-      c->runs[c->n_rows++] = (row_run){.policy = options->policies[p], .schedule = schedules[s]};
+    for (int32_t s = 0; s < n; s++, c->n_candidates++)
+      if (!near || near[c->n_candidates])
+        c->runs[c->n_rows++] = (row_run){.policy = options->policies[p], .schedule = schedules[s]};
   }
   return HEC_OK;
 }
@@ -396,27 +398,38 @@ static int32_t best_row(hec_summary *candidates, const comparison *c, int32_t fi
   return best;
 }
 
-/* From rows of all candidates to a row a policy. */
-static void keep_best(const comparison *c, hec_arena *arena, hec_summary *summary) {
+/* From rows of all candidates to a row a policy. near [rows], NULL: nobody asks; whether a row is within HEC_SUMMARY_NEAR
+ * of its policy's best, and fits if that does. */
+static void keep_best(const comparison *c, hec_arena *arena, bool *near, hec_summary *summary) {
   hec_summary candidates = *summary;
   summary->rows = HEC_NEW(arena, hec_summary_row, c->options->n_policies);
   summary->n_rows = 0;
   for (int32_t p = 0, next; p < c->n_rows; p = next) {
     int32_t best = best_row(&candidates, c, p, &next);
-    for (int32_t i = p; i < next; i++)
+    hec_summary_row *chosen = &candidates.rows[best];
+    bool fits = hec_summary_fits(&candidates, chosen);
+    double most_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(chosen);
+    for (int32_t i = p; i < next; i++) {
+      if (near)
+        near[i] = hec_summary_median(&candidates.rows[i]) <= most_s &&
+                  (!fits || hec_summary_fits(&candidates, &candidates.rows[i]));
       if (i != best)
         hec_summary_row_free(&candidates.rows[i]);
-    summary->rows[summary->n_rows] = candidates.rows[best];
+    }
+    summary->rows[summary->n_rows] = *chosen;
     summary->rows[summary->n_rows++].n_schedules = next - p;
   }
 }
 
-hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                       hec_arena *arena, hec_summary *summary) {
-  *summary = (hec_summary){
-      .job = job, .law = hec_law_name(options->law), .not_modelled = hec_law_limits(options->law), .best = wants_best(options)};
+/* near, found: as of list_rows and keep_best. */
+static hec_status compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                          const bool *near, bool *found, hec_arena *arena, hec_summary *summary) {
+  *summary = (hec_summary){.job = job,
+                           .law = hec_law_name(options->law),
+                           .not_modelled = hec_law_limits(options->law),
+                           .best = wants_best(options)};
   comparison c = {.job = job, .options = options, .summary = summary};
-  hec_status status = list_rows(&c);
+  hec_status status = list_rows(&c, near);
   if (status == HEC_OK) {
     begin(&c);
     summary->rows = HEC_NEW(arena, hec_summary_row, c.n_rows);
@@ -426,11 +439,27 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
     status = run_all(&c, reader);
   }
   if (status == HEC_OK && summary->best)
-    keep_best(&c, arena, summary);
+    keep_best(&c, arena, found, summary);
   if (status == HEC_OK)
     hec_summary_tell_apart(summary, arena);
   end(&c);
   return status;
+}
+
+hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                       hec_arena *arena, hec_summary *summary) {
+  if (!wants_best(options) || options->law->closed_form)
+    return compare(job, reader, options, NULL, NULL, arena, summary);
+  hec_compare_options closed = *options;
+  closed.law = &hec_law_alpha_beta;
+  bool *near = HEC_NEW(arena, bool, options->n_policies * HEC_SCHEDULES_MAX);
+  hec_status status = compare(job, reader, &closed, NULL, near, arena, summary);
+  if (status == HEC_OK)
+    status = hec_trace_rewind(reader);
+  if (status != HEC_OK)
+    return status;
+  hec_summary_free(summary);
+  return compare(job, reader, options, near, NULL, arena, summary);
 }
 
 /* ---- One iteration, looked at ---- */

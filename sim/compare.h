@@ -21,7 +21,8 @@ typedef struct {
 } hec_compare_options;
 
 /* "best": of the schedules that a policy allows (hec_schedules_of) the fastest by median of those that fit the memory; where
- * none does, the fastest. Of equal ones the published. There is one row a policy, which names its schedule.
+ * none does, the fastest. Of equal ones the published. There is one row a policy, which names its schedule. Under a law of
+ * flows, which takes long, only schedules within HEC_SUMMARY_NEAR of the best under alpha_beta are tried.
  *
  * One pass over the trace; all policies advance together, so memory does not grow with its length (but for 8 bytes per
  * iteration and policy). Results do not depend on the number of threads, nor does which failure is reported: the first

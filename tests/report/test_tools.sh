@@ -99,7 +99,7 @@ cat >spec.json <<END
                      "iterations": 4, "seed": 7}},
  "policy": ["ep", "eplb", "hecate"], "ranks": [4],
  "cluster": ["1x4 nvlink=300G@2us flops=312T mem=40G", "1x4 nvlink=3G@2us flops=312T mem=40G"],
- "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["auto", "pipemoe"]}
+ "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["published", "pipemoe"]}
 END
 "$sim" sweep spec.json --out whole.csv --report whole.html >out.txt 2>err.txt || fail "sweep: $(cat err.txt)"
 has whole.html

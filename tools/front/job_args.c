@@ -227,8 +227,10 @@ void hec_job_args_list(void) {
   printf("policies, with options as NAME:option=value,option=value (--t, --m, --period and --slots are the defaults\n"
          "of t, m, period and slots)\n");
   for (int32_t i = 0; hec_policies[i]; i++) {
-    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s%s]", hec_policies[i]->summary,
-                       known[hec_policies[i]->known], hec_policies[i]->schedule,
+    const char *excludes = hec_policies[i]->excludes;
+    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s%s%s; %s%s]", hec_policies[i]->summary,
+                       known[hec_policies[i]->known], hec_policies[i]->schedule, excludes ? ", never " : "",
+                       excludes ? excludes : "",
                        hec_policies[i]->all_ranks ? "over all ranks, not inside expert-parallel groups; " : "",
                        hec_policies[i]->source);
     hec_args_list_options(hec_policies[i]->options, hec_policies[i], 26);

@@ -3,6 +3,7 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
+#include "tools/front/cross_check.h"
 #include "tools/front/job_make.h"
 #include "tools/front/machine.h"
 
@@ -66,6 +67,10 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
   HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
   if (r->n_left_out > 0)
     say_left_out(r, job);
+  if (!r->args->job.schedule)
+    hec_job_assume(job, r->arena,
+                   "schedule: each policy under the fastest that its paper does not exclude (--schedule published: its "
+                   "own)");
   hec_job_say_groups(job, r->options->policies, r->options->n_policies, r->arena);
   hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
   hec_progress_stage("simulating", "iterations");
@@ -136,6 +141,7 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   const runner r = {args, reader, options, arena, n_left_out};
   HEC_TRY(compare_others(&r, kind, n_kinds, simulation->attentions));
   HEC_TRY(compare(&r, kind[0], &simulation->job, summary));
+  HEC_TRY(hec_cross_check(&simulation->job, reader, options, arena, summary));
   summary->tool = "hecate-sim " HEC_VERSION;
   summary->trace = hec_trace_origin(reader);
   hec_text missing = {0};
