@@ -46,7 +46,7 @@ done
 # 32 ranks and 24 layers, every policy: under 2 MB, and the page says what it left out of the timeline.
 "$build/hecate-trace" synth --workload lognormal --layers 24 --experts 64 --top-k 2 --source-ranks 32 --tokens 512 \
   --iterations 14 --seed 3 --out big.jsonl >out.txt 2>err.txt || fail "synth: $(cat err.txt)"
-"$sim" big.jsonl --ranks 32 --out big >out.txt 2>err.txt || fail "big: $(cat err.txt)"
+"$sim" big.jsonl --ranks 32 --schedule published --out big >out.txt 2>err.txt || fail "big: $(cat err.txt)"
 page "$all" big/report.html big/summary.json
 size=$(wc -c <big/report.html)
 [ "$size" -lt 2000000 ] || fail "$size bytes for 32 ranks and 24 layers"

@@ -298,6 +298,46 @@ HEC_TEST(planning_is_paid_once) {
   finish(&c);
 }
 
+/* Each row under its best schedule is the fastest of that policy's rows under each schedule alone. */
+HEC_TEST_LOOP(best_of_all, 2) {
+  const hec_law *const laws[] = {&hec_law_alpha_beta, &hec_law_nccl_rounds};
+  comparison best = {0}, one;
+  all_policies();
+  n_threads = 3;
+  ck_ok(run(&best, &small, "best", laws[_i]));
+  n_threads = 1;
+  ck_assert(best.summary.best && best.summary.n_rows == n_policies);
+  int32_t found[64] = {0}, other = 0;
+  for (int32_t s = 0; hec_schedules[s]; s++) {
+    if (hec_schedules[s]->bound)
+      continue;
+    one = (comparison){0};
+    ck_ok(run(&one, &small, hec_schedules[s]->name, laws[_i]));
+    for (int32_t p = 0; p < n_policies; p++) {
+      hec_summary_row *row = &best.summary.rows[p], *alone = &one.summary.rows[p];
+      ck_assert_str_eq(row->name, policies[p]->name);
+      if (_i == 0) /* a law of flows has only those near the best under alpha_beta */
+        ck_assert_msg(hec_summary_median(row) <= hec_summary_median(alone), "%s is faster under %s", row->name,
+                      alone->schedule);
+      if (strcmp(row->schedule, alone->schedule) != 0)
+        continue;
+      found[p]++;
+      other += strcmp(row->schedule, policies[p]->schedule) != 0;
+      ck_assert_double_eq(hec_summary_median(row), hec_summary_median(alone));
+      ck_assert_double_eq(hec_summary_mean(row), hec_summary_mean(alone));
+      ck_assert_double_eq(row->peak_bytes, alone->peak_bytes);
+      ck_assert_double_eq(hec_series_quantile(&row->bound_s, 0.5), hec_series_quantile(&alone->bound_s, 0.5));
+      ck_assert_str_eq(row->note, alone->note);
+    }
+    finish(&one);
+  }
+  for (int32_t p = 0; p < n_policies; p++)
+    ck_assert_msg(found[p] > 0 || policies[p]->only_schedule, "%s ran under %s", policies[p]->name,
+                  best.summary.rows[p].schedule);
+  ck_assert_int_gt(other, 5); /* many are faster than as published */
+  finish(&best);
+}
+
 static hec_status run_again(uint64_t k) {
   const hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
   static comparison c;
