@@ -199,6 +199,26 @@ void hec_fluid_free(hec_fluid *fluid) {
   free(fluid);
 }
 
+/* A link's level is at least its capacity over its crossings, and no flow is ever faster than the link: whatever is added, it
+ * runs at most so many times as fast as before. The one that comes needs at least its amount over the capacity. Half of each,
+ * for roundings. */
+static double no_end_before(const hec_fluid *fluid, const hec_fluid_flow *flow) {
+  enum { CROSSINGS_MAX = 64 }; /* of a link by one flow */
+  double now = fluid->now, before = fluid->none_before, capacity = flow->cap;
+  if (fluid->earliest >= 0)
+    before = now + 0.5 * (fluid->earliest - now) / ((double)fluid->n_active * CROSSINGS_MAX + 1);
+  for (int32_t i = 0; i < flow->n_links; i++) {
+    double of_link = fluid->link[flow->links[i]].capacity;
+    capacity = of_link < capacity ? of_link : capacity;
+  }
+  double own = now + (capacity < INFINITY && flow->n_links <= CROSSINGS_MAX ? 0.5 * flow->amount / capacity : 0);
+  return own < before ? own : before;
+}
+
+bool hec_fluid_none_ends_by(const hec_fluid *fluid, double time) {
+  return (fluid->earliest >= 0 ? fluid->earliest : fluid->none_before) > time;
+}
+
 int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   HEC_ASSERT(flow->amount >= 0 && flow->amount < INFINITY && flow->cap > 0 && flow->n_links >= 0);
   int32_t slot = new_flow(fluid);
@@ -208,6 +228,7 @@ int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   f->tag = flow->tag;
   f->order = fluid->next_order++;
   f->own = -1;
+  fluid->none_before = no_end_before(fluid, flow);
   fluid->n_active++;
   fluid->earliest = -1;
   if (flow->amount == 0 || (flow->n_links == 0 && flow->cap == INFINITY)) { /* takes nothing from anybody */
@@ -295,6 +316,7 @@ const hec_fluid_done *hec_fluid_pop(hec_fluid *fluid, int32_t *n) {
   if (hec_fluid_next(fluid) > limit)
     return fluid->done;
   fluid->earliest = -1;
+  fluid->none_before = fluid->now;
   for (int32_t i = 0; i < fluid->n_instant; i++) {
     add_done(fluid, (*n)++, &fluid->flow[fluid->instant[i]]);
     end_flow(fluid, fluid->instant[i]);

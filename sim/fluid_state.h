@@ -89,7 +89,8 @@ struct hec_fluid {
   size_t flow_capacity, crossing_capacity;
   int32_t n_flows, n_crossings, n_active, unused_flow;
   int32_t n_added; /* since levels were last computed */
-  double earliest; /* end; negative: to be found */
+  double earliest;    /* end; negative: to be found */
+  double none_before; /* end: while `earliest` is to be found because flows came, a bound below it; else no meaning */
   int64_t next_order;
   int32_t *instant; /* [n_instant] flows that end at their start */
   size_t instant_capacity;
