@@ -1,4 +1,7 @@
-/* One streaming pass: read an iteration, lower and simulate it for each policy, add to its row. An iteration with
+/* One streaming pass: read an iteration, lower and simulate it for each row, add to it. Rows of one policy under several
+ * schedules stand together and are lowered together: the policy plans once. Where each has its best schedule, every
+ * candidate is a row until the end, when the fastest is kept: a median over half of a trace says nothing of the other half,
+ * so none is left out before. An iteration with
  * one-off operations is simulated twice, with and without them, so that the mean can weigh them by the stride. Beside it
  * the bound of the row's class on the same loads, once for all rows of one class.
  *
@@ -6,9 +9,10 @@
  * and unpacked once, by the caller's thread, whatever it comes from; and what a policy has seen is the same in every
  * company. The policies that took longest last time begin, lest one of them be left alone at the end.
  *
- * Memory: every policy keeps its own state and history; program, timeline and simulator belong to the thread that has the
- * policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward: a peak of 1.6 GB and 0.2 GB for each
- * thread, nearly all of it transfers (24 bytes each). */
+ * Memory: every policy keeps its own state and history; programs, timeline and simulator belong to the thread that has the
+ * policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward, under one schedule: a peak of 1.6 GB
+ * and 0.2 GB for each thread, nearly all of it transfers (24 bytes each). Under several the programs of a policy are there
+ * at once; above TOGETHER_BYTES its schedules are split over several runs of the policy, which decide alike. */
 #include "sim/compare.h"
 
 #include "runtime/base/pool.h"
@@ -24,79 +28,142 @@
 #include <string.h>
 #include <time.h>
 
-/* One policy at work. */
+static const size_t TOGETHER_BYTES = (size_t)1 << 30; /* of programs that one thread holds at once */
+
+/* One row at work. */
 typedef struct {
-  hec_arena arena;
-  hec_lowering *low;
+  const hec_policy *policy;
   const hec_schedule *schedule;
-  int64_t took_ns; /* its last iteration */
+  hec_lowering *low;
   hec_status status;
   char message[1024];
   bool wanted, done;
 } row_run;
 
+/* Rows of one policy that are lowered together. */
+typedef struct {
+  hec_arena arena;
+  int32_t first, n; /* rows */
+  int64_t took_ns;  /* its last iteration */
+} group;
+
 /* What a thread simulates with. */
 typedef struct {
   hec_arena arena;
   hec_sim *sim;
-  hec_program program;
+  hec_program *programs; /* [most rows of a group] */
   hec_timeline timeline;
 } workspace;
 
 typedef struct {
   const hec_job *job;
   const hec_compare_options *options;
-  hec_summary *summary;
+  hec_summary *summary; /* a row of each run */
   hec_arena arena;
   hec_pool *pool;
-  hec_sim_memo *memo;             /* of the iteration at hand */
-  workspace *workspaces;          /* [workers of the pool] */
-  row_run *runs;                  /* [n_policies] */
-  int32_t *order;                 /* [n_policies] rows, those that took longest first */
+  hec_sim_memo *memo;    /* of the iteration at hand */
+  workspace *workspaces; /* [workers of the pool] */
+  row_run *runs;         /* [n_rows] */
+  int32_t n_rows, n_candidates;
+  group *groups; /* [n_groups] */
+  int32_t n_groups, most; /* rows of the largest group */
+  int32_t *order;                 /* [n_groups] those that took longest first */
   const hec_iteration *iteration; /* at hand */
-  bool report;                    /* it is past the warm-up */
-  atomic_int n_ended;             /* rows, of the iteration at hand */
+  bool report;                    /* it is past the warm-up, and one of those to report */
+  atomic_int n_ended;             /* groups, of the iteration at hand */
   /* of looking: */
   const hec_compare_view *view;
   pthread_mutex_t mutex; /* guards how far it has come */
   int32_t n_done;        /* rows of the iteration at hand that nobody waits for any more */
 } comparison;
 
-static hec_status schedule_of(const hec_compare_options *options, int32_t p, const hec_schedule **schedule) {
-  return hec_schedule_of(options->policies[p], options->schedules ? options->schedules[p] : options->schedule,
-                         schedule);
+/* ---- Rows and groups ---- */
+
+static bool wants_best(const hec_compare_options *options) {
+  return !options->schedules && strcmp(options->schedule, "best") == 0;
 }
 
-static void start_row(void *context, int32_t worker, int64_t p) {
-  comparison *c = context;
-  (void)worker;
-  c->runs[p].low = hec_lowering_new(&c->job->problem, c->options->policies[p], c->runs[p].schedule,
-                                    c->options->collective, &c->runs[p].arena);
-}
-
-static void run_rows(comparison *c, void (*work)(void *, int32_t, int64_t)) {
-  hec_pool_run(c->pool, &(hec_pool_job){.n = c->options->n_policies, .work = work, .context = c});
-}
-
-static hec_status begin(comparison *c) {
+/* `near`: candidates (all rows of hec_schedules_of, policy by policy) that may be rows; NULL: all. */
+static hec_status list_rows(comparison *c, const bool *near) {
   const hec_compare_options *options = c->options;
-  int32_t n = options->n_policies, n_threads = options->n_threads < n ? options->n_threads : n;
-  c->runs = HEC_NEW(&c->arena, row_run, n);
-  c->order = HEC_NEW(&c->arena, int32_t, n);
-  for (int32_t p = 0; p < n; p++) {
-    c->order[p] = p;
+  const hec_schedule *schedules[HEC_SCHEDULES_MAX];
+  c->runs = HEC_NEW(&c->arena, row_run, options->n_policies * HEC_SCHEDULES_MAX);
+  for (int32_t p = 0; p < options->n_policies; p++) {
+    int32_t n = 1;
     HEC_TRY(hec_policy_suits(options->policies[p], &c->job->problem));
-    HEC_TRY(schedule_of(options, p, &c->runs[p].schedule));
+    if (wants_best(options))
+      n = hec_schedules_of(options->policies[p], &c->job->problem, schedules);
+    else
+      HEC_TRY(hec_schedule_of(options->policies[p], options->schedules ? options->schedules[p] : options->schedule,
+                              &schedules[0]));
+    for (int32_t s = 0; s < n; s++, c->n_candidates++)
+      if (!near || near[c->n_candidates])
+        c->runs[c->n_rows++] = (row_run){.policy = options->policies[p], .schedule = schedules[s]};
   }
+  return HEC_OK;
+}
+
+/* As the rows of a summary say. */
+static void list_chosen_rows(comparison *c) {
+  c->n_rows = c->options->n_policies;
+  c->runs = HEC_NEW(&c->arena, row_run, c->n_rows);
+  for (int32_t p = 0; p < c->n_rows; p++)
+    c->runs[p] = (row_run){.policy = c->options->policies[p], .schedule = hec_schedule_find(c->summary->rows[p].schedule)};
+}
+
+/* How many programs a thread may hold: dispatch and combine of every layer between all ranks, forward and backward. */
+static int32_t rows_together(const hec_job *job) {
+  const hec_problem *p = &job->problem;
+  double bytes = (p->train ? 4.0 : 2.0) * (double)sizeof(hec_transfer) * (double)p->n_ranks * (double)p->n_ranks *
+                 (double)p->n_layers * (double)job->micro_batches;
+  double n = (double)TOGETHER_BYTES / bytes;
+  return n < 1 ? 1 : n > HEC_SCHEDULES_MAX ? HEC_SCHEDULES_MAX : (int32_t)n;
+}
+
+static void make_groups(comparison *c) {
+  int32_t most = rows_together(c->job);
+  c->groups = HEC_NEW(&c->arena, group, c->n_rows);
+  c->order = HEC_NEW(&c->arena, int32_t, c->n_rows);
+  for (int32_t p = 0; p < c->n_rows; p++) {
+    group *last = c->n_groups > 0 ? &c->groups[c->n_groups - 1] : NULL;
+    if (!last || c->runs[last->first].policy != c->runs[p].policy || last->n == most) {
+      c->order[c->n_groups] = c->n_groups;
+      last = &c->groups[c->n_groups++];
+      last->first = p;
+    }
+    last->n++;
+    c->most = last->n > c->most ? last->n : c->most;
+  }
+}
+
+static void start_group(void *context, int32_t worker, int64_t item) {
+  comparison *c = context;
+  group *g = &c->groups[item];
+  row_run *runs = &c->runs[g->first];
+  (void)worker;
+  runs[0].low =
+      hec_lowering_new(&c->job->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
+  for (int32_t i = 1; i < g->n; i++)
+    runs[i].low = hec_lowering_beside(runs[0].low, runs[i].schedule);
+}
+
+static void run_groups(comparison *c, void (*work)(void *, int32_t, int64_t)) {
+  hec_pool_run(c->pool, &(hec_pool_job){.n = c->n_groups, .work = work, .context = c});
+}
+
+/* The rows are listed. */
+static void begin(comparison *c) {
+  make_groups(c);
+  int32_t n_threads = c->options->n_threads < c->n_groups ? c->options->n_threads : c->n_groups;
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);
   c->memo = hec_sim_memo_new();
   c->workspaces = HEC_NEW(&c->arena, workspace, hec_pool_workers(c->pool));
   for (int32_t i = 0; i < hec_pool_workers(c->pool); i++) {
-    c->workspaces[i].sim = hec_sim_new(&c->job->problem, options->law, &c->workspaces[i].arena);
+    c->workspaces[i].sim = hec_sim_new(&c->job->problem, c->options->law, &c->workspaces[i].arena);
+    c->workspaces[i].programs = HEC_NEW(&c->arena, hec_program, c->most);
     hec_sim_share(c->workspaces[i].sim, c->memo);
   }
-  run_rows(c, start_row);
-  return HEC_OK;
+  run_groups(c, start_group);
 }
 
 static void end(comparison *c) {
@@ -105,72 +172,120 @@ static void end(comparison *c) {
   hec_sim_memo_free(c->memo);
   for (int32_t i = 0; i < n_workspaces; i++) {
     hec_sim_free(c->workspaces[i].sim);
-    hec_program_free(&c->workspaces[i].program);
+    for (int32_t k = 0; k < c->most; k++)
+      hec_program_free(&c->workspaces[i].programs[k]);
     hec_timeline_free(&c->workspaces[i].timeline);
     hec_arena_free(&c->workspaces[i].arena);
   }
-  for (int32_t p = 0; p < c->options->n_policies; p++) {
-    hec_lowering_free(c->runs[p].low);
-    hec_arena_free(&c->runs[p].arena);
+  for (int32_t g = 0; g < c->n_groups; g++) {
+    for (int32_t i = c->groups[g].n - 1; i >= 0; i--)
+      hec_lowering_free(c->runs[c->groups[g].first + i].low);
+    hec_arena_free(&c->groups[g].arena);
   }
   hec_arena_free(&c->arena);
 }
 
-static void lower(workspace *w, row_run *one, const hec_iteration *iteration) {
-  hec_lowering_swap_program(one->low, &w->program);
-  hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
+static void lower(const comparison *c, workspace *w, const group *g) {
+  hec_lowering *lows[HEC_SCHEDULES_MAX];
+  const hec_iteration *of = c->iteration;
+  for (int32_t i = 0; i < g->n; i++) {
+    lows[i] = c->runs[g->first + i].low;
+    hec_lowering_swap_program(lows[i], &w->programs[i]);
+  }
+  hec_lower_iterations(lows, g->n, of->iter, of->loads, of->n_loads, of->n_micro_batches);
 }
 
-/* Until here the program is the row's. */
-static void give_back(workspace *w, row_run *one) {
-  hec_lowering_swap_program(one->low, &w->program);
+/* Until here the programs are the rows'. */
+static void give_back(const comparison *c, workspace *w, const group *g) {
+  for (int32_t i = 0; i < g->n; i++)
+    hec_lowering_swap_program(c->runs[g->first + i].low, &w->programs[i]);
 }
 
-/* Bounds of the iteration at hand. */
+/* ---- Bounds ---- */
+
+typedef double bounds_s[HEC_N_BOUND_CLASSES][2][2]; /* by class and schedule: tokens_wait, by_node; 0: not yet */
+
+/* Of the iteration at hand. */
 typedef struct {
   hec_bound *bound;
-  bool closed_form;                          /* of the law */
-  hec_load rewritten;                        /* of a policy that computes something else than the gate chose */
-  double known_s[HEC_N_BOUND_CLASSES][2][2]; /* by class and schedule: tokens_wait, by_node; 0: not yet */
+  bool closed_form; /* of the law */
+  bounds_s known_s, rewritten_s;
+  /* Of the policy at hand, where it computes something else than the gate chose. */
+  const hec_policy_run *rewriting;
+  hec_load *rewritten; /* [n_rewritten] */
+  int32_t n_rewritten;
+  hec_arena *arena;
 } bounds;
+
+/* Loads as the policy's, each rewritten once: policies count what they drop. */
+static const hec_load *loads_of(bounds *b, const row_run *one, const hec_iteration *iteration) {
+  const hec_policy_run *run = hec_lowering_run(one->low);
+  const hec_problem *problem = run->problem;
+  if (!run->policy->rewrite)
+    return iteration->loads;
+  if (run == b->rewriting)
+    return b->rewritten;
+  b->rewriting = run;
+  memset(b->rewritten_s, 0, sizeof b->rewritten_s);
+  if (iteration->n_loads > b->n_rewritten) {
+    b->rewritten = HEC_NEW(b->arena, hec_load, iteration->n_loads);
+    for (int32_t i = 0; i < iteration->n_loads; i++)
+      b->rewritten[i] = hec_load_new(b->arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+    b->n_rewritten = iteration->n_loads;
+  }
+  for (int32_t i = 0; i < iteration->n_loads; i++) {
+    hec_load_copy(&iteration->loads[i], &b->rewritten[i]);
+    hec_lowering_rewrite(one->low, &b->rewritten[i]);
+  }
+  return b->rewritten;
+}
 
 static double bound_s_of(bounds *b, const row_run *one, const hec_iteration *iteration) {
   const hec_policy_run *run = hec_lowering_run(one->low);
   hec_bound_class class = hec_bound_class_of(run->policy, run->problem);
-  double *known_s = &b->known_s[class][one->schedule->tokens_wait][one->schedule->by_node];
-  if (!run->policy->rewrite && *known_s > 0)
+  const hec_load *loads = loads_of(b, one, iteration);
+  bounds_s *all_s = run->policy->rewrite ? &b->rewritten_s : &b->known_s;
+  double *known_s = &(*all_s)[class][one->schedule->tokens_wait][one->schedule->by_node];
+  if (*known_s > 0)
     return *known_s;
   hec_bound_begin(b->bound, (hec_bound_case){.class = class,
                                              .tokens_wait = one->schedule->tokens_wait,
                                              .by_node = one->schedule->by_node,
                                              .closed_form = b->closed_form,
                                              .n_micro_batches = iteration->n_micro_batches});
-  for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {
-    const hec_load *load = &iteration->loads[iteration->n_loads == 1 ? 0 : mb];
-    if (run->policy->rewrite) {
-      hec_load_copy(load, &b->rewritten);
-      hec_lowering_rewrite(one->low, &b->rewritten);
-      load = &b->rewritten;
-    }
-    hec_bound_add(b->bound, load);
+  for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++)
+    hec_bound_add(b->bound, &loads[iteration->n_loads == 1 ? 0 : mb]);
+  *known_s = hec_bound_end(b->bound).total_s;
+  return *known_s;
+}
+
+static void add_bounds(bounds *b, const comparison *c) {
+  memset(b->known_s, 0, sizeof b->known_s);
+  b->rewriting = NULL;
+  for (int32_t p = 0; p < c->n_rows; p++) {
+    hec_summary_row *row = &c->summary->rows[p];
+    const hec_policy_run *run = hec_lowering_run(c->runs[p].low);
+    if (c->runs[p].schedule->bound) /* is one itself */
+      continue;
+    row->bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
+    hec_series_add(&row->bound_s, bound_s_of(b, &c->runs[p], c->iteration));
   }
-  double total_s = hec_bound_end(b->bound).total_s;
-  if (!run->policy->rewrite)
-    *known_s = total_s;
-  return total_s;
 }
 
 /* ---- One iteration of one policy ---- */
 
-static hec_status measure(const comparison *c, workspace *w, const row_run *one, hec_summary_row *row) {
+/* goes_on: not the first of its group. */
+static hec_status measure(const comparison *c, workspace *w, const row_run *one, bool goes_on, hec_summary_row *row) {
   const hec_program *program = hec_lowering_program(one->low);
   hec_breakdown all, ordinary;
   bool on_time = one->schedule->bound; /* a bound knows of no late rank: hec_sim_options */
   if (hec_lowering_one_off(one->low)) {
-    hec_sim_run(w->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time}, &w->timeline);
+    hec_sim_run(w->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time, .goes_on = goes_on},
+                &w->timeline);
+    goes_on = true;
     ordinary = hec_timeline_breakdown(&w->timeline, program);
   }
-  hec_sim_run(w->sim, program, (hec_sim_options){.on_time = on_time}, &w->timeline);
+  hec_sim_run(w->sim, program, (hec_sim_options){.on_time = on_time, .goes_on = goes_on}, &w->timeline);
   if (hec_timeline_end_ps(&w->timeline) >= HEC_TIME_END_PS)
     return hec_fail(HEC_BAD_INPUT,
                     "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
@@ -197,75 +312,65 @@ static void say(const comparison *c, const char *what, const char *row) {
     hec_progress_doing(what, row);
 }
 
-static void simulate(void *context, int32_t worker, int64_t item) {
-  comparison *c = context;
-  int32_t p = c->order[item];
-  workspace *w = &c->workspaces[worker];
+static void simulate_row(const comparison *c, workspace *w, int32_t p, bool goes_on) {
   row_run *one = &c->runs[p];
-  int64_t begin_ns = now_ns();
-  say(c, "planning", c->options->policies[p]->name);
-  lower(w, one, c->iteration);
-  if (c->report)
-    say(c, "simulating", c->options->policies[p]->name);
-  if (c->report)
-    one->status = measure(c, w, one, &c->summary->rows[p]);
+  one->status = measure(c, w, one, goes_on, &c->summary->rows[p]);
   if (one->status != HEC_OK)
     (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
-  give_back(w, one);
-  one->took_ns = now_ns() - begin_ns;
+}
+
+static void simulate(void *context, int32_t worker, int64_t item) {
+  comparison *c = context;
+  group *g = &c->groups[c->order[item]];
+  workspace *w = &c->workspaces[worker];
+  int64_t begin_ns = now_ns();
+  say(c, "planning", c->runs[g->first].policy->name);
+  lower(c, w, g);
+  if (c->report)
+    say(c, "simulating", c->runs[g->first].policy->name);
+  for (int32_t i = 0; c->report && i < g->n; i++)
+    simulate_row(c, w, g->first + i, i > 0);
+  give_back(c, w, g);
+  g->took_ns = now_ns() - begin_ns;
   if (!c->options->silent)
-    hec_progress_at((double)c->iteration->index +
-                        (1 + atomic_fetch_add(&c->n_ended, 1)) / (double)c->options->n_policies,
+    hec_progress_at((double)c->iteration->index + (1 + atomic_fetch_add(&c->n_ended, 1)) / (double)c->n_groups,
                     (double)c->options->n_iterations, 0);
 }
 
 static hec_status first_failure(const comparison *c) {
-  for (int32_t p = 0; p < c->options->n_policies; p++)
+  for (int32_t p = 0; p < c->n_rows; p++)
     if (c->runs[p].status != HEC_OK)
       return hec_fail(c->runs[p].status, "%s", c->runs[p].message);
   return HEC_OK;
 }
 
 /* By insertion: it mostly is the order of last time. Who begins is all that clocks decide. */
-static void sort_rows(comparison *c) {
-  for (int32_t i = 1; i < c->options->n_policies; i++) {
-    int32_t p = c->order[i], k = i;
-    for (; k > 0 && c->runs[c->order[k - 1]].took_ns < c->runs[p].took_ns; k--)
+static void sort_groups(comparison *c) {
+  for (int32_t i = 1; i < c->n_groups; i++) {
+    int32_t g = c->order[i], k = i;
+    for (; k > 0 && c->groups[c->order[k - 1]].took_ns < c->groups[g].took_ns; k--)
       c->order[k] = c->order[k - 1];
-    c->order[k] = p;
+    c->order[k] = g;
   }
 }
 
 /* ---- All of a trace ---- */
-
-static void add_bounds(bounds *b, const comparison *c) {
-  memset(b->known_s, 0, sizeof b->known_s);
-  for (int32_t p = 0; p < c->options->n_policies; p++) {
-    hec_summary_row *row = &c->summary->rows[p];
-    const hec_policy_run *run = hec_lowering_run(c->runs[p].low);
-    if (c->runs[p].schedule->bound) /* is one itself */
-      continue;
-    row->bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
-    hec_series_add(&row->bound_s, bound_s_of(b, &c->runs[p], c->iteration));
-  }
-}
 
 static hec_status run_all(comparison *c, hec_trace_reader *reader) {
   const hec_job *job = c->job;
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_problem *problem = &job->problem;
-  bounds b = {.bound = hec_bound_new(problem, &c->arena),
-              .closed_form = c->options->law->closed_form,
-              .rewritten = hec_load_new(&c->arena, problem->n_layers, problem->n_ranks, problem->n_experts)};
+  int64_t every = c->options->every > 0 ? c->options->every : 1;
+  bounds b = {.bound = hec_bound_new(problem, &c->arena), .closed_form = c->options->law->closed_form, .arena = &c->arena};
   while ((status = hec_feed_next(feed, &c->iteration)) == HEC_OK && c->iteration) {
-    c->report = c->iteration->index >= job->warmup;
+    c->report = c->iteration->index >= job->warmup && (c->iteration->index - job->warmup) % every == 0;
     atomic_store(&c->n_ended, 0);
-    run_rows(c, simulate);
+    run_groups(c, simulate);
     status = first_failure(c);
     if (status != HEC_OK)
       break;
-    sort_rows(c);
+    sort_groups(c);
     hec_sim_memo_clear(c->memo);
     say(c, "lower bounds", NULL);
     if (c->report)
@@ -281,23 +386,80 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
   return status;
 }
 
-hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                       hec_arena *arena, hec_summary *summary) {
+/* The best row of those from `first` on that are of one policy; the next policy's first in *next. */
+static int32_t best_row(hec_summary *candidates, const comparison *c, int32_t first, int32_t *next) {
+  int32_t best = first;
+  for (*next = first + 1; *next < c->n_rows && c->runs[*next].policy == c->runs[first].policy; ++*next) {
+    hec_summary_row *row = &candidates->rows[*next], *before = &candidates->rows[best];
+    bool fits = hec_summary_fits(candidates, row), fitted = hec_summary_fits(candidates, before);
+    if (fits > fitted || (fits == fitted && hec_summary_median(row) < hec_summary_median(before)))
+      best = *next;
+  }
+  return best;
+}
+
+/* From rows of all candidates to a row a policy. near [rows], NULL: nobody asks; whether a row is within HEC_SUMMARY_NEAR
+ * of its policy's best, and fits if that does. */
+static void keep_best(const comparison *c, hec_arena *arena, bool *near, hec_summary *summary) {
+  hec_summary candidates = *summary;
+  summary->rows = HEC_NEW(arena, hec_summary_row, c->options->n_policies);
+  summary->n_rows = 0;
+  for (int32_t p = 0, next; p < c->n_rows; p = next) {
+    int32_t best = best_row(&candidates, c, p, &next);
+    hec_summary_row *chosen = &candidates.rows[best];
+    bool fits = hec_summary_fits(&candidates, chosen);
+    double most_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(chosen);
+    for (int32_t i = p; i < next; i++) {
+      if (near)
+        near[i] = hec_summary_median(&candidates.rows[i]) <= most_s &&
+                  (!fits || hec_summary_fits(&candidates, &candidates.rows[i]));
+      if (i != best)
+        hec_summary_row_free(&candidates.rows[i]);
+    }
+    summary->rows[summary->n_rows] = *chosen;
+    summary->rows[summary->n_rows++].n_schedules = next - p;
+  }
+}
+
+/* near, found: as of list_rows and keep_best. */
+static hec_status compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                          const bool *near, bool *found, hec_arena *arena, hec_summary *summary) {
   *summary = (hec_summary){.job = job,
                            .law = hec_law_name(options->law),
                            .not_modelled = hec_law_limits(options->law),
-                           .n_rows = options->n_policies,
-                           .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
+                           .best = wants_best(options)};
   comparison c = {.job = job, .options = options, .summary = summary};
-  hec_status status = begin(&c);
-  for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
-    summary->rows[p] = hec_summary_row_of(options->policies[p], c.runs[p].schedule, job->problem.n_ranks, arena);
+  hec_status status = list_rows(&c, near);
   if (status == HEC_OK) {
-    hec_summary_tell_apart(summary, arena);
+    begin(&c);
+    summary->rows = HEC_NEW(arena, hec_summary_row, c.n_rows);
+    summary->n_rows = c.n_rows;
+    for (int32_t p = 0; p < c.n_rows; p++)
+      summary->rows[p] = hec_summary_row_of(c.runs[p].policy, c.runs[p].schedule, job->problem.n_ranks, arena);
     status = run_all(&c, reader);
   }
+  if (status == HEC_OK && summary->best)
+    keep_best(&c, arena, found, summary);
+  if (status == HEC_OK)
+    hec_summary_tell_apart(summary, arena);
   end(&c);
   return status;
+}
+
+hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                       hec_arena *arena, hec_summary *summary) {
+  if (!wants_best(options) || options->law->closed_form)
+    return compare(job, reader, options, NULL, NULL, arena, summary);
+  hec_compare_options closed = *options;
+  closed.law = &hec_law_alpha_beta;
+  bool *near = HEC_NEW(arena, bool, options->n_policies * HEC_SCHEDULES_MAX);
+  hec_status status = compare(job, reader, &closed, NULL, near, arena, summary);
+  if (status == HEC_OK)
+    status = hec_trace_rewind(reader);
+  if (status != HEC_OK)
+    return status;
+  hec_summary_free(summary);
+  return compare(job, reader, options, near, NULL, arena, summary);
 }
 
 /* ---- One iteration, looked at ---- */
@@ -308,42 +470,47 @@ static bool is_wanted(const comparison *c, int32_t p, int64_t iter) {
   return c->iteration->index - c->job->warmup == hec_summary_nearest_median(&c->summary->rows[p]);
 }
 
-/* In table order. Mostly few wait for earlier ones: rows begin in that order. */
-static void hand_in(comparison *c, row_run *one) {
+/* In table order. Mostly few wait for earlier ones: groups begin in that order. */
+static void hand_in(comparison *c, const group *g) {
   (void)pthread_mutex_lock(&c->mutex);
-  one->done = true;
-  for (; c->n_done < c->options->n_policies && c->runs[c->n_done].done; c->n_done++)
+  for (int32_t i = 0; i < g->n; i++)
+    c->runs[g->first + i].done = true;
+  for (; c->n_done < c->n_rows && c->runs[c->n_done].done; c->n_done++)
     if (c->runs[c->n_done].wanted && c->view->looked)
       c->view->looked(c->view->context, c->n_done);
   (void)pthread_mutex_unlock(&c->mutex);
 }
 
-/* Lanes that nobody looks at only lower the iteration: their history must go on. */
-static void look(void *context, int32_t worker, int64_t p) {
+static void look_at_row(const comparison *c, workspace *w, int32_t p) {
+  row_run *one = &c->runs[p];
+  hec_sim_run(w->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound}, &w->timeline);
+  one->status = c->view->look(c->view->context, p, c->iteration->iter, one->low, &w->timeline);
+  if (one->status != HEC_OK)
+    (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
+}
+
+/* Rows that nobody looks at only lower the iteration: their history must go on. */
+static void look(void *context, int32_t worker, int64_t item) {
   comparison *c = context;
   workspace *w = &c->workspaces[worker];
-  row_run *one = &c->runs[p];
-  lower(w, one, c->iteration);
-  if (one->wanted) {
-    hec_sim_run(w->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound},
-                &w->timeline);
-    one->status = c->view->look(c->view->context, (int32_t)p, c->iteration->iter, one->low, &w->timeline);
-    if (one->status != HEC_OK)
-      (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
-  }
-  give_back(w, one);
-  hand_in(c, one);
+  const group *g = &c->groups[item];
+  lower(c, w, g);
+  for (int32_t p = g->first; p < g->first + g->n; p++)
+    if (c->runs[p].wanted)
+      look_at_row(c, w, p);
+  give_back(c, w, g);
+  hand_in(c, g);
 }
 
 /* Adds how many wanted it. */
 static hec_status look_at_all(comparison *c, int32_t *n_looked) {
-  for (int32_t p = 0; p < c->options->n_policies; p++) {
+  for (int32_t p = 0; p < c->n_rows; p++) {
     c->runs[p].wanted = is_wanted(c, p, c->view->iter);
     c->runs[p].done = false;
     *n_looked += c->runs[p].wanted;
   }
   c->n_done = 0;
-  run_rows(c, look);
+  run_groups(c, look);
   hec_sim_memo_clear(c->memo);
   return first_failure(c);
 }
@@ -351,10 +518,12 @@ static hec_status look_at_all(comparison *c, int32_t *n_looked) {
 hec_status hec_compare_look(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                             hec_summary *summary, const hec_compare_view *view) {
   comparison c = {.job = job, .options = options, .summary = summary, .view = view, .mutex = PTHREAD_MUTEX_INITIALIZER};
-  hec_status status = begin(&c);
-  hec_feed *feed = status == HEC_OK ? hec_feed_new(job, reader) : NULL;
+  hec_status status = HEC_OK;
+  list_chosen_rows(&c);
+  begin(&c);
+  hec_feed *feed = hec_feed_new(job, reader);
   int32_t n_looked = 0;
-  while (status == HEC_OK && n_looked < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
+  while (status == HEC_OK && n_looked < c.n_rows && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
          c.iteration)
     status = look_at_all(&c, &n_looked);
   hec_feed_free(feed);

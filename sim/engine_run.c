@@ -374,6 +374,13 @@ static void end_of_time(hec_engine *engine) {
     }
 }
 
+/* Whether the next event is of this instant and no flow's end can be: rates wait until all flows of the instant are there. */
+static bool goes_on_now(const hec_engine *engine) {
+  double now = (double)(engine->now_ps - engine->fluid_base_ps) * 1e-12;
+  return engine->n_heap > 0 && engine->heap[0].time_ps == engine->now_ps &&
+         hec_fluid_none_ends_by(engine->fluid, now + 2e-12);
+}
+
 /* True when everything has run, false when time ended before. */
 static bool run(hec_engine *engine) {
   for (int32_t r = 0; r < engine->program->n_ranks; r++) /* nothing else wakes a rank before it begins */
@@ -382,6 +389,11 @@ static bool run(hec_engine *engine) {
     else
       wake(engine, r);
   for (;;) {
+    if (goes_on_now(engine)) {
+      event e = pop(engine);
+      handle(engine, &e);
+      continue;
+    }
     int64_t flow = next_flow_ps(engine), other = engine->n_heap > 0 ? engine->heap[0].time_ps : INT64_MAX;
     if (flow == INT64_MAX && other == INT64_MAX)
       return true;

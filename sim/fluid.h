@@ -17,6 +17,7 @@
  * Same calls, same doubles. In another order of adding, or beside flows elsewhere, the same within a relative 1e-12. */
 #ifndef HEC_SIM_FLUID_H
 #define HEC_SIM_FLUID_H
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct hec_fluid hec_fluid;
@@ -44,6 +45,9 @@ int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow);
 
 /* The earliest finish of the flows inside, given that nothing is added before; INFINITY when there is none. */
 double hec_fluid_next(hec_fluid *fluid);
+/* Whether surely no flow inside ends by `time`, told without computing rates; false: ask hec_fluid_next. So that a caller may
+ * add all flows of an instant first. O(1). */
+bool hec_fluid_none_ends_by(const hec_fluid *fluid, double time);
 /* Moves the clock: now <= time <= hec_fluid_next, else an assertion fails. Finishes nothing by itself. */
 void hec_fluid_advance(hec_fluid *fluid, double time);
 /* Removes every flow that is finished now, in the order they were added; [*n] valid until the next pop, *n may be 0.

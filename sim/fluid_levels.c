@@ -44,7 +44,7 @@
 #define DWARFS 1e3
 #define NEAR 1e-9 /* of a slack link's capacity: more than roundings add up to between two visits */
 
-enum { SUM_UP_AFTER = 64, MOST_SHARES = 1 << 14 /* links; 32 MiB of bits */ };
+enum { SUM_UP_AFTER = 64, MOST_SHARES = 1 << 14 /* links; 32 MiB of bits */, MOST_PLACES = 1 << 12 /* 32 MiB */ };
 
 /* ---- Which links lie beside which ---- */
 
@@ -79,7 +79,12 @@ void hec_fluid_make_shares(hec_fluid *fluid) {
   fluid->n_words = (fluid->n_given + 63) / 64;
   if (fluid->n_given > MOST_SHARES || fluid->n_given == 0)
     return;
-  size_t n = (size_t)fluid->n_given * (size_t)fluid->n_words;
+  size_t n = (size_t)fluid->n_given * (size_t)fluid->n_given;
+  if (fluid->n_given <= MOST_PLACES) {
+    fluid->place = hec_malloc(n, sizeof *fluid->place);
+    memset(fluid->place, 0, n * sizeof *fluid->place);
+  }
+  n = (size_t)fluid->n_given * (size_t)fluid->n_words;
   fluid->shares = hec_malloc(n, sizeof *fluid->shares);
   memset(fluid->shares, 0, n * sizeof *fluid->shares);
 }
@@ -96,51 +101,74 @@ static bool may_share(const hec_fluid *fluid, int32_t holder, int32_t link) {
   return *shares_word(fluid, holder, link) >> link % 64 & 1;
 }
 
-/* Where the index of `link` in the holder's list is kept. */
-static int32_t *index_of(hec_fluid *fluid, int32_t holder, int32_t link) {
-  uint64_t key = ((uint64_t)holder << 32 | (uint32_t)link) + 1;
+static bool has_place(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  return fluid->place && holder < fluid->n_given && link < fluid->n_given;
+}
+
+static int16_t *place_of(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  return &fluid->place[(size_t)holder * (size_t)fluid->n_given + (size_t)link];
+}
+
+static uint64_t map_key_of(int32_t holder, int32_t link) {
+  return ((uint64_t)holder << 32 | (uint32_t)link) + 1;
+}
+
+/* The index of `link` in the holder's list; -1: it is not there. */
+static int32_t index_of(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  if (has_place(fluid, holder, link))
+    return *place_of(fluid, holder, link) - 1;
+  if (fluid->map_size == 0)
+    return -1;
+  size_t at = map_place(fluid, map_key_of(holder, link));
+  return fluid->map_key[at] != 0 ? fluid->map_value[at] : -1;
+}
+
+static void set_index(hec_fluid *fluid, int32_t holder, int32_t link, int32_t index) {
+  if (has_place(fluid, holder, link)) {
+    *place_of(fluid, holder, link) = (int16_t)(index + 1);
+    return;
+  }
   if (fluid->map_used * 2 >= fluid->map_size)
     grow_map(fluid);
-  size_t at = map_place(fluid, key);
-  if (fluid->map_key[at] == 0) {
-    fluid->map_key[at] = key;
-    fluid->map_value[at] = -1;
-    fluid->map_used++;
-  }
-  return &fluid->map_value[at];
+  size_t at = map_place(fluid, map_key_of(holder, link));
+  fluid->map_used += fluid->map_key[at] == 0;
+  fluid->map_key[at] = map_key_of(holder, link);
+  fluid->map_value[at] = index;
+}
+
+static void set_shares(const hec_fluid *fluid, int32_t holder, int32_t link, bool on) {
+  if (!fluid->shares || holder >= fluid->n_given || link >= fluid->n_given)
+    return;
+  uint64_t bit = (uint64_t)1 << link % 64, *word = shares_word(fluid, holder, link);
+  *word = on ? *word | bit : *word & ~bit;
 }
 
 static void change_beside(hec_fluid *fluid, int32_t holder, int32_t link, int32_t change) {
   hec_fluid_link *l = &fluid->link[holder];
-  int32_t *index = index_of(fluid, holder, link), at = *index;
+  int32_t at = index_of(fluid, holder, link);
   if (at < 0) {
-    at = *index = l->n_beside;
+    at = l->n_beside;
     HEC_RESERVE(l->beside, l->beside_capacity, l->n_beside + 1);
     l->beside[l->n_beside++] = (hec_beside){link, 0};
-    if (fluid->shares && holder < fluid->n_given && link < fluid->n_given)
-      *shares_word(fluid, holder, link) |= (uint64_t)1 << link % 64;
+    set_index(fluid, holder, link, at);
+    set_shares(fluid, holder, link, true);
   }
   l->beside[at].weight += change;
   HEC_ASSERT(l->beside[at].weight >= 0);
   if (l->beside[at].weight > 0)
     return;
-  *index = -1;
-  if (fluid->shares && holder < fluid->n_given && link < fluid->n_given)
-    *shares_word(fluid, holder, link) &= ~((uint64_t)1 << link % 64);
+  set_index(fluid, holder, link, -1);
+  set_shares(fluid, holder, link, false);
   hec_beside last = l->beside[--l->n_beside];
   if (at < l->n_beside) {
     l->beside[at] = last;
-    *index_of(fluid, holder, last.link) = at;
+    set_index(fluid, holder, last.link, at);
   }
 }
 
-static int32_t weight_beside(hec_fluid *fluid, int32_t holder, int32_t link) {
-  if (fluid->map_size == 0)
-    return 0;
-  uint64_t key = ((uint64_t)holder << 32 | (uint32_t)link) + 1;
-  size_t at = map_place(fluid, key);
-  return fluid->map_key[at] != 0 && fluid->map_value[at] >= 0 ? fluid->link[holder].beside[fluid->map_value[at]].weight
-                                                              : 0;
+static int32_t weight_beside(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  int32_t at = index_of(fluid, holder, link);
+  return at >= 0 ? fluid->link[holder].beside[at].weight : 0;
 }
 
 /* ---- Flows come and go ---- */
@@ -345,12 +373,15 @@ static void empty_links(hec_fluid *fluid) {
       f->left = l->held[i].key > clock ? l->held[i].key - clock : 0;
       f->bottleneck = -1;
     }
+    for (int32_t i = 0; i < l->n_beside; i++)
+      if (has_place(fluid, link, l->beside[i].link))
+        *place_of(fluid, link, l->beside[i].link) = 0;
     l->n_held = l->n_beside = 0;
     l->clock = 0;
     l->n_changes = 0;
     fluid->share[link] = (hec_fluid_share){.free = l->capacity, .position = -1};
     set_heed(fluid, link);
-    fluid->next[link] = INFINITY;
+    hec_fluid_put_next(fluid, link, INFINITY);
     if (fluid->shares && link < fluid->n_given)
       memset(shares_word(fluid, link, 0), 0, (size_t)fluid->n_words * sizeof *fluid->shares);
   }

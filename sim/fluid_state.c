@@ -76,11 +76,11 @@ void hec_fluid_let_go(hec_fluid *fluid, int32_t flow) {
 void hec_fluid_set_next(hec_fluid *fluid, int32_t link) {
   const hec_fluid_link *l = &fluid->link[link];
   if (l->n_held == 0) {
-    fluid->next[link] = INFINITY;
+    hec_fluid_put_next(fluid, link, INFINITY);
     return;
   }
   double left = l->first_key - l->clock;
-  fluid->next[link] = left > 0 ? l->since + left / fluid->share[link].level : l->since;
+  hec_fluid_put_next(fluid, link, left > 0 ? l->since + left / fluid->share[link].level : l->since);
 }
 
 /* ---- Links and flows ---- */
@@ -90,10 +90,13 @@ static void add_link(hec_fluid *fluid, double capacity) {
   HEC_ASSERT(capacity > 0 && capacity < INFINITY);
   HEC_RESERVE(fluid->share, fluid->share_capacity, n + 1);
   HEC_RESERVE(fluid->next, fluid->next_capacity, n + 1);
+  int32_t blocks = (n >> HEC_FLUID_BLOCK_BITS) + 1;
+  HEC_RESERVE(fluid->block_next, fluid->block_capacity, blocks);
+  HEC_RESERVE(fluid->block_stale, fluid->stale_capacity, blocks);
   HEC_RESERVE(fluid->visit, fluid->visit_capacity, n + 1 + (int32_t)sizeof(uint64_t));
   HEC_RESERVE(fluid->link, fluid->link_capacity, n + 1);
   fluid->share[n] = (hec_fluid_share){.free = capacity, .position = -1};
-  fluid->next[n] = INFINITY;
+  hec_fluid_put_next(fluid, n, INFINITY);
   memset(fluid->visit + n, 0, 1 + sizeof(uint64_t)); /* scanned by words */
   fluid->link[n] = (hec_fluid_link){.capacity = capacity};
   fluid->least_capacity = capacity < fluid->least_capacity ? capacity : fluid->least_capacity;
@@ -182,6 +185,9 @@ void hec_fluid_free(hec_fluid *fluid) {
   }
   free(fluid->share);
   free(fluid->next);
+  free(fluid->block_next);
+  free(fluid->block_stale);
+  free(fluid->place);
   free(fluid->shares);
   free(fluid->link);
   free(fluid->order);
@@ -199,6 +205,26 @@ void hec_fluid_free(hec_fluid *fluid) {
   free(fluid);
 }
 
+/* A link's level is at least its capacity over its crossings, and no flow is ever faster than the link: whatever is added, it
+ * runs at most so many times as fast as before. The one that comes needs at least its amount over the capacity. Half of each,
+ * for roundings. */
+static double no_end_before(const hec_fluid *fluid, const hec_fluid_flow *flow) {
+  enum { CROSSINGS_MAX = 64 }; /* of a link by one flow */
+  double now = fluid->now, before = fluid->none_before, capacity = flow->cap;
+  if (fluid->earliest >= 0)
+    before = now + 0.5 * (fluid->earliest - now) / ((double)fluid->n_active * CROSSINGS_MAX + 1);
+  for (int32_t i = 0; i < flow->n_links; i++) {
+    double of_link = fluid->link[flow->links[i]].capacity;
+    capacity = of_link < capacity ? of_link : capacity;
+  }
+  double own = now + (capacity < INFINITY && flow->n_links <= CROSSINGS_MAX ? 0.5 * flow->amount / capacity : 0);
+  return own < before ? own : before;
+}
+
+bool hec_fluid_none_ends_by(const hec_fluid *fluid, double time) {
+  return (fluid->earliest >= 0 ? fluid->earliest : fluid->none_before) > time;
+}
+
 int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   HEC_ASSERT(flow->amount >= 0 && flow->amount < INFINITY && flow->cap > 0 && flow->n_links >= 0);
   int32_t slot = new_flow(fluid);
@@ -208,6 +234,7 @@ int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   f->tag = flow->tag;
   f->order = fluid->next_order++;
   f->own = -1;
+  fluid->none_before = no_end_before(fluid, flow);
   fluid->n_active++;
   fluid->earliest = -1;
   if (flow->amount == 0 || (flow->n_links == 0 && flow->cap == INFINITY)) { /* takes nothing from anybody */
@@ -222,21 +249,29 @@ int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   return slot;
 }
 
+static void find_block_next(hec_fluid *fluid, int32_t block) {
+  int32_t first = block << HEC_FLUID_BLOCK_BITS, n = fluid->n_links - first;
+  const double *next = fluid->next + first;
+  double min[2] = {INFINITY, INFINITY}; /* two chains at once: a minimum has to wait for the one before it */
+  n = n < HEC_FLUID_BLOCK ? n : HEC_FLUID_BLOCK;
+  for (int32_t i = 0; i < n; i++)
+    min[i & 1] = next[i] < min[i & 1] ? next[i] : min[i & 1];
+  fluid->block_next[block] = min[1] < min[0] ? min[1] : min[0];
+  fluid->block_stale[block] = 0;
+}
+
 double hec_fluid_next(hec_fluid *fluid) {
   if (fluid->earliest >= 0)
     return fluid->earliest;
   hec_fluid_solve(fluid);
-  const double *next = fluid->next;
-  double min[4] = {fluid->n_instant > 0 ? fluid->now : INFINITY, INFINITY, INFINITY, INFINITY};
-  int32_t i = 0, n = fluid->n_links;
-  for (; i + 4 <= n; i += 4) /* four chains at once: a minimum has to wait for the one before it */
-    for (int k = 0; k < 4; k++)
-      min[k] = next[i + k] < min[k] ? next[i + k] : min[k];
-  for (; i < n; i++)
-    min[0] = next[i] < min[0] ? next[i] : min[0];
-  for (int k = 1; k < 4; k++)
-    min[0] = min[k] < min[0] ? min[k] : min[0];
-  return fluid->earliest = min[0] > fluid->now ? min[0] : fluid->now;
+  double min = fluid->n_instant > 0 ? fluid->now : INFINITY;
+  int32_t n_blocks = (fluid->n_links + HEC_FLUID_BLOCK - 1) >> HEC_FLUID_BLOCK_BITS;
+  for (int32_t b = 0; b < n_blocks; b++) {
+    if (fluid->block_stale[b])
+      find_block_next(fluid, b);
+    min = fluid->block_next[b] < min ? fluid->block_next[b] : min;
+  }
+  return fluid->earliest = min > fluid->now ? min : fluid->now;
 }
 
 void hec_fluid_advance(hec_fluid *fluid, double time) {
@@ -273,20 +308,16 @@ static void end_flow(hec_fluid *fluid, int32_t slot) {
   fluid->n_active--;
 }
 
-/* The first link from `link` on with a flow that ends by `limit`; n_links: none. Blocks first: most have none. */
+/* The first link from `link` on with a flow that ends by `limit`; n_links: none. Blocks first: most have none. What a pop
+ * changes of `next` only makes ends later, so a stale block's old least is a bound. */
 static int32_t next_ending(const hec_fluid *fluid, int32_t link, double limit) {
-  enum { BLOCK = 16 };
-  const double *next = fluid->next;
-  for (; link + BLOCK <= fluid->n_links; link += BLOCK) {
-    int any = 0;
-    for (int k = 0; k < BLOCK; k++)
-      any |= next[link + k] <= limit;
-    if (any)
-      break;
+  for (; link < fluid->n_links; link++) {
+    if (fluid->block_next[link >> HEC_FLUID_BLOCK_BITS] > limit)
+      link |= HEC_FLUID_BLOCK - 1;
+    else if (fluid->next[link] <= limit)
+      return link;
   }
-  while (link < fluid->n_links && next[link] > limit)
-    link++;
-  return link;
+  return fluid->n_links;
 }
 
 const hec_fluid_done *hec_fluid_pop(hec_fluid *fluid, int32_t *n) {
@@ -295,6 +326,7 @@ const hec_fluid_done *hec_fluid_pop(hec_fluid *fluid, int32_t *n) {
   if (hec_fluid_next(fluid) > limit)
     return fluid->done;
   fluid->earliest = -1;
+  fluid->none_before = fluid->now;
   for (int32_t i = 0; i < fluid->n_instant; i++) {
     add_done(fluid, (*n)++, &fluid->flow[fluid->instant[i]]);
     end_flow(fluid, fluid->instant[i]);

@@ -63,13 +63,17 @@ enum { HEC_FLUID_UNUSED = -1, HEC_FLUID_INSTANT = -2 };
 /* free or weight changed; sum free up again; may be lower than its predecessor. */
 enum { HEC_VISIT_CHANGED = 1, HEC_VISIT_STALE = 2, HEC_VISIT_ORDER = 4 };
 
+enum { HEC_FLUID_BLOCK_BITS = 4, HEC_FLUID_BLOCK = 1 << HEC_FLUID_BLOCK_BITS };
+
 struct hec_fluid {
   double now;
   /* Links, apart what the innermost loops touch. */
   hec_fluid_share *share;
   double *next; /* when the first of the flows it holds ends; INFINITY when it holds none */
+  double *block_next;    /* least `next` of HEC_FLUID_BLOCK links, where nothing is stale */
+  uint8_t *block_stale;
   hec_fluid_link *link;
-  size_t share_capacity, next_capacity, link_capacity;
+  size_t share_capacity, next_capacity, link_capacity, block_capacity, stale_capacity;
   int32_t n_links, n_given; /* with caps; of the caller */
   int32_t unused_link;      /* head of the unused caps; -1 */
   double least_capacity;
@@ -79,7 +83,8 @@ struct hec_fluid {
   int32_t n_order, first; /* none before it; INT32_MAX: none at all */
   uint64_t *shares; /* [n_given][n_words] bit: the row's link holds flows that cross the column's; NULL: too many */
   int32_t n_words;
-  /* (holder, crossed link) -> index in the holder's `beside`, open addressing. */
+  int16_t *place; /* [n_given][n_given] index + 1 of the column's link in the row's `beside`, 0: none; NULL: too many */
+  /* (holder, crossed link) -> index in the holder's `beside`, open addressing: of caps, and where there is no `place`. */
   uint64_t *map_key; /* holder << 32 | link, plus 1; 0: empty */
   int32_t *map_value;
   size_t map_size, map_used;
@@ -89,7 +94,8 @@ struct hec_fluid {
   size_t flow_capacity, crossing_capacity;
   int32_t n_flows, n_crossings, n_active, unused_flow;
   int32_t n_added; /* since levels were last computed */
-  double earliest; /* end; negative: to be found */
+  double earliest;    /* end; negative: to be found */
+  double none_before; /* end: while `earliest` is to be found because flows came, a bound below it; else no meaning */
   int64_t next_order;
   int32_t *instant; /* [n_instant] flows that end at their start */
   size_t instant_capacity;
@@ -114,6 +120,10 @@ void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow);
 void hec_fluid_let_go(hec_fluid *fluid, int32_t flow);
 /* [zeroed] the links' bits of `shares`, once all given links are there. */
 void hec_fluid_make_shares(hec_fluid *fluid);
+static inline void hec_fluid_put_next(hec_fluid *fluid, int32_t link, double next) {
+  fluid->next[link] = next;
+  fluid->block_stale[link >> HEC_FLUID_BLOCK_BITS] = 1;
+}
 /* When the link's first flow ends, after a change of level or of what it holds. */
 void hec_fluid_set_next(hec_fluid *fluid, int32_t link);
 

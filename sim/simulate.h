@@ -39,6 +39,7 @@ typedef struct {
   bool without_one_off; /* one-off operations take no time and wait for no other rank: what an ordinary iteration costs
                          */
   bool force_engine;    /* for tests: never the walk */
+  bool goes_on;         /* the programs before are still there, as in walk.h: changes nothing but how long it takes */
   bool on_time;         /* no start skew: rows that are bounds, for whom a late rank might have been given less to do */
 } hec_sim_options;
 

@@ -5,6 +5,7 @@
 #include "runtime/base/table.h"
 #include "runtime/program/walk.h"
 #include "sim/duration.h"
+#include "sim/expert_times.h"
 #include "sim/law.h"
 #include "sim/memo.h"
 
@@ -42,6 +43,7 @@ struct hec_sim {
   hec_walk *walk;
   hec_sim_memo *memo;                 /* NULL: none */
   uniform_time times[UNIFORM_SHAPES]; /* of this run */
+  hec_expert_times *experts;
 };
 
 static bool same_device(const hec_device *a, const hec_device *b) {
@@ -62,6 +64,7 @@ hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *
     sim->uniform = sim->uniform && same_device(&devices[r], &devices[0]);
     sim->walks = sim->walks && devices[r].comm_share == 0;
   }
+  sim->experts = hec_expert_times_new(sim->uniform, arena);
   sim->walk = hec_walk_new(&sim->cost, problem->n_ranks, arena);
   return sim;
 }
@@ -93,7 +96,10 @@ static void predict(const void *context, const hec_program *program, int32_t id,
   bool same = sim->uniform && !differs;
   int64_t all_ps = same ? uniform_ps(sim, program, op) : 0;
   for (int32_t r = 0; r < program->n_ranks; r++)
-    ps[r] = same ? all_ps : hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
+    ps[r] = same ? all_ps
+            : op->kind == HEC_OP_COMPUTE && differs
+                ? hec_expert_times_ps(sim->experts, sim->problem, program, op, r)
+                : hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
 }
 
 void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline) {
@@ -101,7 +107,8 @@ void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options optio
     for (int32_t i = 0; i < UNIFORM_SHAPES; i++)
       sim->times[i].rows = -1;
     hec_walk_options walk = {
-        .own = predict, .context = &sim, .without_one_off = options.without_one_off, .on_time = options.on_time};
+        .own = predict, .context = &sim, .without_one_off = options.without_one_off, .on_time = options.on_time,
+        .goes_on = options.goes_on};
     hec_walk_run(sim->walk, program, walk, timeline);
     return;
   }

@@ -43,7 +43,7 @@ typedef struct {
   const hec_model *model;
   const hec_replay_step *steps; /* [n_steps] */
   int32_t n_steps, n_micro_batches;
-  const char *schedule;             /* "auto" or a row */
+  const char *schedule;             /* "published" or a row */
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
   bool probe;      /* every rank runs a speed probe (probe.h) before and after each iteration, all at once */

@@ -12,7 +12,7 @@ typedef struct {
   const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
   const hec_model *model;
   int32_t n_micro_batches, assigned;      /* assigned: see work.h */
-  const char *schedule;                   /* "auto" or a row */
+  const char *schedule;                   /* "published" or a row */
   const hec_collective *collective;       /* NULL: by cost */
   bool virtual_time, keep_grads, watched; /* watched: hec_exec_options */
   bool gated;                             /* gates choose, loads are not given */

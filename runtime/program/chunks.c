@@ -20,7 +20,7 @@ void hec_add_cells(hec_lowering *low, int32_t layer) {
   HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + 1); /* no tokens: an end, not NULL */
   for (int32_t s = 0; s < problem->n_ranks; s++)
     for (int32_t e = 0; e < problem->n_experts; e++) {
-      int32_t n = hec_routing_split(&low->in->routing, low->in->run.policy->dispatch, problem, &low->in->run.plan,
+      int32_t n = hec_routing_split(&low->in->routing, low->in->shared->run.policy->dispatch, problem, &low->in->shared->run.plan,
                                     low->load, layer, s, e, low->in->split_rank, low->in->split_tokens);
       HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + (size_t)n);
       for (int32_t i = 0; i < n; i++)

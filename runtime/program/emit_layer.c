@@ -153,11 +153,11 @@ static int32_t emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps
 }
 
 int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps) {
-  if (!low->in->run.planned)
+  if (!low->in->shared->run.planned)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
-  op.plan.units = low->in->run.units;
-  op.one_off = layer < 0 && low->in->run.policy->known == HEC_KNOWN_PERIODIC;
+  op.plan.units = low->in->shared->run.units;
+  op.one_off = layer < 0 && low->in->shared->run.policy->known == HEC_KNOWN_PERIODIC;
   low->in->one_off = low->in->one_off || op.one_off;
   return hec_program_add(&low->in->program, op, deps, n_deps);
 }
@@ -353,7 +353,7 @@ void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
   int32_t unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail));
   int32_t combine = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
   int32_t gather = -1;
-  if (low->in->run.plan.rematerialise)
+  if (low->in->shared->run.plan.rematerialise)
     gather = hec_emit_gather(low, layer, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
   int32_t experts = hec_emit_experts(low, hec_whole(layer), true, HEC_DEPS(unpermute, combine, gather));
   int32_t dispatch = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static bool has_copies(const hec_lowering *low, int32_t layer, hec_copy_kind kind) {
-  const hec_plan *plan = &low->in->run.plan;
+  const hec_plan *plan = &low->in->shared->run.plan;
   const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1);
   const uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
   return at[plan->n_experts] > at[0] && memchr(kinds + at[0], (int)kind, (size_t)(at[plan->n_experts] - at[0])) != NULL;
@@ -24,7 +24,7 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
   hec_sparse *sparse = &low->in->sparse;
   sparse->bytes = (int64_t)bytes;
   sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
-  hec_sparse_guests(sparse, &low->in->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
+  hec_sparse_guests(sparse, &low->in->shared->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
                     low->in->gathered);
   for (int32_t i = 0; which == HEC_GUESTS_BEFORE && i < sparse->n_items; i++)
     for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
@@ -166,15 +166,15 @@ static void copy_request(const hec_sparse *from, hec_sparse *to) {
 /* Lowers low->sparse with the cheapest collective (or the one asked for) into low->chosen. */
 static void choose(hec_lowering *low, bool scatter) {
   const hec_collective *row = low->in->collective;
-  hec_sparse_answer *last = &low->in->answer[scatter];
+  hec_sparse_answer *last = &low->in->shared->answer[scatter];
   low->in->chosen = &last->plan;
   if (!low->in->detail && last->there && same_request(&low->in->sparse, &last->sparse))
     return;
-  if (!row && low->in->spread[scatter] && low->in->sparse.n_slices == 1)
-    row = hec_spread_choose(low->in->spread[scatter], &low->in->sparse, &low->in->spread_sum[scatter],
-                            &low->in->spread_item[scatter]);
-  row = hec_collective_choose(&low->in->run.link, low->problem, &low->in->sparse, scatter, row, &last->plan,
-                              &low->in->other);
+  if (!row && low->in->shared->spread[scatter] && low->in->sparse.n_slices == 1)
+    row = hec_spread_choose(low->in->shared->spread[scatter], &low->in->sparse, &low->in->shared->spread_sum[scatter],
+                            &low->in->shared->spread_item[scatter]);
+  row = hec_collective_choose(&low->in->shared->run.link, low->problem, &low->in->sparse, scatter, row, &last->plan,
+                              &low->in->shared->other);
   copy_request(&low->in->sparse, &last->sparse);
   last->there = true;
   if (low->in->detail) /* the same once more, item by item */
@@ -302,8 +302,8 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
 static int32_t keepers(hec_lowering *low, int32_t layer, int32_t expert, int32_t *out) {
   const int32_t *ranks;
   const uint8_t *kinds;
-  int32_t n = hec_plan_copies(&low->in->run.plan, layer, expert, &ranks, &kinds), count = 0;
-  int32_t home = hec_plan_home(&low->in->run.plan, layer, expert);
+  int32_t n = hec_plan_copies(&low->in->shared->run.plan, layer, expert, &ranks, &kinds), count = 0;
+  int32_t home = hec_plan_home(&low->in->shared->run.plan, layer, expert);
   bool home_done = false;
   for (int32_t i = 0; i < n; i++) {
     if (kinds[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == ranks[i]))
@@ -378,16 +378,16 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
 
 int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   const hec_problem *problem = low->problem;
-  bool alone = low->in->schedule->alone, by_layer = low->in->run.policy->migrates_beside && !alone;
+  bool alone = low->in->schedule->alone, by_layer = low->in->shared->run.policy->migrates_beside && !alone;
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, HEC_ROLE_MIGRATE, -1, false);
   op.one_off = true;
   int32_t id = -1;
   low->in->migration.n = low->in->moves.n = 0;
   for (int32_t l = 0; l < problem->n_layers; l++) {
     low->layer[l].migrate = -1;
-    hec_plan_migration(&low->in->before, &low->in->run.plan, problem, l, low->in->pair_bytes, &low->in->migration);
+    hec_plan_migration(&low->in->before, &low->in->shared->run.plan, problem, l, low->in->pair_bytes, &low->in->migration);
     if (low->in->detail)
-      hec_plan_moves(&low->in->before, &low->in->run.plan, problem, l, &low->in->moves);
+      hec_plan_moves(&low->in->before, &low->in->shared->run.plan, problem, l, &low->in->moves);
     if (!by_layer || low->in->migration.n == 0)
       continue;
     op.layer = l;
@@ -408,6 +408,6 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
     id = add_exchange(low, op, &low->in->migration, 1, wait, alone ? 2 : 0);
     low->in->migrated = low->in->one_off = true;
   }
-  hec_plan_assign(&low->in->before, &low->in->run.plan);
+  hec_plan_assign(&low->in->before, &low->in->shared->run.plan);
   return id;
 }

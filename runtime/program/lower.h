@@ -43,6 +43,7 @@ typedef struct {
    * nodes; false: they stand in line with them on the token lane. */
   bool inside;
   bool by_node; /* token rows may travel once per node, for several of the token's experts (nodes.h) */
+  const char *unsharded; /* without expert-sharding groups (problem.esp 1) it makes the programs of that one; NULL: of none */
   bool bound;   /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
@@ -61,18 +62,29 @@ typedef struct {
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
 const hec_schedule *hec_schedule_find(const char *name);
-extern const hec_table hec_schedule_table; /* those that can be asked for, and "auto" */
+extern const hec_table hec_schedule_table; /* those that can be asked for, and "published" */
+extern const hec_table hec_schedule_best_table; /* likewise of a comparison: "best" too */
 
-/* The schedule that `policy` runs under when `name` is asked for ("auto": the one it was published with). Unknown name,
- * or `ideal` for any policy but its own: HEC_BAD_INPUT. A policy with only_schedule runs under that one whatever known
- * name is asked for, so that reference rows stand in every comparison. */
+/* The schedule that `policy` runs under when `name` is asked for ("published": the one it was published with). Unknown
+ * name, or `ideal` for any policy but its own: HEC_BAD_INPUT. A policy with only_schedule runs under that one whatever
+ * known name is asked for, so that reference rows stand in every comparison. */
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) HEC_MUST_USE;
+/* Those that "best" chooses from: all that may be asked for but those that the policy excludes and twins of others,
+ * the published one first.
+ * How many. */
+#define HEC_SCHEDULE_COUNT(name) +1
+enum { HEC_SCHEDULES_MAX = 0 HEC_SCHEDULE_LIST(HEC_SCHEDULE_COUNT) };
+int32_t hec_schedules_of(const hec_policy *policy, const hec_problem *problem,
+                         const hec_schedule *schedules[HEC_SCHEDULES_MAX]);
 
 /* One policy at work: its run, its lowering, its program. Memory: arena for what is sized by the problem, growing
  * arrays for the program; nothing is allocated once they stopped growing. */
 hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
                                const hec_collective *collective /* NULL: choose by cost */, hec_arena *arena);
 void hec_lowering_free(hec_lowering *low);
+/* The same policy, at work in `first`, under a schedule more: it plans once for all of them. They are lowered together
+ * (hec_lower_iterations), in one thread, and freed before `first`, whose arena they are on. */
+hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule *schedule);
 
 /* Swaps the memory of the program with `program`, which may be empty. Between iterations: what was lowered is then in
  * `program`, and the next one goes into what that had, so that many lowerings can work in the memory of one program. */
@@ -95,6 +107,9 @@ void hec_lower_micro_batch_done(hec_lowering *low, const hec_load *load);
 /* `loads` [n]: one per micro-batch; with n == 1 the same load is used n_micro_batches times. A policy that rewrites
  * loads gets a copy. */
 void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches);
+/* The first and those beside it: each has the program that it would have alone. */
+void hec_lower_iterations(hec_lowering *const *lows, int32_t n_lows, int64_t iter, const hec_load *loads, int32_t n,
+                          int32_t n_micro_batches);
 
 /* From now on programs say what travels, not only how much: parcels, cells, items (program.h). For executors. */
 void hec_lowering_detail(hec_lowering *low);
@@ -107,6 +122,7 @@ void hec_lowering_rewrite(hec_lowering *low, hec_load *load);
 
 const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
+const char *hec_lowering_note(const hec_lowering *low); /* the policy's and the schedule's; "": none. Valid until the next call */
 /* Id of the newest counts operation of the layer. */
 int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer);
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */

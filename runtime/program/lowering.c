@@ -7,6 +7,7 @@
 #include "runtime/base/text.h"
 #include "runtime/program/lowering_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +30,12 @@ static bool may_be_asked_for(const void *schedule) {
   return !((const hec_schedule *)schedule)->bound;
 }
 const hec_table hec_schedule_table = {
-    .rows = hec_schedules, .offered = may_be_asked_for, .also = "auto", .list = "hecate-sim `list`"};
+    .rows = hec_schedules, .offered = may_be_asked_for, .also = "published", .list = "hecate-sim `list`"};
+const hec_table hec_schedule_best_table = {
+    .rows = hec_schedules, .offered = may_be_asked_for, .also = "best, published", .list = "hecate-sim `list`"};
 
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
-  bool published = strcmp(name, "auto") == 0;
+  bool published = strcmp(name, "published") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
   if (!published && (!*schedule || (*schedule)->bound))
     return hec_table_unknown(&hec_schedule_table, "`schedule`", name);
@@ -42,6 +45,28 @@ hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec
   return HEC_OK;
 }
 
+/* Whether a word of the list, separated by blanks, is the name. */
+static bool lists(const char *list, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = list; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
+    if (strncmp(at, name, length) == 0 && (at[length] == ' ' || at[length] == 0))
+      return true;
+  return false;
+}
+
+int32_t hec_schedules_of(const hec_policy *policy, const hec_problem *problem,
+                         const hec_schedule *schedules[HEC_SCHEDULES_MAX]) {
+  int32_t n = 0;
+  HEC_ASSERT(hec_schedule_of(policy, "published", &schedules[n++]) == HEC_OK);
+  for (int32_t s = 0; hec_schedules[s] && !policy->only_schedule; s++) {
+    const hec_schedule *one = hec_schedules[s];
+    bool twin = one->unsharded && problem->esp == 1;
+    if (one != schedules[0] && !one->bound && !twin && !lists(policy->excludes, one->name))
+      schedules[n++] = one;
+  }
+  return n;
+}
+
 static hec_layer_ops *layers_new(hec_lowering *low) {
   hec_layer_ops *layer = HEC_NEW(low->in->arena, hec_layer_ops, low->problem->n_layers);
   for (int32_t l = 0; l < low->problem->n_layers; l++)
@@ -49,51 +74,88 @@ static hec_layer_ops *layers_new(hec_lowering *low) {
   return layer;
 }
 
-hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
-                               const hec_collective *collective, hec_arena *arena) {
-  hec_lowering *low = HEC_NEW(arena, hec_lowering, 1);
-  low->in = HEC_NEW(arena, struct hec_lowering_inside, 1);
+static hec_sparse sparse_new(const hec_lowering *low) {
+  hec_arena *arena = low->in->arena;
+  const hec_plan *plan = &low->in->shared->run.plan;
+  size_t ranks = (size_t)low->problem->n_ranks, experts = (size_t)low->problem->n_experts;
+  size_t slices = (size_t)plan->n_slices, items = experts * (ranks / (size_t)plan->width);
+  return (hec_sparse){.expert = HEC_NEW(arena, int32_t, items),
+                      .owner = HEC_NEW(arena, int32_t, items * slices),
+                      .receiver_at = HEC_NEW(arena, int32_t, items + 1),
+                      .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
+}
+
+/* What every lowering has for itself; `shared` is there. */
+static void make_own(hec_lowering *low) {
+  const hec_problem *problem = low->problem;
+  const hec_plan *plan = &low->in->shared->run.plan;
+  hec_arena *arena = low->in->arena;
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts;
-  low->problem = problem;
-  low->in->schedule = schedule;
-  low->in->collective = collective;
-  low->in->arena = arena;
-  low->in->run = hec_policy_start(policy, problem, arena);
   low->in->routing = hec_routing_new(arena, problem);
-  low->in->before = hec_plan_new(arena, problem, low->in->run.plan.n_slices);
-  hec_plan_assign(&low->in->before, &low->in->run.plan);
+  low->in->before = hec_plan_new(arena, problem, plan->n_slices);
+  hec_plan_assign(&low->in->before, plan);
   low->layer = layers_new(low);
   low->in->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
-  size_t slices = (size_t)low->in->run.plan.n_slices, items = experts * (ranks / (size_t)low->in->run.plan.width);
-  hec_sparse *sparse[] = {&low->in->sparse, &low->in->answer[0].sparse, &low->in->answer[1].sparse};
-  for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++)
-    *sparse[i] = (hec_sparse){.expert = HEC_NEW(arena, int32_t, items),
-                              .owner = HEC_NEW(arena, int32_t, items * slices),
-                              .receiver_at = HEC_NEW(arena, int32_t, items + 1),
-                              .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
+  low->in->sparse = sparse_new(low);
   low->in->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->in->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->in->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
-  size_t split = 2 * ranks + (size_t)low->in->run.plan.copy_capacity;
+  size_t split = 2 * ranks + (size_t)plan->copy_capacity;
   low->in->split_rank = HEC_NEW(arena, int32_t, split);
   low->in->split_tokens = HEC_NEW(arena, uint32_t, split);
   low->in->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
   low->in->arrived = HEC_NEW(arena, int64_t, ranks);
   low->in->inside_bytes = HEC_NEW(arena, int64_t, ranks);
-  low->own = schedule->start ? schedule->start(problem, arena) : NULL;
-  if (!collective && ranks <= SPREAD_RANKS_MAX) {
+  low->own = low->in->schedule->start ? low->in->schedule->start(problem, arena) : NULL;
+}
+
+static void make_shared(hec_lowering *low, const hec_policy *policy) {
+  const hec_problem *problem = low->problem;
+  hec_arena *arena = low->in->arena;
+  hec_lowering_shared *shared = HEC_NEW(arena, hec_lowering_shared, 1);
+  low->in->shared = shared;
+  shared->run = hec_policy_start(policy, problem, arena);
+  shared->answer[0].sparse = sparse_new(low);
+  shared->answer[1].sparse = sparse_new(low);
+  if (!low->in->collective && problem->n_ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
     *links = hec_rank_links_new(arena, problem);
     for (int32_t scatter = 0; scatter < (problem->train ? 2 : 1); scatter++) {
       double bytes = scatter ? problem->bytes.expert_grad : problem->bytes.expert_param;
-      low->in->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
-      *low->in->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
-      low->in->spread_sum[scatter] = hec_spread_sum_new(arena, low->in->spread[scatter]);
-      low->in->spread_item[scatter] = hec_spread_sum_new(arena, low->in->spread[scatter]);
+      shared->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
+      *shared->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
+      shared->spread_sum[scatter] = hec_spread_sum_new(arena, shared->spread[scatter]);
+      shared->spread_item[scatter] = hec_spread_sum_new(arena, shared->spread[scatter]);
     }
   }
   if (policy->rewrite)
-    low->in->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+    shared->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+}
+
+static hec_lowering *lowering_new(const hec_problem *problem, const hec_schedule *schedule,
+                                  const hec_collective *collective, hec_arena *arena) {
+  hec_lowering *low = HEC_NEW(arena, hec_lowering, 1);
+  low->in = HEC_NEW(arena, struct hec_lowering_inside, 1);
+  low->problem = problem;
+  low->in->schedule = schedule;
+  low->in->collective = collective;
+  low->in->arena = arena;
+  return low;
+}
+
+hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
+                               const hec_collective *collective, hec_arena *arena) {
+  hec_lowering *low = lowering_new(problem, schedule, collective, arena);
+  make_shared(low, policy);
+  make_own(low);
+  return low;
+}
+
+hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule *schedule) {
+  hec_lowering *low = lowering_new(first->problem, schedule, first->in->collective, first->in->arena);
+  low->in->shared = first->in->shared;
+  low->in->beside = true;
+  make_own(low);
   return low;
 }
 
@@ -111,17 +173,19 @@ void hec_lowering_gated(hec_lowering *low) {
 }
 
 void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
-  hec_policy_rewrite(&low->in->run, load);
+  hec_policy_rewrite(&low->in->shared->run, load);
 }
 
 void hec_lowering_free(hec_lowering *low) {
   if (!low)
     return;
-  hec_policy_stop(&low->in->run);
+  if (!low->in->beside) {
+    hec_policy_stop(&low->in->shared->run);
+    collective_plan_free(&low->in->shared->answer[0].plan);
+    collective_plan_free(&low->in->shared->answer[1].plan);
+    collective_plan_free(&low->in->shared->other);
+  }
   hec_program_free(&low->in->program);
-  collective_plan_free(&low->in->answer[0].plan);
-  collective_plan_free(&low->in->answer[1].plan);
-  collective_plan_free(&low->in->other);
   collective_plan_free(&low->in->each);
   free(low->in->moves.data);
   free(low->in->migration.data);
@@ -136,14 +200,21 @@ void hec_lowering_swap_program(hec_lowering *low, hec_program *program) {
 }
 
 bool hec_rematerialises(const hec_lowering *low) {
-  return low->in->run.plan.rematerialise;
+  return low->in->shared->run.plan.rematerialise;
 }
 
 const hec_program *hec_lowering_program(const hec_lowering *low) {
   return &low->in->program;
 }
 const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
-  return &low->in->run;
+  return &low->in->shared->run;
+}
+
+const char *hec_lowering_note(const hec_lowering *low) {
+  const char *policy = low->in->shared->run.note, *own = low->in->own_note;
+  bool room = own && strlen(policy) + strlen(own) + 3 < sizeof low->in->note;
+  (void)snprintf(low->in->note, sizeof low->in->note, "%s%s%s", policy, room && policy[0] ? "; " : "", room ? own : "");
+  return low->in->note;
 }
 int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer) {
   return low->layer[layer].counts;
@@ -189,7 +260,7 @@ static void add_shapes(hec_lowering *low) {
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   hec_program_clear(&low->in->program, low->problem->n_ranks);
   add_shapes(low);
-  low->in->run.iter = iter;
+  low->in->shared->run.iter = iter;
   low->in->n_micro_batches = n_micro_batches;
   low->in->n_overload = 0;
   low->in->choice = (hec_token_choice){0};
@@ -247,10 +318,11 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
       in->hold[t] = -1;
   }
-  hec_policy_decide(&low->in->run, low->in->run.iter, micro_batch);
-  bool beside = low->in->schedule->plans_beside && low->in->run.policy->known != HEC_KNOWN_PERIODIC;
+  if (!low->in->beside)
+    hec_policy_decide(&low->in->shared->run, low->in->shared->run.iter, micro_batch);
+  bool beside = low->in->schedule->plans_beside && low->in->shared->run.policy->known != HEC_KNOWN_PERIODIC;
   int32_t plan = hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
-  if (low->in->run.plan.version != low->in->before.version) {
+  if (low->in->shared->run.plan.version != low->in->before.version) {
     int32_t moved = hec_emit_migration(low, plan);
     low->moved = moved >= 0 ? moved : low->moved;
   }
@@ -262,8 +334,9 @@ void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
 }
 
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
-  hec_policy_refine(&low->in->run, layer, load);
-  hec_routing_make(&low->in->routing, low->in->run.policy->dispatch, low->problem, &low->in->run.plan, load, layer);
+  if (!low->in->beside)
+    hec_policy_refine(&low->in->shared->run, layer, load);
+  hec_routing_make(&low->in->routing, low->in->shared->run.policy->dispatch, low->problem, &low->in->shared->run.plan, load, layer);
   if (low->problem->esp > 1)
     hec_routing_shard(&low->in->routing, low->problem);
   HEC_RESERVE(low->in->overload, low->in->overload_capacity, low->in->n_overload + 1);
@@ -285,23 +358,32 @@ void hec_lower_backward(hec_lowering *low, int32_t layer) {
 void hec_lower_micro_batch_done(hec_lowering *low, const hec_load *load) {
   if (low->problem->train && low->in->schedule->end)
     low->in->schedule->end(low);
-  hec_policy_observe(&low->in->run, load);
+  if (!low->in->beside)
+    hec_policy_observe(&low->in->shared->run, load);
+}
+
+static void backward_of(hec_lowering *const *lows, int32_t n) {
+  for (int32_t i = 0; i < n; i++) {
+    emit_head(lows[i], false);
+    if (lows[i]->problem->train)
+      emit_head(lows[i], true);
+  }
+  for (int32_t l = lows[0]->problem->n_layers - 1; lows[0]->problem->train && l >= 0; l--)
+    for (int32_t i = 0; i < n; i++)
+      hec_lower_backward(lows[i], l);
+  for (int32_t i = 0; i < n; i++)
+    if (lows[i]->problem->train)
+      emit_before_layers(lows[i], true);
 }
 
 void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
-  emit_head(low, false);
-  if (low->problem->train) {
-    emit_head(low, true);
-    for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-      hec_lower_backward(low, l);
-    emit_before_layers(low, true);
-  }
+  backward_of(&low, 1);
   hec_lower_micro_batch_done(low, load);
 }
 
 /* Experts (in slices) that each rank keeps: parameters in [r], optimizer state in [n_ranks + r]. */
 static int32_t count_kept(hec_lowering *low) {
-  const hec_plan *plan = &low->in->run.plan;
+  const hec_plan *plan = &low->in->shared->run.plan;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, 2 * n_ranks);
   double *kept = low->in->program.local_bytes + at, slice = 1.0 / plan->n_slices;
   size_t n = (size_t)plan->n_layers * (size_t)plan->n_experts * (size_t)plan->n_slices;
@@ -329,7 +411,7 @@ static int32_t count_kept(hec_lowering *low) {
  * layers. */
 static int32_t count_reserved(hec_lowering *low, int32_t kept) {
   int32_t n = 2 * low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, n);
-  double reserved = (double)low->in->run.plan.slots * low->problem->n_layers;
+  double reserved = (double)low->in->shared->run.plan.slots * low->problem->n_layers;
   for (int32_t i = 0; i < n; i++) {
     double in_use = low->in->program.local_bytes[kept + i];
     low->in->program.local_bytes[at + i] = in_use > reserved ? in_use : reserved;
@@ -390,24 +472,38 @@ void hec_lower_end(hec_lowering *low) {
 }
 
 static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {
-  if (!low->in->run.policy->rewrite)
+  if (!low->in->shared->run.policy->rewrite)
     return load;
-  hec_load_copy(load, &low->in->rewritten);
-  hec_lowering_rewrite(low, &low->in->rewritten);
-  return &low->in->rewritten;
+  hec_load_copy(load, &low->in->shared->rewritten);
+  hec_lowering_rewrite(low, &low->in->shared->rewritten);
+  return &low->in->shared->rewritten;
+}
+
+/* Step by step together: what the first decides is there when the others emit. It observes last, so that all have what
+ * they ask of the policy's history. */
+void hec_lower_iterations(hec_lowering *const *lows, int32_t n_lows, int64_t iter, const hec_load *loads, int32_t n,
+                          int32_t n_micro_batches) {
+  HEC_ASSERT(n == 1 || n == n_micro_batches);
+  for (int32_t i = 0; i < n_lows; i++)
+    hec_lower_begin(lows[i], iter, n_micro_batches);
+  for (int32_t mb = 0; mb < n_micro_batches; mb++) {
+    const hec_load *load = rewrite(lows[0], &loads[n == 1 ? 0 : mb]);
+    for (int32_t i = 0; i < n_lows; i++)
+      hec_lower_micro_batch(lows[i], mb);
+    for (int32_t l = 0; l < lows[0]->problem->n_layers; l++) {
+      for (int32_t i = 0; i < n_lows; i++)
+        hec_lower_to_gate(lows[i], l);
+      for (int32_t i = 0; i < n_lows; i++)
+        hec_lower_from_gate(lows[i], l, load);
+    }
+    backward_of(lows, n_lows);
+    for (int32_t i = n_lows - 1; i >= 0; i--)
+      hec_lower_micro_batch_done(lows[i], load);
+  }
+  for (int32_t i = 0; i < n_lows; i++)
+    hec_lower_end(lows[i]);
 }
 
 void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches) {
-  HEC_ASSERT(n == 1 || n == n_micro_batches);
-  hec_lower_begin(low, iter, n_micro_batches);
-  for (int32_t mb = 0; mb < n_micro_batches; mb++) {
-    const hec_load *load = rewrite(low, &loads[n == 1 ? 0 : mb]);
-    hec_lower_micro_batch(low, mb);
-    for (int32_t l = 0; l < low->problem->n_layers; l++) {
-      hec_lower_to_gate(low, l);
-      hec_lower_from_gate(low, l, load);
-    }
-    hec_lower_micro_batch_end(low, load);
-  }
-  hec_lower_end(low);
+  hec_lower_iterations(&low, 1, iter, loads, n, n_micro_batches);
 }

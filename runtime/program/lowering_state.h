@@ -58,11 +58,24 @@ typedef struct {
   bool there;
 } hec_sparse_answer;
 
+/* What lowerings of one policy under several schedules have together (hec_lowering_beside). */
+typedef struct {
+  hec_policy_run run;
+  hec_sparse_answer answer[2]; /* of gathers, of scatters */
+  hec_collective_plan other;   /* scratch */
+  hec_spread *spread[2];       /* prices of gathers and scatters of whole experts; NULL: price by lowering */
+  hec_spread_sum spread_sum[2], spread_item[2]; /* scratch */
+  hec_load rewritten;                           /* copy for policies that rewrite */
+} hec_lowering_shared;
+
 struct hec_lowering_inside {
   const hec_schedule *schedule;
   const hec_collective *collective;
   hec_arena *arena;
-  hec_policy_run run;
+  hec_lowering_shared *shared;
+  bool beside; /* `shared` is another's, who plans */
+  const char *own_note; /* what the schedule says of itself; NULL: nothing */
+  char note[HEC_NOTE_BYTES];
   hec_program program;
   hec_routing routing;
   hec_plan before; /* the plan whose homes and residents are in force */
@@ -75,15 +88,10 @@ struct hec_lowering_inside {
   uint8_t *gathered;     /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
   int32_t *holders;      /* scratch [n_ranks + copies of a row] */
   int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
-  hec_sparse_answer answer[2];       /* of gathers, of scatters */
-  const hec_collective_plan *chosen; /* of low->sparse */
-  hec_collective_plan other;         /* scratch */
-  hec_spread *spread[2];             /* prices of gathers and scatters of whole experts; NULL: price by lowering */
-  hec_spread_sum spread_sum[2], spread_item[2]; /* scratch */
+  const hec_collective_plan *chosen; /* of low->sparse, until another lowering chooses */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */
   size_t n_overload, overload_capacity;
-  hec_load rewritten; /* copy for policies that rewrite */
   bool migrated, one_off;
   hec_token_choice choice;
   bool detail;              /* fill in what executors need */

@@ -163,7 +163,7 @@ static void fold(hec_lowering *low, hec_nodes *nodes, const hec_layer_nodes *of)
 static double exchange_s(hec_lowering *low, const hec_transfer *transfers, int32_t n) {
   double s = 0;
   for (int back = 0; n > 0 && back < 2; back++)
-    s += hec_link_cost_exchange(&low->in->run.link, transfers, n, back == 1, 1);
+    s += hec_link_cost_exchange(&low->in->shared->run.link, transfers, n, back == 1, 1);
   return s;
 }
 
@@ -238,20 +238,13 @@ static void take(hec_lowering *low, hec_nodes *nodes, hec_layer_nodes *of) {
   memcpy(low->in->routing.pair, nodes->pair, n_pairs * sizeof *nodes->pair);
 }
 
-/* Once, unless the policy began its note anew. */
-static void note(hec_lowering *low, const char *text) {
-  hec_policy_run *run = &low->in->run;
-  if (!strstr(run->note, text) && strlen(run->note) + strlen(text) + 3 < sizeof run->note)
-    hec_policy_note(run, "%s%s", run->note[0] ? "; " : "", text);
-}
-
 bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
   const hec_problem *p = low->problem;
   hec_program *program = &low->in->program;
   hec_layer_ops *ops = &low->layer[layer];
   size_t n_cells = program->n_cells;
   if (nodes && low->in->gated)
-    note(low, "tokens travelled once per expert, not once per node: gates say too late which share nodes");
+    low->in->own_note = "tokens travelled once per expert, not once per node: gates say too late which share nodes";
   if (!nodes || low->in->gated)
     return false;
   HEC_ASSERT(ops->degree == 1);
@@ -272,8 +265,8 @@ bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
   }
   if (on) {
     take(low, nodes, &of);
-    note(low, "tokens went once per node where that is faster; which share nodes is inferred from counts, as if chosen "
-              "independently");
+    low->in->own_note = "tokens went once per node where that is faster; which share nodes is inferred from counts, as "
+                        "if chosen independently";
   }
   ops->in->nodes = of;
   return on;

@@ -165,6 +165,13 @@ int32_t hec_summary_winner(hec_summary *summary) {
   return best;
 }
 
+bool hec_summary_cross_agrees(const hec_summary_cross *cross) {
+  for (int32_t i = 1; i < cross->n; i++)
+    if (cross->rows[i].own_s < cross->rows[i - 1].own_s)
+      return false;
+  return true;
+}
+
 /* ---- Attention ---- */
 
 double hec_summary_hidden(double sparse_s, double exposed_sparse_s) {

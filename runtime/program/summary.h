@@ -20,6 +20,7 @@ void hec_series_free(hec_series *series);
 double hec_series_quantile(hec_series *series, double q);
 
 enum { HEC_FLOAT_BITS = 24 };   /* of a float32's significand */
+#define HEC_SUMMARY_NEAR 0.1 /* of the fastest median: near enough that another network law may turn the order */
 #define HEC_SUMMARY_CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
 
 /* What a run's comparison with the dense reference found. */
@@ -37,6 +38,7 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
+  int32_t n_schedules; /* of which `schedule` is the best for it; 0: no others were tried */
   const char *label;       /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
   bool executed;           /* not simulated */
   bool reference;          /* no system but a reference row (ideal, ep-balanced) */
@@ -108,6 +110,19 @@ typedef struct {
   hec_summary_attention_row *rows; /* [n_rows] */
 } hec_summary_attention;
 
+/* The fastest rows once more under another network law (tools/front/cross_check.h). */
+enum { HEC_CROSSED_MAX = 6 };
+typedef struct {
+  int32_t row;
+  double own_s, other_s; /* medians over the same iterations, under the summary's law and the other */
+} hec_summary_crossed;
+typedef struct {
+  const char *law;
+  int64_t n_iterations;
+  hec_summary_crossed rows[HEC_CROSSED_MAX]; /* [n] the fastest under `law` first */
+  int32_t n;
+} hec_summary_cross;
+
 typedef struct {
   const hec_job *job;
   const char *tool, *trace, *law;         /* trace: its path as given */
@@ -115,9 +130,11 @@ typedef struct {
   const hec_summary_execution *execution; /* NULL: simulated; else law is the one that predicts it, NULL: none does */
   hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;
+  bool best;                               /* each row runs under the best schedule that its policy allows */
   int64_t n_iterations;                    /* reported */
   hec_token_range tokens;                  /* of the trace's records */
   hec_series iters;                        /* what the trace calls them, in their order; may be empty */
+  const hec_summary_cross *cross;          /* NULL: none was made */
   const hec_summary_attention *attentions; /* [n_attentions] kinds to be compared; the summary's own is the first */
   int32_t n_attentions;                    /* 0: none */
 } hec_summary;
@@ -126,6 +143,7 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                                    hec_arena *arena);
 /* Labels of rows of the same policy under several schedules. */
 void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena);
+void hec_summary_row_free(hec_summary_row *row);
 void hec_summary_free(hec_summary *summary); /* the series of its rows */
 
 /* Adds the iteration that was just lowered and how long its parts took: times, traffic, overload, memory, degrees.
@@ -194,6 +212,8 @@ typedef struct {
 extern const hec_summary_value_name hec_summary_value_names[HEC_N_SUMMARY_VALUES];
 double hec_summary_value_of(hec_summary *summary, int32_t i, hec_summary_value value);
 
+/* Whether the rows have one order under both laws. */
+bool hec_summary_cross_agrees(const hec_summary_cross *cross);
 int32_t hec_summary_winner(hec_summary *summary); /* of a simulation: the fastest system that fits; -1: none does */
 /* The fastest row that rearranges experts, whether it fits or not; -1: none ran. What the verdict names and what
  * speedup_vs_best_rearrangement is over. */

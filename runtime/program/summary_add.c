@@ -41,14 +41,17 @@ void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena) {
   }
 }
 
+void hec_summary_row_free(hec_summary_row *row) {
+  hec_series_free(&row->iteration_s);
+  hec_series_free(&row->overload);
+  hec_series_free(&row->late);
+  hec_series_free(&row->bound_s);
+}
+
 void hec_summary_free(hec_summary *summary) {
   hec_series_free(&summary->iters);
-  for (int32_t p = 0; p < summary->n_rows; p++) {
-    hec_series_free(&summary->rows[p].iteration_s);
-    hec_series_free(&summary->rows[p].overload);
-    hec_series_free(&summary->rows[p].late);
-    hec_series_free(&summary->rows[p].bound_s);
-  }
+  for (int32_t p = 0; p < summary->n_rows; p++)
+    hec_summary_row_free(&summary->rows[p]);
 }
 
 static void add_memory(hec_summary_row *row, const hec_program *program) {
@@ -97,7 +100,7 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
   const hec_policy_run *run = hec_lowering_run(low);
   widen(&row->t_min, &row->t_max, run->t, run->problem->n_layers);
   widen(&row->m_min, &row->m_max, run->m, run->problem->n_layers);
-  memcpy(row->note, run->note, sizeof row->note);
+  (void)snprintf(row->note, sizeof row->note, "%s", hec_lowering_note(low));
   add_choice(&row->choice, hec_lowering_choice(low));
   if (run->policy->drops)
     row->dropped_share = run->n_offered > 0 ? (double)run->n_dropped / (double)run->n_offered : 0;

@@ -19,7 +19,7 @@ static double experts_s(const hec_lowering *low, const hec_layer_chunk *chunk, b
 static double span_s(hec_lowering *low, const hec_transfer_span *span) {
   if (span->n_transfers == 0)
     return 0;
-  return hec_link_cost_exchange(&low->in->run.link, low->in->program.transfers + span->transfer_at, span->n_transfers,
+  return hec_link_cost_exchange(&low->in->shared->run.link, low->in->program.transfers + span->transfer_at, span->n_transfers,
                                 false, 1);
 }
 

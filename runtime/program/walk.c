@@ -33,7 +33,8 @@ typedef struct {
 /* The same by content. */
 typedef struct {
   const hec_op *op; /* NULL: empty */
-  int32_t at;       /* into done_ps */
+  const hec_program *program;
+  int32_t at; /* into done_ps */
 } known;
 
 struct hec_walk {
@@ -134,11 +135,12 @@ static known *find_slot(hec_walk *walk, const hec_program *program, const hec_op
 
 _Static_assert(sizeof(hec_transfer) == sizeof(int64_t) + 4 * sizeof(int32_t), "compared as bytes: no padding");
 
-static bool same_exchange(const hec_program *program, const hec_op *a, const hec_op *b) {
+static bool same_exchange(const known *before, const hec_program *program, const hec_op *b) {
+  const hec_op *a = before->op;
   if (a->exchange.n_transfers != b->exchange.n_transfers || a->reverse != b->reverse ||
       a->exchange.n_chunks != b->exchange.n_chunks || hec_op_curve(a) != hec_op_curve(b))
     return false;
-  const hec_transfer *x = program->transfers + a->exchange.transfer_at,
+  const hec_transfer *x = before->program->transfers + a->exchange.transfer_at,
                      *y = program->transfers + b->exchange.transfer_at;
   return memcmp(x, y, (size_t)a->exchange.n_transfers * sizeof *x) == 0;
 }
@@ -153,11 +155,11 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
   walk->n_places++; /* room by place: how many are equal changes with the loads, and no iteration may allocate */
   HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)n_ranks);
   known *equal = find_slot(walk, program, op);
-  if (equal->op && same_exchange(program, equal->op, op)) {
+  if (equal->op && same_exchange(equal, program, op)) {
     *slot = (priced){op->exchange.transfer_at, op->reverse, equal->at};
     return equal->at;
   }
-  *equal = (known){op, (int32_t)walk->n_done};
+  *equal = (known){op, program, (int32_t)walk->n_done};
   *slot = (priced){op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
   walk->n_done += (size_t)n_ranks;
   (void)hec_link_cost_exchange(walk->cost, program->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
@@ -223,8 +225,10 @@ void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options o
       walk->lane_end[lane * n_ranks + r] = timeline->late_ps[r];
   }
   memset(walk->cache, 0xff, sizeof walk->cache);
-  memset(walk->equal, 0, sizeof walk->equal);
-  walk->n_done = walk->n_places = 0;
+  if (!options.goes_on) {
+    memset(walk->equal, 0, sizeof walk->equal);
+    walk->n_done = walk->n_places = 0;
+  }
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     visit v = {.program = program,

@@ -122,7 +122,7 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
                            .steps = list,
                            .n_steps = steps,
                            .n_micro_batches = micro_batches,
-                           .schedule = "auto",
+                           .schedule = "published",
                            .check = true,
                            .differ_iteration = -1};
   (void)snprintf(c->line, sizeof c->line,
@@ -185,7 +185,7 @@ static hec_status body(hec_rank *rank, void *context) {
       HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
     else
       HEC_TRY(
-          run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn / PARTS + p) % n_schedules] : "auto"));
+          run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn / PARTS + p) % n_schedules] : "published"));
   }
   return HEC_OK;
 }

@@ -327,7 +327,7 @@ static void set_launch(setting *s, const row *r, int32_t i) {
   bool turns = !s->schedule[0] || strcmp(s->schedule, "turn") == 0;
   l->turn = turns ? 1 + i : 0;
   l->chunked = strcmp(s->schedule, "chunked") == 0;
-  l->schedule = turns || l->chunked || strcmp(s->schedule, "auto") == 0 ? NULL : s->schedule;
+  l->schedule = turns || l->chunked || strcmp(s->schedule, "published") == 0 ? NULL : s->schedule;
   l->policy = s->policy[0] && strcmp(s->policy, "all") != 0 ? s->policy : NULL;
   if (l->policy && strcmp(l->policy, "next") == 0)
     l->policy = next_policy(r->seed + (uint64_t)i);

@@ -121,7 +121,7 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
                      .corpus = &corpus,
                      .n_steps = wish.steps,
                      .n_micro_batches = wish.micro_batches,
-                     .schedule = wish.schedule ? wish.schedule : "auto",
+                     .schedule = wish.schedule ? wish.schedule : "published",
                      .virtual_time = wish.virtual_time,
                      .check = wish.check,
                      .aux = wish.aux,
@@ -169,7 +169,7 @@ hec_train_outcome hec_trained;
 static const char *name_of(hec_train_wish wish) {
   static char name[256];
   (void)snprintf(name, sizeof name, "%s under %s, gate %s, %d ranks", wish.policy ? wish.policy : "ep",
-                 wish.schedule ? wish.schedule : "auto", wish.gate ? wish.gate : "softmax", wish.ranks);
+                 wish.schedule ? wish.schedule : "published", wish.gate ? wish.gate : "softmax", wish.ranks);
   return name;
 }
 

@@ -13,7 +13,7 @@ enum { POLICIES_MOST = 64, CELLS_MOST = 512 };
 static void compare(const hec_job *job, hec_trace_reader *reader, uint8_t choice, hec_arena *arena) {
   const hec_policy *policies[POLICIES_MOST];
   hec_compare_options options = {.policies = policies,
-                                 .schedule = choice & 8    ? "auto"
+                                 .schedule = choice & 8    ? "published"
                                              : choice & 16 ? "hecate"
                                                            : "serial",
                                  .collective = choice & 32 ? NULL : hec_collectives[(choice >> 6) % 3],

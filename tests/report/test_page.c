@@ -39,7 +39,7 @@ static hec_status make(maker *m, const hec_test_trace *trace, const char *cluste
   wanted.model = "tiny";
   wanted.period = 2;
   hec_compare_options options = {
-      .policies = policies, .n_policies = n_policies, .schedule = "auto", .law = law, .n_threads = m->n_threads};
+      .policies = policies, .n_policies = n_policies, .schedule = "published", .law = law, .n_threads = m->n_threads};
   m->reader = hec_test_trace_open(trace, 5, &m->text);
   HEC_TRY(hec_job_make(&wanted, m->reader, &m->arena, &m->job));
   HEC_TRY(hec_compare(&m->job, m->reader, &options, &m->arena, &m->summary));

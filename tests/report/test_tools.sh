@@ -46,7 +46,7 @@ done
 # 32 ranks and 24 layers, every policy: under 2 MB, and the page says what it left out of the timeline.
 "$build/hecate-trace" synth --workload lognormal --layers 24 --experts 64 --top-k 2 --source-ranks 32 --tokens 512 \
   --iterations 14 --seed 3 --out big.jsonl >out.txt 2>err.txt || fail "synth: $(cat err.txt)"
-"$sim" big.jsonl --ranks 32 --out big >out.txt 2>err.txt || fail "big: $(cat err.txt)"
+"$sim" big.jsonl --ranks 32 --schedule published --out big >out.txt 2>err.txt || fail "big: $(cat err.txt)"
 page "$all" big/report.html big/summary.json
 size=$(wc -c <big/report.html)
 [ "$size" -lt 2000000 ] || fail "$size bytes for 32 ranks and 24 layers"
@@ -99,7 +99,7 @@ cat >spec.json <<END
                      "iterations": 4, "seed": 7}},
  "policy": ["ep", "eplb", "hecate"], "ranks": [4],
  "cluster": ["1x4 nvlink=300G@2us flops=312T mem=40G", "1x4 nvlink=3G@2us flops=312T mem=40G"],
- "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["auto", "pipemoe"]}
+ "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["published", "pipemoe"]}
 END
 "$sim" sweep spec.json --out whole.csv --report whole.html >out.txt 2>err.txt || fail "sweep: $(cat err.txt)"
 has whole.html

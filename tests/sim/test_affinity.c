@@ -28,7 +28,7 @@ static void run(comparison *c, int32_t ranks, const char *phase) {
   wanted.ranks = ranks;
   wanted.phase = phase;
   hec_compare_options options = {
-      .policies = policies, .n_policies = 4, .schedule = "auto", .law = hec_law_find("alpha_beta")};
+      .policies = policies, .n_policies = 4, .schedule = "published", .law = hec_law_find("alpha_beta")};
   ck_ok(hec_trace_open_memory(c->text.data, c->text.length, "trace", &c->reader));
   ck_ok(hec_job_make(&wanted, c->reader, &c->arena, &c->job));
   hec_job_say_transitions(&c->job, policies, 4, &c->arena);

@@ -120,7 +120,7 @@ static void check_row(const hec_json_value *row) {
   ck_assert(number(row, "peak_memory_bytes") > 0 && number(row, "compute_s") > 0);
 }
 
-static const char *const schedules[] = {"auto", "serial", "hecate"};
+static const char *const schedules[] = {"published", "serial", "hecate"};
 
 /* The best rearrangement is one row for all: in JSON 1 at the fastest that rearranges experts, and what the verdict says of
  * the winner. */
@@ -195,11 +195,11 @@ HEC_TEST_LOOP(threads_leave_no_trace, 3) {
   static const int32_t threads[] = {1, 2, 5, 100};
   comparison alone = {0};
   all_policies();
-  ck_ok(run(&alone, &small, "auto", laws[_i]));
+  ck_ok(run(&alone, &small, "published", laws[_i]));
   for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
     comparison c = {0};
     n_threads = threads[i];
-    ck_ok(run(&c, &small, "auto", laws[_i]));
+    ck_ok(run(&c, &small, "published", laws[_i]));
     ck_assert_str_eq(c.json.data, alone.json.data);
     ck_assert_str_eq(c.csv.data, alone.csv.data);
     ck_assert_str_eq(c.table.data, alone.table.data);
@@ -242,7 +242,7 @@ HEC_TEST(first_failure_in_table_order) {
   policies[7] = policies[n_policies - 1] = &soon_too;
   for (n_threads = 1; n_threads <= 8; n_threads++) {
     comparison c = {0};
-    ck_refused(run(&c, &small, "auto", &hec_law_alpha_beta), "soon, iteration 5: expected a simulated time below");
+    ck_refused(run(&c, &small, "published", &hec_law_alpha_beta), "soon, iteration 5: expected a simulated time below");
     finish(&c);
   }
   n_threads = 0;
@@ -253,7 +253,7 @@ HEC_TEST(synthetic_is_said) {
   all_policies();
   hec_test_trace t = small;
   t.extra = ",\"synthetic\":{\"generator\":\"test\"}";
-  ck_ok(run(&c, &t, "auto", &hec_law_alpha_beta));
+  ck_ok(run(&c, &t, "published", &hec_law_alpha_beta));
   ck_assert_ptr_nonnull(strstr(c.table.data, "synthetic"));
   ck_assert_ptr_nonnull(strstr(c.json.data, "synthetic"));
   finish(&c);
@@ -263,7 +263,7 @@ HEC_TEST_LOOP(one_record_alone, 2) {
   comparison c = {0};
   all_policies();
   hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1, .cell = _i ? 1 : 0};
-  ck_ok(run(&c, &t, "auto", &hec_law_alpha_beta));
+  ck_ok(run(&c, &t, "published", &hec_law_alpha_beta));
   ck_assert_int_eq(c.summary.n_iterations, 1);
   finish(&c);
 }
@@ -289,7 +289,7 @@ HEC_TEST(planning_is_paid_once) {
   hec_test_trace t = small;
   t.cell = 10; /* even: nothing to move, so planning is the only one-off cost */
   c.reader = hec_test_trace_open(&t, 5, &c.text);
-  hec_compare_options options = {.policies = policies, .n_policies = 1, .schedule = "auto", .law = &hec_law_alpha_beta};
+  hec_compare_options options = {.policies = policies, .n_policies = 1, .schedule = "published", .law = &hec_law_alpha_beta};
   ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
   ck_ok(hec_compare(&c.job, c.reader, &options, &c.arena, &c.summary));
   double planned = c.summary.rows[0].book_s[HEC_BOOK_PLAN];
@@ -298,11 +298,51 @@ HEC_TEST(planning_is_paid_once) {
   finish(&c);
 }
 
+/* Each row under its best schedule is the fastest of that policy's rows under each schedule alone. */
+HEC_TEST_LOOP(best_of_all, 2) {
+  const hec_law *const laws[] = {&hec_law_alpha_beta, &hec_law_nccl_rounds};
+  comparison best = {0}, one;
+  all_policies();
+  n_threads = 3;
+  ck_ok(run(&best, &small, "best", laws[_i]));
+  n_threads = 1;
+  ck_assert(best.summary.best && best.summary.n_rows == n_policies);
+  int32_t found[64] = {0}, other = 0;
+  for (int32_t s = 0; hec_schedules[s]; s++) {
+    if (hec_schedules[s]->bound)
+      continue;
+    one = (comparison){0};
+    ck_ok(run(&one, &small, hec_schedules[s]->name, laws[_i]));
+    for (int32_t p = 0; p < n_policies; p++) {
+      hec_summary_row *row = &best.summary.rows[p], *alone = &one.summary.rows[p];
+      ck_assert_str_eq(row->name, policies[p]->name);
+      if (_i == 0) /* a law of flows has only those near the best under alpha_beta */
+        ck_assert_msg(hec_summary_median(row) <= hec_summary_median(alone), "%s is faster under %s", row->name,
+                      alone->schedule);
+      if (strcmp(row->schedule, alone->schedule) != 0)
+        continue;
+      found[p]++;
+      other += strcmp(row->schedule, policies[p]->schedule) != 0;
+      ck_assert_double_eq(hec_summary_median(row), hec_summary_median(alone));
+      ck_assert_double_eq(hec_summary_mean(row), hec_summary_mean(alone));
+      ck_assert_double_eq(row->peak_bytes, alone->peak_bytes);
+      ck_assert_double_eq(hec_series_quantile(&row->bound_s, 0.5), hec_series_quantile(&alone->bound_s, 0.5));
+      ck_assert_str_eq(row->note, alone->note);
+    }
+    finish(&one);
+  }
+  for (int32_t p = 0; p < n_policies; p++)
+    ck_assert_msg(found[p] > 0 || policies[p]->only_schedule, "%s ran under %s", policies[p]->name,
+                  best.summary.rows[p].schedule);
+  ck_assert_int_gt(other, 5); /* many are faster than as published */
+  finish(&best);
+}
+
 static hec_status run_again(uint64_t k) {
   const hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
   static comparison c;
   c = (comparison){0};
-  return run(&c, &t, "auto", k % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+  return run(&c, &t, "published", k % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
 }
 
 HEC_TEST(no_memory) {

@@ -67,7 +67,7 @@ HEC_TEST_ROWS(hecate_is_not_slower_than_ep, cases) {
   ck_ok(hec_job_make(&wanted, reader, &arena, &job));
   const hec_policy *const policies[] = {&hec_policy_ep, &hec_policy_hecate};
   const hec_compare_options options = {
-      .policies = policies, .n_policies = 2, .schedule = "auto", .law = &hec_law_alpha_beta, .check = true};
+      .policies = policies, .n_policies = 2, .schedule = "published", .law = &hec_law_alpha_beta, .check = true};
   ck_ok(hec_compare(&job, reader, &options, &arena, &summary));
   hec_summary_row *ep = &summary.rows[0], *hecate = &summary.rows[1];
   double ep_s = hec_series_quantile(&ep->iteration_s, 0.5), hecate_s = hec_series_quantile(&hecate->iteration_s, 0.5);

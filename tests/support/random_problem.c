@@ -181,7 +181,7 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
         continue;
       hec_arena arena = {0};
       hec_lowering *low = hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);
-      low->in->answer[0].plan.per_item = low->in->answer[1].plan.per_item = low->in->other.per_item = per_item;
+      low->in->shared->answer[0].plan.per_item = low->in->shared->answer[1].plan.per_item = low->in->shared->other.per_item = per_item;
       if (c->detail)
         hec_lowering_detail(low);
       for (int32_t i = 0; i < c->n_iterations; i++) {

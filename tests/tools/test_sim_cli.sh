@@ -166,14 +166,14 @@ gzip -c "$sample" | "$sim" plan - --policy ep --layer 0 --iter 3 >/dev/null || f
 # Threads share the policies: the same bytes for any number of them, wherever the trace comes from; one bad record is one
 # message; an interrupted run leaves nothing behind.
 for threads in 1 2 5; do
-  accepts "$sample" --json --out t$threads --threads $threads --schedule auto,serial && mv out.txt t$threads.json
+  accepts "$sample" --json --out t$threads --threads $threads --schedule published,serial && mv out.txt t$threads.json
   cmp -s t1.json t$threads.json || fail "$threads threads: another document"
   for file in summary.json summary.csv timeline.json; do
     cmp -s t1/$file t$threads/$file || fail "$threads threads: another $file"
   done
 done
-accepts "$sample" --json --out all --schedule auto,serial && cmp -s out.txt t1.json || fail "all cores: another document"
-gzip -c "$sample" | "$sim" - --json --out piped --threads 3 --schedule auto,serial >pipe.json
+accepts "$sample" --json --out all --schedule published,serial && cmp -s out.txt t1.json || fail "all cores: another document"
+gzip -c "$sample" | "$sim" - --json --out piped --threads 3 --schedule published,serial >pipe.json
 cmp -s t1.json pipe.json && cmp -s t1/timeline.json piped/timeline.json || fail "gzip by a pipe and threads: other bytes"
 sed '5s/\[\[\[/[[[-1,/' "$sample" >bad-record.jsonl && refuses 2 bad-record.jsonl:5 bad-record.jsonl --threads 4
 timeout --preserve-status -s INT 1 "$sim" "$sample" --law max_min --micro-batches 4000 --threads 3 --out stopped >out.txt 2>err.txt
@@ -242,7 +242,7 @@ grep -q '"layers_by_node": [1-9]' out.txt || fail "hiermoe does not count layers
 "$sim" plan "$sample" --policy moetuner --layer 0 --iter 3 --json >out.txt && has '"note": "experts stood as in ep'
 
 # Schedules: every policy under each, pairs that come twice once; a row's numbers are those it has alone.
-accepts "$sample" --policy ep,hecate,ideal --schedule auto,serial,pipemoe --json && mv out.txt list.json
+accepts "$sample" --policy ep,hecate,ideal --schedule published,serial,pipemoe --json && mv out.txt list.json
 expect list.json '[p["name"]+" "+p["schedule"] for p in d["policies"]]' \
   "['ep serial', 'ep pipemoe', 'hecate hecate', 'hecate serial', 'hecate pipemoe', 'ideal ideal']"
 accepts "$sample" --policy hecate --schedule pipemoe --json && mv out.txt alone.json

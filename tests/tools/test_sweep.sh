@@ -13,7 +13,7 @@ cat >spec.json <<END
 {"trace": ["loads.jsonl", {"synth": {"workload": "zipf", "exponent": 1.2, "top_k": [1, 2], "layers": 2, "experts": 16,
            "source_ranks": 8, "tokens": 256, "iterations": 6, "seed": 3}}],
  "policy": ["ep", "eplb", "hecate", "fastermoe", "smartmoe"], "cluster": ["$box", "$slow", "$tiny"], "model": "tiny",
- "ranks": [4, 8], "tokens": ["auto", 512], "law": ["alpha_beta", "nccl_rounds"], "schedule": ["auto", "lina"], "esp": [1, 2]}
+ "ranks": [4, 8], "tokens": ["auto", 512], "law": ["alpha_beta", "nccl_rounds"], "schedule": ["published", "lina"], "esp": [1, 2]}
 END
 rows=1440
 
@@ -68,7 +68,7 @@ for r, p in zip(rows, theirs["policies"]):
 END
 }
 policies=(--policy ep,eplb,hecate,fastermoe,smartmoe --model tiny)
-check_row whole.json 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="auto" and r["esp"]==1' \
+check_row whole.json 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="published" and r["esp"]==1' \
   loads.jsonl --cluster "$box" --ranks 8 --tokens 512 "${policies[@]}"
 "$build/hecate-trace" synth --workload zipf --exponent 1.2 --top-k 2 --layers 2 --experts 16 --source-ranks 8 --tokens 256 \
   --iterations 6 --seed 3 --out made.jsonl || fail synth

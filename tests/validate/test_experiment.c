@@ -155,7 +155,7 @@ static void make_cases(const hec_model *model, hec_experiment_case *cases, int32
     cases[i] = (hec_experiment_case){.model = model,
                                      .problem = problem,
                                      .policy = hec_policy_find(policies[i % 3]),
-                                     .schedule = i % 2 ? "auto" : "serial",
+                                     .schedule = i % 2 ? "published" : "serial",
                                      .n_steps = STEPS,
                                      .n_micro_batches = 1,
                                      .warmup = WARMUP};

@@ -94,6 +94,15 @@ hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_polici
   HEC_TRY(split("--schedule", schedules, arena, &names, &n_names));
   size_t max = (size_t)n_policies * (size_t)n_names;
   *rows = (hec_job_rows){HEC_NEW(arena, const hec_policy *, max), HEC_NEW(arena, const char *, max), 0};
+  if (n_names == 1 && strcmp(names[0], "best") == 0) {
+    memcpy(rows->policies, policies, (size_t)n_policies * sizeof(const hec_policy *));
+    rows->n = n_policies;
+    rows->schedules = NULL;
+    return HEC_OK;
+  }
+  for (int32_t s = 0; s < n_names; s++)
+    if (strcmp(names[s], "best") == 0)
+      return hec_fail(HEC_BAD_INPUT, "--schedule: expected best alone or a list of schedules, found \"%s\"", schedules);
   for (int32_t p = 0; p < n_policies; p++)
     for (int32_t s = 0; s < n_names; s++) {
       const hec_schedule *one, *before;
@@ -218,8 +227,10 @@ void hec_job_args_list(void) {
   printf("policies, with options as NAME:option=value,option=value (--t, --m, --period and --slots are the defaults\n"
          "of t, m, period and slots)\n");
   for (int32_t i = 0; hec_policies[i]; i++) {
-    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s%s]", hec_policies[i]->summary,
-                       known[hec_policies[i]->known], hec_policies[i]->schedule,
+    const char *excludes = hec_policies[i]->excludes;
+    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s%s%s; %s%s]", hec_policies[i]->summary,
+                       known[hec_policies[i]->known], hec_policies[i]->schedule, excludes ? ", never " : "",
+                       excludes ? excludes : "",
                        hec_policies[i]->all_ranks ? "over all ranks, not inside expert-parallel groups; " : "",
                        hec_policies[i]->source);
     hec_args_list_options(hec_policies[i]->options, hec_policies[i], 26);

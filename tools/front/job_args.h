@@ -45,10 +45,10 @@ hec_status hec_job_args_policies(const char *list, hec_arena *arena, const hec_p
 hec_status hec_job_args_chosen(const hec_job_options *options, hec_arena *arena,
                                const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) HEC_MUST_USE;
 /* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that
- * run under one schedule only). On the arena. Unknown or double names are errors. */
+ * run under one schedule only). "best" stands alone. On the arena. Unknown or double names are errors. */
 typedef struct {
   const hec_policy **policies; /* [n] */
-  const char **schedules;      /* [n] */
+  const char **schedules;      /* [n] NULL: "best" for each */
   int32_t n;
 } hec_job_rows;
 hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_policies, const char *schedules,

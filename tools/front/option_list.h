@@ -43,7 +43,7 @@
   X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none) \
   X(collective, ROW, NULL, "K", "a sparse collective of --list (default: the cheapest by cost)", 0, 0, collectives) \
   X(law, ROW, "alpha_beta", "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)", 0, 0, laws) \
-  X(schedule, ROW, "auto", "S", "auto (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
+  X(schedule, ROW, NULL, "S", "published (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
   X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); with options: llep:cap=1.5; see --list", 0, 0, policies)
 #define HEC_OTHER_OPTION_LIST(X) \
   X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \

@@ -26,7 +26,7 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
                                    values_policies = {.table = &policy_table},
                                    values_collectives = {.table = &collective_table},
                                    values_laws = {.table = &law_table},
-                                   values_schedules = {.table = &hec_schedule_table},
+                                   values_schedules = {.table = &hec_schedule_best_table},
                                    values_backends = {.table = &backend_table},
                                    values_transports = {.table = &transport_table, .more = &link_table},
                                    values_precisions = {.words = "fp32 tf32 bf16"},

@@ -3,6 +3,7 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
+#include "tools/front/cross_check.h"
 #include "tools/front/job_make.h"
 #include "tools/front/machine.h"
 
@@ -12,7 +13,9 @@
 #include <sys/stat.h>
 
 const hec_run_option_words hec_simulation_words[] = {
-    {"schedule", "S[,S...]", NULL},
+    {"schedule", "S[,S...]",
+     "best (default: of the schedules that a policy allows its fastest), published (each policy's own) or schedules of --list "
+     "for all"},
     {"attention", "K[,K...]", NULL},
     {.key = NULL},
 };
@@ -64,6 +67,10 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
   HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
   if (r->n_left_out > 0)
     say_left_out(r, job);
+  if (!r->args->job.schedule)
+    hec_job_assume(job, r->arena,
+                   "schedule: each policy under the fastest that its paper does not exclude (--schedule published: its "
+                   "own)");
   hec_job_say_groups(job, r->options->policies, r->options->n_policies, r->arena);
   hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
   hec_progress_stage("simulating", "iterations");
@@ -124,8 +131,9 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   HEC_TRY(count_iterations(reader, &options->n_iterations));
   HEC_TRY(hec_job_args_law(args->job.law, &options->law));
   HEC_TRY(choose_policies(&args->job, arena, policies, &n_policies, &n_left_out));
-  HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule, arena, &rows));
+  HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule ? args->job.schedule : "best", arena, &rows));
   options->policies = rows.policies;
+  options->schedule = "best";
   options->schedules = rows.schedules;
   options->n_policies = rows.n;
   HEC_TRY(hec_job_args_collective(args->job.collective, &options->collective));
@@ -133,6 +141,7 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   const runner r = {args, reader, options, arena, n_left_out};
   HEC_TRY(compare_others(&r, kind, n_kinds, simulation->attentions));
   HEC_TRY(compare(&r, kind[0], &simulation->job, summary));
+  HEC_TRY(hec_cross_check(&simulation->job, reader, options, arena, summary));
   summary->tool = "hecate-sim " HEC_VERSION;
   summary->trace = hec_trace_origin(reader);
   hec_text missing = {0};

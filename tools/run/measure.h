@@ -12,7 +12,7 @@ typedef struct {
   const hec_job *job; /* executed (job.h); warmup: iterations run but not reported */
   const hec_policy *const *policies;
   int32_t n_policies;
-  const char *schedule; /* one that every policy allows, or "auto" */
+  const char *schedule; /* one that every policy allows, or "published" */
   const hec_collective *collective;
   hec_recording recording;
   const hec_summary_execution *execution;

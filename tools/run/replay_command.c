@@ -55,6 +55,7 @@ static const hec_run_option_words words[] = {
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .steps = -1, .timeline_iter = -1, .seed = 1};
+  s->job.schedule = "published"; /* what is measured must not depend on a prediction that chooses it */
   const hec_arg args[] = {
       HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " layers", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),

@@ -97,7 +97,7 @@ static void list_gates(void) {
 static const hec_run_option_words words[] = {
     {"ranks", NULL, "ranks (default 4; under mpirun: its processes)"},
     {"policy", "P", "one policy (default hecate), with options as hecate:t=4; see --list"},
-    {"schedule", NULL, "auto (default: the policy's own) or a schedule"},
+    {"schedule", NULL, "published (default: the policy's own) or a schedule"},
     {"ep", NULL, "ranks of an expert-parallel group (default: the largest that fits)"},
     {"esp", NULL, "every expert in shards on S ranks (default 1; policy ep)"},
     {"cluster", NULL, "what plans are made for (default: CPU cores, assumed rates)"},
@@ -111,6 +111,7 @@ static const hec_run_option_words words[] = {
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
   s->job = HEC_JOB_OPTIONS;
+  s->job.schedule = "published";
   s->target = HEC_TARGET_ARGS;
   s->job.policy = "hecate";
   const hec_arg args[] = {

@@ -35,7 +35,7 @@ static const char notes_of_spec[] =
     "Spec: a JSON object; a key is an option of hecate-sim with _ for -, its value one value or an array of them:\n"
     "  {\"trace\": [\"loads.jsonl.gz\",\n"
     "             {\"synth\": {\"workload\": \"lognormal\", \"top_k\": [1, 2, 4], \"iterations\": 20}}],\n"
-    "   \"policy\": \"all\", \"schedule\": [\"auto\", \"pipemoe\"], \"law\": \"alpha_beta\",\n"
+    "   \"policy\": \"all\", \"schedule\": [\"published\", \"pipemoe\"], \"law\": \"alpha_beta\",\n"
     "   \"cluster\": [\"p4d-4x8\", \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\"],\n"
     "   \"model\": [\"gpt-moe-s\", \"mixtral-8x7b\"], \"ranks\": [16, 32], \"tokens\": [1024, 4096], \"m\": [\"auto\", "
     "0]}\n";

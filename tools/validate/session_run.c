@@ -36,6 +36,7 @@ const hec_run_option_words hec_session_words[] = {
 hec_session_args hec_session_args_default(void) {
   hec_session_args args = {.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .seed = 1, .within_s = 120};
   args.job.model = "cpu-512";
+  args.job.schedule = "published"; /* what is predicted must not be chosen by the prediction */
   return args;
 }
 

@@ -351,7 +351,7 @@ hec_status hec_gate_predict(const hec_gate_file *f, hec_gate_prediction *predict
     hec_arena arena = {0};
     bool train = i % 2 == 1;
     prediction p = {.file = f, .of = &f->cases[i / 2], .train = train};
-    p.schedule = train ? "auto" : p.of->schedule;
+    p.schedule = train ? "published" : p.of->schedule;
     status = predict_case(&p, &arena, &predictions[i / 2 * f->n_steps]);
     hec_arena_free(&arena);
   }

@@ -223,7 +223,7 @@ void hec_setup_cell_simulate(const hec_setup_cell_run *run, hec_arena *arena, he
   const hec_schedule *schedule = run->schedule;
   HEC_ASSERT(problem->n_layers <= HEC_CELL_LAYERS_MAX);
   if (!schedule)
-    HEC_ASSERT(hec_schedule_of(run->policy, "auto", &schedule) == HEC_OK);
+    HEC_ASSERT(hec_schedule_of(run->policy, "published", &schedule) == HEC_OK);
   bench b = {.low = hec_lowering_new(problem, run->policy, schedule, NULL, arena),
              .sim = hec_sim_new(problem, hec_law_find("alpha_beta"), arena),
              .lane_end = HEC_NEW(arena, int64_t, problem->n_ranks),

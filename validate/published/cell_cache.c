@@ -166,7 +166,7 @@ static hec_status simulate(hec_cell_cache *cache, const hec_setup *setup, const 
                             .warmup = setup->warmup,
                             .n_micro_batches = setup->micro_batches};
   HEC_ASSERT(run.policy != NULL); /* hec_measure_cell */
-  HEC_TRY(hec_schedule_of(run.policy, "auto", &run.schedule));
+  HEC_TRY(hec_schedule_of(run.policy, "published", &run.schedule));
   hec_setup_cell_simulate(&run, arena, cell);
   return HEC_OK;
 }

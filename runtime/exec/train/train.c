@@ -187,7 +187,7 @@ static hec_status step(state *s, int64_t index) {
   if (r->rank->rank == 0 && train->measured) {
     measure.timeline = &r->timeline;
     measure.program = hec_lowering_program(r->low);
-    measure.note = hec_lowering_run(r->low)->note;
+    measure.note = hec_lowering_note(r->low);
     measure.iteration_s = (double)hec_timeline_end_ps(&r->timeline) * 1e-12;
     train->measured(train->context, &measure);
   }

@@ -28,7 +28,7 @@ typedef struct {
   const hec_model *model;     /* hec_language_make */
   const hec_corpus *corpus;
   int32_t n_steps, n_micro_batches;
-  const char *schedule;             /* "auto" or a row */
+  const char *schedule;             /* "published" or a row */
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
   float aux;       /* coefficient of the balance loss */

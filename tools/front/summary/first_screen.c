@@ -161,6 +161,7 @@ static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
   hec_text_free(&words);
   if (best >= 0)
     hec_summary_add_close(summary, best, out);
+  hec_summary_add_cross(summary, out);
 }
 
 /* ---- The table ---- */

@@ -174,6 +174,9 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
   hec_json_strings(&json, "defaults_taken", job->defaults, job->n_defaults);
+  if (!summary->execution)
+    hec_json_bool(&json, "best_schedules", summary->best);
+  hec_summary_json_cross(summary, &json);
   hec_json_array(&json, "policies");
   for (int32_t i = 0; i < summary->n_rows; i++)
     json_row(summary, i, &json);

@@ -32,6 +32,10 @@ void hec_summary_execution_times(hec_summary *summary, int width, int decimals, 
 void hec_summary_execution_late(hec_summary *summary, hec_text *out);
 void hec_summary_execution_verdict(hec_summary *summary, hec_text *out);
 
+/* What the check under another law says of the winner: a paragraph; an object of JSON. Nothing where there was none. */
+void hec_summary_add_cross(hec_summary *summary, hec_text *out);
+void hec_summary_json_cross(const hec_summary *summary, hec_json_out *json);
+
 int hec_summary_schedule_width(const hec_summary *summary); /* columns of the longest name of a schedule */
 
 #endif

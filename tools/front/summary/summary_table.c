@@ -407,6 +407,7 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
   if (other >= 0 && !winner->rearranges)
     hec_text_printf(out, "  %.2fx as fast as %s, the fastest here that rearranges experts (by load or affinity).\n",
                     hec_summary_median(&summary->rows[other]) / hec_summary_median(winner), summary->rows[other].label);
+  hec_summary_add_cross(summary, out);
 }
 
 void hec_summary_verdict(hec_summary *summary, hec_text *out) {

@@ -114,6 +114,7 @@ enum { HEC_SWEEP_NAME_BYTES = 64 };
 typedef struct {
   char *why;                                                       /* it could not run; NULL: it did */
   char model[HEC_SWEEP_NAME_BYTES], cluster[HEC_SWEEP_NAME_BYTES]; /* what they call themselves */
+  char schedule[HEC_SWEEP_NAME_BYTES];                             /* that it ran under */
   double value[HEC_SWEEP_VALUES];                                  /* NAN: nothing to say */
 } hec_sweep_row;
 
@@ -126,8 +127,8 @@ void hec_sweep_rows_free(hec_sweep_rows *rows);
 /* Copies the row, texts without control characters; the first one of an index stays. */
 void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row *from);
 
-/* What "auto" came to; of a row that could not run, too. */
-const char *hec_sweep_schedule(const hec_sweep *sweep, int64_t index);
+/* What it ran under; of a row that could not run what it would have, "" where that would have been chosen. */
+const char *hec_sweep_schedule(const hec_sweep_rows *rows, int64_t index);
 
 /* All rows must be there. */
 hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena);

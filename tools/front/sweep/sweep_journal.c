@@ -1,8 +1,8 @@
 /* Journals and parts of sweeps.
  *
- *   line 1    {"format":"hecate-sweep-rows","version":1,"tool":...,"digest":"...","shard":0,"of":1,"rows":...,
+ *   line 1    {"format":"hecate-sweep-rows","version":2,"tool":...,"digest":"...","shard":0,"of":1,"rows":...,
  *              "values":...,"spec":"..."}            the spec itself, so that a part can be joined anywhere
- *   others    SUM INDEX ok MODEL|CLUSTER| VALUE ...  one finished row (| a tab); 17 significant digits, or nan
+ *   others    SUM INDEX ok MODEL|CLUSTER|SCHEDULE| VALUE ...  one finished row (| a tab); 17 significant digits, or nan
  *             SUM INDEX no REASON                    it could not run
  *
  * SUM is FNV-1a (64 bits, 16 hexadecimal digits) of the line from INDEX on. Lines are appended with one write each
@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 static const off_t bytes_max = (off_t)4 << 30; /* a million rows have about 1 GB */
 
 static uint64_t sum_of(const char *bytes, size_t n) {
@@ -59,7 +59,7 @@ static void add_row(const hec_sweep_row *row, int64_t index, hec_text *scratch, 
   if (row->why)
     hec_text_printf(scratch, "%" PRId64 " no %s", index, row->why);
   else
-    hec_text_printf(scratch, "%" PRId64 " ok %s\t%s\t", index, row->model, row->cluster);
+    hec_text_printf(scratch, "%" PRId64 " ok %s\t%s\t%s\t", index, row->model, row->cluster, row->schedule);
   for (int32_t i = 0; !row->why && i < HEC_SWEEP_VALUES; i++) {
     if (isnan(row->value[i]))
       hec_text_add(scratch, " nan");
@@ -145,7 +145,8 @@ static void read_line(char *line, hec_sweep_rows *rows, int32_t shard, int32_t n
   bool ran = strncmp(end, " ok ", 4) == 0;
   if (!ran && strncmp(end, " no ", 4) == 0)
     row.why = rest;
-  if (row.why || (ran && read_name(&rest, row.model) && read_name(&rest, row.cluster) && read_values(rest, row.value)))
+  if (row.why || (ran && read_name(&rest, row.model) && read_name(&rest, row.cluster) &&
+                  read_name(&rest, row.schedule) && read_values(rest, row.value)))
     hec_sweep_rows_set(rows, index, &row);
 }
 

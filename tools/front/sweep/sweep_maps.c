@@ -80,7 +80,7 @@ static int32_t system_of(mapper *m, int64_t index) {
   if (s->axis[HEC_AXIS_schedule].n == 1)
     return name_of(m, policy);
   hec_text name = {0};
-  hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(s, index));
+  hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(m->rows, index));
   int32_t id = name_of(m, name.data);
   hec_text_free(&name);
   return id;
@@ -168,13 +168,14 @@ static const char *const *values_of(const mapper *m, int32_t axis, int32_t *n, c
 hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena) {
   const hec_sweep *s = rows->sweep;
   hec_report_maps maps = {0};
-  int32_t n_systems = s->axis[HEC_AXIS_policy].n * s->axis[HEC_AXIS_schedule].n;
+  int32_t n_policies = s->axis[HEC_AXIS_policy].n, n_systems = n_policies * s->axis[HEC_AXIS_schedule].n,
+          n_names = n_policies * HEC_SCHEDULES_MAX; /* "best" is any of them */
   mapper m = {.rows = rows,
               .maps = &maps,
               .arena = arena,
               .x = longest_axis(s, -1),
-              .names = HEC_NEW(arena, const char *, n_systems),
-              .cells = HEC_NEW(arena, int64_t, n_systems)};
+              .names = HEC_NEW(arena, const char *, n_names),
+              .cells = HEC_NEW(arena, int64_t, n_names)};
   m.y = m.x < 0 ? -1 : longest_axis(s, m.x);
   maps.x_value = values_of(&m, m.x, &maps.n_x, &maps.x_name);
   maps.y_value = values_of(&m, m.y, &maps.n_y, &maps.y_name);

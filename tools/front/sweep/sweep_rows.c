@@ -59,6 +59,7 @@ void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row
     row->value[i] = NAN;
   make_plain(row->model);
   make_plain(row->cluster);
+  make_plain(row->schedule);
   rows->row[index] = row;
 }
 
@@ -91,8 +92,11 @@ double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t col
   return other < 0 ? NAN : rows->row[other]->value[HEC_SWEEP_MEDIAN] / row->value[HEC_SWEEP_MEDIAN];
 }
 
-const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
+const char *hec_sweep_schedule(const hec_sweep_rows *rows, int64_t index) {
+  const hec_sweep *s = rows->sweep;
   const hec_schedule *schedule = NULL;
+  if (!rows->row[index]->why)
+    return rows->row[index]->schedule;
   hec_status status =
       hec_schedule_of(hec_sweep_policy(s, index), hec_sweep_at(s, index, HEC_AXIS_schedule)->text, &schedule);
   return status == HEC_OK ? schedule->name : "";
@@ -127,7 +131,7 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
       hec_text_add_csv(out, hec_sweep_at(s, i, (hec_sweep_axis)a)->text);
       hec_text_add(out, ",");
     }
-    hec_text_printf(out, "%s,", hec_sweep_schedule(s, i));
+    hec_text_printf(out, "%s,", hec_sweep_schedule(rows, i));
     hec_text_add_csv(out, rows->row[i]->model);
     hec_text_add(out, ",");
     hec_text_add_csv(out, rows->row[i]->cluster);
@@ -165,7 +169,7 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
   hec_json_object(json, NULL);
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     json_axis(rows->sweep, index, (hec_sweep_axis)a, json);
-  hec_json_string(json, "schedule_used", hec_sweep_schedule(rows->sweep, index));
+  hec_json_string(json, "schedule_used", hec_sweep_schedule(rows, index));
   if (rows->row[index]->why) {
     hec_json_string(json, "error", rows->row[index]->why);
     hec_json_close(json);

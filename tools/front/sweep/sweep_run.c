@@ -60,6 +60,7 @@ static void take_values(const hec_job *job, hec_summary *summary, int32_t row, h
   out->why = NULL;
   (void)snprintf(out->model, sizeof out->model, "%s", job->moe.name);
   (void)snprintf(out->cluster, sizeof out->cluster, "%s", job->cluster.name);
+  (void)snprintf(out->schedule, sizeof out->schedule, "%s", summary->rows[row].schedule);
   v[HEC_SWEEP_RANKS_USED] = job->problem.n_ranks;
   v[HEC_SWEEP_TOKENS_USED] = job->problem.tokens;
   v[HEC_SWEEP_TRAINED] = job->problem.train;
@@ -86,11 +87,12 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   const hec_sweep *s = w->run->rows->sweep;
   const hec_policy *policies[POLICIES_MAX];
   int64_t first = w->index[place[0]];
-  const char *collective = hec_sweep_at(s, first, HEC_AXIS_collective)->text;
+  const char *collective = hec_sweep_at(s, first, HEC_AXIS_collective)->text,
+             *schedule = hec_sweep_at(s, first, HEC_AXIS_schedule)->text;
   hec_compare_options options = {.policies = policies,
                                  .n_policies = n,
                                  .silent = true,
-                                 .schedule = hec_sweep_at(s, first, HEC_AXIS_schedule)->text,
+                                 .schedule = strcmp(schedule, HEC_SWEEP_AUTO) == 0 ? "best" : schedule,
                                  .law = hec_law_find(hec_sweep_at(s, first, HEC_AXIS_law)->text)};
   if (strcmp(collective, HEC_SWEEP_AUTO) != 0)
     options.collective = hec_collective_find(collective);

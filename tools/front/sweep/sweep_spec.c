@@ -116,6 +116,10 @@ static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
   hec_table rows = *hec_sweep_option(axis)->values->table;
   if (axis == HEC_AXIS_collective)
     rows.also = HEC_SWEEP_AUTO;
+  if (axis == HEC_AXIS_schedule)
+    rows.also = HEC_SWEEP_AUTO ", best, published";
+  if (axis == HEC_AXIS_schedule && (strcmp(name, "best") == 0 || strcmp(name, "published") == 0))
+    return add_value(s, axis, name, 0, v);
   const void *row = hec_table_find(rows.rows, name);
   if (row && (!rows.offered || rows.offered(row)))
     return add_value(s, axis, name, 0, v);

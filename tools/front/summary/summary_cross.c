@@ -1,0 +1,64 @@
+/* What the check of the fastest rows under another network law found. */
+#include "tools/front/summary/summary_parts.h"
+
+#include <inttypes.h>
+
+/* "NAME (schedule S) 12.345 ms" */
+static void add_row(hec_summary *summary, const hec_summary_crossed *one, hec_text *words) {
+  const hec_summary_row *row = &summary->rows[one->row];
+  hec_text_printf(words, "%s (schedule %s) %.3f ms", row->label, row->schedule, 1e3 * one->other_s);
+}
+
+static int32_t place_of(const hec_summary_cross *cross, int32_t row) {
+  int32_t at = 0;
+  while (at + 1 < cross->n && cross->rows[at].row != row)
+    at++;
+  return at;
+}
+
+void hec_summary_add_cross(hec_summary *summary, hec_text *out) {
+  const hec_summary_cross *cross = summary->cross;
+  if (!cross)
+    return;
+  int32_t best = hec_summary_winner(summary), place = place_of(cross, best);
+  hec_text words = {0};
+  hec_text_printf(&words, "Checked under law %s", cross->law);
+  if (cross->n_iterations < summary->n_iterations)
+    hec_text_printf(&words, " (%" PRId64 " of %" PRId64 " iterations)", cross->n_iterations, summary->n_iterations);
+  if (hec_summary_cross_agrees(cross)) {
+    hec_text_printf(&words, ": the %" PRId32 " fastest keep their order.", cross->n);
+  } else if (place == 0) {
+    hec_text_printf(&words, ": %s stays the fastest of %" PRId32 ", %.3f ms before %s with %.3f ms; the others change places.",
+                    summary->rows[best].label, cross->n, 1e3 * cross->rows[0].other_s,
+                    summary->rows[cross->rows[1].row].label, 1e3 * cross->rows[1].other_s);
+  } else {
+    hec_text_add(&words, ": the order changes. The fastest there is ");
+    add_row(summary, &cross->rows[0], &words);
+    hec_text_add(&words, ", before ");
+    add_row(summary, &cross->rows[place], &words);
+    hec_text_add(&words, ". The laws disagree: measure both.");
+  }
+  hec_summary_add_paragraph(words.data, 0, out);
+  hec_text_free(&words);
+}
+
+void hec_summary_json_cross(const hec_summary *summary, hec_json_out *json) {
+  const hec_summary_cross *cross = summary->cross;
+  if (!cross)
+    return;
+  hec_json_object(json, "cross_check");
+  hec_json_string(json, "law", cross->law);
+  hec_json_int(json, "iterations", cross->n_iterations);
+  hec_json_bool(json, "order_stays", hec_summary_cross_agrees(cross));
+  hec_json_array(json, "rows");
+  for (int32_t i = 0; i < cross->n; i++) {
+    hec_json_object(json, NULL);
+    hec_json_string(json, "name", summary->rows[cross->rows[i].row].name);
+    hec_json_string(json, "schedule", summary->rows[cross->rows[i].row].schedule);
+    hec_json_double(json, "own_s", cross->rows[i].own_s);
+    hec_json_double(json, "other_s", cross->rows[i].other_s);
+    hec_json_close(json);
+  }
+  hec_json_close(json);
+  hec_json_close(json);
+}
