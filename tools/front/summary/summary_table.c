@@ -354,17 +354,20 @@ void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row
     hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[max], 1e3 * most_s);
 }
 
-/* Others that fit and are as good as equally fast. */
-void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
+void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names) {
   double min = hec_summary_median(&summary->rows[best]);
-  hec_text names = {0};
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double more = hec_summary_median(row) / min - 1;
     if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
       continue;
-    hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, hec_summary_percent(more));
+    hec_text_printf(names, "%s%s (%.1f %%)", names->length > 0 ? ", " : "", row->label, hec_summary_percent(more));
   }
+}
+
+void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
+  hec_text names = {0};
+  hec_summary_name_close(summary, best, &names);
   if (names.length > 0) {
     static const char title[] = "  Within 0.5 % of it:";
     hec_text_add(&names, ".");
