@@ -45,8 +45,9 @@ static void add_job(const hec_summary *summary, hec_text *out) {
   hec_attention_write(job->moe.attention, job->moe.s2, job->moe.n_heads, &text);
   add_fact("model", text.data, out);
   text.length = 0;
-  hec_text_printf(&text, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %s each", job->cluster.name, p->n_ranks,
-                  p->n_nodes, p->n_nodes == 1 ? "" : "s", hec_bytes(hec_summary_memory(summary)).text);
+  hec_text_printf(&text, "%s: %" PRId32 " rank%s on %" PRId32 " node%s, %s each", job->cluster.name, p->n_ranks,
+                  p->n_ranks == 1 ? "" : "s", p->n_nodes, p->n_nodes == 1 ? "" : "s",
+                  hec_bytes(hec_summary_memory(summary)).text);
   add_fact(summary->execution ? "planned for" : "cluster", text.data, out);
   text.length = 0;
   hec_text_printf(&text, "%s, %" PRId32 " tokens per rank%s; %" PRId64 " iteration%s",

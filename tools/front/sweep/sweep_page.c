@@ -25,9 +25,14 @@ static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact
 static const char *describe_sweep(const hec_sweep *s, hec_arena *arena) {
   hec_text text = {0};
   hec_text_printf(&text, "%" PRId64 " configurations", s->n);
-  for (int32_t a = 0, n = 0; a < HEC_SWEEP_AXES; a++)
-    if (s->axis[a].n > 1)
-      hec_text_printf(&text, "%s%" PRId32 " %s", n++ ? " x " : ": ", s->axis[a].n, hec_sweep_axis_name(a));
+  const char *before = ": ", *of = "values of";
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
+    if (s->axis[a].n == 1)
+      continue;
+    hec_text_printf(&text, "%s%" PRId32 " %s %s", before, s->axis[a].n, of, hec_sweep_axis_name(a));
+    before = ", ";
+    of = "of";
+  }
   const char *copy = hec_arena_text(arena, text.data);
   hec_text_free(&text);
   return copy;
