@@ -35,7 +35,7 @@ extern const hec_run_option_words hec_session_words[];
 hec_session_args hec_session_args_default(void);
 
 typedef struct {
-  const char *tool; /* "hecate-validate compare 0.1.0" */
+  const char *tool; /* the command and its version */
   const hec_session_args *args;
   const char *folder,
       *file; /* of --out, which is one or the other; NULL: not asked for. Checked before anything runs */
