@@ -44,7 +44,7 @@
 #define DWARFS 1e3
 #define NEAR 1e-9 /* of a slack link's capacity: more than roundings add up to between two visits */
 
-enum { SUM_UP_AFTER = 64, MOST_SHARES = 1 << 14 /* links; 32 MiB of bits */ };
+enum { SUM_UP_AFTER = 64, SHARES_MAX = 1 << 14 /* links; 32 MiB of bits */ };
 
 /* ---- Which links lie beside which ---- */
 
@@ -77,7 +77,7 @@ static void grow_map(hec_fluid *fluid) {
 
 void hec_fluid_make_shares(hec_fluid *fluid) {
   fluid->n_words = (fluid->n_given + 63) / 64;
-  if (fluid->n_given > MOST_SHARES || fluid->n_given == 0)
+  if (fluid->n_given > SHARES_MAX || fluid->n_given == 0)
     return;
   size_t n = (size_t)fluid->n_given * (size_t)fluid->n_words;
   fluid->shares = hec_malloc(n, sizeof *fluid->shares);

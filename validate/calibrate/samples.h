@@ -31,7 +31,7 @@ typedef struct {
 } hec_sample_pairs;
 
 enum { HEC_SAMPLE_SETS_MAX = 64 };
-#define HEC_COMPUTED_MOST 0.1 /* of the span of a rank that moves bytes: above, it is no observation */
+#define HEC_COMPUTED_MAX 0.1 /* of the span of a rank that moves bytes: above, it is no observation */
 
 typedef struct {
   hec_sample_set sets[HEC_SAMPLE_SETS_MAX];

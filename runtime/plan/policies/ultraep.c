@@ -75,7 +75,7 @@ static int32_t most_slack(probe *p, int32_t e) {
 }
 
 /* What a move must carry. */
-static line least_tokens(const probe *p, int32_t e, line need) {
+static line min_tokens(const probe *p, int32_t e, line need) {
   const hec_spill *s = p->s;
   if (!p->relaxed)
     return (line){s->options.min > 1 ? (int64_t)s->options.min : 1, 0};
@@ -95,7 +95,7 @@ static line move_expert(probe *p, int32_t e, line need) {
     if (t < 0)
       break;
     line q = smaller(p, smaller(p, need, slack_of(p, t)), available);
-    if (less(p, q, least_tokens(p, e, need)))
+    if (less(p, q, min_tokens(p, e, need)))
       break;
     hec_spill_add(s, e, t, (uint64_t)q.at);
     s->used[t]++;

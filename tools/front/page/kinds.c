@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum { WIDTH = 10000 };
-#define SHOWN_LEAST 0.01 /* of the largest kind: smaller ones are not named in the sentence */
+#define SHOWN_MIN 0.01 /* of the largest kind: smaller ones are not named in the sentence */
 
 static double max_of(const hec_report_pair *pair, int32_t n) {
   double max = 0;
@@ -72,7 +72,7 @@ static void say(const hec_report_compared *c, hec_text *out) {
     double max = max_of(c->policies[p].kinds, c->policies[p].n_kinds);
     for (int32_t k = 0; k < c->policies[p].n_kinds; k++) {
       const hec_report_pair *one = &c->policies[p].kinds[k];
-      if (one->measured_s < SHOWN_LEAST * max || !isfinite(one->error) ||
+      if (one->measured_s < SHOWN_MIN * max || !isfinite(one->error) ||
           (worst && fabs(one->error) <= fabs(worst->error)))
         continue;
       worst = one;

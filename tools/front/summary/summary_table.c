@@ -117,12 +117,12 @@ static int name_width(const hec_summary *summary, bool labels) {
 
 /* Digits after the point, so that the slowest row keeps four or five figures. */
 int hec_summary_decimals(hec_summary *summary) {
-  double most_ms = 0;
+  double max_ms = 0;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     double ms = 1e3 * hec_series_quantile(&summary->rows[i].iteration_s, 1);
-    most_ms = ms > most_ms ? ms : most_ms;
+    max_ms = ms > max_ms ? ms : max_ms;
   }
-  return most_ms < 100 ? 3 : most_ms < 1000 ? 2 : most_ms < 1e5 ? 1 : 0;
+  return max_ms < 100 ? 3 : max_ms < 1000 ? 2 : max_ms < 1e5 ? 1 : 0;
 }
 
 /* Small jobs are in megabytes. */
