@@ -24,12 +24,12 @@
  *   - a slack link needs no visit while it has room to spare.
  *
  * Flows are not touched by a change of level: all flows of a link end by one clock (fluid_state.c). So an event costs the links
- * behind the change plus the distinct pairs (changed link, link beside it), not flows; flows are touched when they change
+ * behind the change plus the distinct pairs (changed link, link beside it), not flows. Flows are touched when they change
  * their holder.
  *
  * Roundings: free drifts by an ulp per subtraction, so it is summed up afresh at every SUM_UP_AFTERth change, and where a
  * difference dwarfs the least capacity. Comparisons of levels ignore a relative EVEN. Rates are within
- * about 1e-12 of exact ones, and depend on what came before in their last bits only; the same calls give the same doubles. */
+ * about 1e-12 of exact ones, and depend on what came before in their last bits only. The same calls give the same doubles. */
 #include "sim/fluid_state.h"
 
 #include "runtime/base/arena.h"

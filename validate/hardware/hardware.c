@@ -15,7 +15,7 @@
  * are neither hidden nor trusted: every required number is formed twice, over all rows and without those, and both must
  * hold. A bound that is below the prediction is marked, since there the law is too slow.
  *
- * Constants are the presets'. Those of a GPU's laws are fitted to tables that rows of a node and of GEMMs may be from; between
+ * Constants are the presets'. Those of a GPU's laws are fitted to tables that rows of a node and of GEMMs may be from. Between
  * nodes no source is one of the measured rows.
  * O(rows^2) for the rankings, O(ranks^2) for an exchange. */
 #include "validate/hardware/hardware.h"

@@ -3,7 +3,7 @@
  * step, all-to-all and expert time, time per rank.
  *
  * One set of constants for all methods, from data sheets and the artifact's own profile (the presets say which), none
- * from the rows compared. What is uncertain is changed one at a time; two of the changes are controls that throw away
+ * from the rows compared. What is uncertain is changed one at a time. Two of the changes are controls that throw away
  * which layer is hot, and then which rank is. Other clusters with the same loads show what the ratios do not depend on.
  *
  * JSON: {"version", "case", "stamp", "cluster", "model", "law", "bound", "entries": [first, last],

@@ -18,8 +18,8 @@ typedef struct hec_cuda_block {
   bool on_host, retired; /* retired: at the next restart already */
 } hec_cuda_block;
 
-/* One stream. A handle of cuBLAS has a workspace of its own, so that what it computes does not depend on other streams;
- * it is opened with the processor for the first stream, by the first product for others. */
+/* One stream. A handle of cuBLAS has a workspace of its own, so that what it computes does not depend on other streams.
+ * It is opened with the processor for the first stream, by the first product for others. */
 typedef struct {
   cudaStream_t stream;
   cublasHandle_t blas;

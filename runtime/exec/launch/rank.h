@@ -1,7 +1,7 @@
 /* Ranks: where they run, what they share, how long they wait, how they end.
  *
  * A launch runs `body` once per rank: as forked processes (default), as threads of this process (TSan, embedding), or,
- * under a process manager, only the calling rank's. Every rank has a region of memory of its own; on one machine all
+ * under a process manager, only the calling rank's. Every rank has a region of memory of its own. On one machine all
  * regions are one anonymous shared mapping made before the ranks, so an address means the same in every rank and a peer
  * may read it, and nothing can be left behind in /dev/shm. The region is reserved, not touched.
  *

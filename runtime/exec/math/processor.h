@@ -2,7 +2,7 @@
  * once, in these calls; the CPU is the first row and the oracle of every other one.
  *
  * Calls are carried out in the order in which they are made, on the CPU before they return, elsewhere perhaps later (see
- * hec_streams): the host must not look at what they write. Arrays of floats are on the device; what describes the work
+ * hec_streams): the host must not look at what they write. Arrays of floats are on the device. What describes the work
  * (lists of hec_gemm and the like, row pointers, of hec_assignments all but weight and weight_grad) is on the host and may
  * go when the call returns. Sizes of zero are fine, with NULL for what is empty. Arrays of one call do not overlap unless
  * it says so.

@@ -52,7 +52,7 @@
  *
  * A time is a whole number of picoseconds, rounded where an operation ends: down by half of one at most, for each of the
  * operations one after the other that the sums above stand for. Their number is taken as OPERATIONS a layer, forward and
- * backward, in however many chunks, and as many for the rest of a micro-batch; so much is taken off in the end. */
+ * backward, in however many chunks, and as many for the rest of a micro-batch. So much is taken off in the end. */
 #include "runtime/plan/bound/bound_state.h"
 #include "runtime/plan/problem.h"
 
@@ -283,7 +283,7 @@ static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
   b->inside_s += (p->train ? 2 : 1) * (2 * rise->gather_s + rise->add_s);
 }
 
-/* What a layer adds to A from its gate on (forward) or until its gate (backward); the schedule may compute shared experts
+/* What a layer adds to A from its gate on (forward) or until its gate (backward). The schedule may compute shared experts
  * beside the forward dispatch. */
 static double rise_of(const hec_bound *b, const hec_bound_rise *rise, int back) {
   bool waits = b->options.tokens_wait;

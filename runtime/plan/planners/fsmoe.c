@@ -30,7 +30,7 @@
  * property of its testbed, not of the model, and left out.
  *
  * Partition, step 1. Layers in backward order, of each the MoE part and then the dense part: as much of the gradients that
- * were ready before the layer began as fits into the part's slack. The code keeps leftovers on a stack; which gradient
+ * were ready before the layer began as fits into the part's slack. The code keeps leftovers on a stack. Which gradient
  * goes first does not matter to any time, so here they are one pool, and a slot has one all-reduce.
  *
  * Partition, step 2. What fitted nowhere, l_v of slot v with prefix sums L_v, may still be worth the cost somewhere:

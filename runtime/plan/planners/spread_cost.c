@@ -3,7 +3,7 @@
  * O(stages * links), branch-free over contiguous vectors.
  *
  * Few ways are priced in full. A stage takes no less than any one link of it, so a way is out as soon as one link of
- * each of its stages (the busiest when the way last lost) makes it dearer than the cheapest so far; the winner of last
+ * each of its stages (the busiest when the way last lost) makes it dearer than the cheapest so far. The winner of last
  * time is tried first. Bounds are added in the order of the values, and rounding is monotonic, so they hold in floating
  * point too: hints decide how soon a price is found, never which. */
 #include "runtime/plan/planners/spread_cost.h"

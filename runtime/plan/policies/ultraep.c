@@ -11,7 +11,7 @@
  *   search:  the smallest T >= mean that fits with q_min = 1024
  *
  * The test is not monotone in T, so bisection would miss. Every number in it is linear in T as long as no comparison
- * turns out otherwise; each is kept as value and slope, and the least step after which some comparison turns is where
+ * turns out otherwise. Each is kept as value and slope, and the least step after which some comparison turns is where
  * the search goes next. Between two such T the test does the same and fails the same: T is exactly the smallest.
  *
  * 2 slots as in the published runs (4 + 2), or what --slots leaves; 1.01 and 1024 are the code's defaults. A test costs

@@ -95,7 +95,7 @@ typedef struct {
 } hec_report_compared;
 
 /* Who wins over two axes of a sweep, everything else fixed. A map stands for all combinations of the other axes that have
- * the same winners and nearly the same gains; its numbers are ranges over them. */
+ * the same winners and nearly the same gains. Its numbers are ranges over them. */
 typedef struct {
   double low, high; /* 0: there is none */
 } hec_report_range;
