@@ -1,4 +1,4 @@
-/* Calibration of FSSDP (reference hecate.md 5): after the gate has spoken, more experts are materialised as long as
+/* Calibration of FSSDP (reference hecate.md 5). After the gate has spoken, more experts are materialised as long as
  * that pays for the gather, which is now on the critical path.
  *
  * The objective of a plan Q that adds guests to the plan P' made before the gate:

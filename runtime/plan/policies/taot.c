@@ -1,5 +1,5 @@
 /* TAOT, topology-aware clones (LoongForge ECHO, github.com/baidu-baige/LoongForge issue 28; arXiv 2608.03676; reference
- * policies.md 4.9): after the gate, tokens of overloaded ranks go to clones of their experts on ranks with room, inside
+ * policies.md 4.9). After the gate, tokens of overloaded ranks go to clones of their experts on ranks with room, inside
  * the node where that is as good.
  *
  *   cap = ceil(mean);  give[r] = max(0, load[r] - cap),  take[r] = max(0, cap - load[r])
