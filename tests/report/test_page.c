@@ -376,7 +376,7 @@ HEC_TEST(drawn_adds_up) {
 
 HEC_TEST(regime_maps) {
   hec_report_cell cells[] = {
-      {HOSTILE, 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE},
+      {HOSTILE, "what it does", 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE},
       {.name = "b", .who = 1, .seconds = {0.01, 0.02}},
       {.who = -1},
       {.name = HOSTILE, .who = 0, .seconds = {0.01, 0.01}, .over_next = {1.7, 2}, .next_name = NULL}};
@@ -410,7 +410,8 @@ HEC_TEST(regime_maps) {
   check_chart(page.data, &hec_chart_regime, true);
   ck_assert_uint_eq(count(page.data, "<small>1.70 to 2.00x as fast as the next<"), HEC_REPORT_MAPS);
   ck_assert_uint_eq(count(page.data, "<small>10.0 ms to 20.0 ms<"), HEC_REPORT_MAPS);
-  ck_assert_uint_eq(count(page.data, "<td class=\"g7\"><b>&#60;/title"), HEC_REPORT_MAPS); /* by the gain over ep: 3 */
+  ck_assert_uint_eq(count(page.data, "<td class=\"g7\"><b title=\"what it does\">&#60;/title"),
+                    HEC_REPORT_MAPS);                                                      /* by the gain over ep: 3 */
   ck_assert_uint_eq(count(page.data, "<td class=\"g5\"><b>&#60;/title"), HEC_REPORT_MAPS); /* over the next: 1.7 */
   ck_assert_uint_eq(count(page.data, "<td class=\"g0\"><b>b<"), HEC_REPORT_MAPS);
   ck_assert_ptr_nonnull(strstr(page.data, "28 grids are shown as 27"));
@@ -435,7 +436,7 @@ HEC_TEST_LOOP(leads_and_ties, 4) {
   hec_report_cell cells[2];
   for (int k = 0; k < 2; k++) {
     double over = cases[_i].next[k] / 0.01;
-    cells[k] = (hec_report_cell){"a", 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL};
+    cells[k] = (hec_report_cell){"a", NULL, 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL};
   }
   hec_report_map map = {"", cells, 1};
   const char *const x[] = {"1", "2"}, *const y[] = {""}, *const names[] = {"a"};

@@ -101,8 +101,9 @@ typedef struct {
 } hec_report_range;
 
 typedef struct {
-  const char *name; /* policy, or "policy/schedule" */
-  int32_t who;      /* of hec_report_maps.names; -1: nothing ran there */
+  const char *name;  /* policy, or "policy/schedule" */
+  const char *about; /* what it does; NULL: not known */
+  int32_t who;       /* of hec_report_maps.names; -1: nothing ran there */
   hec_report_range seconds;
   hec_report_range over_next; /* speed over the second */
   const char *next_name;      /* NULL: not the same everywhere */
@@ -162,6 +163,8 @@ void hec_report_free(hec_report *report); /* what is not on the arena */
 /* The iteration that was just lowered, as row `row`'s. Threads may draw different rows at once. */
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,
                      const hec_timeline *timeline);
+/* What a policy is, for whoever points at its name: on the arena. */
+const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena);
 /* What it ran on, in one line. */
 void hec_report_add_machine(const hec_summary_execution *execution, hec_text *out);
 /* Lines of a sweep: who wins most, by how much. */

@@ -46,13 +46,10 @@ static void color_rows(hec_report *report) {
     color_row(report, row[i]);
 }
 
-/* What a row is, for whoever points at its name. */
-static const char *describe_row(const hec_summary_row *row, hec_arena *arena) {
-  if (!row->about)
-    return NULL;
+const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena) {
   hec_text text = {0};
-  hec_args_add_flags(row->about, &text);
-  hec_text_printf(&text, " (%s); schedule %s", row->source, row->schedule);
+  hec_args_add_flags(summary, &text);
+  hec_text_printf(&text, " (%s); schedule %s", source, schedule);
   const char *copy = hec_arena_text(arena, text.data);
   hec_text_free(&text);
   return copy;
@@ -80,7 +77,9 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
   sort_rows(&report);
   color_rows(&report);
   for (int32_t i = 0; i < n; i++)
-    report.about[i] = describe_row(&summary->rows[i], arena);
+    if (summary->rows[i].about)
+      report.about[i] =
+          hec_report_about(summary->rows[i].about, summary->rows[i].source, summary->rows[i].schedule, arena);
   return report;
 }
 

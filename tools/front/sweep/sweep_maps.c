@@ -58,15 +58,18 @@ int32_t hec_sweep_place(const hec_sweep_grid *grid, int64_t combination, int32_t
 typedef struct {
   hec_sweep_grid *grid;
   hec_arena *arena;
-  const char **names; /* of systems, as they are met */
+  const char **names, **about; /* of systems, as they are met */
   int32_t n_names;
 } mapper;
 
-static int32_t name_of(mapper *m, const char *name) {
+static int32_t name_of(mapper *m, const char *name, int64_t index) {
+  const hec_policy *policy = hec_sweep_policy(m->grid->rows->sweep, index);
   for (int32_t i = 0; i < m->n_names; i++)
     if (strcmp(m->names[i], name) == 0)
       return i;
   m->names[m->n_names] = hec_arena_text(m->arena, name);
+  m->about[m->n_names] =
+      hec_report_about(policy->summary, policy->source, hec_sweep_schedule(m->grid->rows->sweep, index), m->arena);
   return m->n_names++;
 }
 
@@ -75,10 +78,10 @@ static int32_t system_of(mapper *m, int64_t index) {
   const hec_sweep *s = m->grid->rows->sweep;
   const char *policy = hec_sweep_at(s, index, HEC_AXIS_policy)->text;
   if (s->axis[HEC_AXIS_schedule].n == 1)
-    return name_of(m, policy);
+    return name_of(m, policy, index);
   hec_text name = {0};
   hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(s, index));
-  int32_t id = name_of(m, name.data);
+  int32_t id = name_of(m, name.data, index);
   hec_text_free(&name);
   return id;
 }
@@ -108,7 +111,7 @@ static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *ce
   double before = cell->seconds.low, median = rows->row[index]->value[HEC_SWEEP_MEDIAN],
          vs_ep = hec_sweep_value_of(rows, index, HEC_SWEEP_VS_EP);
   const char *second = cell->who < 0 ? NULL : cell->name;
-  *cell = (hec_report_cell){.who = who, .name = m->names[who], .seconds = {median, median}};
+  *cell = (hec_report_cell){.who = who, .name = m->names[who], .about = m->about[who], .seconds = {median, median}};
   if (second)
     set_next(cell, second, before);
   if (ep >= 0 && isfinite(vs_ep)) {
@@ -186,7 +189,7 @@ static hec_sweep_grid make_grid(const hec_sweep_rows *rows, hec_report_maps *map
   grid.cells = HEC_NEW(arena, hec_sweep_cell, n_cells);
   for (int64_t i = 0; i < n_cells; i++)
     grid.cells[i].cell.who = -1;
-  mapper m = {&grid, arena, HEC_NEW(arena, const char *, n_systems), 0};
+  mapper m = {&grid, arena, HEC_NEW(arena, const char *, n_systems), HEC_NEW(arena, const char *, n_systems), 0};
   for (int64_t i = 0; i < s->n; i++) {
     maps->n_rows++;
     maps->n_failed += rows->row[i]->why != NULL;
