@@ -36,7 +36,7 @@ hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char 
                                     hec_traffic_matrix *matrix) HEC_MUST_USE;
 void hec_traffic_matrix_write(const hec_traffic_matrix *matrix, hec_text *out);
 
-/* The size that algbw is of: the most bytes that a rank sends or receives. */
+/* The size that algbw is of: the max bytes that a rank sends or receives. */
 int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix);
 
 typedef struct {

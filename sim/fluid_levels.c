@@ -28,7 +28,7 @@
  * their holder.
  *
  * Roundings: free drifts by an ulp per subtraction, so it is summed up afresh at every SUM_UP_AFTERth change, and where a
- * difference dwarfs the least capacity. Comparisons of levels ignore a relative EVEN. Rates are within
+ * difference dwarfs the min capacity. Comparisons of levels ignore a relative EVEN. Rates are within
  * about 1e-12 of exact ones, and depend on what came before in their last bits only. The same calls give the same doubles. */
 #include "sim/fluid_state.h"
 
@@ -386,7 +386,7 @@ static void fill_link(hec_fluid *fluid, int32_t link, double level) {
 }
 
 /* Progressive filling: the link whose share of what is free is least fills next, ties to the lower id. Shares only grow, so a
- * heap with old shares shows the least one once it is brought up to date. */
+ * heap with old shares shows the min once it is brought up to date. */
 static void fill(hec_fluid *fluid) {
   int32_t n = fluid->n_order, n_order = 0;
   empty_links(fluid);

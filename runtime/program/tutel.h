@@ -1,7 +1,7 @@
 /* Tutel's choice of a degree and an all-to-all while training (arXiv:2206.03382; reference policies.md 3.5), which
  * the two schedules of that name share:
  *
- *   key = floor(capacity / window)          capacity: the most tokens that one source has for one expert
+ *   key = floor(capacity / window)          capacity: max tokens that one source has for one expert
  *   a key that is new tries r = 1, 2, 4, 8, each with the linear all-to-all and, where that is another one, with 2DH
  *   (token_route.h), one each time it is met; after that the best stays, the earlier of equals
  *

@@ -18,7 +18,7 @@
 typedef struct {
   const hec_model *model;   /* shape, experts, top-k, layers */
   const hec_cluster *base;  /* links that ranks run on: imitated ones, or a stand-in whose rates are scaled */
-  int32_t n_ranks, tokens;  /* tokens: the most per rank; halves and quarters are measured too */
+  int32_t n_ranks, tokens;  /* tokens: max per rank; halves and quarters are measured too */
   int32_t esp;              /* ranks of an expert-sharding group; 0: 1 */
   bool train, virtual_time; /* virtual time: links are kept as they are, nothing is there to measure */
   uint64_t seed;

@@ -1,5 +1,5 @@
 /* The three ranges of the law `collective`: for every pair of sizes at which a range may end, each range by linear least
- * squares on relative errors (GSL multifit), and of all pairs the one with the least sum of absolute relative errors; ties
+ * squares on relative errors (GSL multifit), and of all pairs the one with the min sum of absolute relative errors; ties
  * to the smaller sizes. A negative slope or knee is fitted again without it. O(sizes^2 rows). */
 #include "validate/device/fit.h"
 

@@ -18,10 +18,10 @@
  *               A rises by the weighted mean of the time that sources take for their own rows, which is at least
  *               min(o) times the largest of  V / (port + NICs of a rank),  Q / (NICs of a rank),
  *               (Q/B)(Q/(N T) + 1)/2  with B of a node's NICs, T rows of the busiest source: ranks of a node end one
- *               after the other however its NICs are shared; ended last and as large as may be sums up to the least.
+ *               after the other however its NICs are shared; ended last and as large as may be sums up to the min.
  *   busiest     Sources of a piece wait for its rank, which takes its rows in (from its best place) and then computes:
  *               A rises by at least phi (d + w c), phi the weight of the sources. Likewise for k+1 pieces that share a
- *               rank (`whole` in bound.h), with the least phi of the candidates and no d.
+ *               rank (`whole` in bound.h), with the min phi of the candidates and no d.
  *               These are alternatives: the larger counts.
  * Expert-sharding groups (problem.h; s = esp ranks each, ep groups): as WHOLE with groups for ranks, c_r of a shard's row.
  *   computing   n assignments are n rows on each rank of a group, so A rises by at least s n min(o_r c_r).
