@@ -188,7 +188,7 @@ static inline int32_t hec_floor_log2(double x) {
   return (int32_t)(bits >> 52) - 1023;
 }
 
-/* The share of its bandwidth that a message of that size reaches on a link, and on the whole route: the least of its links'.
+/* The share of its bandwidth that a message of that size reaches on a link, and on the whole route: the min over its links.
  * A message of b bytes then loads every link of its route like b / share bytes, so that the laws stay linear in loads.
  * Closed forms and network laws do so; the planners' running sums over tokens and the pacing of real bytes do not. */
 static inline double hec_link_share_of(const hec_link *link, double bytes) {

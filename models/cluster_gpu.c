@@ -31,7 +31,7 @@ static void take_shares(const hec_gpu *gpu, int32_t ranks, hec_arena *arena, hec
     double s = hec_gpu_collective_s(gpu, HEC_ALL_TO_ALL, ranks, bytes * n, &how) - first_s;
     double ideal_s = (n - 1) * bytes / gpu->sheet.nvlink_bandwidth;
     s = s > ideal_s ? s : ideal_s;
-    s = s < ideal_s / HEC_SIZE_SHARE_LEAST ? s : ideal_s / HEC_SIZE_SHARE_LEAST;
+    s = s < ideal_s / HEC_SIZE_SHARE_MIN ? s : ideal_s / HEC_SIZE_SHARE_MIN;
     s = s > last_s ? s : last_s * (1 + 1e-6);
     shares[i] = (hec_link_share){bytes, ideal_s / s};
     best = shares[i].share > best ? shares[i].share : best;

@@ -21,9 +21,9 @@ static hec_status read_shares(const hec_json *json, const hec_json_value *value,
     if (!share || hec_json_next(share) || !hec_json_is_number(bytes) || !hec_json_is_number(share))
       return hec_json_error(json, v, "a pair of numbers [bytes, share]");
     hec_link_share next = {hec_json_number(bytes), hec_json_number(share)};
-    if (!(next.bytes > last.bytes && next.bytes <= HEC_MEMORY_MOST))
+    if (!(next.bytes > last.bytes && next.bytes <= HEC_MEMORY_MAX))
       return hec_json_error(json, bytes, "bytes above 0, ascending, at most 1e18");
-    if (!(next.share >= HEC_SIZE_SHARE_LEAST && next.share <= 1))
+    if (!(next.share >= HEC_SIZE_SHARE_MIN && next.share <= 1))
       return hec_json_error(json, share, "a share from 0.001 to 1");
     if (!(next.bytes / next.share > last.bytes / last.share))
       return hec_json_error(json, share, "bytes / share rising: more bytes never take less time");
@@ -38,14 +38,14 @@ static hec_status read_bandwidth(const hec_json *json, const hec_json_value *obj
   static const char *const known[] = {"nodes_per_leaf", "bandwidth",           "latency",
                                       "efficiency",     "efficiency_by_bytes", NULL};
   HEC_TRY(hec_json_only(json, object, known));
-  HEC_TRY(hec_json_want_double(json, object, "bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, &link->bandwidth));
-  HEC_TRY(hec_json_double_or(json, object, "latency", 0, HEC_LATENCY_MOST, link->latency_s, &link->latency_s));
+  HEC_TRY(hec_json_want_double(json, object, "bandwidth", HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, &link->bandwidth));
+  HEC_TRY(hec_json_double_or(json, object, "latency", 0, HEC_LATENCY_MAX, link->latency_s, &link->latency_s));
   if (hec_json_get(object, "efficiency") || hec_json_get(object, "efficiency_by_bytes")) { /* not the GPU's */
     link->efficiency = 1;
     link->n_shares = 0;
     link->by_laws = false;
   }
-  HEC_TRY(hec_json_double_or(json, object, "efficiency", HEC_SHARE_LEAST, 1, link->efficiency, &link->efficiency));
+  HEC_TRY(hec_json_double_or(json, object, "efficiency", HEC_SHARE_MIN, 1, link->efficiency, &link->efficiency));
   return read_shares(json, hec_json_get(object, "efficiency_by_bytes"), arena, link);
 }
 
@@ -85,27 +85,27 @@ static hec_status read_device(const hec_json *json, const hec_json_value *object
   const hec_json_value *hbm = hec_json_get(object, "hbm_bandwidth"), *share = hec_json_get(object, "hbm_efficiency");
   HEC_TRY(hec_json_only(json, object, known));
   HEC_TRY(check_laws(json, object, device));
-  HEC_TRY(hec_json_double_or(json, object, "flops", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, device->flops, &device->flops));
-  HEC_TRY(hec_json_double_or(json, object, "flops_efficiency", HEC_SHARE_LEAST, 1, device->flops_efficiency,
+  HEC_TRY(hec_json_double_or(json, object, "flops", HEC_FLOPS_MIN, HEC_FLOPS_MAX, device->flops, &device->flops));
+  HEC_TRY(hec_json_double_or(json, object, "flops_efficiency", HEC_SHARE_MIN, 1, device->flops_efficiency,
                              &device->flops_efficiency));
-  HEC_TRY(hec_json_double_or(json, object, "hbm_bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST,
-                             device->hbm_bandwidth, &device->hbm_bandwidth));
-  HEC_TRY(hec_json_double_or(json, object, "hbm_efficiency", HEC_SHARE_LEAST, 1, 1, &hbm_efficiency));
+  HEC_TRY(hec_json_double_or(json, object, "hbm_bandwidth", HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, device->hbm_bandwidth,
+                             &device->hbm_bandwidth));
+  HEC_TRY(hec_json_double_or(json, object, "hbm_efficiency", HEC_SHARE_MIN, 1, 1, &hbm_efficiency));
   if (share && !hbm)
     return hec_json_error(json, share, "hbm_bandwidth beside hbm_efficiency");
   device->hbm_bandwidth *= hbm_efficiency;
-  HEC_TRY(hec_json_double_or(json, object, "memory_bytes", 1, HEC_MEMORY_MOST, device->memory_bytes,
-                             &device->memory_bytes));
-  HEC_TRY(hec_json_double_or(json, object, "gemm_a_s", 0, HEC_SECONDS_MOST, device->gemm_a_s, &device->gemm_a_s));
-  HEC_TRY(hec_json_double_or(json, object, "gemm_c_s", 0, HEC_SECONDS_MOST, device->gemm_c_s, &device->gemm_c_s));
-  HEC_TRY(hec_json_int_or(json, object, "gemm_tile", 1, HEC_TILE_MOST, device->gemm_tile, &tile));
+  HEC_TRY(
+      hec_json_double_or(json, object, "memory_bytes", 1, HEC_MEMORY_MAX, device->memory_bytes, &device->memory_bytes));
+  HEC_TRY(hec_json_double_or(json, object, "gemm_a_s", 0, HEC_SECONDS_MAX, device->gemm_a_s, &device->gemm_a_s));
+  HEC_TRY(hec_json_double_or(json, object, "gemm_c_s", 0, HEC_SECONDS_MAX, device->gemm_c_s, &device->gemm_c_s));
+  HEC_TRY(hec_json_int_or(json, object, "gemm_tile", 1, HEC_TILE_MAX, device->gemm_tile, &tile));
   device->gemm_tile = (int32_t)tile;
-  HEC_TRY(hec_json_double_or(json, object, "launch_s", 0, HEC_SECONDS_MOST, device->launch_s, &device->launch_s));
+  HEC_TRY(hec_json_double_or(json, object, "launch_s", 0, HEC_SECONDS_MAX, device->launch_s, &device->launch_s));
   HEC_TRY(hec_json_double_or(json, object, "comm_share", 0, 0.99, device->comm_share, &device->comm_share));
-  HEC_TRY(hec_json_double_or(json, object, "skew_s", 0, HEC_SECONDS_MOST, device->skew_s, &device->skew_s));
-  HEC_TRY(hec_json_double_or(json, object, "in_step", 1, HEC_IN_STEP_MOST, device->in_step, &device->in_step));
+  HEC_TRY(hec_json_double_or(json, object, "skew_s", 0, HEC_SECONDS_MAX, device->skew_s, &device->skew_s));
+  HEC_TRY(hec_json_double_or(json, object, "in_step", 1, HEC_IN_STEP_MAX, device->in_step, &device->in_step));
   hec_cluster_sum_up(device);
-  return hec_json_double_or(json, object, "speed", HEC_SHARE_LEAST, 1000, device->speed, &device->speed);
+  return hec_json_double_or(json, object, "speed", HEC_SHARE_MIN, 1000, device->speed, &device->speed);
 }
 
 static hec_status read_common_device(const hec_json *json, const hec_json_value *root, hec_device *device) {
@@ -116,8 +116,8 @@ static hec_status read_common_device(const hec_json *json, const hec_json_value 
     return hec_json_error(json, root, "a member \"device\" or \"gpu\"");
   if (gpu)
     return read_device(json, object, device);
-  HEC_TRY(hec_json_want_double(json, object, "flops", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, &device->flops));
-  HEC_TRY(hec_json_want_double(json, object, "memory_bytes", 1, HEC_MEMORY_MOST, &device->memory_bytes));
+  HEC_TRY(hec_json_want_double(json, object, "flops", HEC_FLOPS_MIN, HEC_FLOPS_MAX, &device->flops));
+  HEC_TRY(hec_json_want_double(json, object, "memory_bytes", 1, HEC_MEMORY_MAX, &device->memory_bytes));
   return read_device(json, object, device);
 }
 
@@ -127,8 +127,8 @@ static hec_status read_plan(const hec_json *json, const hec_json_value *root, he
   if (!object)
     return HEC_OK;
   HEC_TRY(hec_json_only(json, object, known));
-  HEC_TRY(hec_json_double_or(json, object, "a_s", 0, HEC_SECONDS_MOST, spec->plan_a_s, &spec->plan_a_s));
-  return hec_json_double_or(json, object, "b_s", 0, HEC_SECONDS_MOST, spec->plan_b_s, &spec->plan_b_s);
+  HEC_TRY(hec_json_double_or(json, object, "a_s", 0, HEC_SECONDS_MAX, spec->plan_a_s, &spec->plan_a_s));
+  return hec_json_double_or(json, object, "b_s", 0, HEC_SECONDS_MAX, spec->plan_b_s, &spec->plan_b_s);
 }
 
 hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2p *p2p) {
@@ -140,12 +140,12 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
   if (!object)
     return HEC_OK;
   HEC_TRY(hec_json_only(json, object, known));
-  HEC_TRY(hec_json_int_or(json, object, "channels", 1, HEC_CHANNELS_MOST, p2p->channels, &channels));
-  HEC_TRY(hec_json_int_or(json, object, "channels_per_peer", 1, HEC_CHANNELS_MOST, p2p->channels_per_peer, &each));
+  HEC_TRY(hec_json_int_or(json, object, "channels", 1, HEC_CHANNELS_MAX, p2p->channels, &channels));
+  HEC_TRY(hec_json_int_or(json, object, "channels_per_peer", 1, HEC_CHANNELS_MAX, p2p->channels_per_peer, &each));
   HEC_TRY(hec_json_int_or(json, object, "batch", 1, HEC_DEVICES_MAX, p2p->batch, &batch));
-  HEC_TRY(hec_json_int_or(json, object, "ll_bytes", 0, HEC_LL_BYTES_MOST, p2p->ll_bytes, &ll_bytes));
-  HEC_TRY(hec_json_double_or(json, object, "ll_share", HEC_SIZE_SHARE_LEAST, 1, p2p->ll_share, &ll_share));
-  HEC_TRY(hec_json_int_or(json, object, "chunk_bytes", 0, HEC_CHUNK_BYTES_MOST, p2p->chunk_bytes, &chunk));
+  HEC_TRY(hec_json_int_or(json, object, "ll_bytes", 0, HEC_LL_BYTES_MAX, p2p->ll_bytes, &ll_bytes));
+  HEC_TRY(hec_json_double_or(json, object, "ll_share", HEC_SIZE_SHARE_MIN, 1, p2p->ll_share, &ll_share));
+  HEC_TRY(hec_json_int_or(json, object, "chunk_bytes", 0, HEC_CHUNK_BYTES_MAX, p2p->chunk_bytes, &chunk));
   if (channels % each != 0) {
     const hec_json_value *given = hec_json_get(object, "channels_per_peer");
     return hec_json_error(json, given ? given : hec_json_get(object, "channels"),
@@ -252,10 +252,10 @@ static hec_status override_links(const hec_json *json, const hec_json_value *roo
     HEC_TRY(find_link(json, v, cluster, &link));
     efficiency = link->bandwidth / link->nominal;
     latency_s = (double)link->latency_ps * 1e-12;
-    HEC_TRY(hec_json_double_or(json, v, "bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, link->nominal,
-                               &link->nominal));
-    HEC_TRY(hec_json_double_or(json, v, "efficiency", HEC_SHARE_LEAST, 1, efficiency, &efficiency));
-    HEC_TRY(hec_json_double_or(json, v, "latency", 0, HEC_LATENCY_MOST, latency_s, &latency_s));
+    HEC_TRY(
+        hec_json_double_or(json, v, "bandwidth", HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, link->nominal, &link->nominal));
+    HEC_TRY(hec_json_double_or(json, v, "efficiency", HEC_SHARE_MIN, 1, efficiency, &efficiency));
+    HEC_TRY(hec_json_double_or(json, v, "latency", 0, HEC_LATENCY_MAX, latency_s, &latency_s));
     link->bandwidth = link->nominal * efficiency;
     link->latency_ps = (int64_t)(latency_s * 1e12 + 0.5);
   }
@@ -276,7 +276,7 @@ static hec_status read_points(const hec_json *json, const hec_json_value *v, hec
     const hec_json_value *seconds = size ? hec_json_next(size) : NULL;
     if (!seconds || hec_json_next(seconds) || !hec_json_is_number(size) || !hec_json_is_number(seconds))
       return hec_json_error(json, p, "a pair of numbers [size, seconds]");
-    if (!(hec_json_number(size) > last_x && hec_json_number(size) <= HEC_MEMORY_MOST))
+    if (!(hec_json_number(size) > last_x && hec_json_number(size) <= HEC_MEMORY_MAX))
       return hec_json_error(json, size, "sizes above 0, ascending, at most 1e18");
     if (!(hec_json_number(seconds) >= last_s && hec_json_number(seconds) <= 1e6))
       return hec_json_error(json, seconds, "seconds from 0 to 1e6, not decreasing");
@@ -303,7 +303,7 @@ static hec_status read_curve(const hec_json *json, const hec_json_value *v, hec_
   curve->kind = (hec_curve_kind)which;
   HEC_TRY(hec_json_bool_or(json, v, "backward", false, &curve->backward));
   if (hec_curve_has_rows(curve->kind))
-    HEC_TRY(hec_json_want_double(json, v, "flops_per_row", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, &curve->flops_per_row));
+    HEC_TRY(hec_json_want_double(json, v, "flops_per_row", HEC_FLOPS_MIN, HEC_FLOPS_MAX, &curve->flops_per_row));
   if (hec_curve_has_ranks(curve->kind))
     HEC_TRY(hec_json_want_int(json, v, "ranks", 1, HEC_DEVICES_MAX, &ranks));
   curve->ranks = (int32_t)ranks;

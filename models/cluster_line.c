@@ -18,29 +18,29 @@ typedef struct {
 
 #define FIELD(name) offsetof(hec_cluster_spec, name)
 static const line_key keys[] = {
-    {"nvlink", LINK, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(port)},
-    {"nic", LINK, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(nic)},
-    {"uplink", LINK, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(leaf)},
-    {"flops", RATE, HEC_FLOPS_LEAST, HEC_FLOPS_MOST, FIELD(device.flops)},
-    {"mem", RATE, 1, HEC_MEMORY_MOST, FIELD(device.memory_bytes)},
-    {"hbm", RATE, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(device.hbm_bandwidth)},
-    {"eff", NUMBER, HEC_SHARE_LEAST, 1, FIELD(device.flops_efficiency)},
-    {"nic_eff", NUMBER, HEC_SHARE_LEAST, 1, FIELD(nic.efficiency)},
-    {"nvlink_eff", NUMBER, HEC_SHARE_LEAST, 1, FIELD(port.efficiency)},
+    {"nvlink", LINK, HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, FIELD(port)},
+    {"nic", LINK, HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, FIELD(nic)},
+    {"uplink", LINK, HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, FIELD(leaf)},
+    {"flops", RATE, HEC_FLOPS_MIN, HEC_FLOPS_MAX, FIELD(device.flops)},
+    {"mem", RATE, 1, HEC_MEMORY_MAX, FIELD(device.memory_bytes)},
+    {"hbm", RATE, HEC_BANDWIDTH_MIN, HEC_BANDWIDTH_MAX, FIELD(device.hbm_bandwidth)},
+    {"eff", NUMBER, HEC_SHARE_MIN, 1, FIELD(device.flops_efficiency)},
+    {"nic_eff", NUMBER, HEC_SHARE_MIN, 1, FIELD(nic.efficiency)},
+    {"nvlink_eff", NUMBER, HEC_SHARE_MIN, 1, FIELD(port.efficiency)},
     {"sm", NUMBER, 0, 0.99, FIELD(device.comm_share)},
     {"nics", COUNT, 1, HEC_DEVICES_MAX, FIELD(nics)},
     {"leaf", COUNT, 1, HEC_DEVICES_MAX, FIELD(nodes_per_leaf)},
-    {"tile", TILE, 1, HEC_TILE_MOST, FIELD(device.gemm_tile)},
+    {"tile", TILE, 1, HEC_TILE_MAX, FIELD(device.gemm_tile)},
     {"pxn", SWITCH, 0, 1, FIELD(pxn)},
     {"through", SWITCH, 0, 1, FIELD(nic_through_port)},
-    {"a", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.gemm_a_s)},
-    {"c", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.gemm_c_s)},
-    {"launch", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.launch_s)},
-    {"plan", PLAN, 0, HEC_SECONDS_MOST, FIELD(plan_a_s)},
-    {"p2p", P2P, 1, HEC_CHANNELS_MOST, FIELD(p2p)},
-    {"step", NUMBER, 1, HEC_IN_STEP_MOST, FIELD(device.in_step)},
+    {"a", SECONDS, 0, HEC_SECONDS_MAX, FIELD(device.gemm_a_s)},
+    {"c", SECONDS, 0, HEC_SECONDS_MAX, FIELD(device.gemm_c_s)},
+    {"launch", SECONDS, 0, HEC_SECONDS_MAX, FIELD(device.launch_s)},
+    {"plan", PLAN, 0, HEC_SECONDS_MAX, FIELD(plan_a_s)},
+    {"p2p", P2P, 1, HEC_CHANNELS_MAX, FIELD(p2p)},
+    {"step", NUMBER, 1, HEC_IN_STEP_MAX, FIELD(device.in_step)},
     {"gpu", GPU, 0, 0, 0},
-    {"slow", SLOW, HEC_SHARE_LEAST, 1000, 0},
+    {"slow", SLOW, HEC_SHARE_MIN, 1000, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -134,7 +134,7 @@ static bool read_link(const line_key *key, const char **text, hec_link_spec *lin
   if (**text != '@')
     return true;
   ++*text;
-  return hec_cluster_read_seconds(text, &link->latency_s) && within(link->latency_s, 0, HEC_LATENCY_MOST);
+  return hec_cluster_read_seconds(text, &link->latency_s) && within(link->latency_s, 0, HEC_LATENCY_MAX);
 }
 
 /* A or A@B, seconds and seconds per unit */

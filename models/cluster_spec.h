@@ -39,17 +39,17 @@ typedef struct {
 } hec_cluster_spec;
 
 /* Limits of every number, whatever the form. */
-#define HEC_BANDWIDTH_LEAST 1.0
-#define HEC_BANDWIDTH_MOST 1e18
-#define HEC_LATENCY_MOST 10.0
-#define HEC_FLOPS_LEAST 1.0
-#define HEC_FLOPS_MOST 1e21
-#define HEC_MEMORY_MOST 1e18
-#define HEC_SECONDS_MOST 10.0
-#define HEC_IN_STEP_MOST 100.0
-#define HEC_SHARE_LEAST 1e-6
-#define HEC_SIZE_SHARE_LEAST 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
-enum { HEC_TILE_MOST = 1 << 20, HEC_CHANNELS_MOST = 1024, HEC_LL_BYTES_MOST = 1 << 30, HEC_CHUNK_BYTES_MOST = 1 << 30 };
+#define HEC_BANDWIDTH_MIN 1.0
+#define HEC_BANDWIDTH_MAX 1e18
+#define HEC_LATENCY_MAX 10.0
+#define HEC_FLOPS_MIN 1.0
+#define HEC_FLOPS_MAX 1e21
+#define HEC_MEMORY_MAX 1e18
+#define HEC_SECONDS_MAX 10.0
+#define HEC_IN_STEP_MAX 100.0
+#define HEC_SHARE_MIN 1e-6
+#define HEC_SIZE_SHARE_MIN 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
+enum { HEC_TILE_MAX = 1 << 20, HEC_CHANNELS_MAX = 1024, HEC_LL_BYTES_MAX = 1 << 30, HEC_CHUNK_BYTES_MAX = 1 << 30 };
 
 /* Defaults of everything optional. */
 hec_cluster_spec hec_cluster_spec_default(void);

@@ -1,12 +1,12 @@
 /* Closed-form times of the two collectives that every iteration has besides exchanges: ring all-reduce and all-gather.
- * All-reduce: NCCL's ring (reduce-scatter then all-gather, each n-1 steps of bytes/n). K rings, one per NIC that every
- * node taking part has, carry bytes/K each: a NIC carries one ring, a device's port and a shared leaf uplink carry them
- * all. Where links reach a share of their rate by message size, the message is one step's, bytes / n over all rings.
+ * All-reduce: NCCL's ring (reduce-scatter then all-gather, each n-1 steps of bytes/n). There are K rings, one per
+ * NIC that every node taking part has. Each carries bytes/K. A NIC carries one ring; a device's port and a shared leaf uplink
+ * carry all of them. Where links reach a share of their rate by message size, the message is one step's, bytes / n over all rings.
  * Inside a node of a GPU with laws: what its collective law says (gpu_collective.c), all-reduce in the switch included.
  *
  * Of stride s there are s such all-reduces at once, of m = n / s ranks each: a device's port carries its own one's bytes,
- * the NICs of a node and a shared uplink those of all s, and a ring hops from rank r to r + s. (NCCL gives each communicator
- * a ring for every NIC near its ranks; over all of them a NIC has s bytes / K, whichever K it is.) O(ranks). */
+ * the NICs of a node and a shared uplink those of all s, and a ring hops from rank r to r + s. NCCL gives each communicator
+ * a ring for every NIC near its ranks. Over all communicators a NIC has s bytes / K, whatever K is. O(ranks). */
 #include "models/gpu_compute.h"
 #include "models/link_cost.h"
 

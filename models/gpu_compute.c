@@ -181,10 +181,10 @@ static double grouped_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_la
 }
 
 static double one_by_one_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision,
-                           const int32_t *rows, int32_t n, int32_t stride, double least_s) {
+                           const int32_t *rows, int32_t n, int32_t stride, double min_s) {
   int64_t up = (int64_t)(d->n_matrices - 1) * d->inter;
   double s = 0;
-  for (int32_t e = 0; e < n && s < least_s; e++)
+  for (int32_t e = 0; e < n && s < min_s; e++)
     s += gemm_s(laws, d, precision, rows[e * stride], up, d->hidden) +
          gemm_s(laws, d, precision, rows[e * stride], d->hidden, d->inter);
   return s;
@@ -201,11 +201,11 @@ double hec_gpu_experts_s(const hec_gpu_laws *laws, const hec_work_dims *d, const
     return 0;
   double flops = 2 * (double)d->n_matrices * (double)d->hidden * (double)d->inter * load.rows;
   double bytes = 2 * (double)d->n_matrices * (double)d->inter * load.rows;
-  double least_s = flops / laws->flops[precision], activation_s = bytes * laws->grouped_byte_s[precision];
+  double min_s = flops / laws->flops[precision], activation_s = bytes * laws->grouped_byte_s[precision];
   double kept = d->core > 0 ? 1 - d->core : 0; /* of the activation, what fusion saves */
   double s = laws->grouped[precision] ? grouped_s(laws, d, precision, &load) : 1e300;
   /* one by one is never faster than this: it starts each product and reaches no more than the best tile */
-  if (least_s + activation_s < s) {
+  if (min_s + activation_s < s) {
     double apart_s = activation_s + one_by_one_s(laws, d, precision, rows, n, stride, s - activation_s);
     s = apart_s < s ? apart_s : s;
   }

@@ -49,8 +49,8 @@ static int32_t take_index(const char **text) {
 /* ":0.8" and the item's end */
 static hec_status take_factor(const reader *r, const char *text, double *factor) {
   bool ok = take(&text, ":") && hec_cluster_read_decimal(&text, factor) && ends(r, text);
-  return ok && *factor >= HEC_SHARE_LEAST && *factor <= 1 ? HEC_OK
-                                                          : wrong(r, "a factor from 1e-06 to 1 after the last colon");
+  return ok && *factor >= HEC_SHARE_MIN && *factor <= 1 ? HEC_OK
+                                                        : wrong(r, "a factor from 1e-06 to 1 after the last colon");
 }
 
 /* Each rank and link once in an option. */
@@ -81,7 +81,7 @@ static hec_status slow_rank(reader *r, const char *text) {
   HEC_TRY(take_rank(r, &text, &rank));
   HEC_TRY(take_factor(r, text, &factor));
   double *speed = &r->cluster->devices[rank].speed;
-  if (*speed * factor < HEC_SHARE_LEAST)
+  if (*speed * factor < HEC_SHARE_MIN)
     return wrong(r, "a speed that stays 1e-06 or more");
   char what[128];
   int n = snprintf(what, sizeof what, "rank %d computes at %g of its speed", rank, factor);
@@ -145,7 +145,7 @@ static hec_status slow_link(reader *r, const char *text) {
   if (!crossed(r, id))
     return wrong(r, expected);
   double *bandwidth = &r->cluster->links[id].bandwidth;
-  if (*bandwidth * factor < HEC_BANDWIDTH_LEAST)
+  if (*bandwidth * factor < HEC_BANDWIDTH_MIN)
     return wrong(r, "a bandwidth that stays 1 byte/s or more");
   *bandwidth *= factor;
   char what[128];
@@ -169,7 +169,7 @@ static hec_status read_skew(reader *r, const char *text) {
     return wrong(r, "rank=RANK:TIME");
   HEC_TRY(take_rank(r, &text, &rank));
   bool ok = take(&text, ":") && hec_cluster_read_seconds(&text, &seconds) && ends(r, text);
-  if (!ok || !(seconds <= HEC_SECONDS_MOST))
+  if (!ok || !(seconds <= HEC_SECONDS_MAX))
     return wrong(r, "a time from 0 to 10s such as 500us");
   r->cluster->devices[rank].skew_s = seconds;
   char what[96];

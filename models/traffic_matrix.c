@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t MOST_FILE_BYTES = (size_t)256 << 20; /* 4096 lines of 4096 counts of 15 digits */
-#define MOST_BYTES 1125899906842624.0                    /* 2^50: 4096 of them still are an int64 */
+static const size_t FILE_BYTES_MAX = (size_t)256 << 20; /* 4096 lines of 4096 counts of 15 digits */
+#define BYTES_MAX 1125899906842624.0                    /* 2^50: 4096 of them still are an int64 */
 enum { TOKEN_MAX = 64 };
 
 typedef struct {
@@ -47,7 +47,7 @@ static hec_status read_number(reader *r, int64_t *bytes) {
     token[1 + i] = (char)(r->at[i] >= ' ' && r->at[i] < 127 ? r->at[i] : '?');
   token[1 + kept] = '\0';
   bool decimal = hec_number_read(token + 1, &stop, &value) && kept == n && *stop == '\0';
-  bool fits = decimal && value >= 0 && value <= MOST_BYTES;
+  bool fits = decimal && value >= 0 && value <= BYTES_MAX;
   token[1 + kept] = '"';
   if (!fits || (double)(int64_t)value != value)
     return wrong(r, expected, token);
@@ -113,7 +113,7 @@ hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char 
 hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traffic_matrix *matrix) {
   char *text;
   size_t length;
-  HEC_TRY(hec_file_read(path, "a matrix", MOST_FILE_BYTES, &text, &length));
+  HEC_TRY(hec_file_read(path, "a matrix", FILE_BYTES_MAX, &text, &length));
   hec_status status = hec_traffic_matrix_parse(text, length, path, arena, matrix);
   free(text);
   return status;

@@ -8,14 +8,13 @@
  *
  * Written: integers, one blank between, a newline after each line; what was written reads back equal.
  *
- * Differences: nccl-tests rounds every number down to 16 bytes and uses the first ranks of a larger matrix; here bytes are as
- * written and the matrix has as many ranks as lines. The diagonal is a copy inside a rank: it crosses no link.
+ * Differences: nccl-tests rounds every number down to 16 bytes and uses the first ranks of a larger matrix. Here bytes are as
+ * written, and the matrix has as many ranks as lines. The diagonal is a copy inside a rank: it crosses no link.
  *
- * Rates, as there: algbw = size / time, busbw = algbw (n - 1) / n, where size is the bytes of the busiest rank, the most that
- * any one sends or receives, with its own part (AlltoAllvGetBw there; its user is told to let it report the longest time of
- * any rank, -a 3). A balanced all-to-all has size = count of all its n parts, as in alltoall_perf. Why the busiest: all end when
- * it does, so its bytes over that time are the rate that was reached; a mean would call a skewed matrix slow. What is
- * simulated and what is measured is rated by the same function, hec_traffic_rates. */
+ * Rates, as there: algbw = size / time, busbw = algbw (n - 1) / n. The size is what the busiest rank sends or receives, its own
+ * part included (AlltoAllvGetBw there; its user is told to let it report the longest time of any rank, -a 3). A balanced
+ * all-to-all has size = count of all its n parts, as in alltoall_perf. Why the busiest: all end when it does, so its bytes over
+ * that time are the rate that was reached. A mean would call a skewed matrix slow. What is simulated and what is measured is rated by the same function, hec_traffic_rates. */
 #ifndef HEC_MODELS_TRAFFIC_MATRIX_H
 #define HEC_MODELS_TRAFFIC_MATRIX_H
 #include "runtime/base/arena.h"
@@ -37,7 +36,7 @@ hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char 
                                     hec_traffic_matrix *matrix) HEC_MUST_USE;
 void hec_traffic_matrix_write(const hec_traffic_matrix *matrix, hec_text *out);
 
-/* The size that algbw is of: the most bytes that a rank sends or receives. */
+/* The size that algbw is of: the max bytes that a rank sends or receives. */
 int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix);
 
 typedef struct {

@@ -6,8 +6,8 @@
  * the bound of the row's class on the same loads, once for all rows of one class.
  *
  * Threads share an iteration: each takes a policy, until all have had it, and then the next one is read. So a trace is read
- * and unpacked once, by the caller's thread, whatever it comes from; and what a policy has seen is the same in every
- * company. The policies that took longest last time begin, lest one of them be left alone at the end.
+ * and unpacked once, by the caller's thread, whatever it comes from; a policy's result
+ * does not depend on which others run. The policies that took longest last time begin, so that none is left alone at the end.
  *
  * Memory: every policy keeps its own state and history; programs, timeline and simulator belong to the thread that has the
  * policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward, under one schedule: a peak of 1.6 GB

@@ -2,9 +2,9 @@
  *
  * Each (rank, lane) is an in-order queue; its head starts when the lane is free and the head's dependencies on that
  * rank have ended. Computing takes time on a device of capacity 1, or 1 - comm_share while a communication operation is
- * posted on the rank (its kernel holds SMs); when that changes, the seconds of work left are kept and the end is
+ * posted on the rank (its kernel holds SMs). When that changes, the seconds of work left are kept and the end is
  * rescheduled. Exchanges are the law's. Flows run in the fluid solver (double seconds since the start of the busy
- * period); everything else is an event in a binary heap ordered by (time, sequence). When a heap event and a flow's end
+ * period). Everything else is an event in a binary heap ordered by (time, sequence). When a heap event and a flow's end
  * fall on the same picosecond the flow's end goes first.
  *
  * Cost: O(log(lanes * ranks)) per event, O(dependencies) per start, plus the law's. */

@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_HOSTS 65536
-#define MOST_LINKS (1 << 20)
-#define MOST_ROUTES (1 << 22)
-#define MOST_FLOWS (1 << 22)
-#define MOST_HOPS 64
-#define MOST_BYTES ((int64_t)1 << 53) /* every integer up to here is a double */
-#define LEAST_BANDWIDTH 1e-3
-#define MOST_BANDWIDTH 1e18
-#define MOST_SECONDS 1e9
+#define HOSTS_MAX 65536
+#define LINKS_MAX (1 << 20)
+#define ROUTES_MAX (1 << 22)
+#define FLOWS_MAX (1 << 22)
+#define HOPS_MAX 64
+#define BYTES_MAX ((int64_t)1 << 53) /* every integer up to here is a double */
+#define BANDWIDTH_MIN 1e-3
+#define BANDWIDTH_MAX 1e18
+#define SECONDS_MAX 1e9
 
 typedef struct {
   const char *name;
@@ -107,7 +107,7 @@ static hec_status find_name(const reader *r, const named *table, int32_t n, cons
 static hec_status read_hosts(reader *r) {
   const hec_json_value *array;
   hec_flows *flows = r->flows;
-  HEC_TRY(get_array(r, "hosts", 1, MOST_HOSTS, &array, &flows->n_hosts));
+  HEC_TRY(get_array(r, "hosts", 1, HOSTS_MAX, &array, &flows->n_hosts));
   flows->host_name = HEC_NEW(r->arena, const char *, flows->n_hosts);
   r->host = HEC_NEW(&r->scratch, named, flows->n_hosts);
   int32_t h = 0;
@@ -123,7 +123,7 @@ static hec_status read_hosts(reader *r) {
 static hec_status read_links(reader *r) {
   const hec_json_value *array;
   hec_flows *flows = r->flows;
-  HEC_TRY(get_array(r, "links", 0, MOST_LINKS, &array, &flows->n_links));
+  HEC_TRY(get_array(r, "links", 0, LINKS_MAX, &array, &flows->n_links));
   flows->link_name = HEC_NEW(r->arena, const char *, flows->n_links);
   flows->bandwidth = HEC_NEW(r->arena, double, flows->n_links);
   flows->latency = HEC_NEW(r->arena, double, flows->n_links);
@@ -134,8 +134,8 @@ static hec_status read_links(reader *r) {
     if (!hec_json_is_object(v))
       return hec_json_error(r->json, v, "a link: an object with id, bandwidth, latency");
     HEC_TRY(hec_json_want_text(r->json, v, "id", &name));
-    HEC_TRY(hec_json_want_double(r->json, v, "bandwidth", LEAST_BANDWIDTH, MOST_BANDWIDTH, &flows->bandwidth[l]));
-    HEC_TRY(hec_json_double_or(r->json, v, "latency", 0, MOST_SECONDS, 0, &flows->latency[l]));
+    HEC_TRY(hec_json_want_double(r->json, v, "bandwidth", BANDWIDTH_MIN, BANDWIDTH_MAX, &flows->bandwidth[l]));
+    HEC_TRY(hec_json_double_or(r->json, v, "latency", 0, SECONDS_MAX, 0, &flows->latency[l]));
     flows->link_name[l] = hec_arena_text(r->arena, name);
     r->link[l] = (named){flows->link_name[l], hec_json_get(v, "id"), l};
   }
@@ -159,7 +159,7 @@ static hec_status route_hops(const reader *r, const hec_json_value *route, const
   if (!*links)
     return hec_json_error(r->json, route, "a route: an object with src, dst, links");
   *n = hec_json_is_array(*links) ? hec_json_length(*links) : -1;
-  return *n >= 0 && *n <= MOST_HOPS ? HEC_OK : hec_json_error(r->json, *links, "an array of 0 to 64 links");
+  return *n >= 0 && *n <= HOPS_MAX ? HEC_OK : hec_json_error(r->json, *links, "an array of 0 to 64 links");
 }
 
 /* Offsets first, so that the links go into one array of the right size. */
@@ -192,7 +192,7 @@ static hec_status sort_routes(const reader *r) {
 static hec_status read_routes(reader *r) {
   const hec_json_value *array;
   hec_flows *flows = r->flows;
-  HEC_TRY(get_array(r, "routes", 0, MOST_ROUTES, &array, &flows->n_routes));
+  HEC_TRY(get_array(r, "routes", 0, ROUTES_MAX, &array, &flows->n_routes));
   flows->route_at = HEC_NEW(r->arena, int32_t, flows->n_routes + 1);
   flows->route_latency = HEC_NEW(r->arena, double, flows->n_routes);
   r->route = HEC_NEW(&r->scratch, paired, flows->n_routes);
@@ -211,8 +211,8 @@ static hec_status read_flow(const reader *r, const hec_json_value *v, hec_flow *
   HEC_TRY(read_ends(r, v, "a flow: an object with src, dst, bytes, start", &flow->source, &flow->destination));
   if (flow->source == flow->destination)
     return hec_json_error(r->json, hec_json_get(v, "dst"), "a host other than src");
-  HEC_TRY(hec_json_want_int(r->json, v, "bytes", 0, MOST_BYTES, &flow->bytes));
-  HEC_TRY(hec_json_double_or(r->json, v, "start", 0, MOST_SECONDS, 0, &flow->start));
+  HEC_TRY(hec_json_want_int(r->json, v, "bytes", 0, BYTES_MAX, &flow->bytes));
+  HEC_TRY(hec_json_double_or(r->json, v, "start", 0, SECONDS_MAX, 0, &flow->start));
   flow->expected_finish = -1;
   if (hec_json_get(v, "finish"))
     HEC_TRY(hec_json_want_double(r->json, v, "finish", 0, 1e300, &flow->expected_finish));
@@ -226,7 +226,7 @@ static hec_status read_flow(const reader *r, const hec_json_value *v, hec_flow *
 
 static hec_status read_flows(reader *r) {
   const hec_json_value *array;
-  HEC_TRY(get_array(r, "flows", 1, MOST_FLOWS, &array, &r->flows->n_flows));
+  HEC_TRY(get_array(r, "flows", 1, FLOWS_MAX, &array, &r->flows->n_flows));
   r->flows->flow = HEC_NEW(r->arena, hec_flow, r->flows->n_flows);
   int32_t f = 0;
   for (const hec_json_value *v = hec_json_first(array); v; v = hec_json_next(v), f++)

@@ -40,7 +40,7 @@ hec_fluid *hec_fluid_new(int32_t n_links, const double *capacity);
 void hec_fluid_free(hec_fluid *fluid);
 
 /* Starts a flow now. Returns its slot, valid until it is popped (slots are reused). A flow of amount 0, or on no link
- * and without cap, finishes at its start; on no link with a cap it runs at its cap. */
+ * and without cap, finishes at its start. On no link with a cap it runs at its cap. */
 int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow);
 
 /* The earliest finish of the flows inside, given that nothing is added before; INFINITY when there is none. */

@@ -24,12 +24,12 @@
  *   - a slack link needs no visit while it has room to spare.
  *
  * Flows are not touched by a change of level: all flows of a link end by one clock (fluid_state.c). So an event costs the links
- * behind the change plus the distinct pairs (changed link, link beside it), not flows; flows are touched when they change
+ * behind the change plus the distinct pairs (changed link, link beside it), not flows. Flows are touched when they change
  * their holder.
  *
  * Roundings: free drifts by an ulp per subtraction, so it is summed up afresh at every SUM_UP_AFTERth change, and where a
- * difference dwarfs the least capacity. Comparisons of levels ignore a relative EVEN. Rates are within
- * about 1e-12 of exact ones, and depend on what came before in their last bits only; the same calls give the same doubles. */
+ * difference dwarfs the min capacity. Comparisons of levels ignore a relative EVEN. Rates are within
+ * about 1e-12 of exact ones, and depend on what came before in their last bits only. The same calls give the same doubles. */
 #include "sim/fluid_state.h"
 
 #include "runtime/base/arena.h"
@@ -44,7 +44,7 @@
 #define DWARFS 1e3
 #define NEAR 1e-9 /* of a slack link's capacity: more than roundings add up to between two visits */
 
-enum { SUM_UP_AFTER = 64, MOST_SHARES = 1 << 14 /* links; 32 MiB of bits */, MOST_PLACES = 1 << 12 /* 32 MiB */ };
+enum { SUM_UP_AFTER = 64, SHARES_MAX = 1 << 14 /* links; 32 MiB of bits */, PLACES_MAX = 1 << 12 /* 32 MiB */ };
 
 /* ---- Which links lie beside which ---- */
 
@@ -77,10 +77,10 @@ static void grow_map(hec_fluid *fluid) {
 
 void hec_fluid_make_shares(hec_fluid *fluid) {
   fluid->n_words = (fluid->n_given + 63) / 64;
-  if (fluid->n_given > MOST_SHARES || fluid->n_given == 0)
+  if (fluid->n_given > SHARES_MAX || fluid->n_given == 0)
     return;
   size_t n = (size_t)fluid->n_given * (size_t)fluid->n_given;
-  if (fluid->n_given <= MOST_PLACES) {
+  if (fluid->n_given <= PLACES_MAX) {
     fluid->place = hec_malloc(n, sizeof *fluid->place);
     memset(fluid->place, 0, n * sizeof *fluid->place);
   }
@@ -417,7 +417,7 @@ static void fill_link(hec_fluid *fluid, int32_t link, double level) {
 }
 
 /* Progressive filling: the link whose share of what is free is least fills next, ties to the lower id. Shares only grow, so a
- * heap with old shares shows the least one once it is brought up to date. */
+ * heap with old shares shows the min once it is brought up to date. */
 static void fill(hec_fluid *fluid) {
   int32_t n = fluid->n_order, n_order = 0;
   empty_links(fluid);

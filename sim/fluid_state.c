@@ -3,7 +3,7 @@
  * All flows that a link holds have one rate, its level, so one clock does for all of them: what each has moved since the link
  * began to hold any. A flow ends when the clock shows its key = clock when it came + what it then had left; keys stay as
  * they are while levels change. Each link has its flows in a heap by (key, order of adding), and next = since + (least key -
- * clock) / level. The earliest end of all is the least `next`: O(links); an end costs O(log flows of the link) and what
+ * clock) / level. The earliest end of all is the min `next`: O(links); an end costs O(log flows of the link) and what
  * fluid_levels.c does.
  *
  * Several ends of one instant are popped together, in the order of adding. */

@@ -1,5 +1,5 @@
 /* Law `alpha_beta`: an exchange in closed form (models/link_cost.h). Rank r begins when it and all its partners have
- * posted and ends after latency + its busiest port's bytes / bandwidth; exchanges on different lanes do not slow each
+ * posted and ends after latency + its busiest port's bytes / bandwidth. Exchanges on different lanes do not slow each
  * other down. Exact for the busiest port of one exchange, optimistic where several exchanges share a link. */
 #include "runtime/plan/problem.h"
 #include "runtime/program/walk.h"

@@ -1,4 +1,4 @@
-/* Law `max_min`: every transfer is a fluid flow over its route, from latency after both ends posted; all flows in
+/* Law `max_min`. Every transfer is a fluid flow over its route, from latency after both ends posted. All flows in
  * flight, of whichever exchange, share links max-min fairly (sim/fluid). A rank is done when its own transfers are.
  *
  * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another

@@ -1,4 +1,4 @@
-/* Which layout of the GPUs is fastest: every layout that fits the model, the batch and the memory is predicted with balanced
+/* Which layout of the GPUs is fastest. Every layout that fits the model, the batch and the memory is predicted with balanced
  * routing, each with the least recomputation that fits.
  *
  *   tp, cp, pp, vpp, ep    all that divide: tp inside an NVLink domain, cp for sequences of 8,192 tokens and more, vpp where parts

@@ -1,5 +1,5 @@
 /* Timelines by content: a list under a mutex, since there are as many entries as policies. Two threads may run one program at
- * once; both find the same, and the second to end adds nothing. Above MOST_BYTES nothing is added: all that changes is how
+ * once; both find the same, and the second to end adds nothing. Above BYTES_MAX nothing is added: all that changes is how
  * long a comparison takes.
  *
  * A key is 64 bits of FNV-1a with the numbers of operations and transfers. Two different programs of one key among 100: one
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t MOST_BYTES = (size_t)512 << 20;
+static const size_t BYTES_MAX = (size_t)512 << 20;
 
 typedef struct {
   hec_sim_memo_key key;
@@ -94,7 +94,7 @@ bool hec_sim_memo_take(hec_sim_memo *memo, const hec_sim_memo_key *key, hec_time
 void hec_sim_memo_put(hec_sim_memo *memo, const hec_sim_memo_key *key, const hec_timeline *timeline) {
   size_t bytes = 2 * cells_of(timeline) * sizeof(int64_t);
   (void)pthread_mutex_lock(&memo->mutex);
-  if (memo->bytes + bytes <= MOST_BYTES && !find(memo, key)) {
+  if (memo->bytes + bytes <= BYTES_MAX && !find(memo, key)) {
     HEC_RESERVE(memo->entries, memo->capacity, memo->n + 1);
     memo->entries[memo->n] = (entry){.key = *key};
     copy(timeline, &memo->entries[memo->n++].timeline);

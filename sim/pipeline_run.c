@@ -1,4 +1,4 @@
-/* Each device runs until its next piece wants an input that nobody has made yet; it then leaves its number with that input,
+/* Each device runs until its next piece wants an input that nobody has made yet. It then leaves its number with that input,
  * and whoever makes it wakes the device. So each piece is looked at twice at most. */
 #include "sim/pipeline_run.h"
 

@@ -9,7 +9,7 @@
  *   nodes of unequal size       as one node of all ranks
  *
  * A round belongs to one of `slots` = channels / channels per peer sets of channels, the next one for each round. A set works
- * on `batch` rounds at a time and begins the next ones when all of these are done, sends and receives; rounds in which the
+ * on `batch` rounds at a time and begins the next ones when all of these are done, sends and receives. Rounds in which the
  * rank has nothing to move are left out. So at most slots * batch rounds are in flight, and a large transfer delays what comes
  * later on its channels.
  *

@@ -101,8 +101,8 @@ static double replicas_of(const state *s, int32_t layer) {
   return (double)max;
 }
 
-/* Multi-token prediction has a layer like the model's on the last part, a matrix that joins two tokens, and shares the head;
- * its copy of the embedding is the device's own if that has one. */
+/* Multi-token prediction has a layer like the model's on the last part, a matrix that joins two tokens, and shares the head.
+ * Its copy of the embedding is the device's own if that has one. */
 static void count_part(const state *s, int32_t part, hec_device_layers *has, double *dense, double *expert,
                        double *replicas) {
   int32_t first, n_dense, n = layers_of(s, part, &first, &n_dense), mtp = is_last(s, part) ? s->t->mtp : 0;

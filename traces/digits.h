@@ -11,7 +11,7 @@
 
 enum {
   HEC_DIGITS_AHEAD = 8, /* bytes that hec_digits_short reads */
-  HEC_DIGITS_MOST = 20  /* bytes that hec_digits_print writes at most */
+  HEC_DIGITS_MAX = 20   /* bytes that hec_digits_print writes at most */
 };
 
 /* 1..7 digits at p followed by anything else: their number and how many; 0 when it is not of this form (no digit,

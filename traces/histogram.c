@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { MANTISSA_BITS = 13, LEAST_EXPONENT = -10, MOST_EXPONENT = 22, N_ABSOLUTE = 20001 };
-enum { N_RELATIVE = ((MOST_EXPONENT - LEAST_EXPONENT) << MANTISSA_BITS) + 1 };
+enum { MANTISSA_BITS = 13, EXPONENT_MIN = -10, EXPONENT_MAX = 22, N_ABSOLUTE = 20001 };
+enum { N_RELATIVE = ((EXPONENT_MAX - EXPONENT_MIN) << MANTISSA_BITS) + 1 };
 
 static int n_bins(const hec_histogram *histogram) {
   return histogram->relative ? N_RELATIVE : N_ABSOLUTE;
@@ -27,7 +27,7 @@ static int64_t bin_of(const hec_histogram *histogram, double value) {
     int64_t bits = 0;
     if (value > 0)
       memcpy(&bits, &value, sizeof bits);
-    bin = (bits >> (52 - MANTISSA_BITS)) - ((int64_t)(1023 + LEAST_EXPONENT) << MANTISSA_BITS) + 1;
+    bin = (bits >> (52 - MANTISSA_BITS)) - ((int64_t)(1023 + EXPONENT_MIN) << MANTISSA_BITS) + 1;
   } else {
     bin = (int64_t)((value + 1) * 1e4 + 0.5);
   }
@@ -38,7 +38,7 @@ static int64_t bin_of(const hec_histogram *histogram, double value) {
 static double middle_of(const hec_histogram *histogram, int64_t bin) {
   double value = (double)bin * 1e-4 - 1;
   if (histogram->relative) {
-    int64_t bits = (bin - 1 + ((int64_t)(1023 + LEAST_EXPONENT) << MANTISSA_BITS)) << (52 - MANTISSA_BITS);
+    int64_t bits = (bin - 1 + ((int64_t)(1023 + EXPONENT_MIN) << MANTISSA_BITS)) << (52 - MANTISSA_BITS);
     bits |= (int64_t)1 << (51 - MANTISSA_BITS);
     memcpy(&value, &bits, sizeof value);
     value = bin == 0 ? 0 : value;

@@ -177,7 +177,7 @@ static bool sparse_is_shorter(const uint64_t *row, int64_t n) {
 
 static void print_row(const uint64_t *row, int64_t n, hec_text *text) {
   bool sparse = sparse_is_shorter(row, n);
-  HEC_RESERVE(text->data, text->capacity, text->length + (size_t)n * (2 * HEC_DIGITS_MOST + 4) + 3);
+  HEC_RESERVE(text->data, text->capacity, text->length + (size_t)n * (2 * HEC_DIGITS_MAX + 4) + 3);
   char *to = text->data + text->length;
   *to++ = sparse ? '{' : '[';
   for (int64_t b = 0, n_printed = 0; b < n; b++) {

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { EIGHTHS = 8, TOP_K_MOST = 4 };
+enum { EIGHTHS = 8, TOP_K_MAX = 4 };
 
 static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t index, hec_arena *arena,
                            hec_experiment_case *one) {
@@ -18,7 +18,7 @@ static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t
   hec_model *model = HEC_NEW(arena, hec_model, 1);
   hec_problem *problem = HEC_NEW(arena, hec_problem, 1);
   const hec_policy *policy = o->policies[index % o->n_policies];
-  int32_t most_k = o->model->n_experts < TOP_K_MOST ? o->model->n_experts : TOP_K_MOST;
+  int32_t most_k = o->model->n_experts < TOP_K_MAX ? o->model->n_experts : TOP_K_MAX;
   int32_t tokens = o->tokens * (1 + (int32_t)gsl_rng_uniform_int(random, EIGHTHS)) / EIGHTHS;
   tokens = tokens > 0 ? tokens : 1;
   *moe = o->model->moe;

@@ -10,7 +10,7 @@ typedef struct {
   const hec_policy *const *policies; /* [n_policies] drawn from; none a bound */
   int32_t n_policies;
   const char *schedule;
-  int32_t n_ranks, tokens; /* tokens: the most per rank, an eighth is the fewest */
+  int32_t n_ranks, tokens; /* tokens: max per rank, an eighth is the min */
   int32_t ep;              /* ranks of an expert-parallel group; 0: the largest */
   int32_t esp;             /* ranks of an expert-sharding group; 0: 1 */
   int32_t n_steps, warmup; /* of each; one iteration past the warm-up is the usual */

@@ -44,8 +44,8 @@ static double judge(hec_experiment *experiment, const hec_replayed *iteration, i
     double probe_s = (iteration->probe_s[2 * r] + iteration->probe_s[2 * r + 1]) / 2;
     pace[r] = 1 + HEC_PACE_SHARE * (probe_s / reference - 1);
   }
-  double slowed = (hec_max(iteration->probe_s, 2 * n_ranks) / usual - 1) / HEC_SLOWED_MOST;
-  double lost = experiment->virtual_time ? 0 : iteration->interrupted / HEC_INTERRUPTED_MOST;
+  double slowed = (hec_max(iteration->probe_s, 2 * n_ranks) / usual - 1) / HEC_SLOWED_MAX;
+  double lost = experiment->virtual_time ? 0 : iteration->interrupted / HEC_INTERRUPTED_MAX;
   return fmax(fmax(slowed, lost), 0);
 }
 

@@ -27,11 +27,11 @@ typedef struct {
  * machines: of shares 0, 0.5, 0.8 and 1 the one that leaves the least scatter between rounds). On devices there is no probe:
  * pace 1, and nothing is known to be lost.
  *
- * A reading is undisturbed when no rank computed without a processor for more than HEC_INTERRUPTED_MOST of it (in virtual
- * time it may: what is measured is processor time), and no probe around it was more than HEC_SLOWED_MOST slower than
+ * A reading is undisturbed when no rank computed without a processor for more than HEC_INTERRUPTED_MAX of it (in virtual
+ * time it may: what is measured is processor time), and no probe around it was more than HEC_SLOWED_MAX slower than
  * the median of the last some hundred. */
-#define HEC_INTERRUPTED_MOST 0.02
-#define HEC_SLOWED_MOST 0.10
+#define HEC_INTERRUPTED_MAX 0.02
+#define HEC_SLOWED_MAX 0.10
 #define HEC_PACE_SHARE 0.8
 #define HEC_PACE_TRIED 0.9 /* speed of cores that a calibration's own pace is interpolated with (calibrate.h) */
 

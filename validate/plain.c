@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 110, MOST_COLUMNS = 16 };
+enum { WIDTH = 110, COLUMNS_MAX = 16 };
 
 typedef struct {
   const char *at;
@@ -44,10 +44,10 @@ static size_t add_unmarked(hec_text *out, piece text) {
 }
 
 /* Cells of "| a | b |". */
-static int cells_of(piece line, piece cell[MOST_COLUMNS]) {
+static int cells_of(piece line, piece cell[COLUMNS_MAX]) {
   int n = 0;
   size_t begin = 1;
-  for (size_t i = 1; i < line.n && n < MOST_COLUMNS; i++)
+  for (size_t i = 1; i < line.n && n < COLUMNS_MAX; i++)
     if (line.at[i] == '|') {
       cell[n++] = trimmed((piece){line.at + begin, i - begin});
       begin = i + 1;
@@ -65,8 +65,8 @@ typedef struct {
   bool right;
 } shape;
 
-static void add_cells(hec_text *out, piece line, const shape columns[MOST_COLUMNS]) {
-  piece cell[MOST_COLUMNS];
+static void add_cells(hec_text *out, piece line, const shape columns[COLUMNS_MAX]) {
+  piece cell[COLUMNS_MAX];
   size_t owed = 0; /* spaces before the next cell: none at a line's end */
   int n = cells_of(line, cell);
   for (int i = 0; i < n; i++) {
@@ -88,8 +88,8 @@ static bool is_rule(piece line) {
 }
 
 static const char *add_table(hec_text *out, const char *text) {
-  shape columns[MOST_COLUMNS] = {{0}};
-  piece cell[MOST_COLUMNS], line;
+  shape columns[COLUMNS_MAX] = {{0}};
+  piece cell[COLUMNS_MAX], line;
   for (const char *at = text; *at == '|'; at = after(line)) {
     line = line_at(at);
     int n = cells_of(line, cell);

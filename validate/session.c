@@ -45,7 +45,7 @@ static bool go_on(void *context, int32_t round, int32_t done) {
   hec_session *s = context;
   const hec_session_options *o = &s->options;
   double now = now_s(s), until = s->start_s + (1 - FINISHING) * o->within_s;
-  if (s->second && done == 0 && round >= HEC_ROUNDS_LEAST && !o->every_round && is_narrow(s))
+  if (s->second && done == 0 && round >= HEC_ROUNDS_MIN && !o->every_round && is_narrow(s))
     return false;
   if (s->second && o->within_s > 0) {
     double a_case = s->n_run > 0 ? (now - s->second_s) / s->n_run : 0;

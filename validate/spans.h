@@ -10,7 +10,7 @@
  *
  * Mending: the timeline as it would have been if no rank had lost its processor and every core had kept the reference's
  * pace. Operations get shorter by what they lost, computing and local ones are put at the pace of their rank, planning is
- * left as it was; then waiting follows from the same dependencies. Without losses and at pace 1 it is the same timeline (a
+ * left as it was. Then waiting follows from the same dependencies. Without losses and at pace 1 it is the same timeline (a
  * test). With start as above, for planning start = ready:
  *
  *     end'(op, r) = max(ready'(op, r), start'(op, r) + (end - start - lost) / pace(r))      computing and local operations

@@ -41,7 +41,7 @@ typedef struct {
 } hec_ranking;
 hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart);
 
-/* What choosing by `a` costs: b of the one with the least a (of several, the one with the most b), over the least b, minus
+/* What choosing by `a` costs: b of the one with min a (of several, the one with max b), over the min b, minus
  * 1. n >= 1, b > 0. Which the two are, too. */
 double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best);
 

@@ -27,18 +27,18 @@ static const hec_law_constant constants[N_CONSTANTS] = {
 
 static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *item) {
   const hec_collective_work *work = item;
-  double v = work->bytes, link = sheet->nvlink_bandwidth, least_s = 0;
+  double v = work->bytes, link = sheet->nvlink_bandwidth, min_s = 0;
   if (v <= c[V1])
     return c[A1] + v / (c[B1] * link);
-  least_s = c[V1] > 0 ? c[A1] + c[V1] / (c[B1] * link) : 0;
+  min_s = c[V1] > 0 ? c[A1] + c[V1] / (c[B1] * link) : 0;
   if (v <= c[V2]) {
     double middle_s = c[A2] + v / (c[B2] * link);
-    return middle_s > least_s ? middle_s : least_s;
+    return middle_s > min_s ? middle_s : min_s;
   }
   double end_s = c[V2] > 0 ? c[A2] + c[V2] / (c[B2] * link) : 0,
          large_s = c[A3] + (v + sqrt(v * c[KNEE])) / (c[B3] * link);
-  least_s = end_s > least_s ? end_s : least_s;
-  return large_s > least_s ? large_s : least_s;
+  min_s = end_s > min_s ? end_s : min_s;
+  return large_s > min_s ? large_s : min_s;
 }
 
 const hec_cost_law hec_cost_law_collective = {

@@ -35,11 +35,11 @@ static const struct {
   int32_t efficiency;
 } tiles[] = {{2, 1, E_LARGE},  {1, 2, E_LARGE},  {1, 1, E_128},    {0, 2, E_64_256},
              {2, 0, E_64_256}, {0, 1, E_64_128}, {1, 0, E_64_128}, {0, 0, E_64}};
-enum { N_TILES = sizeof tiles / sizeof *tiles, SPLITS_MAX = 16, SPLIT_K_LEAST = 256, LEAST_TILE = 64 };
+enum { N_TILES = sizeof tiles / sizeof *tiles, SPLITS_MAX = 16, SPLIT_K_MIN = 256, TILE_MIN = 64 };
 static const double split_launch_s = 1e-6; /* one more small kernel that adds the partial sums */
 
 static inline double strips(int64_t whole, int32_t tile) {
-  return (double)((whole + ((int64_t)LEAST_TILE << tile) - 1) >> (6 + tile));
+  return (double)((whole + ((int64_t)TILE_MIN << tile) - 1) >> (6 + tile));
 }
 
 /* Memory depends on the split alone, so in each split the fastest math decides. A split that could not pay if its waves were
@@ -51,12 +51,12 @@ static double fastest_s(const hec_gpu_sheet *sheet, const double *c, const hec_g
   double partial_s = groups * 8 * m * n / (c[SPLIT] * sheet->hbm_bandwidth);
   double grid[N_TILES], block_s[N_TILES], full_s = 0, best_s = 0;
   for (int32_t t = 0; t < N_TILES; t++) {
-    double side = (double)((int64_t)LEAST_TILE << tiles[t].m) * (double)((int64_t)LEAST_TILE << tiles[t].n);
+    double side = (double)((int64_t)TILE_MIN << tiles[t].m) * (double)((int64_t)TILE_MIN << tiles[t].n);
     grid[t] = groups * strips(g->m, tiles[t].m) * strips(g->n, tiles[t].n) / sms;
     block_s[t] = 2 * side * k / (rate * c[tiles[t].efficiency]);
     full_s = t == 0 || grid[t] * block_s[t] < full_s ? grid[t] * block_s[t] : full_s;
   }
-  for (int32_t split = 1; split <= SPLITS_MAX && (split == 1 || k >= SPLIT_K_LEAST * (double)split); split *= 2) {
+  for (int32_t split = 1; split <= SPLITS_MAX && (split == 1 || k >= SPLIT_K_MIN * (double)split); split *= 2) {
     double s = (double)split, moved_s = split > 1 ? memory_s + s * partial_s : memory_s, math_s = 0;
     double extra_s = split > 1 ? split_launch_s : 0;
     if (split > 1 && hec_overlap(full_s, moved_s, c[EXPOSED]) + extra_s >= best_s)

@@ -30,7 +30,7 @@ static const hec_law_constant constants[N_CONSTANTS] = {
 };
 
 const int64_t hec_grouped_tile[HEC_GROUPED_TILES] = {16, 32, 64, 128, 256};
-enum { N_COLUMNS = 3, LEAST_COLUMNS = 64 }; /* 64, 128, 256 */
+enum { N_COLUMNS = 3, COLUMNS_MIN = 64 }; /* 64, 128, 256 */
 
 hec_grouped_load hec_grouped_load_of(const int64_t *rows, int32_t n_experts) {
   hec_grouped_load load = {0};
@@ -50,7 +50,7 @@ static double gemm_s(const hec_gpu_sheet *sheet, const double *c, const hec_grou
   double math_s = 2 * depth / rate,
          load_s = element * depth / (c[L2] * sheet->hbm_bandwidth / sms); /* per bm bn; bm + bn */
   for (int32_t j = 0; j < N_COLUMNS; j++) {
-    double bn = (double)(LEAST_COLUMNS << j), strips = (double)((n + (LEAST_COLUMNS << j) - 1) >> (6 + j));
+    double bn = (double)(COLUMNS_MIN << j), strips = (double)((n + (COLUMNS_MIN << j) - 1) >> (6 + j));
     for (int32_t i = 0; i < HEC_GROUPED_TILES; i++) {
       double bm = (double)hec_grouped_tile[i], u = load->tiles[i] * strips / sms, whole = (double)(int64_t)u;
       whole += whole < u ? 1 : 0;

@@ -1,4 +1,4 @@
-/* A mutex guards what is said, a flag of its own the terminal: a signal handler may take the second (it waits a little for a
+/* A mutex guards what is said, a flag of its own the terminal. A signal handler may take the second (it waits a little for a
  * thread that is writing), never the first. */
 #include "runtime/base/progress.h"
 

@@ -60,16 +60,16 @@ static bool load(hec_text *why) {
   return plugin != NULL;
 }
 
-enum { NAMED_MOST = 4 };
+enum { NAMED_MAX = 4 };
 
 /* "2 devices found (NVIDIA H200, NVIDIA H200)". */
 static void say_devices(const hec_cuda_probe *probe, hec_text *why) {
   hec_text_printf(why, "%d device%s found (", probe->n_devices, probe->n_devices == 1 ? "" : "s");
-  for (int32_t i = 0; i < probe->n_devices && i < NAMED_MOST; i++) {
+  for (int32_t i = 0; i < probe->n_devices && i < NAMED_MAX; i++) {
     hec_text_add(why, i > 0 ? ", " : "");
     hec_text_add_plain(why, probe->devices[i].name);
   }
-  hec_text_add(why, probe->n_devices > NAMED_MOST ? ", ...)" : ")");
+  hec_text_add(why, probe->n_devices > NAMED_MAX ? ", ...)" : ")");
 }
 
 /* ---- What there is ---- */

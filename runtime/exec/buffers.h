@@ -1,4 +1,4 @@
-/* The buffers of one rank, planned from the holds of a program: a hold that opens gets memory, one that closes gives it
+/* The buffers of one rank, planned from the holds of a program. A hold that opens gets memory, one that closes gives it
  * back, in the order of operation ids, so that what is in use never exceeds the program's own memory model
  * (hec_program_memory_peak), which the simulator reports.
  *

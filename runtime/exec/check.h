@@ -1,4 +1,4 @@
-/* Checking a run against the dense single-rank reference, on rank 0: after every step the outputs and the gradients
+/* Checking a run against the dense single-rank reference, on rank 0. After every step the outputs and the gradients
  * of inputs of all ranks, after the last the gradients, parameters and moments of every dense block on every rank and of
  * every expert wherever it is kept. Exact mode: bit for bit. Random mode: the relative error (Euclidean) of every tensor
  * is at most the reference's tolerance.

@@ -61,7 +61,7 @@ static hec_status begin(hec_exec *exec, hec_exec_op *op) {
   return status;
 }
 
-/* Moving bytes is work that computing then waits for: it counts, looking in vain does not. */
+/* Moving bytes is work that computing then waits for: it counts. Polls that moved nothing do not count. */
 static hec_status move(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) {
   int64_t begin_ns = hec_clock_ns();
   bool some = false;

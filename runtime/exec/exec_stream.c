@@ -139,10 +139,10 @@ static int64_t earliest(const hec_exec *exec, const hec_exec_op *op, int64_t lan
   return at;
 }
 
-/* The stream could have begun at least_ns, had the host been there. */
-static int64_t late_by(const hec_exec_op *op, int64_t least_ns) {
+/* The stream could have begun at min_ns, had the host been there. */
+static int64_t late_by(const hec_exec_op *op, int64_t min_ns) {
   int64_t there_ns = op->given_ns < op->begin_ns ? op->given_ns : op->begin_ns;
-  return there_ns > least_ns ? there_ns - least_ns : 0;
+  return there_ns > min_ns ? there_ns - min_ns : 0;
 }
 
 /* Planning is the host's, and may be over before the device gets to where it belongs in its lane; the two clocks agree to
@@ -160,11 +160,11 @@ void hec_stream_times(hec_exec *exec) {
       op->begin_ns = on->streams->when(on, op->began);
       op->end_ns = on->streams->when(on, op->ended);
     }
-    int64_t least_ns = earliest(exec, op, lane_ns[op->op.lane]);
+    int64_t min_ns = earliest(exec, op, lane_ns[op->op.lane]);
     if (op->ended && !hec_op_exchanges(op))
       op->cpu_ns = op->end_ns - op->begin_ns;
-    op->wall_ns = op->cpu_ns + (op->ended && op->op.lane == HEC_LANE_COMPUTE ? late_by(op, least_ns) : 0);
-    op->begin_ns = op->begin_ns > least_ns ? op->begin_ns : least_ns;
+    op->wall_ns = op->cpu_ns + (op->ended && op->op.lane == HEC_LANE_COMPUTE ? late_by(op, min_ns) : 0);
+    op->begin_ns = op->begin_ns > min_ns ? op->begin_ns : min_ns;
     op->end_ns = op->end_ns > op->begin_ns ? op->end_ns : op->begin_ns;
     op->posted_ns = op->begin_ns;
     lane_ns[op->op.lane] = op->end_ns;

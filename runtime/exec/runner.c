@@ -84,8 +84,8 @@ static void planning(hec_runner *r, int32_t micro_batch, int32_t layer) {
   hec_rank_at(r->rank, &place);
 }
 
-/* Planning in virtual time is work like any other: under the turn, on the clock of the processor, so that what else the
- * machine does is not counted. */
+/* Planning in virtual time is work like any other: one rank at a time, on the processor's clock. What else the machine does
+ * is not counted. */
 typedef struct {
   int64_t begin_ns, cpu_ns;
 } stopwatch;

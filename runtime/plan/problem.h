@@ -36,7 +36,7 @@
  * which systems cut the up-projections alone); whole on every rank, over its own rows: norms, gate, shared experts, embedding
  * and head. So a rank's dense gradients are two parts: what is cut is reduced among the n/S ranks of equal place in their
  * groups, what is whole among all n. What backward needs of gathered rows is kept, not gathered again (Megatron-LM has
- * both); with recomputation it is gathered again, and the ReduceScatter comes again too. */
+ * both). With recomputation it is gathered again, and the ReduceScatter comes again too. */
 #ifndef HEC_PLAN_PROBLEM_H
 #define HEC_PLAN_PROBLEM_H
 #include "models/cluster.h"

@@ -86,7 +86,7 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
 
 /* A span of them, `bytes` from `first_byte` on, on the token lane in line with the tokens, or on the gradient lane. Executors
- * have one staging area for all-reduces, so those of different lanes must wait for each other; and the optimizer waits for
+ * have one staging area for all-reduces, so those of different lanes must wait for each other. And the optimizer waits for
  * the gradient lane alone, so the last one belongs there. -1 as above. */
 int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps, int32_t n_deps);
 

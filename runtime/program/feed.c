@@ -1,4 +1,4 @@
-/* Records become iterations. One record is read ahead, because an iteration ends where the next `iter` begins; loads of
+/* Records become iterations. One record is read ahead, because an iteration ends where the next `iter` begins. Loads of
  * two iterations are in memory at most, whatever the trace's length. */
 #include "runtime/program/job.h"
 

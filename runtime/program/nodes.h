@@ -1,4 +1,4 @@
-/* Token rows that travel once per node (HierMoE's de-duplication, arXiv 2508.09591): a token with one or more of its
+/* Token rows that travel once per node (HierMoE's de-duplication, arXiv 2508.09591). A token with one or more of its
  * assignments on another node v is sent there once, to its proxy, which acts for it as for a token of its own.
  *
  *   proxy(s, v) = the rank of node v with s's place in its own node, modulo the ranks that v has

@@ -11,6 +11,8 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                                    hec_arena *arena) {
   return (hec_summary_row){.name = policy->name,
                            .label = policy->name,
+                           .about = policy->summary,
+                           .source = policy->source,
                            .schedule = schedule->name,
                            .reference = policy->reference,
                            .baseline = policy->baseline,

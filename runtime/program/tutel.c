@@ -1,4 +1,4 @@
-/* See the header. Keys go up to all tokens of all ranks (a policy may rewrite loads so that one source has them); what is
+/* See the header. Keys go up to all tokens of all ranks (a policy may rewrite loads so that one source has them). What is
  * beyond uses the last. */
 #include "runtime/program/tutel.h"
 

@@ -1,7 +1,7 @@
 /* Tutel's choice of a degree and an all-to-all while training (arXiv:2206.03382; reference policies.md 3.5), which
  * the two schedules of that name share:
  *
- *   key = floor(capacity / window)          capacity: the most tokens that one source has for one expert
+ *   key = floor(capacity / window)          capacity: max tokens that one source has for one expert
  *   a key that is new tries r = 1, 2, 4, 8, each with the linear all-to-all and, where that is another one, with 2DH
  *   (token_route.h), one each time it is met; after that the best stays, the earlier of equals
  *
@@ -19,8 +19,8 @@
  * latency of an exchange once, however many messages it has, not once for each as the paper's estimate does. On a cluster
  * that says nothing of them 2DH gains nothing on equal loads.
  *
- * That the capacity is a source's, the length of its buffer for an expert, is inferred; so are the window of 128 tokens, the
- * tile of a GEMM, and the order of trials; of 2DH, what is charged for copies (relays.c) and what a partly used node does
+ * That the capacity is a source's, the length of its buffer for an expert, is inferred. So are the window of 128 tokens, the
+ * tile of a GEMM, and the order of trials. Of 2DH: what is charged for copies (relays.c), and what a partly used node does
  * (token_route_2dh.c). Left out: the paper's switch between data and expert parallelism. */
 #ifndef HEC_PROGRAM_TUTEL_H
 #define HEC_PROGRAM_TUTEL_H

@@ -5,7 +5,7 @@
  *   together     begin = max of ready over all ranks,          end = begin + closed form (all-reduce, counts)
  * One visit per (operation, rank) and two per transfer; equal exchanges are priced once: those over the same transfers, the
  * same way (a combine and its backward dispatch), and those whose transfers are equal one by one (micro-batches that repeat
- * a record, layers whose copies stay). A few transfers, spread over the exchange, say where an equal one may be; equal it
+ * a record, layers whose copies stay). A few transfers, spread over the exchange, say where an equal one may be. Equal it
  * is only after all have been compared, so a hit is exact and a miss costs next to nothing.
  *
  * What that is worth: of 12 iterations on 32 ranks and 6 layers with 4 equal micro-batches, `ep` has 1152 exchanges, 576 by

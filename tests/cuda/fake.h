@@ -37,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAKE_DEVICES_MOST = 32 };
+enum { FAKE_DEVICES_MAX = 32 };
 
 /* ---- The lock, failures on request, the log ---- */
 

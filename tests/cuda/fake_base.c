@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAILS_MOST = 8 };
+enum { FAILS_MAX = 8 };
 
 typedef struct {
   char call[64];
@@ -15,9 +15,9 @@ typedef struct {
 
 static bool begun;
 static FILE *log_file;
-static failure failures[FAILS_MOST];
+static failure failures[FAILS_MAX];
 static int32_t n_failures, n_devices;
-static uint32_t reach[FAKE_DEVICES_MOST];
+static uint32_t reach[FAKE_DEVICES_MAX];
 static _Thread_local int32_t device_of_thread;
 
 int64_t fake_setting(const char *name, int64_t otherwise) {
@@ -30,7 +30,7 @@ static void read_failures(void) {
   while (text && *text) {
     failure *f = &failures[n_failures];
     long long at = 0;
-    if (n_failures == FAILS_MOST || sscanf(text, "%63[^:,]:%lld", f->call, &at) != 2)
+    if (n_failures == FAILS_MAX || sscanf(text, "%63[^:,]:%lld", f->call, &at) != 2)
       hec_queue_die("FAKE_CUDA_FAIL: \"%s\" is not \"call:number\"", text);
     f->at = at;
     n_failures++;
@@ -64,7 +64,7 @@ static void begin(void) {
   hec_queue_hook = (hec_queue_hooks){flush_log, before, after, close_memory, fake_setting("FAKE_CUDA_PATIENCE", 10)};
   hec_queue_seed((uint64_t)fake_setting("FAKE_CUDA_SEED", 1), true);
   n_devices = (int32_t)fake_setting("FAKE_CUDA_DEVICES", 1);
-  if (n_devices < 0 || n_devices > FAKE_DEVICES_MOST)
+  if (n_devices < 0 || n_devices > FAKE_DEVICES_MAX)
     hec_queue_die("FAKE_CUDA_DEVICES=%d", n_devices);
   for (int32_t d = 0; d < n_devices; d++)
     reach[d] = 1U << d;

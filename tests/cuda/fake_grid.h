@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { FAKE_WARP = 32, FAKE_THREADS_MOST = 1024 };
+enum { FAKE_WARP = 32, FAKE_THREADS_MAX = 1024 };
 
 struct fake_dimensions {
   unsigned x, y, z;

@@ -40,7 +40,7 @@ typedef struct {
 
 struct fake_dimensions fake_thread_at, fake_block_at, fake_block_size, fake_grid_size;
 
-static thread threads[FAKE_THREADS_MOST];
+static thread threads[FAKE_THREADS_MAX];
 static fiber *free_fibers, *running;
 static const fake_kernel *kernel;
 static unsigned n_threads, current;   /* of the block; the one that runs */

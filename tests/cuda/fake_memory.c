@@ -31,7 +31,7 @@ typedef struct {
   bool open;
 } device_memory;
 
-static device_memory devices[FAKE_DEVICES_MOST];
+static device_memory devices[FAKE_DEVICES_MAX];
 static block *pinned;
 static int poison = -1;
 static const char *volatile running;
@@ -52,7 +52,7 @@ void fake_memory_running(const char *name) {
 
 static int32_t owner_of(const void *at) {
   const char *byte = at;
-  for (int32_t d = 0; d < FAKE_DEVICES_MOST; d++)
+  for (int32_t d = 0; d < FAKE_DEVICES_MAX; d++)
     if (devices[d].begin && byte >= devices[d].begin && byte < devices[d].end)
       return d;
   return -1;
@@ -124,7 +124,7 @@ static bool worth_closing(const device_memory *m) {
 }
 
 void fake_memory_open(uint32_t wanted) {
-  for (int32_t d = 0; d < FAKE_DEVICES_MOST; d++) {
+  for (int32_t d = 0; d < FAKE_DEVICES_MAX; d++) {
     bool open = (wanted >> d & 1) != 0;
     if (!devices[d].begin || devices[d].open == open || (!open && !worth_closing(&devices[d])))
       continue;
@@ -174,7 +174,7 @@ static bool meets(const void *at, size_t bytes, const block *b) {
 
 static void die_if_used(hec_queue_piece *work, void *context) {
   const block *b = context;
-  for (int i = 0; i < HEC_QUEUE_RANGES_MOST; i++)
+  for (int i = 0; i < HEC_QUEUE_RANGES_MAX; i++)
     if (meets(work->uses[i].at, work->uses[i].bytes, b))
       hec_queue_die("memory at %p is freed while %s of stream %d, which uses it, is queued", (void *)b->at, work->name,
                     work->stream->number);

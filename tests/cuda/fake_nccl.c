@@ -13,13 +13,13 @@
 ncclResult_t ncclGroupStart(void); /* nccl.h says () */
 ncclResult_t ncclGroupEnd(void);
 
-enum { POLLS_MOST = 3, OPEN_MOST = 64 };
+enum { POLLS_MAX = 3, OPEN_MAX = 64 };
 
 static fake_world *worlds;
 static ncclComm_t comms;
 static uint64_t n_ids;
 static _Thread_local int32_t depth; /* of groups */
-static _Thread_local fake_group *open_groups[OPEN_MOST];
+static _Thread_local fake_group *open_groups[OPEN_MAX];
 static _Thread_local int32_t n_open;
 
 /* ---- Words ---- */
@@ -133,7 +133,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n_ranks, ncclUniqueId i
   comm->device = fake_device();
   comm->blocking = !config || config->blocking != 0;
   comm->state = ncclInProgress;
-  comm->polls = hec_queue_random(POLLS_MOST);
+  comm->polls = hec_queue_random(POLLS_MAX);
   comm->sent = counts;
   comm->received = counts + n_ranks;
   comm->next = comms;
@@ -197,7 +197,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t given) {
     return end(ncclSuccess);
   }
   comm->state = ncclInProgress;
-  comm->polls = hec_queue_random(POLLS_MOST);
+  comm->polls = hec_queue_random(POLLS_MAX);
   return end(ncclInProgress);
 }
 
@@ -252,7 +252,7 @@ static ncclResult_t launch(fake_group *group) {
   }
   comm->launching = group;
   comm->state = ncclInProgress;
-  comm->polls = hec_queue_random(POLLS_MOST);
+  comm->polls = hec_queue_random(POLLS_MAX);
   return ncclInProgress;
 }
 
@@ -294,8 +294,8 @@ static fake_group *open_group(ncclComm_t comm, cudaStream_t stream) {
         hec_queue_die("NCCL: a group of one communicator on two streams is not emulated");
       return open_groups[i];
     }
-  if (n_open == OPEN_MOST)
-    hec_queue_die("NCCL: more than %d communicators in a group", OPEN_MOST);
+  if (n_open == OPEN_MAX)
+    hec_queue_die("NCCL: more than %d communicators in a group", OPEN_MAX);
   return open_groups[n_open++] = fake_group_new(comm, stream);
 }
 

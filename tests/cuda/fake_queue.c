@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-static cudaStream_t defaults[FAKE_DEVICES_MOST];
+static cudaStream_t defaults[FAKE_DEVICES_MAX];
 static int32_t n_streams;
-static int32_t broken[FAKE_DEVICES_MOST]; /* cudaError_t */
+static int32_t broken[FAKE_DEVICES_MAX]; /* cudaError_t */
 
 /* ---- Streams ---- */
 
@@ -36,7 +36,7 @@ cudaStream_t fake_stream_of(cudaStream_t given) {
 
 void fake_check_uses(const hec_queue_piece *work) {
   int32_t device = -1;
-  for (int i = 0; i < HEC_QUEUE_RANGES_MOST; i++)
+  for (int i = 0; i < HEC_QUEUE_RANGES_MAX; i++)
     if (work->uses[i].bytes > 0)
       (void)fake_place_of(work->uses[i].at, work->uses[i].bytes, work->name, &device);
 }

@@ -113,7 +113,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
   properties->multiProcessorCount = PROCESSORS;
   properties->totalGlobalMem = fake_memory_total();
   properties->warpSize = FAKE_WARP;
-  properties->maxThreadsPerBlock = FAKE_THREADS_MOST;
+  properties->maxThreadsPerBlock = FAKE_THREADS_MAX;
   properties->unifiedAddressing = 1;
   properties->asyncEngineCount = 3;
   properties->pciBusID = device + 1;
@@ -328,10 +328,10 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) 
 /* ---- Kernels ---- */
 
 void fake_launch(const fake_kernel *kernel, cudaStream_t given) {
-  enum { PARAMETER_BYTES_MOST = 32764 };
+  enum { PARAMETER_BYTES_MAX = 32764 };
   cudaError_t error = fake_begin_call("cudaLaunchKernel", cudaErrorUnknown);
-  if (error == cudaSuccess && (kernel->blocks == 0 || kernel->threads == 0 || kernel->threads > FAKE_THREADS_MOST ||
-                               kernel->blocks > INT32_MAX || kernel->closure_bytes > PARAMETER_BYTES_MOST))
+  if (error == cudaSuccess && (kernel->blocks == 0 || kernel->threads == 0 || kernel->threads > FAKE_THREADS_MAX ||
+                               kernel->blocks > INT32_MAX || kernel->closure_bytes > PARAMETER_BYTES_MAX))
     error = cudaErrorInvalidConfiguration;
   if (error == cudaSuccess)
     fake_queue_kernel(fake_stream_of(given), kernel);

@@ -16,7 +16,7 @@ static int32_t below(int32_t n) {
 
 /* Cells of a rank that are neither sent nor received in the exchange so far. */
 typedef struct {
-  bool used[HEC_TEST_RANKS_MOST][HEC_TEST_CELLS];
+  bool used[HEC_TEST_RANKS_MAX][HEC_TEST_CELLS];
 } uses;
 
 /* A free cell, then used; -1: none. */
@@ -33,7 +33,7 @@ static int32_t take(uses *u, int32_t rank) {
 }
 
 static void cut(hec_test_edge *e) {
-  e->n_parts = 1 + below(HEC_TEST_SEGMENTS_MOST);
+  e->n_parts = 1 + below(HEC_TEST_SEGMENTS_MAX);
   for (int32_t i = 0; i < e->n_parts; i++)
     e->parts[i].n = i == 0 ? 1 + below(HEC_TEST_WIDTH) : below(HEC_TEST_WIDTH + 1);
 }
@@ -53,7 +53,7 @@ static void make_pairs(hec_test_step *s, int32_t n_ranks) {
   for (int32_t source = 0; source < n_ranks; source++)
     for (int32_t destination = 0; destination < n_ranks; destination++) {
       hec_test_edge e = {.source = source, .destination = destination, .after = -1};
-      if (source == destination || below(n_ranks) > 1 || s->n_edges == HEC_TEST_EDGES_MOST)
+      if (source == destination || below(n_ranks) > 1 || s->n_edges == HEC_TEST_EDGES_MAX)
         continue;
       cut(&e);
       if (give_cells(&u, source, &e, true) && give_cells(&u, destination, &e, false))
@@ -70,7 +70,7 @@ static void make_sums(hec_test_step *s, int32_t n_ranks) {
       like.parts[i].to = below(HEC_TEST_CELLS / 2);
     for (int32_t source = 0; source < n_ranks; source++) {
       hec_test_edge e = like;
-      if (source == destination || below(3) == 0 || s->n_edges == HEC_TEST_EDGES_MOST)
+      if (source == destination || below(3) == 0 || s->n_edges == HEC_TEST_EDGES_MAX)
         continue;
       e.source = source;
       for (int32_t i = 0; i < e.n_parts; i++)
@@ -84,7 +84,7 @@ static void make_sums(hec_test_step *s, int32_t n_ranks) {
 static void make_trees(hec_test_step *s, int32_t n_ranks) {
   uses u = {0};
   for (int32_t n = 1 + below(3); n > 0; n--) {
-    int32_t member[HEC_TEST_RANKS_MOST], edge_of[HEC_TEST_RANKS_MOST], n_members = 1;
+    int32_t member[HEC_TEST_RANKS_MAX], edge_of[HEC_TEST_RANKS_MAX], n_members = 1;
     hec_test_edge like = {0};
     cut(&like);
     member[0] = below(n_ranks);
@@ -100,7 +100,7 @@ static void make_trees(hec_test_step *s, int32_t n_ranks) {
       e.hop = up < 0 ? 0 : s->edges[up].hop + 1;
       for (int32_t i = 0; up >= 0 && i < e.n_parts; i++)
         e.parts[i].from = s->edges[up].parts[i].to;
-      if (s->n_edges == HEC_TEST_EDGES_MOST || !give_cells(&u, e.destination, &e, false))
+      if (s->n_edges == HEC_TEST_EDGES_MAX || !give_cells(&u, e.destination, &e, false))
         return;
       member[n_members] = e.destination;
       edge_of[n_members++] = s->n_edges;
@@ -166,7 +166,7 @@ static void apply(hec_test_program *p, const hec_test_step *s, const hec_test_ed
 }
 
 static void apply_all(hec_test_program *p, const hec_test_step *s) {
-  static hec_test_memory before[HEC_TEST_RANKS_MOST];
+  static hec_test_memory before[HEC_TEST_RANKS_MAX];
   memcpy(before, p->end, sizeof before);
   for (int32_t i = 0; i < s->n_edges; i++)
     apply(p, s, &s->edges[i], (s->edges[i].after < 0 ? before : p->end) + s->edges[i].source);
@@ -208,8 +208,8 @@ void hec_test_program_free(hec_test_program *p) {
 /* A post with its lists, in one block. */
 typedef struct {
   hec_post post;
-  hec_message sends[HEC_TEST_EDGES_MOST], receives[HEC_TEST_EDGES_MOST];
-  hec_segment segments[2 * HEC_TEST_EDGES_MOST][HEC_TEST_SEGMENTS_MOST];
+  hec_message sends[HEC_TEST_EDGES_MAX], receives[HEC_TEST_EDGES_MAX];
+  hec_segment segments[2 * HEC_TEST_EDGES_MAX][HEC_TEST_SEGMENTS_MAX];
 } own_post;
 
 static hec_message message_of(own_post *x, hec_test_memory *m, const hec_test_step *s, const hec_test_edge *e,
@@ -230,7 +230,7 @@ static hec_message message_of(own_post *x, hec_test_memory *m, const hec_test_st
 }
 
 static own_post *new_post(const hec_test_step *s, int32_t rank, hec_test_memory *m) {
-  int32_t receive_of[HEC_TEST_EDGES_MOST];
+  int32_t receive_of[HEC_TEST_EDGES_MAX];
   own_post *x = hec_malloc(1, sizeof *x);
   *x = (own_post){.post = {.lane = s->lane,
                            .sends = x->sends,

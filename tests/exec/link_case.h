@@ -9,9 +9,9 @@ enum {
   HEC_TEST_CELLS = 24,
   HEC_TEST_WIDTH = 6,
   HEC_TEST_N_STEPS = 70,
-  HEC_TEST_EDGES_MOST = 48,
-  HEC_TEST_SEGMENTS_MOST = 3,
-  HEC_TEST_RANKS_MOST = 8
+  HEC_TEST_EDGES_MAX = 48,
+  HEC_TEST_SEGMENTS_MAX = 3,
+  HEC_TEST_RANKS_MAX = 8
 };
 
 /* The memory of one rank: cells of every lane. */
@@ -25,7 +25,7 @@ typedef struct {
 
 typedef struct {
   int32_t source, destination, n_parts;
-  hec_test_part parts[HEC_TEST_SEGMENTS_MOST];
+  hec_test_part parts[HEC_TEST_SEGMENTS_MAX];
   int32_t after, hop; /* edge that this one forwards, -1: none */
 } hec_test_edge;
 
@@ -44,7 +44,7 @@ typedef struct {
   int32_t rank; /* that computes or restarts */
   int32_t lane, other, to, from;
   int32_t n_edges;
-  hec_test_edge edges[HEC_TEST_EDGES_MOST];
+  hec_test_edge edges[HEC_TEST_EDGES_MAX];
 } hec_test_step;
 
 typedef struct {
@@ -52,7 +52,7 @@ typedef struct {
   int32_t n_ranks, n_steps;
   bool adds; /* the link can add while it receives */
   hec_test_step *steps;
-  hec_test_memory begin[HEC_TEST_RANKS_MOST], end[HEC_TEST_RANKS_MOST];
+  hec_test_memory begin[HEC_TEST_RANKS_MAX], end[HEC_TEST_RANKS_MAX];
 } hec_test_program;
 
 /* The same for the same arguments. adds: with exchanges that add while they receive. hec_math_open first. */

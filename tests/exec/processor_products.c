@@ -102,8 +102,8 @@ END_TEST
 
 /* Products that differ in their arrays only: heads. */
 START_TEST(heads) {
-  static const int32_t counts[] = {1, 2, 17, HEC_BATCH_MOST};
-  product list[HEC_BATCH_MOST];
+  static const int32_t counts[] = {1, 2, 17, HEC_BATCH_MAX};
+  product list[HEC_BATCH_MAX];
   for (int form = 0; form < 8; form++) {
     hec_case_shift(_i % HEC_CASE_SHIFTS);
     int32_t m = 1 + below(20), n = 1 + below(20), k = 1 + below(40), pad = below(3) * 4;

@@ -9,7 +9,7 @@ HEC_TEST_ARENA(arena)
 
 /* ---- Buffers ---- */
 
-enum { CAPACITY = 1 << 16, OPEN_MOST = 40, WAITS = 64 };
+enum { CAPACITY = 1 << 16, OPEN_MAX = 40, WAITS = 64 };
 
 typedef struct {
   char *at;
@@ -40,7 +40,7 @@ HEC_TEST_LOOP(buffers_never_overlap_and_wait_for_what_was_there, 20) {
   static _Alignas(64) char memory[CAPACITY];
   uint64_t seed = 9 + (uint64_t)_i;
   int32_t last_use[CAPACITY / 64];
-  opened open[OPEN_MOST];
+  opened open[OPEN_MAX];
   int32_t n_open = 0;
   double live = 0, peak = 0;
   hec_buffers buffers;
@@ -48,7 +48,7 @@ HEC_TEST_LOOP(buffers_never_overlap_and_wait_for_what_was_there, 20) {
   for (size_t i = 0; i < CAPACITY / 64; i++)
     last_use[i] = -1;
   for (int32_t op = 0; op < 600; op++) {
-    if (n_open < OPEN_MOST && hec_test_below(&seed, 2)) {
+    if (n_open < OPEN_MAX && hec_test_below(&seed, 2)) {
       int32_t after[WAITS], n_after = 0;
       opened o = {.bytes = (double)hec_test_below(&seed, 3000)};
       o.at = hec_buffers_take(&buffers, o.bytes, after, &n_after, WAITS);

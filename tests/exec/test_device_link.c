@@ -31,7 +31,7 @@ static hec_launch_options link_options(int32_t n_ranks) {
   return options;
 }
 
-HEC_TEST_LOOP(random_programs, HEC_TEST_RANKS_MOST - 1) {
+HEC_TEST_LOOP(random_programs, HEC_TEST_RANKS_MAX - 1) {
   hec_math_open();
   for (uint64_t seed = 1; seed <= 10; seed++) {
     int32_t n_ranks = 2 + _i;

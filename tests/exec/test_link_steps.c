@@ -10,13 +10,13 @@
 
 HEC_TEST_ARENA(arena)
 
-enum { RANKS = 7, ITEMS = 9, FLOATS = 40, PARTS = 3, TRANSFERS_MOST = ITEMS * RANKS, GROUPS_MOST = 200 };
+enum { RANKS = 7, ITEMS = 9, FLOATS = 40, PARTS = 3, TRANSFERS_MAX = ITEMS * RANKS, GROUPS_MAX = 200 };
 
 /* Every rank has room for every item; an item is the same list of segments at every rank. */
 typedef struct {
   int32_t n_ranks, n_items, n_transfers, n_chunks;
   int64_t parts[ITEMS][PARTS]; /* bytes */
-  hec_transfer transfers[TRANSFERS_MOST];
+  hec_transfer transfers[TRANSFERS_MAX];
   float memory[RANKS][ITEMS][FLOATS];
 } exchange;
 
@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
   hec_post post;
-  group groups[GROUPS_MOST];
+  group groups[GROUPS_MAX];
   int32_t n_groups, at;
 } side;
 
@@ -117,7 +117,7 @@ static void bind(exchange *x, int32_t rank, side *s) {
   hec_link_steps steps = {0};
   hec_link_steps_begin(&steps, &s->post, &arena);
   while (hec_link_steps_next(&steps)) {
-    ck_assert(s->n_groups < GROUPS_MOST && steps.n_pieces > 0);
+    ck_assert(s->n_groups < GROUPS_MAX && steps.n_pieces > 0);
     group *g = &s->groups[s->n_groups++];
     *g =
         (group){HEC_NEW(&arena, hec_link_piece, steps.n_pieces), HEC_NEW(&arena, bool, steps.n_pieces), steps.n_pieces};

@@ -373,7 +373,7 @@ HEC_TEST_LOOP(s2_that_sees_everything_is_causal, 4) {
  * the reference, which has its own memory. Once head by head, once on a processor that takes all heads together. */
 HEC_TEST_LOOP(promised_sizes_are_enough, 2) {
   hec_arithmetic wide = *hec_processor_cpu.math;
-  wide.batch = HEC_BATCH_MOST;
+  wide.batch = HEC_BATCH_MAX;
   hec_processor together = {.math = &wide}, *on = _i == 0 ? &hec_processor_cpu : &together;
   uint64_t random = 9;
   for (int i = 0; i < 60; i++) {

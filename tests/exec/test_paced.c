@@ -105,7 +105,7 @@ HEC_TEST(both_ends_must_have_posted) {
  * nothing had come are not counted: the other rank may be late on a busy machine. */
 static hec_status run_seldom(hec_rank *rank, void *context) {
   (void)context;
-  enum { BYTES = 4 << 20, LOOKS_MOST = 12 };
+  enum { BYTES = 4 << 20, LOOKS_MAX = 12 };
   hec_segment segments[2] = {{rank->memory, BYTES}, {rank->memory + BYTES, BYTES}};
   hec_message messages[2];
   for (int32_t i = 0; i < 2; i++)
@@ -124,7 +124,7 @@ static hec_status run_seldom(hec_rank *rank, void *context) {
       looks += hec_post_moved(&post) != moved;
       moved = hec_post_moved(&post);
     }
-    if (looks > LOOKS_MOST)
+    if (looks > LOOKS_MAX)
       return hec_rank_fail(rank, "%d looks for %d bytes", looks, BYTES);
   }
   return HEC_OK;

@@ -166,14 +166,14 @@ static const struct {
              {"cublasGemmEx", 3, HEC_FP32},
              {"cublasGemmBatchedEx", 3, HEC_FP32},
              {"cublasGemmGroupedBatchedEx", 3, HEC_FP32}};
-enum { N_CALLS = sizeof calls / sizeof *calls, TIMES_MOST = 400 };
+enum { N_CALLS = sizeof calls / sizeof *calls, TIMES_MAX = 400 };
 
 HEC_TEST_LOOP(each_call_fails, N_CALLS) {
   int k = 1;
-  while (k <= TIMES_MOST && outcome(calls[_i].call, k, calls[_i].precision) == FAILED)
+  while (k <= TIMES_MAX && outcome(calls[_i].call, k, calls[_i].precision) == FAILED)
     k++;
   ck_assert_msg(k > calls[_i].at_least, "%s: only %d failures were said", calls[_i].call, k - 1);
-  ck_assert_msg(k <= TIMES_MOST, "%s: there is no end to it", calls[_i].call);
+  ck_assert_msg(k <= TIMES_MAX, "%s: there is no end to it", calls[_i].call);
 }
 
 /* What only ends things: its failure is nobody's. */

@@ -320,7 +320,7 @@ HEC_TEST(the_other_library_is_tolerated) {
 }
 
 /* The least error, relative to the tolerance, of faults of a kind at random places. */
-static double least_fault(const problem *p, const hec_reference *r, hec_fault_kind kind, uint64_t *random, int times) {
+static double min_fault(const problem *p, const hec_reference *r, hec_fault_kind kind, uint64_t *random, int times) {
   double min = INFINITY;
   for (int i = 0; i < times; i++) {
     hec_fault f = {.kind = kind,
@@ -346,7 +346,7 @@ HEC_TEST_LOOP(faults_are_seen, 3) {
   tiny_problem(&p, &random, blocks[_i], experts[_i], false);
   hec_reference *r = hec_reference_of_steps(&p.steps);
   for (int kind = HEC_NO_FAULT + 1; kind < HEC_N_FAULTS; kind++) {
-    double min = least_fault(&p, r, (hec_fault_kind)kind, &random, 6);
+    double min = min_fault(&p, r, (hec_fault_kind)kind, &random, 6);
     printf("fault %d: at least %.1f tolerances\n", kind, min);
     ck_assert_double_gt(min, 2);
   }
@@ -362,7 +362,7 @@ HEC_TEST(faults_are_seen_exactly) {
   tiny_problem(&p, &random, 1, 8, true);
   hec_reference *r = hec_reference_of_steps(&p.steps);
   for (int i = 0; i < 2; i++)
-    ck_assert_double_gt(least_fault(&p, r, kinds[i], &random, 60), 0);
+    ck_assert_double_gt(min_fault(&p, r, kinds[i], &random, 60), 0);
   hec_reference_free(r);
   hec_arena_free(&p.arena);
 }

@@ -138,7 +138,7 @@ HEC_TEST_LOOP(rows_that_pass_stand_in_both_orders, 24) {
 
 /* ---- Groups ---- */
 
-enum { RANKS = 8, EXPERTS = 5, DEGREE = 3, ROWS_MOST = 4 };
+enum { RANKS = 8, EXPERTS = 5, DEGREE = 3, ROWS_MAX = 4 };
 
 /* Of each source to each expert, in the expert's group; those of each chunk any part, now and then nothing. */
 static int32_t group_cells(uint64_t *seed, int32_t esp, int32_t degree, hec_cell *cells) {
@@ -146,17 +146,17 @@ static int32_t group_cells(uint64_t *seed, int32_t esp, int32_t degree, hec_cell
   for (int32_t s = 0; s < RANKS; s++)
     for (int32_t e = 0; e < EXPERTS; e++)
       if (hec_test_below(seed, 4) > 0)
-        cells[n++] = (hec_cell){s, e % (RANKS / esp) * esp + s % esp, e, (int32_t)hec_test_below(seed, ROWS_MOST)};
+        cells[n++] = (hec_cell){s, e % (RANKS / esp) * esp + s % esp, e, (int32_t)hec_test_below(seed, ROWS_MAX)};
   for (int32_t i = n; i < n * degree; i++) {
     cells[i] = cells[i - n];
-    cells[i].rows = (int32_t)hec_test_below(seed, ROWS_MOST);
+    cells[i].rows = (int32_t)hec_test_below(seed, ROWS_MAX);
   }
   return n;
 }
 
 /* A number for every row that is computed: chunk, expert, member, source, place in the cell. */
 static int32_t number_of(int32_t chunk, const hec_cell *c, int32_t esp, int32_t k) {
-  return ((((chunk * EXPERTS + c->expert) * esp + c->rank % esp) * RANKS + c->source) * ROWS_MOST) + k + 1;
+  return ((((chunk * EXPERTS + c->expert) * esp + c->rank % esp) * RANKS + c->source) * ROWS_MAX) + k + 1;
 }
 
 HEC_TEST_LOOP(rows_of_a_group_stand_alike, 60) {

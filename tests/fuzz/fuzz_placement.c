@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { LAYERS = 2, EXPERTS = 4, RANKS = 2, FIRST_MOST = 64 }; /* dense layers that EPLB's form writes rows for */
+enum { LAYERS = 2, EXPERTS = 4, RANKS = 2, FIRST_MAX = 64 }; /* dense layers that EPLB's form writes rows for */
 
 static void check_plan(const hec_placement *placement, hec_arena *arena) {
   const hec_problem problem = {.n_layers = LAYERS, .n_experts = EXPERTS, .n_ranks = RANKS};
@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   hec_placement_shape shape = {LAYERS, EXPERTS, RANKS, first[data[0] & 3]};
   if (hec_placement_parse(text.data ? text.data : "", size - 1, "fuzz", shape, &arena, &placement) == HEC_OK) {
     check_plan(&placement, &arena);
-    for (int32_t i = 0; placement.shape.first_layer <= FIRST_MOST && hec_placement_formats[i]; i++)
+    for (int32_t i = 0; placement.shape.first_layer <= FIRST_MAX && hec_placement_formats[i]; i++)
       check_format(hec_placement_formats[i], &placement, &arena);
   }
   hec_arena_free(&arena);

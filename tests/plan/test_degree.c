@@ -62,19 +62,19 @@ HEC_TEST_LOOP(formula_is_the_pipeline, 200) {
   hec_chunk_time forward[HEC_N_DEGREES], backward[HEC_N_DEGREES];
   chunks_of(l, forward);
   chunks_of((linear){l.a2a_alpha, l.a2a, 2 * l.experts_alpha, 2 * l.experts}, backward);
-  double min = 1e9, least_forward = 1e9;
+  double min = 1e9, min_forward = 1e9;
   for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
     double there = played(hec_degrees[i], forward[i]), back = played(hec_degrees[i], backward[i]);
     ck_assert_double_eq_tol(hec_degree_s(hec_degrees[i], forward[i]), there, 1e-12);
     min = there + back < min ? there + back : min;
-    least_forward = there < least_forward ? there : least_forward;
+    min_forward = there < min_forward ? there : min_forward;
   }
   for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
     double there = played(hec_degrees[i], forward[i]), back = played(hec_degrees[i], backward[i]);
     if (hec_degrees[i] == hec_degree_best(forward, backward))
       ck_assert_double_eq_tol(there + back, min, 1e-12);
     if (hec_degrees[i] == hec_degree_best(forward, NULL))
-      ck_assert_double_eq_tol(there, least_forward, 1e-12);
+      ck_assert_double_eq_tol(there, min_forward, 1e-12);
   }
 }
 

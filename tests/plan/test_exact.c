@@ -162,7 +162,7 @@ static void list(int32_t n, int32_t k, uint32_t used, int32_t *now) {
 }
 
 /* The least sum over all bijections, layer by layer: cheapest[p] of those that end with permutation p. */
-static double least_seconds(const hec_chain *c) {
+static double min_seconds(const hec_chain *c) {
   double cheapest[120] = {0}, next[120], min = 1e300;
   int32_t now[8];
   n_listed = 0;
@@ -213,7 +213,7 @@ HEC_TEST(chains_equal_exhaustive_search) {
     hec_chain c = hec_chain_new(&arena, layers, n);
     hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
     random_chain(&c, &seed);
-    double min = least_seconds(&c);
+    double min = min_seconds(&c);
     hec_chain_make(&c);
     double heuristic = check_chain(&c);
     hec_chain_verdict bare = hec_chain_improve(&x, &c, NULL);

@@ -50,7 +50,7 @@ HEC_TEST(by_hand) {
 /* H and R assignment by assignment, then the formula. */
 static double naive(const hec_partial_cost *cost, const uint64_t *sent, const int32_t *home, int32_t ranks,
                     int32_t experts, const bool *copy, int32_t n_copies) {
-  double most_h = 0, most_r = 0;
+  double max_h = 0, max_r = 0;
   for (int32_t r = 0; r < ranks; r++) {
     double h = 0, in = 0;
     for (int32_t s = 0; s < ranks; s++)
@@ -59,13 +59,13 @@ static double naive(const hec_partial_cost *cost, const uint64_t *sent, const in
         h += at == r ? (double)sent[s * experts + e] : 0;
         in += at == r && s != r ? (double)sent[s * experts + e] : 0;
       }
-    most_h = h > most_h ? h : most_h;
-    most_r = in > most_r ? in : most_r;
+    max_h = h > max_h ? h : max_h;
+    max_r = in > max_r ? in : max_r;
   }
-  double fec = cost->compute_s * most_h;
+  double fec = cost->compute_s * max_h;
   if (!cost->train)
-    return 2 * cost->exchange_s * most_r + fec + fmax(0, cost->transfer_s * n_copies - fec - cost->window_s);
-  return 4 * cost->exchange_s * most_r + 3 * fec + fmax(0, cost->transfer_s * n_copies - fec - cost->window_s) +
+    return 2 * cost->exchange_s * max_r + fec + fmax(0, cost->transfer_s * n_copies - fec - cost->window_s);
+  return 4 * cost->exchange_s * max_r + 3 * fec + fmax(0, cost->transfer_s * n_copies - fec - cost->window_s) +
          fmax(0, cost->gradient_s * n_copies - 2 * fec - 2 * cost->window_s);
 }
 

@@ -146,15 +146,15 @@ HEC_TEST(balanced_with_remainders) {
           max = n > max ? n : max;
         }
         ck_assert(max - min <= 1);
-        uint64_t expert_least = UINT64_MAX, expert_most = 0;
+        uint64_t expert_min = UINT64_MAX, expert_max = 0;
         for (int32_t e = 0; e < p->n_experts; e++) {
           uint64_t n = 0;
           for (int32_t s = g * p->ep; s < (g + 1) * p->ep; s++)
             n += hec_load_row(&after, layer, s)[e];
-          expert_least = n < expert_least ? n : expert_least;
-          expert_most = n > expert_most ? n : expert_most;
+          expert_min = n < expert_min ? n : expert_min;
+          expert_max = n > expert_max ? n : expert_max;
         }
-        ck_assert(p->n_experts % p->ep != 0 || expert_most - expert_least <= 1);
+        ck_assert(p->n_experts % p->ep != 0 || expert_max - expert_min <= 1);
       }
       for (int32_t s = 0; s < p->n_ranks; s++) {
         uint64_t a = 0, b = 0;

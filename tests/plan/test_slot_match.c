@@ -64,7 +64,7 @@ static int64_t cost_of(const placing *p, const int32_t *slot) {
 }
 
 /* The least cost over all ways to put the packs of `slot` on ranks, groups kept whole. */
-static int64_t least_cost(const placing *p, const int32_t *slot, int32_t *trial, int32_t pack, uint32_t taken) {
+static int64_t min_cost(const placing *p, const int32_t *slot, int32_t *trial, int32_t pack, uint32_t taken) {
   int32_t size = p->ranks / p->groups;
   int64_t best = INT64_MAX;
   if (pack == p->ranks)
@@ -80,7 +80,7 @@ static int64_t least_cost(const placing *p, const int32_t *slot, int32_t *trial,
       continue;
     memcpy(trial + r * p->per_rank, slot + pack * p->per_rank, (size_t)p->per_rank * sizeof *slot);
     trial[p->ranks * p->per_rank + r] = pack;
-    int64_t cost = least_cost(p, slot, trial, pack + 1, taken | 1u << r);
+    int64_t cost = min_cost(p, slot, trial, pack + 1, taken | 1u << r);
     trial[p->ranks * p->per_rank + r] = -1;
     best = cost < best ? cost : best;
   }
@@ -105,7 +105,7 @@ HEC_TEST(placements) {
     memset(trial, -1, sizeof trial);
     hec_slot_match match = hec_slot_match_new(&arena, p.ranks, p.groups, p.per_node, p.experts, p.per_rank);
     (void)hec_slot_match_place(&match, held, slot);
-    ck_assert_int_eq(cost_of(&p, slot), least_cost(&p, before, trial, 0, 0));
+    ck_assert_int_eq(cost_of(&p, slot), min_cost(&p, before, trial, 0, 0));
     hec_arena_free(&arena);
   }
 }

@@ -93,12 +93,12 @@ static const struct {
 };
 enum { N_EXACT = sizeof exact / sizeof *exact, ZIPF_CASES = 180, RECORDED_CASES = 80 };
 
-enum { GUESTS_MOST = 2 };
+enum { GUESTS_MAX = 2 };
 
 typedef struct {
   int32_t n, within[N_EXACT];
   double worst[N_EXACT];
-  int32_t reachable[GUESTS_MOST + 1]; /* cases in which the bound is at most 1.06, by guest slots */
+  int32_t reachable[GUESTS_MAX + 1]; /* cases in which the bound is at most 1.06, by guest slots */
 } tally;
 
 /* What no choice of guests can go below, over the mean. */
@@ -114,7 +114,7 @@ static double min(int32_t n_ranks, int32_t n, int32_t guests, const uint32_t *to
 
 static void count(tally *t, int32_t n_ranks, int32_t n, const uint32_t *totals) {
   t->n++;
-  for (int32_t guests = 1; guests <= GUESTS_MOST; guests++)
+  for (int32_t guests = 1; guests <= GUESTS_MAX; guests++)
     t->reachable[guests] += min(n_ranks, n, guests, totals) <= LEFT;
   for (int32_t i = 0; i < N_EXACT; i++) {
     double left = left_by(exact[i].name, n_ranks, n, exact[i].guests > 0 ? n / n_ranks + exact[i].guests : HEC_AUTO,
@@ -129,7 +129,7 @@ static void count(tally *t, int32_t n_ranks, int32_t n, const uint32_t *totals) 
 
 static void check(const tally *t, int32_t n, bool recorded) {
   ck_assert_int_eq(t->n, n);
-  for (int32_t guests = 1; guests <= GUESTS_MOST; guests++)
+  for (int32_t guests = 1; guests <= GUESTS_MAX; guests++)
     ck_assert_int_eq(t->reachable[guests], n);
   for (int32_t i = 0; i < N_EXACT; i++) {
     outcome expected = recorded ? exact[i].recorded : exact[i].zipf;

@@ -286,7 +286,7 @@ HEC_TEST(chosen_by_price) {
 
 /* The price is that of each operation by itself, so where ranks wait for each other the other way may have been faster: by
  * how much at most here, and that it gains far more than that elsewhere. */
-static double most_lost, most_won;
+static double max_lost, max_won;
 static void race(const hec_test_step *step, void *context) {
   (void)context;
   hec_problem p = step->c->problem;
@@ -295,20 +295,20 @@ static void race(const hec_test_step *step, void *context) {
   hec_lowering *serial = hec_lowering_new(&p, step->policy, hec_schedule_find("serial"), step->c->collective, &arena);
   hec_lower_iteration(serial, step->iteration, step->loads, step->c->n_micro_batches, step->c->n_micro_batches);
   double ratio = hec_test_seconds(&p, step->program) / hec_test_seconds(&p, hec_lowering_program(serial));
-  most_lost = ratio > most_lost ? ratio : most_lost;
-  most_won = ratio < most_won ? ratio : most_won;
+  max_lost = ratio > max_lost ? ratio : max_lost;
+  max_won = ratio < max_won ? ratio : max_won;
   hec_lowering_free(serial);
 }
 
 HEC_TEST_LOOP(seldom_slower, 8) {
   uint64_t seed = 2900 + (uint64_t)_i;
-  most_lost = most_won = 1;
+  max_lost = max_won = 1;
   for (int32_t i = 0; i < 40; i++) {
     hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_max = RANKS});
     c->only_policy = "ep";
     hec_test_each(c, false, race, NULL);
     hec_arena_free(&arena);
   }
-  ck_assert_double_lt(most_lost, 1.02);
-  ck_assert_double_lt(most_won, 0.9);
+  ck_assert_double_lt(max_lost, 1.02);
+  ck_assert_double_lt(max_won, 0.9);
 }

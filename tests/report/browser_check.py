@@ -122,6 +122,34 @@ def check_comparison(b, path):
     want("layer 2" in tip(b), f"keys: {tip(b)!r}")
     b.key("\ue00c")  # escape
     want(tip(b) == "", "escape does not hide")
+    # eight policies in a chart, the others on demand; a name says what it is
+    total = b.run("return document.querySelectorAll('#numbers tbody tr').length")
+    want(visible(b, "iterations") == 8, f"{visible(b, 'iterations')} lines of {total}")
+    for chart in ("ranking", "memory"):
+        count = b.run("""return Array.from(document.querySelectorAll('#' + arguments[0] + ' .bar:not(.axis)'))
+          .filter(function (one) { return !one.closest('details:not([open])'); }).length""", chart)
+        want(count == 8, f"{chart}: {count} bars")
+        press(b, f"#{chart} .fold > summary")
+        shown = b.run("""return Array.from(document.querySelectorAll('#' + arguments[0] + ' .bar:not(.axis)'))
+          .filter(function (one) { return one.getBoundingClientRect().height > 5; }).length""", chart)
+        want(shown == total, f"{chart}: {shown} of {total} bars when asked for")
+        press(b, f"#{chart} .fold > summary")
+    name = b.run("return document.querySelector('#ranking .bar:not(.axis) b').textContent")
+    shown = hover(b, "#ranking .bar:not(.axis) b", 0.5, 0.5)
+    want("; schedule " in shown and len(shown) > 30, f"{name} explains itself as {shown!r}")
+    axis = "return document.querySelector('#iterations .ys').textContent"
+    before = b.run(axis)
+    press(b, "#iterations .fold > summary")
+    press(b, '#iterations .chip[data-n="%d"]' % b.run("""return Number(Array.from(document.querySelectorAll(
+      '#iterations g.off')).sort(function (x, y) { return x.dataset.high - y.dataset.high; }).pop().dataset.i)"""))
+    want(b.run(axis) != before, "the axis does not follow a line that is chosen")
+    inside = b.run("""var svg = document.querySelector('#iterations svg').getBoundingClientRect();
+      return Array.from(document.querySelectorAll('#iterations g[data-low]:not(.off) polyline')).every(function (one) {
+        var box = one.getBoundingClientRect(); return box.top > svg.top - 3 && box.bottom < svg.bottom + 3; })""")
+    want(inside, "a line that is chosen leaves the picture")
+    press(b, '#iterations .fold .chip[aria-pressed="true"]')
+    press(b, "#iterations .fold > summary")
+    want(b.run(axis) == before, f"the axis does not come back: {before} {b.run(axis)}")
     # choosing
     for of in ("iterations", "overload", "traffic", "memory", "timeline"):
         before = visible(b, of)
@@ -175,6 +203,16 @@ def check_comparison(b, path):
     b.size(1440, 900)
 
 
+def check_width_is_used(b, path):
+    b.size(1400, 900)
+    b.open(path)
+    used = b.run("return document.querySelector('main').getBoundingClientRect().width")
+    want(used > 1300, f"{used} of 1400 pixels are used")
+    top = b.run("return document.querySelector('#verdict').getBoundingClientRect().top")
+    want(top < 200, f"the verdict begins {top} pixels down")
+    b.size(1440, 900)
+
+
 def check_map_on_phone(b, path):
     b.size(300, 844)  # on 390 it fits
     b.open(path)
@@ -218,6 +256,7 @@ def main():
         for name, path, section in pages:
             b.open(path)
             check_widths(b, name)
+            check_width_is_used(b, path)
             check_log(b, name)
             want(b.run("return !!document.getElementById(arguments[0])", section), f"{name}: no {section}")
         check_map_on_phone(b, sweep)

@@ -169,7 +169,7 @@ static void check_chart(const char *page, const hec_chart *chart, bool there) {
     return;
   const char *end = strstr(at, "</section>"), *says = strstr(at, "<p class=\"says\">");
   ck_assert_msg(says && says < end && says[16] != '<', "%s says nothing", chart->name);
-  static const char *const units[] = {"ms", "bytes", "GB", "times the mean"};
+  static const char *const units[] = {"ms", "bytes", "GB", "MB", "times the mean", "speed over"};
   bool has = false;
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     const char *unit = strstr(at, units[i]);
@@ -178,15 +178,17 @@ static void check_chart(const char *page, const hec_chart *chart, bool there) {
   ck_assert_msg(has, "%s has no unit", chart->name);
 }
 
-static void check_page(const char *page, bool summary) {
+/* `charts`: names of those that must be there, the only ones; NULL: not looked at. */
+static void check_page(const char *page, const char *charts) {
   check_balance(page);
   check_closed(page);
-  for (int32_t i = 0; hec_charts[i] && summary; i++)
-    check_chart(page, hec_charts[i],
-                strcmp(hec_charts[i]->name, "regime") != 0 && strcmp(hec_charts[i]->name, "kinds") != 0);
+  for (int32_t i = 0; hec_charts[i] && charts; i++)
+    check_chart(page, hec_charts[i], strstr(charts, hec_charts[i]->name) != NULL);
   ck_assert_ptr_nonnull(strstr(page, "<section id=\"assumed\""));
   ck_assert_ptr_nonnull(strstr(page, "id=\"verdict\">\n<p>"));
 }
+
+#define ALL_CHARTS "ranking iterations overload traffic memory timeline"
 
 /* ---- Comparisons ---- */
 
@@ -201,24 +203,76 @@ static void all_policies(void) {
 static const hec_test_trace small = {
     .layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 4, .first_iter = 3, .stride = 2};
 
+static size_t count_until(const char *page, const char *end, const char *what) {
+  size_t n = 0;
+  for (const char *at = page; (at = strstr(at, what)) != NULL && at < end; at += strlen(what))
+    n++;
+  return n;
+}
+
+/* A chart of bars shows eight rows, the best and the baseline among them, then a scale; the others are folded away, with a
+ * scale of their own. Every name explains itself. */
+static void check_eight(const maker *m, const char *chart) {
+  char opening[64], name[96];
+  (void)snprintf(opening, sizeof opening, "<section id=\"%s\"", chart);
+  const char *at = strstr(m->page.data, opening), *end = strstr(at, "</section>"), *fold = strstr(at, "class=\"fold\"");
+  ck_assert(at && fold && fold < end);
+  ck_assert_uint_eq(count_until(at, fold, "<div class=\"bar"), 8 + 1);
+  ck_assert_uint_eq(count_until(at, end, "<div class=\"bar"), (size_t)n_policies + 2);
+  ck_assert_uint_eq(count_until(at, end, "class=\"n\"><b title=\""), (size_t)n_policies);
+  const int32_t seen[] = {m->report.best, m->report.baseline};
+  for (int i = 0; i < 2; i++) {
+    (void)snprintf(name, sizeof name, ">%s</b>", m->summary.rows[seen[i]].name);
+    const char *found = strstr(at, name);
+    ck_assert_msg(found && found < fold, "%s: %s is folded away", chart, name);
+  }
+}
+
+/* Lines: eight are shown, the axis covers them; each says its range. */
+static void check_lines(const maker *m) {
+  const char *at = strstr(m->page.data, "<section id=\"iterations\""), *end = strstr(at, "</section>");
+  ck_assert_uint_eq(count_until(at, end, "<g class=\"l"), (size_t)n_policies + 1); /* the group of all of them */
+  ck_assert_uint_eq(count_until(at, end, "<g class=\"l8 off\""), (size_t)n_policies - 8);
+  double low = strtod(strstr(at, " data-low=\"") + 11, NULL), high = strtod(strstr(at, " data-high=\"") + 12, NULL);
+  for (int32_t i = 0; i < n_policies; i++) {
+    hec_series *s = &m->summary.rows[i].iteration_s;
+    if (m->report.color[i] < 8)
+      ck_assert(1e3 * hec_series_quantile(s, 0) >= low - 1e-6 && 1e3 * hec_series_quantile(s, 1) <= high + 1e-6);
+  }
+}
+
+/* What is held can be seen beside the limit, however much larger that is. */
+static void check_seen(const maker *m) {
+  const char *at = strstr(m->page.data, "<h3>Peak against the limit</h3>"), *end = strstr(at, "class=\"fold\"");
+  double max = 0;
+  while ((at = strstr(at, "<rect ")) != NULL && at < end) {
+    double x = strtod(strstr(at, " x=\"") + 4, NULL), width = strtod(strstr(at, " width=\"") + 8, NULL);
+    max = x + width > max ? x + width : max;
+    at++;
+  }
+  ck_assert_msg(max > 10000 / 3.0, "the longest bar ends at %g of 10000", max);
+}
+
 HEC_TEST_LOOP(comparison, 2) {
   maker m = {0}, again = {0};
   const hec_law *law = _i ? &hec_law_max_min : &hec_law_alpha_beta;
   all_policies();
   ck_ok(make(&m, &small, BOX, law));
-  check_page(m.page.data, true);
+  check_page(m.page.data, ALL_CHARTS);
   hec_text verdict = {0};
-  hec_summary_verdict(&m.summary, &verdict); /* its first line, as the table ends */
-  char line[256];
-  (void)snprintf(line, sizeof line, "<p>%.*s</p>", (int)strcspn(verdict.data + 1, "\n"), verdict.data + 1);
-  ck_assert_msg(strstr(m.page.data, line), "no verdict: %s", line);
+  hec_summary_advice(&m.summary, "</p>\n<p>", &verdict); /* the sentences of the first screen, above everything else */
+  const char *at = strstr(m.page.data, verdict.data);
+  ck_assert_msg(at && at < strstr(m.page.data, "<dl>"), "no verdict: %s", verdict.data);
   ck_assert_ptr_nonnull(strstr(m.page.data, "<li>reference rows (ep-balanced, ep-capacity, ideal) are no systems"));
   /* Axes, the value under the pointer and sentences number iterations as the trace does: 3, 5, 7, 9. */
   ck_assert_uint_eq(count(m.page.data, " data-iters=\"3 2 4;\""), 1);
   ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration, as the trace numbers it<"), 1);
   ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration (downwards"), (size_t)n_policies);
   ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word behind a policy is its schedule"));
-  ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
+  check_eight(&m, "ranking");
+  check_eight(&m, "memory");
+  check_lines(&m);
+  check_seen(&m);
   hec_text_free(&verdict);
   again.n_threads = 3; /* nor does it matter who draws */
   ck_ok(make(&again, &small, BOX, law));
@@ -236,7 +290,7 @@ HEC_TEST_LOOP(hostile_names, 2) {
   t.extra = _i ? ",\"synthetic\":{\"generator\":\"made\"}" : "";
   m.name = _i ? HOSTILE : "";
   ck_ok(make(&m, &t, BOX, &hec_law_alpha_beta));
-  check_page(m.page.data, true);
+  check_page(m.page.data, ALL_CHARTS);
   ck_assert_ptr_nonnull(strstr(m.page.data, "&#60;script&#62;alert(1)"));
   ck_assert_uint_eq(count(m.page.data, "synthetic loads"), _i ? 1 : 0);
   finish(&m);
@@ -245,25 +299,28 @@ HEC_TEST_LOOP(hostile_names, 2) {
 /* One rank and one iteration; nothing fits; no policy that others are compared to; a single reference row. */
 HEC_TEST_LOOP(little_to_show, 4) {
   static const struct {
-    const char *cluster, *policy;
+    const char *cluster, *policy, *charts;
     hec_test_trace trace;
   } cases[] = {
-      {"1x1 nvlink=1G flops=1T mem=40G", "ep", {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1}},
+      {"1x1 nvlink=1G flops=1T mem=40G",
+       "ep",
+       "ranking memory timeline", /* one rank sends nothing and is never overloaded, one iteration is no line */
+       {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1}},
       {"2x2 nvlink=300G nic=50G flops=312T mem=1K",
        "ep",
+       ALL_CHARTS,
        {.layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 4}},
-      {BOX, "hecate", {.layers = 1, .experts = 4, .top_k = 1, .sources = 4, .records = 2}},
-      {BOX, "ideal", {.layers = 1, .experts = 4, .top_k = 1, .sources = 4, .records = 2}}};
+      {BOX, "hecate", ALL_CHARTS, {.layers = 1, .experts = 4, .top_k = 1, .sources = 4, .records = 2}},
+      {BOX,
+       "ideal",
+       "ranking iterations overload memory timeline",
+       {.layers = 1, .experts = 4, .top_k = 1, .sources = 4, .records = 2}}};
   maker m = {0};
   policies[0] = hec_policy_find(cases[_i].policy);
   n_policies = 1;
   ck_ok(make(&m, &cases[_i].trace, cases[_i].cluster, &hec_law_alpha_beta));
-  check_page(m.page.data, true);
+  check_page(m.page.data, cases[_i].charts);
   ck_assert_uint_eq(count(m.page.data, "reference rows ("), policies[0]->reference);
-  ck_assert_uint_eq(count(m.page.data,
-                          "<div class=\"xs\" aria-hidden=\"true\"><span style=\"left:50.00%\">0</span></div>\n"
-                          "<p class=\"unit\">iteration, as"),
-                    cases[_i].trace.records == 1); /* one label, no 1.1, 1.2 ... */
   finish(&m);
 }
 
@@ -275,7 +332,7 @@ HEC_TEST(much_to_show) {
   n_policies = 2;
   hec_test_trace t = {.layers = 2, .experts = 8, .top_k = 2, .sources = 96, .records = 300};
   ck_ok(make(&m, &t, "12x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &hec_law_alpha_beta));
-  check_page(m.page.data, true);
+  check_page(m.page.data, ALL_CHARTS);
   char iters[64];
   (void)snprintf(iters, sizeof iters, " data-iters=\"%d 1 %d;\"", (int)m.job.warmup, 300 - (int)m.job.warmup);
   ck_assert_msg(strstr(m.page.data, iters), "%s: %.60s", iters, strstr(m.page.data, " data-iters"));
@@ -318,25 +375,49 @@ HEC_TEST(drawn_adds_up) {
 /* ---- Sweeps and validations ---- */
 
 HEC_TEST(regime_maps) {
-  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 3, "ep/" HOSTILE},
-                             {"b", 1, 0.01, 0, "", NAN, ""},
-                             {NULL, -1, 0, 0, NULL, 0, NULL},
-                             {HOSTILE, 0, 0.01, 0.02, "b", 0, NULL}};
-  hec_report_map map = {"", cells};
+  hec_report_cell cells[] = {
+      {HOSTILE, "what it does", 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE},
+      {.name = "b", .who = 1, .seconds = {0.01, 0.02}},
+      {.who = -1},
+      {.name = HOSTILE, .who = 0, .seconds = {0.01, 0.01}, .over_next = {1.7, 2}, .next_name = NULL}};
+  hec_report_map one = {"", cells, 1};
+  hec_report_map map[HEC_REPORT_MAPS + 3];
+  for (int32_t i = 0; i < HEC_REPORT_MAPS + 3; i++)
+    map[i] = one;
+  map[0].n_joined = 2;
   const char *const x[] = {"1", HOSTILE}, *const y[] = {"2", "3"}, *const names[] = {HOSTILE, "b"};
-  const int64_t won[] = {2, 1};
-  hec_report_maps maps = {"ranks", "tokens", x, y, 2, 2, &map, 1, 3, names, won, 2, 1, 9};
+  const int64_t won[] = {56, 28};
+  hec_report_maps maps = {.x_name = "ranks",
+                          .y_name = "tokens",
+                          .x_value = x,
+                          .y_value = y,
+                          .n_x = 2,
+                          .n_y = 2,
+                          .maps = map,
+                          .n_maps = HEC_REPORT_MAPS + 3,
+                          .names = names,
+                          .n_cells = won,
+                          .n_names = 2,
+                          .families = "FSSDP (" HOSTILE ") wins.\n",
+                          .n_failed = 1,
+                          .n_rows = 9};
   hec_text verdict = {0}, page = {0};
   hec_report_maps_verdict(&maps, &verdict);
-  ck_assert_ptr_nonnull(strstr(verdict.data, "in 2 of 4 cells, 1.50 to 2.00 times as fast as the next"));
-  ck_assert_ptr_nonnull(strstr(verdict.data, "In 1 cells no system runs and fits."));
+  ck_assert_ptr_nonnull(strstr(verdict.data, "in 56 of 112 cells, 1.50 to 2.00 times as fast as the next"));
+  ck_assert_ptr_nonnull(strstr(verdict.data, "In 28 cells no system runs and fits."));
   hec_report_write(&(hec_report){.tool = "t", .title = HOSTILE, .maps = &maps, .verdict = verdict.data}, &page);
-  check_page(page.data, false);
+  check_page(page.data, NULL);
   check_chart(page.data, &hec_chart_regime, true);
-  ck_assert_ptr_nonnull(strstr(page.data, "2.00x as fast as b"));
-  ck_assert_ptr_nonnull(strstr(page.data, "3 more maps are left out"));
+  ck_assert_uint_eq(count(page.data, "<small>1.70 to 2.00x as fast as the next<"), HEC_REPORT_MAPS);
+  ck_assert_uint_eq(count(page.data, "<small>10.0 ms to 20.0 ms<"), HEC_REPORT_MAPS);
+  ck_assert_uint_eq(count(page.data, "<td class=\"g7\"><b title=\"what it does\">&#60;/title"),
+                    HEC_REPORT_MAPS);                                                      /* by the gain over ep: 3 */
+  ck_assert_uint_eq(count(page.data, "<td class=\"g5\"><b>&#60;/title"), HEC_REPORT_MAPS); /* over the next: 1.7 */
+  ck_assert_uint_eq(count(page.data, "<td class=\"g0\"><b>b<"), HEC_REPORT_MAPS);
+  ck_assert_ptr_nonnull(strstr(page.data, "28 grids are shown as 27"));
+  ck_assert_ptr_nonnull(strstr(page.data, "3 more grids are left out"));
   ck_assert_ptr_nonnull(strstr(page.data, "1 of 9 configurations could not run"));
-  ck_assert_uint_eq(count(page.data, "<small>3.00x as fast as ep/"), 1);
+  ck_assert_uint_eq(count(page.data, "<small>3.00 to 3.20x as fast as ep/"), HEC_REPORT_MAPS);
   ck_assert_uint_eq(count(page.data, "within 0.5 % of"), 0);
   hec_text_free(&verdict);
   hec_text_free(&page);
@@ -347,17 +428,31 @@ HEC_TEST_LOOP(leads_and_ties, 4) {
   static const struct {
     double next[2];
     const char *says;
-  } cases[] = {{{0.01004, 0.0151},
-                "in 2 of 2 cells, 1.51 to 1.51 times as fast as the next; in 1 of them within 0.5 % of the next."},
-               {{0.01004, 0.01}, "in 2 of 2 cells, everywhere within 0.5 % of the next."},
-               {{0.01004, 0}, "in 2 of 2 cells, in 1 of them within 0.5 % of the next."},
-               {{0.01006, 0.0151}, "in 2 of 2 cells, 1.01 to 1.51 times as fast as the next."}};
-  hec_report_cell cells[] = {{"a", 0, 0.01, cases[_i].next[0], "b", 0, NULL},
-                             {"a", 0, 0.01, cases[_i].next[1], "b", 0, NULL}};
-  hec_report_map map = {"", cells};
+  } cases[] = {
+      {{0.01004, 0.0151}, "in 2 of 2 cells, 1.51 times as fast as the next; in 1 of them within 0.5 % of the next."},
+      {{0.01004, 0.01}, "in 2 of 2 cells, everywhere within 0.5 % of the next."},
+      {{0.01004, 0}, "in 2 of 2 cells, in 1 of them within 0.5 % of the next."},
+      {{0.01006, 0.0151}, "in 2 of 2 cells, 1.01 to 1.51 times as fast as the next."}};
+  hec_report_cell cells[2];
+  for (int k = 0; k < 2; k++) {
+    double over = cases[_i].next[k] / 0.01;
+    cells[k] = (hec_report_cell){"a", NULL, 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL};
+  }
+  hec_report_map map = {"", cells, 1};
   const char *const x[] = {"1", "2"}, *const y[] = {""}, *const names[] = {"a"};
   const int64_t won[] = {2};
-  hec_report_maps maps = {"ranks", "", x, y, 2, 1, &map, 1, 0, names, won, 1, 0, 2};
+  hec_report_maps maps = {.x_name = "ranks",
+                          .y_name = "",
+                          .x_value = x,
+                          .y_value = y,
+                          .n_x = 2,
+                          .n_y = 1,
+                          .maps = &map,
+                          .n_maps = 1,
+                          .names = names,
+                          .n_cells = won,
+                          .n_names = 1,
+                          .n_rows = 2};
   hec_text verdict = {0}, page = {0};
   hec_report_maps_verdict(&maps, &verdict);
   ck_assert_msg(strstr(verdict.data, cases[_i].says), "%s", verdict.data);
@@ -383,7 +478,7 @@ HEC_TEST(kinds_of_operations) {
                                  .assumed = assumed,
                                  .n_assumed = 1},
                    &page);
-  check_page(page.data, false);
+  check_page(page.data, NULL);
   check_chart(page.data, &hec_chart_kinds, true);
   ck_assert_ptr_nonnull(strstr(page.data, "predicted within 3.4 %"));
   ck_assert_ptr_nonnull(strstr(page.data, "Furthest off of the larger kinds is experts"));

@@ -9,22 +9,22 @@
 #include <signal.h>
 #include <string.h>
 
-#define MOST_LINKS 128
-#define MOST_FLOWS 700
-#define MOST_HOPS 6
+#define LINKS_MAX 128
+#define FLOWS_MAX 700
+#define HOPS_MAX 6
 
 typedef struct {
   int32_t n_links, n_flows;
-  double capacity[MOST_LINKS];
-  hec_fluid_flow flow[MOST_FLOWS]; /* tag = index */
-  double start[MOST_FLOWS];
-  int32_t route[MOST_FLOWS][MOST_HOPS];
-  double finish[MOST_FLOWS]; /* of the last run */
+  double capacity[LINKS_MAX];
+  hec_fluid_flow flow[FLOWS_MAX]; /* tag = index */
+  double start[FLOWS_MAX];
+  int32_t route[FLOWS_MAX][HOPS_MAX];
+  double finish[FLOWS_MAX]; /* of the last run */
 } problem;
 
 static void add_flow(problem *p, double start, double amount, double cap, int32_t n_links, const int32_t *links) {
   int32_t f = p->n_flows++;
-  ck_assert_int_lt(f, MOST_FLOWS);
+  ck_assert_int_lt(f, FLOWS_MAX);
   for (int32_t i = 0; i < n_links; i++)
     p->route[f][i] = links[i];
   p->start[f] = start;
@@ -35,7 +35,7 @@ static void add_flow(problem *p, double start, double amount, double cap, int32_
 
 /* Nobody above capacity; every flow at its cap or crossing a full link on which nobody is faster. */
 static void check_certificate(const problem *p, hec_fluid *fluid, const int32_t *slot) {
-  double used[MOST_LINKS] = {0}, fastest[MOST_LINKS] = {0};
+  double used[LINKS_MAX] = {0}, fastest[LINKS_MAX] = {0};
   for (int32_t f = 0; f < p->n_flows; f++)
     for (int32_t i = 0; slot[f] >= 0 && p->flow[f].amount > 0 && i < p->flow[f].n_links; i++) {
       int32_t l = p->flow[f].links[i];
@@ -68,14 +68,14 @@ static double slack(const problem *p, int32_t f, double fastest, double now) {
 /* Runs the flows, added in `order`; with `check`, the certificate and the conservation of work at every event. */
 static void run(problem *p, const int32_t *order, bool check) {
   hec_fluid *fluid = hec_fluid_new(p->n_links, p->capacity);
-  static int32_t slot[MOST_FLOWS];
-  static double moved[MOST_FLOWS], fastest[MOST_FLOWS];
+  static int32_t slot[FLOWS_MAX];
+  static double moved[FLOWS_MAX], fastest[FLOWS_MAX];
   memset(moved, 0, sizeof moved);
   memset(fastest, 0, sizeof fastest);
   for (int32_t f = 0; f < p->n_flows; f++)
     slot[f] = -1;
   int32_t waiting = p->n_flows;
-  static bool added[MOST_FLOWS];
+  static bool added[FLOWS_MAX];
   memset(added, 0, sizeof added);
   while (waiting > 0 || hec_fluid_count(fluid) > 0) {
     double next = hec_fluid_next(fluid), start = INFINITY, before = hec_fluid_now(fluid);
@@ -239,7 +239,7 @@ static int32_t random_route(int kind, int32_t n, int32_t s, int32_t d, const pro
                             int32_t *route) {
   int32_t nodes = (n + 3) / 4, length = 0;
   if (kind == 3) {
-    for (int32_t hops = 1 + (int32_t)hec_test_below(random, MOST_HOPS); length < hops;)
+    for (int32_t hops = 1 + (int32_t)hec_test_below(random, HOPS_MAX); length < hops;)
       route[length++] = (int32_t)hec_test_below(random, (uint64_t)p->n_links);
     return length;
   }
@@ -269,7 +269,7 @@ static void make_problem(problem *p, uint64_t *random) {
     int32_t s = (int32_t)hec_test_below(random, (uint64_t)n), d = (int32_t)hec_test_below(random, (uint64_t)n - 1);
     d += d >= s;
     for (uint64_t copies = 1 + (hec_test_below(random, 5) == 0); copies > 0; copies--) {
-      int32_t route[MOST_HOPS];
+      int32_t route[HOPS_MAX];
       int32_t length = random_route(kind, n, s, d, p, random, route);
       double u = hec_test_uniform(random);
       double amount = equal ? 3e6 : hec_test_below(random, 30) == 0 ? 0 : floor(4e6 * u * u * u) + 1;
@@ -291,8 +291,8 @@ HEC_TEST(random_certificates) {
 
 HEC_TEST(random_equals_reference) {
   static problem p;
-  static hec_reference_flow flow[MOST_FLOWS];
-  static double finish[MOST_FLOWS];
+  static hec_reference_flow flow[FLOWS_MAX];
+  static double finish[FLOWS_MAX];
   uint64_t random = 12;
   double worst = 0;
   for (int i = 0; i < 200; i++) {
@@ -318,8 +318,8 @@ static void check_same_finishes(const problem *p, int32_t n, const double *finis
 /* Adding the flows in another order changes nothing. */
 HEC_TEST(order_of_adding_does_not_matter) {
   static problem p;
-  static double finish[MOST_FLOWS];
-  static int32_t order[MOST_FLOWS];
+  static double finish[FLOWS_MAX];
+  static int32_t order[FLOWS_MAX];
   uint64_t random = 13;
   for (int i = 0; i < 40; i++) {
     make_problem(&p, &random);
@@ -338,7 +338,7 @@ HEC_TEST(order_of_adding_does_not_matter) {
 /* Twice the capacity everywhere: every finish is half (starts at 0), exactly: only powers of two are involved. */
 HEC_TEST(capacity_scales_time) {
   static problem p;
-  static double finish[MOST_FLOWS];
+  static double finish[FLOWS_MAX];
   uint64_t random = 14;
   for (int i = 0; i < 20; i++) {
     make_problem(&p, &random);
@@ -399,7 +399,7 @@ HEC_TEST(all_to_all_of_32) {
 /* Flows on links of their own, added in the middle of everything, do not change the others' finishes. */
 HEC_TEST(strangers_do_not_disturb) {
   static problem p;
-  static double finish[MOST_FLOWS];
+  static double finish[FLOWS_MAX];
   uint64_t random = 16;
   for (int i = 0; i < 20; i++) {
     make_problem(&p, &random);

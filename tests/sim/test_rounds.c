@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_RANKS = 48, MOST = 4000 };
+enum { RANKS_MAX = 48, MOST = 4000 };
 
 static const hec_p2p one_by_one = {.channels = 1, .channels_per_peer = 1, .batch = 1};
 HEC_TEST_ARENA(arena)
@@ -60,7 +60,7 @@ static void start(void *context, int32_t transfer) {
 
 /* How many rounds a rank has in flight. */
 static int32_t rounds_in_flight(const hec_rounds *rounds, const run *r, int32_t rank) {
-  static uint8_t seen[MOST_RANKS];
+  static uint8_t seen[RANKS_MAX];
   int32_t n = 0;
   memset(seen, 0, sizeof seen);
   for (int32_t i = 0; i < r->n_running; i++) {
@@ -80,7 +80,7 @@ HEC_TEST_LOOP(bounded_and_complete, 60) {
   uint64_t random = 100 + (uint64_t)_i;
   static run r;
   static hec_rounds_pair pair[MOST];
-  int32_t n_ranks = 2 + (int32_t)hec_test_below(&random, MOST_RANKS - 2), n = 0, max = 0;
+  int32_t n_ranks = 2 + (int32_t)hec_test_below(&random, RANKS_MAX - 2), n = 0, max = 0;
   int32_t per_node = 1 + (int32_t)hec_test_below(&random, 8), each = 1 << hec_test_below(&random, 3);
   hec_p2p p2p = {.channels = each << hec_test_below(&random, 3),
                  .channels_per_peer = each,

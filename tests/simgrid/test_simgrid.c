@@ -13,7 +13,7 @@
 HEC_TEST_NEEDS(access(PROGRAM, X_OK) == 0, "SimGrid (libsimgrid-dev) was not found when this was built")
 HEC_TEST_ARENA(arena)
 
-enum { MOST_HOSTS = 48, MOST_LINKS = 4 * MOST_HOSTS, MOST_FLOWS = 600, MOST_HOPS = 5 };
+enum { HOSTS_MAX = 48, LINKS_MAX = 4 * HOSTS_MAX, FLOWS_MAX = 600, HOPS_MAX = 5 };
 
 /* kind 0: one switch; 1: nodes of 4 behind a shared NIC; 2: the same under two thin cores; 3: relays, as with PXN. */
 static int32_t make_route(int kind, int32_t n, int32_t s, int32_t d, int32_t *link) {
@@ -33,20 +33,20 @@ static int32_t make_route(int kind, int32_t n, int32_t s, int32_t d, int32_t *li
 
 static void make_case(uint64_t *random, hec_flows *flows) {
   int kind = (int)hec_test_below(random, 4);
-  int32_t n = 2 + (int32_t)hec_test_below(random, MOST_HOSTS - 1), nodes = (n + 3) / 4, at = 0;
+  int32_t n = 2 + (int32_t)hec_test_below(random, HOSTS_MAX - 1), nodes = (n + 3) / 4, at = 0;
   bool staggered = hec_test_below(random, 2) == 0, unequal = hec_test_below(random, 2) == 0;
   *flows = (hec_flows){.n_hosts = n, .n_links = 2 * n + 2 * nodes + 2, .hosts_per_node = n};
   flows->bandwidth = HEC_NEW(&arena, double, flows->n_links);
-  flows->route_at = HEC_NEW(&arena, int32_t, MOST_FLOWS + 1);
-  flows->route_link = HEC_NEW(&arena, int32_t, MOST_FLOWS * MOST_HOPS);
-  flows->route_latency = HEC_NEW(&arena, double, MOST_FLOWS);
-  flows->flow = HEC_NEW(&arena, hec_flow, MOST_FLOWS);
+  flows->route_at = HEC_NEW(&arena, int32_t, FLOWS_MAX + 1);
+  flows->route_link = HEC_NEW(&arena, int32_t, FLOWS_MAX * HOPS_MAX);
+  flows->route_latency = HEC_NEW(&arena, double, FLOWS_MAX);
+  flows->flow = HEC_NEW(&arena, hec_flow, FLOWS_MAX);
   for (int32_t l = 0; l < flows->n_links; l++)
     flows->bandwidth[l] = floor(2.385e10 * (unequal ? 0.1 + 2 * hec_test_uniform(random) : 1));
   uint64_t share = 1 + hec_test_below(random, 8);
   for (int32_t s = 0; s < n; s++)
     for (int32_t d = 0; d < n; d++) {
-      if (s == d || hec_test_below(random, 8) >= share || flows->n_flows + 2 > MOST_FLOWS)
+      if (s == d || hec_test_below(random, 8) >= share || flows->n_flows + 2 > FLOWS_MAX)
         continue;
       int32_t route = flows->n_routes++;
       at += make_route(kind, n, s, d, flows->route_link + at);
@@ -64,7 +64,7 @@ static void make_case(uint64_t *random, hec_flows *flows) {
 
 HEC_TEST_LOOP(finishes_are_simgrids, 10) {
   uint64_t random = 500 + (uint64_t)_i;
-  static double ours[MOST_FLOWS], theirs[MOST_FLOWS];
+  static double ours[FLOWS_MAX], theirs[FLOWS_MAX];
   for (int k = 0; k < 20; k++) {
     hec_flows flows;
     double seconds;

@@ -52,7 +52,7 @@ static hec_queue_stream *selected(queued *q) {
 void *hec_queued_keep(hec_queued_arguments *with, const void *from, int64_t n, size_t bytes) {
   if (!from)
     return NULL;
-  HEC_ASSERT(with->n_copies < HEC_QUEUED_COPIES_MOST && n >= 0);
+  HEC_ASSERT(with->n_copies < HEC_QUEUED_COPIES_MAX && n >= 0);
   void *copy = hec_malloc((size_t)n + 1, bytes);
   memcpy(copy, from, (size_t)n * bytes);
   return with->copies[with->n_copies++] = copy;

@@ -4,7 +4,7 @@
 #include "runtime/exec/model/model.h"
 #include "tests/support/queued_cpu.h"
 
-enum { HEC_QUEUED_COPIES_MOST = 5 };
+enum { HEC_QUEUED_COPIES_MAX = 5 };
 
 /* The arguments of any call, and copies of what describes it, freed with it. */
 typedef struct {
@@ -20,7 +20,7 @@ typedef struct {
   hec_norm norm;
   hec_scores scores;
   hec_adam adam;
-  void *copies[HEC_QUEUED_COPIES_MOST];
+  void *copies[HEC_QUEUED_COPIES_MAX];
   int32_t n_copies;
   void (*run)(void *arguments);
 } hec_queued_arguments;

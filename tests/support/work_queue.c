@@ -13,7 +13,7 @@
 #include <ucontext.h>
 #endif
 
-enum { REDRAW_ONE_IN = 8, ASKED_MOST = 4, ASKED_BURST = 64, PATIENCE_S = 10 };
+enum { REDRAW_ONE_IN = 8, ASKED_MAX = 4, ASKED_BURST = 64, PATIENCE_S = 10 };
 static const int64_t COST_NS = 100, SECOND = 1000000000;
 
 hec_queue_hooks hec_queue_hook;
@@ -391,7 +391,7 @@ static bool do_one(bool needed_only) {
 }
 
 void hec_queue_run_some(void) {
-  for (uint32_t n = hec_queue_random(hec_queue_random(4) == 0 ? ASKED_BURST : ASKED_MOST); n > 0 && do_one(false); n--)
+  for (uint32_t n = hec_queue_random(hec_queue_random(4) == 0 ? ASKED_BURST : ASKED_MAX); n > 0 && do_one(false); n--)
     ;
 }
 

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HEC_QUEUE_RANGES_MOST = 3 };
+enum { HEC_QUEUE_RANGES_MAX = 3 };
 
 typedef struct hec_queue_piece hec_queue_piece;
 typedef struct hec_queue_mark hec_queue_mark;
@@ -43,7 +43,7 @@ struct hec_queue_piece {
   hec_queue_mark *reaches, *waits_for; /* set by the queue; NULL */
   const void *closure;                 /* words of it may be addresses of memory that it uses */
   size_t closure_bytes;
-  hec_queue_range uses[HEC_QUEUE_RANGES_MOST]; /* memory that must be there; bytes 0: none */
+  hec_queue_range uses[HEC_QUEUE_RANGES_MAX]; /* memory that must be there; bytes 0: none */
   bool is_kernel;
   hec_queue_stream *stream;
   int64_t queued_ns, cost_ns;

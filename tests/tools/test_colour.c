@@ -9,7 +9,7 @@ static const struct {
 } cases[] = {
     {"", ""},
     {"{\"a\": \"FAILED\"}\n", "{\"a\": \"FAILED\"}\n"},
-    {"hecate-sim 0.1.0: x\nmodel  y\n", "\033[1mhecate-sim 0.1.0: x\033[0m\nmodel  y\n"},
+    {"hecate-sim 1.2.3: x\nmodel  y\n", "\033[1mhecate-sim 1.2.3: x\033[0m\nmodel  y\n"},
     {"mind     of this\nminding that\n", "\033[33mmind\033[0m     of this\nminding that\n"},
     {"\npolicy     schedule    p95\nname      ms   fits\nep    1.5  2.00x   3 no\nep   1.5  2   3 yes\n",
      "\n\033[1mpolicy     schedule    p95\033[0m\n\033[1mname      ms   fits\033[0m\nep    1.5  2.00x   3 "

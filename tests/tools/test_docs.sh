@@ -34,6 +34,11 @@ echo '{"model_type": "olmoe", "hidden_size": 256, "intermediate_size": 128, "num
 cp "$source_dir/README.md" FILE
 cp -r "$source_dir/tests/validate/cases/gpu" DIR
 
+# ---- The version ----
+version=$(sed -n 's/^#define HECATE_VERSION_[A-Z]* //p' "$source_dir/runtime/exec/package/hecate.h" | paste -sd.)
+grep -nE 'hecate-[a-z]+ [0-9]+\.[0-9]+\.[0-9]+' "$source_dir"/README.md "$source_dir"/docs/*.md | grep -vF " $version" && fail "another version"
+[ "$(sed -n 's/^## \[\([0-9.]*\)\].*/\1/p' "$source_dir/CHANGELOG.md" | head -1)" = "$version" ] || fail "CHANGELOG.md begins with another version"
+
 # ---- What pages show ----
 # In a block with a "$ " the other lines are output. "PAGE <tab> command" and, below it, "<tab>line" of the output that is shown. Lines that end in \ go on.
 blocks() {

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { EVENTS_MOST = 4096, SPACE_MOST = 64 << 20 };
+enum { EVENTS_MAX = 4096, SPACE_MAX = 64 << 20 };
 
 struct hec_event {
   double at_ns;
@@ -26,7 +26,7 @@ static struct {
 
 typedef struct {
   double now_ns[HEC_STREAMS];
-  struct hec_event events[EVENTS_MOST];
+  struct hec_event events[EVENTS_MAX];
   int32_t n_events, stream, n_calls;
   bool grouped, idle;
   float *space;
@@ -147,7 +147,7 @@ static void select_stream(hec_processor *on, int32_t stream) {
 
 static const hec_event *mark(hec_processor *on) {
   device *d = on->own;
-  ck_assert_int_lt(d->n_events, EVENTS_MOST);
+  ck_assert_int_lt(d->n_events, EVENTS_MAX);
   d->now_ns[d->stream] += law.event_ns;
   d->events[d->n_events].at_ns = d->now_ns[d->stream];
   return &d->events[d->n_events++];
@@ -180,7 +180,7 @@ static const char *error(hec_processor *on) {
 }
 
 static const hec_arithmetic math = {.name = "imitated",
-                                    .batch = HEC_BATCH_MOST,
+                                    .batch = HEC_BATCH_MAX,
                                     .to_device = to_device,
                                     .zero = zero,
                                     .copy = copy,
@@ -232,7 +232,7 @@ static const char *allocate(hec_processor *on, size_t bytes, void **at) {
   if (law.allocate_fails)
     return law.allocate_fails;
   ck_assert_ptr_null(d->space);
-  ck_assert_uint_le(bytes, SPACE_MOST);
+  ck_assert_uint_le(bytes, SPACE_MAX);
   *at = d->space = malloc(bytes);
   d->bytes = bytes;
   return *at ? NULL : "no memory";

@@ -15,6 +15,7 @@ package=$source_dir/tools/python
 export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PATH=$build:$PATH
 version=$(sed -n 's/^#define HECATE_VERSION_[A-Z]* //p' "$source_dir/runtime/exec/package/hecate.h" | paste -sd.)
 [ "$(sed -n 's/^version = "\(.*\)"/\1/p' "$package/pyproject.toml")" = "$version" ] || fail "version of pyproject.toml"
+[ "$(cd "$package" && PYTHONDONTWRITEBYTECODE=1 python3 -c 'import hecate; print(hecate.__version__)')" = "$version" ] || fail "version of the package"
 
 if python3 -m pip --version >/dev/null 2>&1; then
   python3 -m pip install --no-index --no-cache-dir --disable-pip-version-check --root-user-action=ignore --target site "$package" \

@@ -33,7 +33,7 @@ says() { # says 'words on stdout' arguments...
 }
 
 says "usage: hecate-trace COMMAND" --help
-says "hecate-trace 0." --version
+says "hecate-trace $(sed -n 's/^#define HECATE_VERSION_[A-Z]* //p' "$(dirname "$0")/../../runtime/exec/package/hecate.h" | paste -sd.)" --version
 says "Examples" info --help
 says "Examples" synth --help
 says "rotating-hot-spot" synth -h

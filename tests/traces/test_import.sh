@@ -99,13 +99,16 @@ npy() { # npy DESCR SHAPE
 refuses 2 "found '<f4', as logits are; expert ids are the K largest of each token: numpy.save(" logits.npy --experts 4 --out o
 echo '{"step": 0, "layer": 0, "router_logits": [[0.5, -1.25, 2, 0.125]]}' >logits.jsonl
 refuses 2 "logits.jsonl: expected a format of hecate-trace import --list, found logits; expert ids are the K largest" logits.jsonl --experts 4 --out o
+# What the message says to do works: its NumPy, where there is NumPy, and its command.
+save=$(grep -oE 'numpy\.save\(.*\)' err.txt) step=$(grep -oE 'import ids\.npy .*' err.txt)
 if python3 -c 'import numpy' 2>/dev/null; then
-  python3 -c 'import numpy; logits = numpy.load("logits.npy"); K = 2; numpy.save("ids.npy", logits.argsort()[..., -K:])'
-  makes ids.npy --experts 4 --axes tokens,layers,top_k
-  tail -n +2 o.jsonl | grep -qxF '{"iter":0,"layers":[[0,0,1,1]]}' || fail "ids of logits: $(cat o.jsonl)"
+  python3 -c "import numpy; logits = numpy.load('logits.npy'); K = 2; $save" || fail "the message's $save"
 else
-  echo "SKIPPED import (ids of logits): there is no NumPy"
+  { npy '|i1' '1, 1, 2' && printf '\2\3'; } >ids.npy
 fi
+read -ra words <<<"${step/--experts E/--experts 4}"
+makes "${words[@]:1}"
+tail -n +2 o.jsonl | grep -qxF '{"iter":0,"layers":[[0,0,1,1]]}' || fail "ids of logits: $(cat o.jsonl)"
 { npy '<u2' '1, 2, 4' && printf '\012\0\024\0\036\0\050\0\031\0\031\0\031\0\031\0'; } >counts.npy
 refuses 2 "steps,layers,experts (counts: 1 steps, 2 layers, 4 experts)" counts.npy --experts 4 --out o
 refuses 2 "expected an expert from 0 to 3, found 10; if these are counts of tokens: --axes steps,layers,experts" counts.npy --experts 4 --axes tokens,layers,top_k --out o

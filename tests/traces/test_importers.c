@@ -92,18 +92,18 @@ HEC_TEST(rows_are_bounded) {
 
 /* ---- router traces ---- */
 
-enum { MOST_RANKS = 12, MOST_LAYERS = 4, MOST_STEPS = 3, MOST_MICRO = 3, MOST_EXPERTS = 9 };
+enum { RANKS_MAX = 12, LAYERS_MAX = 4, STEPS_MAX = 3, MICRO_MAX = 3, EXPERTS_MAX = 9 };
 
 typedef struct {
-  int ranks, stages, layers, steps, micro[MOST_STEPS], experts, top_k; /* layers: of a stage */
-  uint32_t counts[MOST_STEPS][MOST_MICRO][MOST_LAYERS * 2][MOST_RANKS][MOST_EXPERTS];
-  uint64_t transitions[MOST_LAYERS * 2][MOST_EXPERTS][MOST_EXPERTS];
-  hec_text file[MOST_RANKS];
+  int ranks, stages, layers, steps, micro[STEPS_MAX], experts, top_k; /* layers: of a stage */
+  uint32_t counts[STEPS_MAX][MICRO_MAX][LAYERS_MAX * 2][RANKS_MAX][EXPERTS_MAX];
+  uint64_t transitions[LAYERS_MAX * 2][EXPERTS_MAX][EXPERTS_MAX];
+  hec_text file[RANKS_MAX];
 } recording;
 
 /* One rank's tokens of a micro-batch through its stage. */
 static void record_tokens(recording *r, uint64_t *seed, int step, int micro, int rank) {
-  uint32_t before[20][MOST_EXPERTS], now[20][MOST_EXPERTS];
+  uint32_t before[20][EXPERTS_MAX], now[20][EXPERTS_MAX];
   int n = (int)hec_test_below(seed, 20);
   int stage = rank / (r->ranks / r->stages), source = rank % (r->ranks / r->stages);
   for (int l = 0; l < r->layers; l++) {
@@ -130,13 +130,13 @@ static void record_tokens(recording *r, uint64_t *seed, int step, int micro, int
 static void make_recording(recording *r, uint64_t seed, int stages) {
   memset(r, 0, sizeof *r);
   r->stages = stages;
-  r->ranks = stages * (1 + (int)hec_test_below(&seed, MOST_RANKS / (uint64_t)stages));
-  r->layers = 1 + (int)hec_test_below(&seed, MOST_LAYERS);
-  r->steps = 1 + (int)hec_test_below(&seed, MOST_STEPS);
-  r->experts = 2 + (int)hec_test_below(&seed, MOST_EXPERTS - 1);
+  r->ranks = stages * (1 + (int)hec_test_below(&seed, RANKS_MAX / (uint64_t)stages));
+  r->layers = 1 + (int)hec_test_below(&seed, LAYERS_MAX);
+  r->steps = 1 + (int)hec_test_below(&seed, STEPS_MAX);
+  r->experts = 2 + (int)hec_test_below(&seed, EXPERTS_MAX - 1);
   r->top_k = 1 + (int)hec_test_below(&seed, (uint64_t)r->experts);
   for (int s = 0; s < r->steps; s++) {
-    r->micro[s] = 1 + (int)hec_test_below(&seed, MOST_MICRO);
+    r->micro[s] = 1 + (int)hec_test_below(&seed, MICRO_MAX);
     for (int rank = 0; rank < r->ranks; rank++)
       for (int m = 0; m < r->micro[s]; m++)
         record_tokens(r, &seed, s, m, rank);
@@ -172,8 +172,8 @@ static void check_record(const recording *r, const hec_load *load, int step, int
 
 /* Reads it with the files in another order than that of ranks. */
 static void check_import(recording *r, const hec_import_options *options, uint64_t recent, uint64_t seed) {
-  static char names[MOST_RANKS][64];
-  hec_import_input inputs[MOST_RANKS];
+  static char names[RANKS_MAX][64];
+  hec_import_input inputs[RANKS_MAX];
   hec_import *job = NULL;
   hec_import_record record;
   bool more = true;
@@ -279,7 +279,7 @@ HEC_TEST(names_are_ordered_by_numbers) {
 
 /* ---- steps that are left out ---- */
 
-enum { MOST_REQUESTS = 7, REQUEST_LAYERS = 3, REQUEST_EXPERTS = 5, REQUEST_TOP_K = 2, MOST_TOKENS = 6 };
+enum { REQUESTS_MAX = 7, REQUEST_LAYERS = 3, REQUEST_EXPERTS = 5, REQUEST_TOP_K = 2, TOKENS_MAX = 6 };
 
 static void make_request(hec_text *file, uint64_t *seed, int n, uint8_t ids[][REQUEST_LAYERS][REQUEST_TOP_K]) {
   char shape[32];
@@ -295,15 +295,15 @@ static void make_request(hec_text *file, uint64_t *seed, int n, uint8_t ids[][RE
 
 /* Transitions are those of the records alone: neither of steps before --from nor of a last one that lacks sources. */
 HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
-  static uint8_t ids[MOST_REQUESTS][MOST_TOKENS][REQUEST_LAYERS][REQUEST_TOP_K];
+  static uint8_t ids[REQUESTS_MAX][TOKENS_MAX][REQUEST_LAYERS][REQUEST_TOP_K];
   uint64_t seed = (uint64_t)_i + 3, wanted[REQUEST_LAYERS - 1][REQUEST_EXPERTS][REQUEST_EXPERTS] = {{{0}}};
-  int ranks = 1 + _i % 3, n_steps = MOST_REQUESTS / ranks, from = (int)hec_test_below(&seed, (uint64_t)n_steps);
+  int ranks = 1 + _i % 3, n_steps = REQUESTS_MAX / ranks, from = (int)hec_test_below(&seed, (uint64_t)n_steps);
   int until = _i % 2 ? -1 : from + (int)hec_test_below(&seed, (uint64_t)(n_steps - from));
-  hec_text file[MOST_REQUESTS] = {{0}};
-  char names[MOST_REQUESTS][16];
-  hec_import_input inputs[MOST_REQUESTS];
-  for (int r = 0; r < MOST_REQUESTS; r++) {
-    int n = 1 + (int)hec_test_below(&seed, MOST_TOKENS), step = r / ranks;
+  hec_text file[REQUESTS_MAX] = {{0}};
+  char names[REQUESTS_MAX][16];
+  hec_import_input inputs[REQUESTS_MAX];
+  for (int r = 0; r < REQUESTS_MAX; r++) {
+    int n = 1 + (int)hec_test_below(&seed, TOKENS_MAX), step = r / ranks;
     make_request(&file[r], &seed, n, ids[r]);
     (void)snprintf(names[r], sizeof names[r], "r%d.npy", r);
     inputs[r] = (hec_import_input){.path = names[r], .bytes = file[r].data, .length = file[r].length};
@@ -321,7 +321,7 @@ HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
   hec_import *job = NULL;
   hec_import_record record;
   hec_trace_header header;
-  ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, MOST_REQUESTS, &job));
+  ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, REQUESTS_MAX, &job));
   for (bool more = true; more;)
     ck_ok(hec_import_next(job, &record, &more));
   hec_import_header(job, &header);
@@ -329,6 +329,6 @@ HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
   ck_assert(header.transitions_first == from && header.transitions_last == (until < 0 ? n_steps - 1 : until));
   ck_assert_mem_eq(header.transitions, wanted, sizeof wanted);
   hec_import_end(job);
-  for (int r = 0; r < MOST_REQUESTS; r++)
+  for (int r = 0; r < REQUESTS_MAX; r++)
     hec_text_free(&file[r]);
 }

@@ -14,14 +14,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_FILES = 16, MOST_WORDS = 16 };
+enum { FILES_MAX = 16, WORDS_MAX = 16 };
 
 typedef struct {
   const hec_importer *format;
   hec_import_options options;
   char words[256];
-  char path[MOST_FILES][512];
-  hec_text file[MOST_FILES];
+  char path[FILES_MAX][512];
+  hec_text file[FILES_MAX];
   int n_files;
 } fixture;
 
@@ -64,7 +64,7 @@ static void read_folder(fixture *f, const char *folder) {
       read_folder(f, path);
       continue;
     }
-    ck_assert_int_lt(f->n_files, MOST_FILES);
+    ck_assert_int_lt(f->n_files, FILES_MAX);
     hec_name_copy(f->path[f->n_files], sizeof f->path[0], path);
     read_file(path, &f->file[f->n_files++]);
   }
@@ -114,7 +114,7 @@ static void read_fixture(fixture *f, const hec_importer *format) {
 /* ---- imports ---- */
 
 static outcome import(const fixture *f, int changed, const hec_text *mutant) {
-  hec_import_input inputs[MOST_FILES];
+  hec_import_input inputs[FILES_MAX];
   hec_import *job = NULL;
   hec_import_record record;
   hec_trace_header header;

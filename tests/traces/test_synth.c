@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LAYERS = 3, EXPERTS = 32, SOURCES = 8, TOKENS = 512, MOST_COUNTS = 1 << 16 };
+enum { LAYERS = 3, EXPERTS = 32, SOURCES = 8, TOKENS = 512, COUNTS_MAX = 1 << 16 };
 
-static uint32_t counts[MOST_COUNTS];
+static uint32_t counts[COUNTS_MAX];
 static hec_load load;
 
 static hec_synth_options small(const char *workload) {
@@ -29,7 +29,7 @@ static hec_synth *open_synth(const hec_synth_options *o) {
   ck_ok(hec_synth_check(o));
   ck_ok(hec_synth_new(o, &synth));
   load = (hec_load){o->n_layers, o->n_sources, o->n_experts, counts};
-  ck_assert_int_le((int64_t)o->n_layers * o->n_sources * o->n_experts, MOST_COUNTS);
+  ck_assert_int_le((int64_t)o->n_layers * o->n_sources * o->n_experts, COUNTS_MAX);
   return synth;
 }
 

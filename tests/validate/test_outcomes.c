@@ -62,7 +62,7 @@ HEC_TEST(a_known_law_is_met) {
   ck_assert(isnan(o->set.error_end_to_end[1]));
   ck_assert(o->set.order_kept && o->set.within_bound && o->passed);
   near_to(o->set.worst, o->set.error_step[0]);
-  near_to(o->set.least_gap, (16 + 8000 * g) / (13 + 8000 * g) - 1);
+  near_to(o->set.min_gap, (16 + 8000 * g) / (13 + 8000 * g) - 1);
   near_to(o->set.step_error[1], (16 + 8000 * g) / 15.3 - 1);
   hec_outcomes_free(o);
 }

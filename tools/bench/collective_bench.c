@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { WARM_UPS = 4, CLEAN_LEAST = 9, RANKS_MAX = 256, REST_NS = 5000000, EXECUTOR = 0, LIMIT = 1 };
+enum { WARM_UPS = 4, CLEAN_MIN = 9, RANKS_MAX = 256, REST_NS = 5000000, EXECUTOR = 0, LIMIT = 1 };
 
 typedef struct {
   const hec_collective_bench *bench;
@@ -314,7 +314,7 @@ static void sum_up(const sample *all, int32_t n_ranks, int32_t n, hec_arena *are
     }
     row->n_clean += slowest[i].interrupted == 0;
   }
-  bool clean_only = row->n_clean >= CLEAN_LEAST;
+  bool clean_only = row->n_clean >= CLEAN_MIN;
   double bytes = (double)row->bytes * (row->scatter || row->all ? n_ranks - 1 : 1);
   for (int32_t i = 0; i < n; i++) {
     if (clean_only && slowest[i].interrupted > 0)

@@ -39,7 +39,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "of one large copy's. Then products in float32, TF32 and bfloat16, as lists in one grouped call and one by\n"
           "one: experts with skewed and with even rows, as a share of one dense product with as many rows;\n"
           "attention. launches: what small calls cost the host and the device. Shares are taken repeat by repeat.\n"
-          "Median [10th percentile, 90th percentile]. 'required': the least share asked for, and whether the median\n"
+          "Median [10th percentile, 90th percentile]. 'required': the min share asked for, and whether the median\n"
           "is there; missing it is no failure of this command. Exit code 2 where no GPU can be used.",
       .examples = "  hecate-bench gpu\n  hecate-bench gpu --json",
       .args = args};

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { EXPERTS_MOST = 32, BLOCKS_MOST = 64, DENSE = 0, DENSE_GRADIENT = 3 };
+enum { EXPERTS_MAX = 32, BLOCKS_MAX = 64, DENSE = 0, DENSE_GRADIENT = 3 };
 
 typedef struct {
   int32_t experts, rows, d, f;        /* of the experts */
@@ -26,12 +26,12 @@ typedef struct {
 static const shape large = {32, 16384, 1024, 4096, 12, 64, 2048, 128}, small = {8, 256, 32, 128, 2, 16, 64, 32};
 
 typedef struct {
-  hec_gemm list[EXPERTS_MOST];
+  hec_gemm list[EXPERTS_MAX];
   int32_t n;
 } products;
 
 typedef struct {
-  hec_gemm list[BLOCKS_MOST][HEC_BATCH_MOST];
+  hec_gemm list[BLOCKS_MAX][HEC_BATCH_MAX];
   int32_t n_blocks, n_heads;
 } heads;
 
@@ -102,7 +102,7 @@ static void set_heads(const shape *s, float *space, bool values, heads *out) {
   float *q = space, *k = q + (int64_t)s->length * width, *scores = k + (int64_t)s->length * width;
   out->n_blocks = s->length / s->block;
   out->n_heads = s->heads;
-  HEC_ASSERT(out->n_blocks <= BLOCKS_MOST && out->n_heads <= HEC_BATCH_MOST);
+  HEC_ASSERT(out->n_blocks <= BLOCKS_MAX && out->n_heads <= HEC_BATCH_MAX);
   for (int32_t b = 0; b < out->n_blocks; b++)
     for (int32_t h = 0; h < s->heads; h++) {
       float *rows = q + (int64_t)b * s->block * width + h * s->head, *of = k + h * s->head;
@@ -130,7 +130,7 @@ typedef struct {
 } all_products;
 
 static hec_status set_all(const shape *s, float *space, all_products *p) {
-  uint32_t rows[EXPERTS_MOST], even[EXPERTS_MOST], one = (uint32_t)s->rows;
+  uint32_t rows[EXPERTS_MAX], even[EXPERTS_MAX], one = (uint32_t)s->rows;
   HEC_TRY(draw_rows(s, rows));
   for (int32_t e = 0; e < s->experts; e++)
     even[e] = one / (uint32_t)s->experts;

@@ -123,7 +123,7 @@ int hec_import_bench_command(int argc, char **argv) {
       {.name = NULL}};
   const hec_command command = {.program = "hecate-bench import",
                                .usage = "hecate-bench import [options]",
-                               .summary = "Times importers on made files: MB/s, and the most memory that each takes.",
+                               .summary = "Times importers on made files: MB/s, and the max memory that each takes.",
                                .examples = "  hecate-bench import --bytes 16M --format vllm-eplb",
                                .args = args};
   int32_t n;

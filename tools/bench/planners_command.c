@@ -1,11 +1,10 @@
-/* hecate-bench planners: what planning on the critical path costs, at the sizes for which this project sets itself a
- * limit (or none: said all the same). From loads in memory to the replica set and sparse quotas of one layer, one
- * thread; for loads of three degrees of skew, since what is moved grows with it. The limit is for the median of the
- * worst of the three.
+/* hecate-bench planners: what planning on the critical path costs. Some sizes have a limit that this project sets itself.
+ * Measured is one layer on one thread, from loads in memory to the replica set and sparse quotas. Loads have three degrees of
+ * skew, since what is moved grows with it. The limit is for the median of the worst of the three.
  *
- * Sizes: planners that see the load of the micro-batch, 64 ranks in one domain (TAOT: eight nodes of 8) and 256 experts;
- * LPLB its 8-rank cube, also with so few experts that ranks are uneven without replicas; LAER 64 ranks with 4 slots and
- * 32 experts, where its authors measured 0.75 ms (reference hecate.md 10.3). */
+ * Sizes of planners that see the load of the micro-batch: 64 ranks in one domain (TAOT: eight nodes of 8) and 256 experts.
+ * LPLB has its 8-rank cube, also with so few experts that ranks are uneven without replicas. LAER has 64 ranks with 4 slots
+ * and 32 experts, where its authors measured 0.75 ms (reference hecate.md 10.3). */
 #include "runtime/base/progress.h"
 #include "runtime/plan/policy.h"
 #include "tools/bench/bench_commands.h"

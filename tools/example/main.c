@@ -1,4 +1,4 @@
-/* A trainer of somebody else's that uses libhecate: four ranks plan with FSSDP, gather the hot experts (spAG), "compute"
+/* A trainer of somebody else's that uses libhecate. Four ranks plan with FSSDP, gather the hot experts (spAG), "compute"
  * with them, return the gradients (spRS), and check the sums against a plain loop.
  *   cc main.c $(pkg-config --cflags --libs hecate) -o example && ./example     or: threads, or mpirun -n 4 ./example mpi
  * (not in the system's folders: PKG_CONFIG_PATH=PREFIX/lib/pkgconfig, and LD_LIBRARY_PATH or -Wl,-rpath,PREFIX/lib) */

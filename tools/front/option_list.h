@@ -37,7 +37,7 @@
   X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
   X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536, none) \
   X(t, PAPER, HEC_AUTO, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)", 0, 1000000, degrees) \
-  X(m, WHOLE, HEC_AUTO, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
+  X(m, WHOLE, HEC_AUTO, "N", "FSSDP: max copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
   X(period, WHOLE, HEC_AUTO, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000, none) \
   X(slots, WHOLE, HEC_AUTO, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000, none) \
   X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none) \

@@ -1,5 +1,5 @@
 """Build backend (PEP 517) of the package beside it: a wheel is a zip file of hecate/*.py and three files about it.
-Standard library only, so that pip needs no index. Versions stand in hecate/__init__.py and pyproject.toml; the test
+Standard library only, so that pip needs no index. Versions stand in hecate/_library.py and pyproject.toml; the test
 compares them with the project's."""
 import base64
 import hashlib
@@ -12,8 +12,8 @@ PACKAGE = os.path.join(HERE, "hecate")
 
 
 def _version():
-    with open(os.path.join(PACKAGE, "__init__.py")) as text:
-        return re.search(r'^__version__ = "([^"]+)"', text.read(), re.M).group(1)
+    with open(os.path.join(PACKAGE, "_library.py")) as text:
+        return re.search(r'^RELEASE = "([^"]+)"', text.read(), re.M).group(1)
 
 
 def get_requires_for_build_wheel(config_settings=None):

@@ -1,5 +1,5 @@
 /* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
- * layer before (`decide`) or after (`refine`) the calibration that follows its gate; or writes the placement of all layers
+ * layer before (`decide`) or after (`refine`) the calibration that follows its gate. Or it writes the placement of all layers
  * into a file that other frameworks read. --reshard makes that decision choose homes afresh from the history at that
  * point. */
 #include "tools/sim/sim_commands.h"

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { SHOWN_MOST = 5 };
+enum { SHOWN_MAX = 5 };
 
 /* Sizes of a kind: rows of a GEMM, bytes, or the microseconds that the links' closed form says. */
 static const char *unit_of(hec_curve_kind kind) {
@@ -25,7 +25,7 @@ static void add_size(hec_text *out, double size, hec_curve_kind kind) {
 /* First, last and a few points between, "size: ms". */
 static void add_points(const hec_calibrated_curve *curve, hec_text *out) {
   const hec_fit *f = &curve->fit;
-  int32_t shown = f->n_knots < SHOWN_MOST ? f->n_knots : SHOWN_MOST;
+  int32_t shown = f->n_knots < SHOWN_MAX ? f->n_knots : SHOWN_MAX;
   for (int32_t i = 0; i < shown; i++) {
     int32_t at = shown > 1 ? (int32_t)((int64_t)i * (f->n_knots - 1) / (shown - 1)) : 0;
     hec_text_add(out, i ? "  " : "");

@@ -7,17 +7,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { FACTS_MOST = 10 };
+enum { FACTS_MAX = 10 };
 
 typedef struct {
   const hec_session_report *report;
   hec_arena *arena;
   hec_report page;
-  hec_report_fact facts[FACTS_MOST];
+  hec_report_fact facts[FACTS_MAX];
 } maker;
 
 static void add_fact(maker *m, const char *word, const char *text) {
-  if (text && text[0] && m->page.n_facts < FACTS_MOST)
+  if (text && text[0] && m->page.n_facts < FACTS_MAX)
     m->facts[m->page.n_facts++] = (hec_report_fact){word, hec_arena_text(m->arena, text)};
 }
 

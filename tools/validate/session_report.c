@@ -23,14 +23,14 @@ double hec_report_claimed(const hec_comparison *c) {
 
 hec_control_verdict hec_report_control(const hec_comparison *c, int32_t control) {
   const hec_compared_control *of = &c->controls[control];
-  if (of->n < HEC_CONTROL_LEAST || c->n_conclusive == 0)
+  if (of->n < HEC_CONTROL_MIN || c->n_conclusive == 0)
     return HEC_CONTROL_NOT_TRIED;
   return of->error.median > hec_report_claimed(c) ? HEC_CONTROL_MISSES : HEC_CONTROL_PASSES;
 }
 
 bool hec_report_contaminated(const hec_session *s) {
   return s->calibration.contaminated ||
-         (s->options.compare.n_cases > 0 && s->comparison.disturbed > HEC_CONTAMINATED_MOST);
+         (s->options.compare.n_cases > 0 && s->comparison.disturbed > HEC_CONTAMINATED_MAX);
 }
 
 const char *hec_report_schedule(const hec_experiment_case *one) {

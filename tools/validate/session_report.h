@@ -5,12 +5,12 @@
  * interval   95 % by resampling (resample.h); null where there is only one reading
  * claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
  *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median
- *            error over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such
+ *            error over the points where it makes a difference is above that; with fewer than HEC_CONTROL_MIN such
  *            points it was not tried.
  * pairs      of cases, by their medians: too_close are those not told apart (compare.h), which count in no tau and no order;
  *            regret: what the case that is predicted best takes more, measured, than the best
  * disturbed  share of the iterations in which a rank lost its processor or a core was slower than before
- * contaminated  more than HEC_CONTAMINATED_MOST of the calibration's or the comparison's iterations were disturbed
+ * contaminated  more than HEC_CONTAMINATED_MAX of the calibration's or the comparison's iterations were disturbed
  *
  * The JSON of compare (DESIGN section 10): seconds and shares, null for what is not known.
  *     {"version": 1, "tool", "command", "date", "machine": {"cpu", "cores", "blas", "backend", "transport", "virtual"},
@@ -38,7 +38,7 @@
 #include "validate/doc.h"
 #include "validate/session.h"
 
-enum { HEC_CONTROL_LEAST = 3 };
+enum { HEC_CONTROL_MIN = 3 };
 
 typedef struct {
   const hec_session *session;

@@ -8,7 +8,7 @@
 #include "tools/front/handover.h"
 #include "tools/validate/session_report.h"
 
-enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MOST = 1000 };
+enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MAX = 1000 };
 
 typedef struct {
   hec_job_options job;
@@ -25,7 +25,7 @@ extern const hec_run_option_words hec_session_words[];
 /* clang-format off */
 #define HEC_SESSION_TIME_ROWS(a, default_time) \
   HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 0.001, 1e6), \
-  HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MOST)
+  HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MAX)
 
 #define HEC_SESSION_TARGET_ROWS(a) \
   HEC_ARG_TARGET("Execution", (a).target, "backend transport precision virtual timeout", NULL), \
@@ -35,7 +35,7 @@ extern const hec_run_option_words hec_session_words[];
 hec_session_args hec_session_args_default(void);
 
 typedef struct {
-  const char *tool; /* "hecate-validate compare 0.1.0" */
+  const char *tool; /* the command and its version */
   const hec_session_args *args;
   const char *folder,
       *file; /* of --out, which is one or the other; NULL: not asked for. Checked before anything runs */

@@ -1,6 +1,6 @@
-/* A reading is possible if each of its sizes is the one that is known (--layers, --top-k, --experts, files before), and
- * likely if it is of a size that models have. Taken is, in this order: the one that --axes names; the only possible one;
- * the documented one, if no other is likely (or if the format says so). All others are refused. */
+/* A reading is possible if each of its sizes agrees with what is known: --layers, --top-k, --experts, files before. It is
+ * likely if models have such sizes. The first of these is taken: the one that --axes names; the only possible one; the
+ * documented one, if no other is likely or the format says so. All others are refused. */
 #include "traces/import/axes.h"
 
 #include <inttypes.h>

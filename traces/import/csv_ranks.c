@@ -1,4 +1,4 @@
-/* Tokens per rank as a table, a line per rank: columns rank, layer, iter (iteration, step) and tokens (token_num), as
+/* Tokens per rank as a table, a line per rank. Columns rank, layer, iter (iteration, step) and tokens (token_num), as
  * LAER-MoE's analysis writes them, with method and model_name (arXiv 2602.11686, artifact, token_analysis_backup.csv).
  * They are tokens RECEIVED. Experts of a rank are not told apart, so an expert of the trace is all that one
  * expert-parallel rank has: as many as --ep, rank r being (r mod ep)-th, as in LAER's runs; ranks with the same ones add

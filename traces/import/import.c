@@ -1,4 +1,4 @@
-/* Rows of many files, step by step. Each file (or sequence of files) is a queue with one row waiting; the step at hand is
+/* Rows of many files, step by step. Each file (or sequence of files) is a queue with one row waiting. The step at hand is
  * the smallest of those waiting, and every queue gives its rows of that step before any goes on. So no more than one step
  * is in memory, and files may be of any length. A merge of L queues asks each once a step: O(rows + steps x L). */
 #include "traces/import/import.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FIELDS = 32 }; /* of an object */
+enum { FIELDS_MAX = 32 }; /* of an object */
 
 #define ROW(name) &hec_importer_##name,
 const hec_importer *const hec_importers[] = {HEC_IMPORTER_LIST(ROW) NULL};
@@ -222,7 +222,7 @@ bool hec_import_has(const char *head, size_t n, const char *word) {
 /* ---- JSON ---- */
 
 static void leave_key(hec_import_file *file, const hec_scan *scan, const hec_import_field *fields) {
-  const char *known[MOST_FIELDS];
+  const char *known[FIELDS_MAX];
   size_t n = 0;
   for (; fields[n].key; n++)
     known[n] = fields[n].key;
@@ -250,7 +250,7 @@ static hec_status read_field(hec_scan *scan, const hec_import_field *field, void
 static hec_status read_object(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, void *state) {
   uint32_t seen = 0;
   bool first = true, more = true;
-  char near[MOST_FIELDS][48] = {{0}}; /* of each field: a key that was left out and may be it */
+  char near[FIELDS_MAX][48] = {{0}}; /* of each field: a key that was left out and may be it */
   HEC_TRY(hec_scan_expect(scan, '{'));
   for (;;) {
     HEC_TRY(hec_scan_more(scan, '}', &first, &more));
@@ -260,7 +260,7 @@ static hec_status read_object(hec_import_file *file, hec_scan *scan, const hec_i
     int f = 0;
     while (fields[f].key && strcmp(scan->key, fields[f].key) != 0)
       f++;
-    HEC_ASSERT(f < MOST_FIELDS);
+    HEC_ASSERT(f < FIELDS_MAX);
     if (!fields[f].key) {
       leave_key(file, scan, fields);
       for (f = 0; fields[f].key; f++)

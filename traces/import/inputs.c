@@ -1,4 +1,4 @@
-/* From what was named to files: folders are walked two levels deep, patterns are those of glob(7); then files are put in
+/* From what was named to files. Folders are walked two levels deep, patterns are those of glob(7). Then files are put in
  * order of rank (a number, not a name: rank10 comes behind rank9), and each rank must be there. Names without ranks are
  * compared with their numbers as numbers too; where an input is a stream, whose name says nothing, they stay as named. */
 #include "traces/import/job.h"

@@ -73,8 +73,8 @@ struct hec_import {
   bool ended;
   uint32_t *counts; /* [n_layers][n_sources][n_experts] handed out */
   char label[128];
-  uint64_t first_tokens, least_tokens, most_tokens; /* of records */
-  bool said_layers;                                 /* that their totals differ */
+  uint64_t first_tokens, min_tokens, max_tokens; /* of records */
+  bool said_layers;                              /* that their totals differ */
 
   uint64_t recent_tokens; /* of a slot before they move, 0: as many as are safe (tests) */
   uint32_t *recent; /* [n_slots][n_experts][n_experts] transitions into a slot that are not in `transitions` yet */

@@ -1,5 +1,5 @@
 /* Megatron-LM names a layer by block ("decoder" or "mtp"), by the MTP block's number where it is one, and by its number
- * inside the block; with pipeline parallelism the number counts from the stage's first layer (--pp). */
+ * inside the block. With pipeline parallelism the number counts from the stage's first layer (--pp). */
 #include "traces/import/megatron_layer.h"
 
 #include <string.h>

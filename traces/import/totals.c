@@ -1,7 +1,7 @@
-/* What records should have alike, for every token passes every MoE layer: a record's layers have as many assignments (of
+/* What records should have alike, for every token passes every MoE layer. A record's layers have as many assignments (of
  * each source rank, where rows are of sources). Recorders that drop, pad, sample or lose differ, so other numbers are
  * taken as they are, but said, once: with the first that differ; where tokens were dropped before they were counted that
- * is how it should be. Records may be of any length, as batches of a server are; that is said too, as hecate-sim takes
+ * is how it should be. Records may be of any length, as batches of a server are. That is said too, as hecate-sim takes
  * the first record's tokens where it needs a number. O(cells) a record. */
 #include "traces/import/job.h"
 
@@ -57,17 +57,17 @@ void hec_import_judge_record(hec_import *job) {
   uint64_t k = (uint64_t)job->top_k, tokens = (max + k - 1) / k;
   bool first = job->n_records == 0;
   job->first_tokens = job->first_tokens == 0 ? tokens : job->first_tokens; /* hecate-sim passes over empty ones */
-  job->least_tokens = first || tokens < job->least_tokens ? tokens : job->least_tokens;
-  job->most_tokens = first || tokens > job->most_tokens ? tokens : job->most_tokens;
+  job->min_tokens = first || tokens < job->min_tokens ? tokens : job->min_tokens;
+  job->max_tokens = first || tokens > job->max_tokens ? tokens : job->max_tokens;
 }
 
 void hec_import_say_tokens(hec_import *job) {
   char words[160];
-  if (job->least_tokens == job->most_tokens)
+  if (job->min_tokens == job->max_tokens)
     return;
   (void)snprintf(words, sizeof words,
                  "from %" PRIu64 " to %" PRIu64 " in a record, over all ranks; the first has %" PRIu64
                  ", by which hecate-sim goes (--tokens)",
-                 job->least_tokens, job->most_tokens, job->first_tokens);
+                 job->min_tokens, job->max_tokens, job->first_tokens);
   hec_import_note(job, "tokens", words);
 }

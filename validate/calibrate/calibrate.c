@@ -102,7 +102,7 @@ void hec_calibration_close(hec_calibration *c) {
 
 /* ---- Fits ---- */
 
-#define COMM_SHARE_MOST 0.98 /* some computing goes on whatever is moved; a cluster file allows 0.99 */
+#define COMM_SHARE_MAX 0.98 /* some computing goes on whatever is moved; a cluster file allows 0.99 */
 
 static hec_status fit_set(hec_calibration *c, const hec_sample_set *set, hec_arena *arena) {
   hec_observations observed = {.n = set->n, .x_at = set->x_at, .x = set->x, .y = set->y};
@@ -219,7 +219,7 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   const hec_samples *s = &c->samples;
   c->n_curves = 0;
   c->disturbed = c->n_read > 0 ? 1 - (double)c->n_undisturbed / c->n_read : 0;
-  c->contaminated = c->disturbed > HEC_CONTAMINATED_MOST;
+  c->contaminated = c->disturbed > HEC_CONTAMINATED_MAX;
   c->level = c->own[0] = c->own[1] = c->own[2] = NAN;
   keep_some(c, arena);
   for (int32_t i = 0; i < s->n_sets; i++)
@@ -229,7 +229,7 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
     HEC_TRY(hec_fit_line(s->plan.x, s->plan.y, s->plan.n, arena, &c->plan));
   fit_law(c);
   c->comm_share = s->lasted_s > 0 ? s->busy_s / s->lasted_s : 0;
-  c->comm_share = c->comm_share < COMM_SHARE_MOST ? c->comm_share : COMM_SHARE_MOST;
+  c->comm_share = c->comm_share < COMM_SHARE_MAX ? c->comm_share : COMM_SHARE_MAX;
   c->speed = 1;
   return HEC_OK;
 }

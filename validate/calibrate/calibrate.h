@@ -18,7 +18,7 @@
 typedef struct {
   const hec_model *model;   /* shape, experts, top-k, layers */
   const hec_cluster *base;  /* links that ranks run on: imitated ones, or a stand-in whose rates are scaled */
-  int32_t n_ranks, tokens;  /* tokens: the most per rank; halves and quarters are measured too */
+  int32_t n_ranks, tokens;  /* tokens: max per rank; halves and quarters are measured too */
   int32_t esp;              /* ranks of an expert-sharding group; 0: 1 */
   bool train, virtual_time; /* virtual time: links are kept as they are, nothing is there to measure */
   uint64_t seed;
@@ -55,7 +55,7 @@ typedef struct {
   double comm_share;    /* of a processor, that moving bytes takes while an exchange lasts */
   double speed;         /* 1, or less: see hec_calibration_pace */
   double disturbed;     /* share of the iterations that were disturbed */
-  bool contaminated;    /* more than HEC_CONTAMINATED_MOST of them */
+  bool contaminated;    /* more than HEC_CONTAMINATED_MAX of them */
   double probe_s;       /* of the pace that its times are at; 0: not known */
   double level, own[3]; /* how far times may be off altogether, of 1: half an interval (resample.h); NAN: not known.
                          * Median error on its own cases, and its interval. Set by the session that ran it. */
@@ -63,7 +63,7 @@ typedef struct {
 
 /* Above this share of disturbed iterations results are marked. They are results all the same: their intervals say how far
  * they can be trusted. */
-#define HEC_CONTAMINATED_MOST 0.5
+#define HEC_CONTAMINATED_MAX 0.5
 
 /* Draws the cases. HEC_BAD_INPUT for clusters that a calibration cannot describe. */
 hec_status hec_calibration_open(hec_calibration *calibration, const hec_calibrate_options *options,

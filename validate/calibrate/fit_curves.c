@@ -131,7 +131,7 @@ static bool drop_undetermined(problem *q) {
 
 /* ---- Knots from the sizes observed ---- */
 
-/* Up to `max` of the sizes, from the least to the largest, as evenly spaced in their logarithm as they allow. */
+/* Up to `max` of the sizes, from the min to the max, as evenly spaced in their logarithm as they allow. */
 static void choose_knots(problem *q, int32_t max, hec_arena *scratch) {
   const hec_observations *o = q->observed;
   int32_t n = o->x_at[o->n] - o->x_at[0], at = 0;

@@ -116,7 +116,7 @@ static void add_exchange(hec_samples *samples, const hec_program *program, const
                                op->reverse, op->exchange.n_chunks);
   for (int32_t r = 0; r < program->n_ranks; r++)
     if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0 &&
-        computed(samples, program, t, id, r) < HEC_COMPUTED_MOST)
+        computed(samples, program, t, id, r) < HEC_COMPUTED_MAX)
       add_pair(&samples->exchange[kind], links->done_s[r], 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r),
                samples->reading);
 }
@@ -131,7 +131,7 @@ static void add_op(hec_samples *samples, const hec_program *program, const hec_t
   bool moves = op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     double seconds = 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r);
-    if (seconds <= 0 || (moves && computed(samples, program, t, id, r) >= HEC_COMPUTED_MOST))
+    if (seconds <= 0 || (moves && computed(samples, program, t, id, r) >= HEC_COMPUTED_MAX))
       continue;
     if (op->kind == HEC_OP_COMPUTE)
       add_rows(samples, program, op, r, seconds);

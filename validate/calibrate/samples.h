@@ -31,7 +31,7 @@ typedef struct {
 } hec_sample_pairs;
 
 enum { HEC_SAMPLE_SETS_MAX = 64 };
-#define HEC_COMPUTED_MOST 0.1 /* of the span of a rank that moves bytes: above, it is no observation */
+#define HEC_COMPUTED_MAX 0.1 /* of the span of a rank that moves bytes: above, it is no observation */
 
 typedef struct {
   hec_sample_set sets[HEC_SAMPLE_SETS_MAX];
@@ -44,7 +44,7 @@ typedef struct {
 } hec_samples;             /* zero-initialise */
 
 /* Adds all operations of an executed iteration under a schedule without overlap, whose timeline is mended (experiment.h), as reading
- * `reading`; of those that move bytes only where the rank did nothing else (reductions of gradients overlap in every
+ * `reading`. Of those that move bytes only where the rank did nothing else (reductions of gradients overlap in every
  * schedule). `links`: closed form of the links that it ran on. Chains are left out: their law is not a line. */
 void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, int32_t reading,
                      hec_link_cost *links);

@@ -1,4 +1,4 @@
-/* Readings are kept as they come; predictions are made when all have been taken, each by planning and lowering the case's
+/* Readings are kept as they come. Predictions are made when all have been taken, each by planning and lowering the case's
  * iterations again and simulating them. Per point: one lowering, one simulation, one walk per control. */
 #include "validate/compare/compare.h"
 

@@ -1,15 +1,15 @@
 /* Predicted beside measured: cases of an experiment, every iteration of which is simulated from the same program that was
  * executed.
  *
- * A point is one iteration of one case. Readings are mended and at the reference's pace (experiment.h); its measurement is the
- * median of those that count (resample.h); the error of the readings as they were is reported too. Its prediction is the
- * simulator's for the same iteration, planned and lowered again; that this is the program which the ranks executed in
+ * A point is one iteration of one case. Readings are mended and at the reference's pace (experiment.h). Its measurement is the
+ * median of those that count (resample.h). The error of the readings as they were is reported too. Its prediction is the
+ * simulator's for the same iteration, planned and lowered again. That this is the program which the ranks executed in
  * every round is verified by its digest. Nothing measured on a point enters a prediction.
  *
  * Every error has an interval, by resampling. Two cases are told apart when the interval of their ratio, over the points
- * that both have, does not hold 1; only pairs that are told apart have an order.
+ * that both have, does not hold 1. Only pairs that are told apart have an order.
  *
- * When to stop: once every case's level is known within HEC_NARROW, after HEC_ROUNDS_LEAST rounds, looked at between rounds
+ * When to stop: once every case's level is known within HEC_NARROW, after HEC_ROUNDS_MIN rounds, looked at between rounds
  * only. How wide an interval is says how much readings scatter, not where their median lies nor how near it is to the
  * prediction, which is not known yet while measuring: so stopping does not favour small errors or large ones. */
 #ifndef HEC_VALIDATE_COMPARE_H
@@ -23,7 +23,7 @@
 
 #define HEC_APART 0.05  /* pairs whose order must be kept differ by more than this share */
 #define HEC_NARROW 0.01 /* half an interval */
-enum { HEC_ROUNDS_LEAST = 5 };
+enum { HEC_ROUNDS_MIN = 5 };
 
 typedef struct {
   int32_t a_case;

@@ -89,7 +89,7 @@ static void measure_noise(const hec_cases *cases, const group *g, hec_arena *are
     ratio[n_pairs++] = a->measured_s / b->measured_s;
   }
   fit->noise_median = fit->noise_p90 = -1;
-  if (n_pairs < HEC_CONSTANTS_ROWS_LEAST)
+  if (n_pairs < HEC_CONSTANTS_ROWS_MIN)
     return;
   hec_error error = hec_error_of(ratio, one, n_pairs);
   fit->noise_median = error.median;
@@ -137,7 +137,7 @@ static void fit_group(const hec_cases *cases, const group *g, const hec_constant
   fit->median = unseen.median;
   fit->p90 = unseen.p90;
   measure_noise(cases, g, arena, fit);
-  result->kept = unseen.median <= HEC_CONSTANTS_MEDIAN_MOST;
+  result->kept = unseen.median <= HEC_CONSTANTS_MEDIAN_MAX;
   for (int32_t k = 0; k < HEC_LAW_CONSTANTS_MAX; k++)
     result->without_median[k] = result->without_p90[k] = -1;
   if (options->ablate && result->kept)
@@ -192,7 +192,7 @@ static hec_status fit_all(const hec_cases *cases, const hec_constants_options *o
         fitted_already(calibration, c))
       continue;
     group g = gather(cases, c, &calibration->gpu, &scratch);
-    if (g.rows.n >= HEC_CONSTANTS_ROWS_LEAST) {
+    if (g.rows.n >= HEC_CONSTANTS_ROWS_MIN) {
       hec_calibrated *result = &calibration->fits[calibration->n++];
       fit_group(cases, &g, options, &scratch, result);
       result->fit.variant = hec_arena_text(&calibration->arena, result->fit.variant);
@@ -202,7 +202,7 @@ static hec_status fit_all(const hec_cases *cases, const hec_constants_options *o
   }
   if (calibration->n == 0)
     return hec_fail(HEC_BAD_INPUT, "%s: expected at least %d clean rows of one law with gpu \"%s\", found none",
-                    options->folder, HEC_CONSTANTS_ROWS_LEAST, calibration->gpu.name);
+                    options->folder, HEC_CONSTANTS_ROWS_MIN, calibration->gpu.name);
   return HEC_OK;
 }
 

@@ -5,8 +5,8 @@
 #include "validate/doc.h"
 
 /* A fit whose median error on rows that it did not see is above this is not kept: the law does not cover that kernel. */
-#define HEC_CONSTANTS_MEDIAN_MOST 0.15
-enum { HEC_CONSTANTS_ROWS_LEAST = 8 };
+#define HEC_CONSTANTS_MEDIAN_MAX 0.15
+enum { HEC_CONSTANTS_ROWS_MIN = 8 };
 
 typedef struct {
   hec_law_fit fit;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_PER_CONSTANT = 110, DIGITS = 4, SPARSE_LEAST = 400 };
+enum { STEPS_PER_CONSTANT = 110, DIGITS = 4, SPARSE_MIN = 400 };
 static const struct {
   double step;
   int32_t stride; /* sees each row of so many */
@@ -81,7 +81,7 @@ static void run_round(search *s, int32_t round, gsl_vector *z, gsl_vector *step)
   gsl_multimin_fminimizer *minimizer =
       gsl_multimin_fminimizer_alloc(gsl_multimin_fminimizer_nmsimplex2, (size_t)s->n_free);
   HEC_ASSERT(minimizer);
-  s->stride = s->rows->n >= SPARSE_LEAST ? rounds[round].stride : 1;
+  s->stride = s->rows->n >= SPARSE_MIN ? rounds[round].stride : 1;
   gsl_vector_set_all(step, rounds[round].step);
   for (int32_t i = 0; i < s->n_free; i++) { /* into the bounds */
     const hec_law_constant *c = &s->rows->law->constants[s->free[i]];

@@ -1,5 +1,5 @@
 /* The three ranges of the law `collective`: for every pair of sizes at which a range may end, each range by linear least
- * squares on relative errors (GSL multifit), and of all pairs the one with the least sum of absolute relative errors; ties
+ * squares on relative errors (GSL multifit), and of all pairs the one with the min sum of absolute relative errors; ties
  * to the smaller sizes. A negative slope or knee is fitted again without it. O(sizes^2 rows). */
 #include "validate/device/fit.h"
 
@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum { A1, B1, V1, A2, B2, V2, A3, B3, KNEE };
-enum { SIZES_MAX = 512, LEAST = 2, LEAST_LAST = 4 }; /* sizes that a range must have */
-#define NO_SLOPE 100.0                               /* NVLink rates: as good as free */
+enum { SIZES_MAX = 512, LEAST = 2, LAST_MIN = 4 }; /* sizes that a range must have */
+#define NO_SLOPE 100.0                             /* NVLink rates: as good as free */
 
 typedef struct {
   const hec_fit_rows *rows;
@@ -105,13 +105,13 @@ void hec_law_fit_ranges(const hec_fit_rows *rows, double *constants) {
   /* One range alone is what too few sizes allow. */
   double c[HEC_LAW_CONSTANTS_MAX] = {0}, unused;
   c[B1] = c[B2] = 1;
-  solve_range(s, 0, end, s->n_sizes > LEAST_LAST, &c[A3], &c[B3], &c[KNEE]);
+  solve_range(s, 0, end, s->n_sizes > LAST_MIN, &c[A3], &c[B3], &c[KNEE]);
   memcpy(constants, c, (KNEE + 1) * sizeof *c);
-  if (s->n_sizes >= 2 * LEAST + LEAST_LAST)
-    for (int32_t i = LEAST - 1; i + LEAST + LEAST_LAST < s->n_sizes; i++) {
+  if (s->n_sizes >= 2 * LEAST + LAST_MIN)
+    for (int32_t i = LEAST - 1; i + LEAST + LAST_MIN < s->n_sizes; i++) {
       c[V1] = end_after(s, i);
       solve_range(s, 0, c[V1], false, &c[A1], &c[B1], &unused);
-      for (int32_t j = i + LEAST; j + LEAST_LAST < s->n_sizes; j++) {
+      for (int32_t j = i + LEAST; j + LAST_MIN < s->n_sizes; j++) {
         c[V2] = end_after(s, j);
         solve_range(s, c[V1], c[V2], false, &c[A2], &c[B2], &unused);
         solve_range(s, c[V2], end, true, &c[A3], &c[B3], &c[KNEE]);

@@ -7,7 +7,7 @@
  *      "shape": {"layers": 1, "d_model": 256, "d_ffn": 512, "experts": 16},
  *      "links": "1x2 nvlink=...",              imitated while measuring (cluster.h)
  *      "cluster": "gate-cluster.json",         beside this file: what the stored predictions are for
- *      "tokens": 256,                          the most per rank, of calibration and of any case; fewest measured: an eighth
+ *      "tokens": 256,                          max per rank, of calibration and of any case; min measured: an eighth
  *      "steps": 2,                             points per case (after one that warms up)
  *      "bands": {"median": 0.05, "p90": 0.1, "order": 0.95, "changed": 1e-9, "points": 5},
  *      "cases": [{"policy": "ep", "tokens": 128, "top_k": 2, "skew": 4,

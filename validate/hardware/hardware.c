@@ -15,7 +15,7 @@
  * are neither hidden nor trusted: every required number is formed twice, over all rows and without those, and both must
  * hold. A bound that is below the prediction is marked, since there the law is too slow.
  *
- * Constants are the presets'. Those of a GPU's laws are fitted to tables that rows of a node and of GEMMs may be from; between
+ * Constants are the presets'. Those of a GPU's laws are fitted to tables that rows of a node and of GEMMs may be from. Between
  * nodes no source is one of the measured rows.
  * O(rows^2) for the rankings, O(ranks^2) for an exchange. */
 #include "validate/hardware/hardware.h"
@@ -27,7 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_CLUSTERS = 64, FUSED_LAUNCHES = 2, WEIGHT_BYTES = 2 };
+enum { CLUSTERS_MAX = 64, FUSED_LAUNCHES = 2, WEIGHT_BYTES = 2 };
 
 /* Which preset is the hardware of a row: the first whose text occurs in its name. */
 static const struct {
@@ -47,8 +47,8 @@ enum { N_KNOWN = sizeof known_hardware / sizeof *known_hardware };
 typedef struct {
   hec_arena *arena;
   int32_t n;
-  const char *spec[MOST_CLUSTERS];
-  hec_cluster cluster[MOST_CLUSTERS];
+  const char *spec[CLUSTERS_MAX];
+  hec_cluster cluster[CLUSTERS_MAX];
 } clusters;
 
 static const char *preset_of(const char *hardware) {
@@ -75,9 +75,9 @@ static hec_status cluster_of(clusters *known, const char *file, hec_hardware_row
   int32_t i = 0;
   while (i < known->n && strcmp(known->spec[i], spec) != 0)
     i++;
-  if (i == MOST_CLUSTERS)
+  if (i == CLUSTERS_MAX)
     return hec_fail(HEC_BAD_INPUT, "%s: [%d].cluster: expected at most %d different clusters in a file", file,
-                    (int)row->index, MOST_CLUSTERS);
+                    (int)row->index, CLUSTERS_MAX);
   if (i == known->n) {
     hec_status status = hec_cluster_load(spec, known->arena, &known->cluster[i]);
     if (status != HEC_OK)

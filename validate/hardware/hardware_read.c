@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BYTES ((int64_t)1 << 50)
-#define MOST_SIDE ((int64_t)1 << 24)
-#define MOST_VALUE 1e15
-enum { MOST_ROWS = 10000, MOST_RANKS = 1024, MOST_EXPERTS = 65536 };
+#define BYTES_MAX ((int64_t)1 << 50)
+#define SIDE_MAX ((int64_t)1 << 24)
+#define VALUE_MAX 1e15
+enum { ROWS_MAX = 10000, RANKS_MAX = 1024, EXPERTS_MAX = 65536 };
 
 typedef struct {
   const hec_json *json;
@@ -30,9 +30,9 @@ static hec_status text_or_none(const reader *r, const hec_json_value *v, const c
 
 static hec_status read_gemm(const reader *r, const hec_json_value *shape, hec_hardware_row *row) {
   row->kind = HEC_HARDWARE_GEMM;
-  HEC_TRY(hec_json_want_int(r->json, shape, "m", 1, MOST_SIDE, &row->m));
-  HEC_TRY(hec_json_want_int(r->json, shape, "n", 1, MOST_SIDE, &row->n));
-  HEC_TRY(hec_json_want_int(r->json, shape, "k", 1, MOST_SIDE, &row->k));
+  HEC_TRY(hec_json_want_int(r->json, shape, "m", 1, SIDE_MAX, &row->m));
+  HEC_TRY(hec_json_want_int(r->json, shape, "n", 1, SIDE_MAX, &row->n));
+  HEC_TRY(hec_json_want_int(r->json, shape, "k", 1, SIDE_MAX, &row->k));
   row->flops = 2 * (double)row->m * (double)row->n * (double)row->k;
   return HEC_OK;
 }
@@ -55,10 +55,10 @@ static hec_status read_distribution(const reader *r, const hec_json_value *shape
 
 static hec_status read_moe(const reader *r, const hec_json_value *shape, hec_hardware_row *row) {
   row->kind = HEC_HARDWARE_MOE;
-  HEC_TRY(hec_json_want_int(r->json, shape, "tokens", 1, MOST_SIDE, &row->tokens));
-  HEC_TRY(hec_json_want_int(r->json, shape, "hidden", 1, MOST_SIDE, &row->hidden));
-  HEC_TRY(hec_json_want_int(r->json, shape, "ffn", 1, MOST_SIDE, &row->ffn));
-  HEC_TRY(hec_json_want_int(r->json, shape, "experts", 1, MOST_EXPERTS, &row->experts));
+  HEC_TRY(hec_json_want_int(r->json, shape, "tokens", 1, SIDE_MAX, &row->tokens));
+  HEC_TRY(hec_json_want_int(r->json, shape, "hidden", 1, SIDE_MAX, &row->hidden));
+  HEC_TRY(hec_json_want_int(r->json, shape, "ffn", 1, SIDE_MAX, &row->ffn));
+  HEC_TRY(hec_json_want_int(r->json, shape, "experts", 1, EXPERTS_MAX, &row->experts));
   HEC_TRY(hec_json_want_int(r->json, shape, "top_k", 1, row->experts, &row->top_k));
   HEC_TRY(read_distribution(r, shape, row));
   row->flops = 6 * (double)row->tokens * (double)row->top_k * (double)row->hidden * (double)row->ffn;
@@ -76,7 +76,7 @@ static hec_status read_collective(const reader *r, const hec_json_value *v, hec_
   row->kind = (hec_hardware_kind)which;
   if (row->ranks < 2)
     return hec_json_error(r->json, hec_json_get(v, "ranks"), "2 ranks or more for a collective");
-  return hec_json_want_int(r->json, v, "bytes", 1, MOST_BYTES, &row->bytes);
+  return hec_json_want_int(r->json, v, "bytes", 1, BYTES_MAX, &row->bytes);
 }
 
 static hec_status read_value(const reader *r, const hec_json_value *v, hec_hardware_row *row) {
@@ -86,7 +86,7 @@ static hec_status read_value(const reader *r, const hec_json_value *v, hec_hardw
   } units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}};
   const char *unit;
   double value;
-  HEC_TRY(hec_json_want_double(r->json, v, "value", 1e-9, MOST_VALUE, &value));
+  HEC_TRY(hec_json_want_double(r->json, v, "value", 1e-9, VALUE_MAX, &value));
   HEC_TRY(hec_json_want_text(r->json, v, "unit", &unit));
   if (row->flops > 0 && strcmp(unit, "TFLOP/s") == 0) {
     row->measured_s = row->flops / (value * 1e12);
@@ -115,7 +115,7 @@ static hec_status read_row(const reader *r, const hec_json_value *v, hec_hardwar
   HEC_TRY(text_or_none(r, v, "source", &row->source));
   HEC_TRY(text_or_none(r, v, "notes", &row->notes));
   HEC_TRY(text_or_none(r, v, "cluster", &row->cluster));
-  HEC_TRY(hec_json_want_int(r->json, v, "ranks", 1, MOST_RANKS, &ranks));
+  HEC_TRY(hec_json_want_int(r->json, v, "ranks", 1, RANKS_MAX, &ranks));
   HEC_TRY(hec_json_want_int(r->json, v, "nodes", 1, ranks, &nodes));
   row->ranks = (int32_t)ranks;
   row->nodes = (int32_t)nodes;
@@ -140,7 +140,7 @@ static hec_status read_row(const reader *r, const hec_json_value *v, hec_hardwar
 static hec_status read_rows(const reader *r, hec_hardware *hardware) {
   const hec_json_value *root = hec_json_root(r->json);
   int32_t n = hec_json_is_array(root) ? hec_json_length(root) : 0;
-  if (n < 1 || n > MOST_ROWS)
+  if (n < 1 || n > ROWS_MAX)
     return hec_json_error(r->json, root, "an array of 1 to 10000 measurements");
   hardware->rows = HEC_NEW(r->arena, hec_hardware_row, n);
   for (const hec_json_value *v = hec_json_first(root); v; v = hec_json_next(v)) {

@@ -147,14 +147,14 @@ static void widen(double range[2], double predicted, double measured) {
 }
 
 static void find_ranges(const hec_outcome_case *c, hec_outcome_set *set) {
-  set->step_error[0] = set->alltoall_error[0] = set->least_gap = INFINITY;
+  set->step_error[0] = set->alltoall_error[0] = set->min_gap = INFINITY;
   set->step_error[1] = set->alltoall_error[1] = -INFINITY;
   for (int32_t m = 0; m < HEC_N_METHODS; m++) {
     widen(set->step_error, set->of[m].step_s, c->measured[m].step_s);
     widen(set->step_error, set->of[m].step_s, c->measured[m].end_to_end_s);
     widen(set->alltoall_error, set->of[m].alltoall_s, c->measured[m].alltoall_mean_s);
     if (m > 0)
-      set->least_gap = fmin(set->least_gap, set->of[m - 1].step_s / set->of[m].step_s - 1);
+      set->min_gap = fmin(set->min_gap, set->of[m - 1].step_s / set->of[m].step_s - 1);
   }
 }
 

@@ -3,7 +3,7 @@
  * step, all-to-all and expert time, time per rank.
  *
  * One set of constants for all methods, from data sheets and the artifact's own profile (the presets say which), none
- * from the rows compared. What is uncertain is changed one at a time; two of the changes are controls that throw away
+ * from the rows compared. What is uncertain is changed one at a time. Two of the changes are controls that throw away
  * which layer is hot, and then which rank is. Other clusters with the same loads show what the ratios do not depend on.
  *
  * JSON: {"version", "case", "stamp", "cluster", "model", "law", "bound", "entries": [first, last],
@@ -13,10 +13,10 @@
  *     "rank": {"expert_error_mean", "expert_correlation", "alltoall_correlation", "expert_spread_s": [predicted,
  *     measured], "alltoall_spread_s": [2]}, "parts": {role: seconds}}],
  *   "ratios": [{"method", "predicted", "measured_step", "measured_end_to_end", "error_step", "error_end_to_end"}],
- *   "busiest": [3], "worst", "order_kept", "within_bound", "step_error": [least, most], "alltoall_error": [2], "least_gap",
+ *   "busiest": [3], "worst", "order_kept", "within_bound", "step_error": [least, most], "alltoall_error": [2], "min_gap",
  *   "passed",
  *   "changes": [{"change", "why", "control", "step_s": [3], "alltoall_s": [3], "ratios": [2], "busiest": [3],
- *     "worst", "within_bound", "order_kept", "step_error": [2], "alltoall_error": [2], "least_gap"}]}; null where the file has no end-to-end rows. */
+ *     "worst", "within_bound", "order_kept", "step_error": [2], "alltoall_error": [2], "min_gap"}]}; null where the file has no end-to-end rows. */
 #ifndef HEC_VALIDATE_OUTCOMES_H
 #define HEC_VALIDATE_OUTCOMES_H
 #include "validate/doc.h"
@@ -53,7 +53,7 @@ typedef struct {
   double busiest[HEC_N_METHODS]; /* loads: busiest rank over mean, mean over layers and micro-batches */
   double step_error[2],
       alltoall_error[2]; /* least and most over methods, with the sign; steps against both measurements */
-  double least_gap;      /* of the predicted steps: a method's over the next one's, less 1 */
+  double min_gap;        /* of the predicted steps: a method's over the next one's, less 1 */
   bool order_kept, within_bound;
 } hec_outcome_set;
 

@@ -48,11 +48,11 @@ static void add_gaps(const hec_outcomes *o, hec_text *out) {
   }
   double off = fmax(fabs(o->set.step_error[0]), fabs(o->set.step_error[1]));
   bool same = o->set.step_error[0] * o->set.step_error[1] > 0;
-  if (o->set.order_kept && o->set.least_gap < off && same)
+  if (o->set.order_kept && o->set.min_gap < off && same)
     hec_text_printf(out,
                     ". The least gap, %.1f %%, is below the largest error of a step, %.1f %%: that order rests on "
                     "the steps erring in the same direction",
-                    100 * o->set.least_gap, 100 * off);
+                    100 * o->set.min_gap, 100 * off);
   hec_text_add(out, ".\n\n");
 }
 
@@ -292,10 +292,10 @@ static void add_change(hec_doc *doc, const hec_outcome_change *one, bool details
           hec_value_reals("busiest", set->busiest, HEC_N_METHODS), HEC_KEEP("worst", set->worst),
           HEC_KEEP("within_bound", set->within_bound), HEC_KEEP("order_kept", set->order_kept),
           hec_value_reals("step_error", set->step_error, 2), hec_value_reals("alltoall_error", set->alltoall_error, 2),
-          HEC_KEEP("least_gap", set->least_gap), HEC_SHOW(NULL, HEC_FIXED, set->ratio[0]),
+          HEC_KEEP("min_gap", set->min_gap), HEC_SHOW(NULL, HEC_FIXED, set->ratio[0]),
           HEC_SHOW(NULL, HEC_FIXED, set->ratio[1]),
           HEC_CELL(hec_doc_text(doc, "%.1f %%%s", 100 * set->worst, set->within_bound ? "" : " (beyond)")),
-          HEC_CELL(hec_doc_text(doc, "%s, %.1f %%", set->order_kept ? "kept" : "not kept", 100 * set->least_gap)),
+          HEC_CELL(hec_doc_text(doc, "%s, %.1f %%", set->order_kept ? "kept" : "not kept", 100 * set->min_gap)),
           HEC_CELL(steps.data));
   for (int32_t m = 0; details && m < HEC_N_METHODS; m++)
     HEC_ADD(doc, HEC_CELL(hec_doc_text(doc, "%.1f", alltoall_s[m])));
@@ -333,7 +333,7 @@ void hec_outcomes_report(const void *outcomes, hec_doc *doc) {
   HEC_ADD(doc, hec_value_reals("busiest", o->set.busiest, HEC_N_METHODS), HEC_KEEP("worst", o->set.worst),
           HEC_KEEP("order_kept", o->set.order_kept), HEC_KEEP("within_bound", o->set.within_bound),
           hec_value_reals("step_error", o->set.step_error, 2),
-          hec_value_reals("alltoall_error", o->set.alltoall_error, 2), HEC_KEEP("least_gap", o->set.least_gap),
+          hec_value_reals("alltoall_error", o->set.alltoall_error, 2), HEC_KEEP("min_gap", o->set.min_gap),
           HEC_KEEP("passed", o->passed));
   if (o->options.details) {
     show_ranks(doc, o);

@@ -27,7 +27,7 @@
  *
  * A kernel in a step takes hec_device.in_step times what it takes alone. The profiler's kernel time has not what is more: a gap on
  * one rank is time in which the others wait. So of experts it is counted in the exchange that follows them, where the ranks
- * of a node wait for each other; of attention and what comes before `counts` it is in the rest of the step.
+ * of a node wait for each other. Of attention and what comes before `counts` it is in the rest of the step.
  * O(operations * ranks + transfers) per micro-batch. */
 #include "validate/outcomes/outcomes_step.h"
 

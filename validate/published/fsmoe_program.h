@@ -1,5 +1,5 @@
 /* The schedules of FSMoE's comparison as programs of one rank, the balanced one, whose every operation is as long as a testbed
- * says; their time is that of the walk (runtime/program/walk.h), never a planner's formula. */
+ * says. Their time is that of the walk (runtime/program/walk.h), never a planner's formula. */
 #ifndef HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
 #define HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
 #include "runtime/program/walk.h"

@@ -155,7 +155,7 @@ hec_doc_report hec_published_report; /* of a hec_published */
 /* "8192 tokens per GPU, non-MoE time x1, ..." */
 void hec_published_describe(const hec_setup *inputs, hec_text *out);
 
-/* For tests: index of the least objective that is a number, the first of equals; -1 when there is none. */
+/* For tests: index of the min objective that is a number, the first of equals; -1 when there is none. */
 int32_t hec_grid_best(const hec_grid_point *grid, int32_t n);
 
 #endif

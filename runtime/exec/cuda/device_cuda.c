@@ -9,7 +9,7 @@ static void close_processor(hec_processor *on) {
   (void)cudaSetDevice(own->options.device);
   hec_cuda_streams_close(own);
   hec_cuda_free_blocks(own, true);
-  (void)cudaGetLastError(); /* of a device that has failed; nobody else shall find it */
+  (void)cudaGetLastError(); /* of a device that has failed: clear the sticky error */
   free(own);
 }
 

@@ -92,10 +92,10 @@ struct sum {
 };
 
 /* What one launch holds. */
-enum { SUMS_MOST = 40, TERMS_MOST = 240 };
+enum { SUMS_MAX = 40, TERMS_MAX = 240 };
 struct sum_batch {
-  sum sums[SUMS_MOST]; /* ascending by tile_at */
-  const float *terms[TERMS_MOST];
+  sum sums[SUMS_MAX]; /* ascending by tile_at */
+  const float *terms[TERMS_MAX];
   int64_t n_tiles;
   int32_t n_sums;
 };
@@ -132,8 +132,8 @@ static __global__ void add_tiles(const __grid_constant__ sum_batch batch) {
 /* A batch while it is filled: which of its sums a term belongs to is known at once, where it stands only at the end. */
 struct filling {
   sum_batch batch;
-  const float *term[TERMS_MOST]; /* [n] in the order of the list */
-  int32_t sum_of[TERMS_MOST];
+  const float *term[TERMS_MAX]; /* [n] in the order of the list */
+  int32_t sum_of[TERMS_MAX];
   int32_t n;
 };
 
@@ -175,7 +175,7 @@ static int32_t sum_for(const sum_batch *batch, const hec_piece *a) {
   return batch->n_sums;
 }
 
-/* O(list * SUMS_MOST) on the host, mostly comparisons of neighbours in a cache. */
+/* O(list * SUMS_MAX) on the host, mostly comparisons of neighbours in a cache. */
 int32_t hec_cuda_add(cudaStream_t stream, const hec_piece *list, int32_t n) {
   filling f;
   f.n = f.batch.n_sums = 0;
@@ -183,7 +183,7 @@ int32_t hec_cuda_add(cudaStream_t stream, const hec_piece *list, int32_t n) {
     if (list[i].n <= 0)
       continue;
     int32_t s = sum_for(&f.batch, &list[i]);
-    if (s < 0 || s == SUMS_MOST || f.n == TERMS_MOST) {
+    if (s < 0 || s == SUMS_MAX || f.n == TERMS_MAX) {
       int32_t error = start_sums(stream, &f);
       if (error != 0)
         return error;

@@ -1,5 +1,5 @@
 /* Kernels of the CUDA plug-in, started on a stream. They compute what processor.h says of the calls of their names, on
- * memory of the device; lists are on the host and may go when a function returns, unless it says that they are on the
+ * memory of the device. Lists are on the host and may go when a function returns, unless it says that they are on the
  * device. Returned: CUDA's error number, 0 when the work is on the stream. */
 #ifndef HEC_EXEC_CUDA_KERNELS_H
 #define HEC_EXEC_CUDA_KERNELS_H

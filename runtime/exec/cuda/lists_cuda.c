@@ -27,7 +27,7 @@ void *hec_cuda_allocate(hec_cuda_own *own, size_t bytes, bool on_host, cudaError
   block->on_host = on_host;
   *error = on_host ? cudaHostAlloc(&block->at, bytes, cudaHostAllocDefault) : cudaMalloc(&block->at, bytes);
   if (*error != cudaSuccess) {
-    (void)cudaGetLastError(); /* it is told here; nobody else shall find it */
+    (void)cudaGetLastError(); /* it is reported here: clear the sticky error */
     free(block);
     return NULL;
   }
@@ -76,7 +76,7 @@ void *hec_cuda_scratch(hec_cuda_own *own, size_t bytes) {
 
 static bool add_chunk(hec_cuda_own *own, size_t bytes) {
   cudaError_t error;
-  if (own->n_chunks == HEC_CUDA_CHUNKS_MOST) {
+  if (own->n_chunks == HEC_CUDA_CHUNKS_MAX) {
     hec_cuda_fail(own, "lists", "more than there is room for between two restarts");
     return false;
   }

@@ -18,8 +18,8 @@ typedef struct hec_cuda_block {
   bool on_host, retired; /* retired: at the next restart already */
 } hec_cuda_block;
 
-/* One stream. A handle of cuBLAS has a workspace of its own, so that what it computes does not depend on other streams;
- * it is opened with the processor for the first stream, by the first product for others. */
+/* One stream. A handle of cuBLAS has a workspace of its own, so that what it computes does not depend on other streams.
+ * It is opened with the processor for the first stream, by the first product for others. */
 typedef struct {
   cudaStream_t stream;
   cublasHandle_t blas;
@@ -32,7 +32,7 @@ typedef struct {
   char *host, *device;
   size_t size, used;
 } hec_cuda_chunk;
-enum { HEC_CUDA_CHUNKS_MOST = 32, HEC_CUDA_EVENT_GROUPS_MOST = 24, HEC_CUDA_EVENTS_FIRST = 256 };
+enum { HEC_CUDA_CHUNKS_MAX = 32, HEC_CUDA_EVENT_GROUPS_MAX = 24, HEC_CUDA_EVENTS_FIRST = 256 };
 
 typedef struct {
   hec_processor processor;
@@ -40,10 +40,10 @@ typedef struct {
   hec_cuda_line lines[HEC_STREAMS];
   int32_t selected;
   hec_cuda_block *blocks;
-  hec_cuda_chunk chunks[HEC_CUDA_CHUNKS_MOST];
+  hec_cuda_chunk chunks[HEC_CUDA_CHUNKS_MAX];
   int32_t n_chunks, chunk; /* chunk: that is filled now */
   /* Events: group g has 2^g HEC_CUDA_EVENTS_FIRST of them, which stay where they are; the first n_events are in use. */
-  hec_event *groups[HEC_CUDA_EVENT_GROUPS_MOST];
+  hec_event *groups[HEC_CUDA_EVENT_GROUPS_MAX];
   int64_t n_events, n_events_made;
   hec_event none;      /* what a device marks that has failed */
   cudaEvent_t base[2]; /* base[0] was reached at base_ns */

@@ -1,5 +1,5 @@
 /* The contract between the program and its CUDA plug-in. The program never links CUDA, cuBLAS or NCCL: backend_nccl.c
- * loads hecate-cuda.so, which does. The plug-in takes no symbol from the program and shows one of its own; of the
+ * loads hecate-cuda.so, which does. The plug-in takes no symbol from the program and shows one of its own. Of the
  * program's headers it uses types only (processor.h), in its kernels too, which a C++ compiler reads.
  *
  * Calls that can fail return NULL on success, else words for the failure: static, or of the thread's last failure.

@@ -75,7 +75,7 @@ static bool probe_all(hec_cuda_probe *probe) {
     probe->n_devices += error == cudaSuccess;
     n_fit += error == cudaSuccess && probe->devices[i].fits;
   }
-  (void)cudaGetLastError(); /* it is told here; nobody else shall find it */
+  (void)cudaGetLastError(); /* it is reported here: clear the sticky error */
   if (error != cudaSuccess || n == 0) {
     probe->n_devices = 0;
     say_why(probe, error);

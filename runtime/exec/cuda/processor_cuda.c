@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Heads of attention in one call: as many products as fill a device at the sizes of models. */
-enum { BATCH = HEC_BATCH_MOST };
+enum { BATCH = HEC_BATCH_MAX };
 
 /* NULL: it has failed. Streams belong to devices, and a thread may have been on another one in between. */
 static hec_cuda_own *ready(hec_processor *on) {

@@ -57,11 +57,11 @@ static hec_event *event_at(hec_cuda_own *own, int64_t i) {
 
 static bool add_group(hec_cuda_own *own) {
   int32_t group = 0;
-  while (group < HEC_CUDA_EVENT_GROUPS_MOST && own->groups[group])
+  while (group < HEC_CUDA_EVENT_GROUPS_MAX && own->groups[group])
     group++;
-  if (group < HEC_CUDA_EVENT_GROUPS_MOST)
+  if (group < HEC_CUDA_EVENT_GROUPS_MAX)
     own->groups[group] = calloc((size_t)group_size(group), sizeof(hec_event));
-  if (group < HEC_CUDA_EVENT_GROUPS_MOST && own->groups[group])
+  if (group < HEC_CUDA_EVENT_GROUPS_MAX && own->groups[group])
     return true;
   hec_cuda_fail(own, "events", "no memory");
   return false;
@@ -70,7 +70,7 @@ static bool add_group(hec_cuda_own *own) {
 /* One that is not in use; NULL: failed. */
 static hec_event *take_event(hec_cuda_own *own) {
   int64_t room = 0;
-  for (int32_t group = 0; group < HEC_CUDA_EVENT_GROUPS_MOST && own->groups[group]; group++)
+  for (int32_t group = 0; group < HEC_CUDA_EVENT_GROUPS_MAX && own->groups[group]; group++)
     room += group_size(group);
   if (own->n_events == room && !add_group(own))
     return NULL;
@@ -193,7 +193,7 @@ void hec_cuda_streams_close(hec_cuda_own *own) {
     }
   for (int64_t i = 0; i < own->n_events_made; i++)
     (void)cudaEventDestroy(event_at(own, i)->event);
-  for (int32_t group = 0; group < HEC_CUDA_EVENT_GROUPS_MOST; group++)
+  for (int32_t group = 0; group < HEC_CUDA_EVENT_GROUPS_MAX; group++)
     free(own->groups[group]);
   for (int i = 0; i < 2; i++)
     if (own->base[i])

@@ -24,12 +24,12 @@ double hec_probe_run(const hec_probe *probe) {
                    .b = probe->b,
                    .c = probe->c,
                    .alpha = 1};
-  int64_t least_ns = INT64_MAX;
+  int64_t min_ns = INT64_MAX;
   for (int32_t i = 0; i < HEC_PROBE_REPEATS; i++) {
     int64_t begin_ns = hec_clock_ns();
     hec_math_gemm(&gemm);
     int64_t ns = hec_clock_ns() - begin_ns;
-    least_ns = ns < least_ns ? ns : least_ns;
+    min_ns = ns < min_ns ? ns : min_ns;
   }
-  return 1e-9 * (double)least_ns;
+  return 1e-9 * (double)min_ns;
 }

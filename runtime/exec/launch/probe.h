@@ -1,5 +1,5 @@
 /* A speed probe: a fixed piece of arithmetic whose time says how fast a rank's core is at this moment. Cores of rented and
- * shared machines change their speed (frequency, neighbours) without any trace in CPU time; what is measured beside a probe
+ * shared machines change their speed (frequency, neighbours) without any trace in CPU time. What is measured beside a probe
  * can be compared with what was measured at another time. */
 #ifndef HEC_EXEC_PROBE_H
 #define HEC_EXEC_PROBE_H

@@ -1,7 +1,7 @@
 /* Ranks: where they run, what they share, how long they wait, how they end.
  *
  * A launch runs `body` once per rank: as forked processes (default), as threads of this process (TSan, embedding), or,
- * under a process manager, only the calling rank's. Every rank has a region of memory of its own; on one machine all
+ * under a process manager, only the calling rank's. Every rank has a region of memory of its own. On one machine all
  * regions are one anonymous shared mapping made before the ranks, so an address means the same in every rank and a peer
  * may read it, and nothing can be left behind in /dev/shm. The region is reserved, not touched.
  *
@@ -91,9 +91,9 @@ hec_status hec_rank_check(hec_rank *rank) HEC_MUST_USE;
 /* The same with a code for hec_launch to return: what it does itself when a body returns a failure. HEC_FAILED. */
 hec_status hec_rank_report(hec_rank *rank, hec_status code, const char *text);
 
-/* Whoever waits in a loop of test and wait says for whom (-1: for nobody any more), and, after limit_ns without
- * progress, ends with hec_rank_late: fails naming the rank that everybody waits for in the end, and where that one was;
- * peer -1: nobody, every byte has come. `what` completes "waited 60 s for rank 2 in ..."; hec_post_missing_peer is the
+/* Whoever waits in a loop of test and wait says for whom; -1: for no rank any more. After limit_ns without progress it ends
+ * with hec_rank_late. That fails, and names the rank that all wait for in the end, and where that rank was. Peer -1: every
+ * byte has come. `what` completes "waited 60 s for rank 2 in ..."; hec_post_missing_peer is the
  * first peer whose bytes are not all there, -1: none. */
 void hec_rank_waits_for(hec_rank *rank, int32_t peer);
 hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) HEC_MUST_USE;

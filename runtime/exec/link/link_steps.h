@@ -24,7 +24,7 @@ typedef struct {
 
 /* Segments are whole floats, chunk_bytes is a multiple of 4. O(messages) */
 void hec_link_steps_begin(hec_link_steps *steps, const hec_post *post, hec_arena *arena);
-/* Fills in pieces [n_pieces] of the next step, sends first, each list in the order of the post and of its segments; skips
+/* Fills in pieces [n_pieces] of the next step, sends first, each list in the order of the post and of its segments. Skips
  * steps in which this rank has none. False: that was the last. O(messages + pieces) */
 bool hec_link_steps_next(hec_link_steps *steps);
 /* Frees what does not stand on the arena. */

@@ -2,7 +2,7 @@
  * once, in these calls; the CPU is the first row and the oracle of every other one.
  *
  * Calls are carried out in the order in which they are made, on the CPU before they return, elsewhere perhaps later (see
- * hec_streams): the host must not look at what they write. Arrays of floats are on the device; what describes the work
+ * hec_streams): the host must not look at what they write. Arrays of floats are on the device. What describes the work
  * (lists of hec_gemm and the like, row pointers, of hec_assignments all but weight and weight_grad) is on the host and may
  * go when the call returns. Sizes of zero are fine, with NULL for what is empty. Arrays of one call do not overlap unless
  * it says so.
@@ -56,7 +56,7 @@ typedef struct {
 
 typedef struct {
   const char *name;
-  int32_t batch; /* heads of attention that one call of `gemm` should get, at most HEC_BATCH_MOST */
+  int32_t batch; /* heads of attention that one call of `gemm` should get, at most HEC_BATCH_MAX */
   /* From and to the host's memory; when to_host returns, the numbers are there. */
   void (*to_device)(hec_processor *on, float *to, const float *from, int64_t n);
   void (*to_host)(hec_processor *on, float *to, const float *from, int64_t n);
@@ -92,7 +92,7 @@ typedef struct {
   void (*unpermute)(hec_processor *on, const hec_assignments *a, float *const *row, int32_t d, float *dh2);
 } hec_arithmetic;
 
-enum { HEC_BATCH_MOST = 64 };
+enum { HEC_BATCH_MAX = 64 };
 
 /* Products of a device. BF16: operands are rounded to bfloat16, sums are float32; TF32: the tensor cores' 19 bits.
  * Everything else is float32 in every mode; so are the products of CPUs. */

@@ -23,7 +23,7 @@ static int32_t longest(const hec_model *model, int32_t tokens) {
 }
 
 static int64_t scores_size(const hec_model *model, int32_t tokens) {
-  int64_t heads = model->moe.n_heads < HEC_BATCH_MOST ? model->moe.n_heads : HEC_BATCH_MOST;
+  int64_t heads = model->moe.n_heads < HEC_BATCH_MAX ? model->moe.n_heads : HEC_BATCH_MAX;
   return heads * QUERIES * longest(model, tokens);
 }
 
@@ -138,7 +138,7 @@ static void multiply_rows(const attention *a, const score_block *b, const float 
                           float alpha) {
   for (int32_t part = 0; part <= b->n_far; part++) {
     key_piece piece = piece_at(b, part);
-    hec_gemm list[HEC_BATCH_MOST];
+    hec_gemm list[HEC_BATCH_MAX];
     for (int32_t i = 0; i < b->n_heads; i++)
       list[i] = (hec_gemm){.m = b->n_queries,
                            .n = piece.n,
@@ -160,7 +160,7 @@ static void sum_keys(const attention *a, const score_block *b, const float *scor
                      float alpha) {
   for (int32_t part = 0; part <= b->n_far; part++) {
     key_piece piece = piece_at(b, part);
-    hec_gemm list[HEC_BATCH_MOST];
+    hec_gemm list[HEC_BATCH_MAX];
     for (int32_t i = 0; i < b->n_heads; i++)
       list[i] = (hec_gemm){.m = b->n_queries,
                            .n = a->w.head,
@@ -180,7 +180,7 @@ static void sum_keys(const attention *a, const score_block *b, const float *scor
 /* The same of heads that do not share keys with each other: those at `turn` in their groups. */
 static void add_to_keys_in_turn(const attention *a, const score_block *b, key_piece piece, int32_t turn,
                                 const hec_gemm *of) {
-  hec_gemm list[HEC_BATCH_MOST];
+  hec_gemm list[HEC_BATCH_MAX];
   int32_t n = 0;
   for (int32_t i = 0; i < b->n_heads; i++) {
     if ((b->head + i) % a->w.per_group != turn)

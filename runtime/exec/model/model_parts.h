@@ -1,4 +1,4 @@
-/* What the files of the model share and nobody else sees. */
+/* What only the files of the model share. */
 #ifndef HEC_EXEC_MODEL_PARTS_H
 #define HEC_EXEC_MODEL_PARTS_H
 #include "runtime/exec/model/model.h"

@@ -1,7 +1,7 @@
 /* The dense reference: for every micro-batch and rank, forward and backward through all blocks, all experts here.
  *
  * Forced routing makes the tokens of different ranks strangers to each other, so one (micro-batch, rank) at a time is
- * enough memory; gradients add up over them, then one Adam step. O(tokens * parameters used), no allocation once the
+ * enough memory. Gradients add up over them, then one Adam step. O(tokens * parameters used), no allocation once the
  * largest step has been seen.
  *
  * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Relative to a sum of n terms of random sign and

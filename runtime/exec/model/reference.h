@@ -16,7 +16,7 @@ void hec_reference_free(hec_reference *reference);
 void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *loads, int32_t n_micro_batches);
 
 /* A step of a language model (model.moe.vocabulary > 0), with the experts that somebody else's gates chose. The loss is
- * the mean over the tokens of all ranks and micro-batches; the balance losses of layers add up and are the mean over
+ * the mean over the tokens of all ranks and micro-batches. The balance losses of layers add up and are the mean over
  * micro-batches. */
 typedef struct {
   const uint8_t *ids, *next; /* [n_micro_batches][n_ranks][T] */

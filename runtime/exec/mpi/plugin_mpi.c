@@ -2,10 +2,10 @@
  *
  * Protocol. Every lane has its own communicator, so lanes never match each other's messages. A message of B bytes
  * travels in units of U bytes (the chunk of a chained post, at most 8 MiB): ceil(B / U) MPI messages. Both sides know B
- * and U, so the way in which each of them cuts its buffer into segments is its own business: a unit in one piece is sent
- * as it lies, one in several pieces through a derived datatype; both have the type signature of so many bytes. Tag: the
- * how-manieth message of the post to (from) that peer it is; the units of one message arrive in order because MPI does
- * not overtake on (communicator, peer, tag), and chains through the same pair do not hold each other up. Small units
+ * and U, so each may cut its buffer into segments as it likes. A unit in one piece is sent as it lies, one in several pieces
+ * through a derived datatype. Both have the type signature of so many bytes. The tag is the index of the message among those of
+ * the post with that peer. The units of one message arrive in order because MPI does not overtake on (communicator, peer, tag).
+ * Chains through the same pair do not hold each other up. Small units
  * keep both ends at work at once: 400 MB in 2000 segments between two processes of a machine took 0.05 s so, and 0.5 s
  * as one message (tests/exec/program_mpi.c, "large").
  *

@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #define HECATE_VERSION_MAJOR 0
-#define HECATE_VERSION_MINOR 1
+#define HECATE_VERSION_MINOR 2
 #define HECATE_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -52,7 +52,7 @@ extern "C" {
 
 enum { HECATE_OK = 0, HECATE_FAILED = 1, HECATE_BAD_INPUT = 2 };
 
-HEC_API const char *hec_version(void); /* of the library that runs: "0.1.0" */
+HEC_API const char *hec_version(void); /* of the library that runs: "MAJOR.MINOR.PATCH" */
 /* What the last function that failed in this thread says; "" when none did. Valid until the next failure. */
 HEC_API const char *hec_error(void);
 

@@ -8,7 +8,7 @@
  * Gathers travel on the parameter lane, scatters on the gradient lane, so one of each may be in progress.
  *
  * Bouncing: between processes peers read what is sent in place, so it must stand in the region. An item sent from
- * elsewhere is copied there when the stage begins; one that is forwarded while it arrives (chain) is received there and
+ * elsewhere is copied there when the stage begins. One that is forwarded while it arrives (chain) is received there and
  * copied out when the stage is done. One more copy of what is sent, nothing else.
  *
  * O(transfers + ranks) per stage besides the bytes. */

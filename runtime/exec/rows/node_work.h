@@ -1,4 +1,4 @@
-/* What permutes and unpermutes compute where rows travel once per node (node_rows.h): a rank's own tokens and those that it
+/* What permutes and unpermutes compute where rows travel once per node (node_rows.h). A rank's own tokens and those that it
  * is proxy for are two lists of assignments, each with its rows, its sums and its weights. */
 #ifndef HEC_EXEC_NODE_WORK_H
 #define HEC_EXEC_NODE_WORK_H

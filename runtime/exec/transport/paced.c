@@ -8,7 +8,7 @@
  * so bytes move only when both ends have posted (else an early source would hide a socket buffer's worth), and two ends
  * that disagree about a size notice. A send is done when its last byte has left the socket's buffer, not when it went in:
  * its port is busy until then. The kernel carries on what is in the buffers (some MiB, as it likes) while the ranks
- * compute; beyond that a message needs both ranks to look.
+ * compute. Beyond that a message needs both ranks to look.
  *
  * Pace: SO_MAX_PACING_RATE of a message's socket = min over the links of its route of bandwidth / flows, where flows is
  * the number of messages of all ranks now crossing that link, counted in shared memory and read whenever the source looks,

@@ -1,7 +1,7 @@
 /* Transports: how bytes get from rank to rank.
  *
  * Between two ranks, per lane and direction, there is a channel: a stream of bytes in the order in which messages were
- * posted. Both sides post the same messages in the same order with the same sizes, so a message needs no name; how its
+ * posted. Both sides post the same messages in the same order with the same sizes, so a message needs no name. How its
  * bytes are cut into segments is each side's own business. A rank has at most one post in progress on a lane; the lanes
  * never wait for each other. Nothing blocks except `wait`.
  *

@@ -39,7 +39,7 @@ double hec_bound_whole(const uint64_t *load, int32_t n_experts, int32_t n_ranks,
   return (double)max > mean ? (double)max : mean;
 }
 
-/* Slots given one by one to the expert with the most tokens per slot: after each, max w/c is the least possible. */
+/* Slots given one by one to the expert with the most tokens per slot: after each, max w/c is the min possible. */
 double hec_bound_slots(const uint64_t *load, int32_t n_experts, int32_t n_ranks, int32_t slots, hec_arena *arena) {
   HEC_ASSERT((int64_t)slots * n_ranks >= n_experts);
   hec_arena_mark mark = hec_arena_save(arena);

@@ -17,7 +17,7 @@ hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *
 /* ---- What the cluster gives ---- */
 
 /* Seconds per unit that a measured curve never goes below: a point's or the last slope's. */
-static double least_slope(const hec_curve *curve) {
+static double min_slope(const hec_curve *curve) {
   double min = curve->seconds[0] / curve->x[0];
   for (int32_t i = 1; i < curve->n; i++)
     min = smaller(min, curve->seconds[i] / curve->x[i]);
@@ -30,7 +30,7 @@ static double least_slope(const hec_curve *curve) {
 static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
   hec_work_rate rate = hec_work_rate_of(device, shape);
   if (rate.curve)
-    return least_slope(rate.curve) / rate.speed;
+    return min_slope(rate.curve) / rate.speed;
   return rate.flops_per_row / rate.flops_s + rate.bytes_per_row / rate.hbm_bandwidth;
 }
 
@@ -38,7 +38,7 @@ static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
 static double added_byte_s(const hec_device *device) {
   const hec_curve *curve = device->measured ? hec_curves_find(device->measured, HEC_CURVE_REDUCE, false, 0, 0) : NULL;
   double law_s = 1 / device->hbm_bandwidth;
-  return curve ? smaller(law_s, least_slope(curve) / device->speed) : law_s;
+  return curve ? smaller(law_s, min_slope(curve) / device->speed) : law_s;
 }
 
 static void set_rows(hec_bound *b) {
@@ -100,7 +100,7 @@ static void set_uniform(hec_bound *b) {
   }
 }
 
-/* `stride` ring all-reduces at once, of n ranks each: 2 (n-1)/n of the bytes leave every rank, of all of them every node, over
+/* `stride` ring all-reduces at once, of n ranks each. In each, 2 (n-1)/n of the bytes leave every rank. A node sends those of
  * all rings. */
 static double ring_s(const hec_bound *b, double bytes, int32_t stride, bool closed_form) {
   const hec_problem *p = b->problem;
@@ -122,7 +122,7 @@ static double in_pieces_s(const hec_bound *b, double bytes) {
                                ? hec_curves_find(&p->cluster->measured, HEC_CURVE_ALLREDUCE, false, 0, p->n_ranks)
                                : NULL;
   double whole_s = ring_s(b, bytes, 1, true);
-  return curve && whole_s > 0 ? smaller(whole_s, least_slope(curve) * bytes) : whole_s;
+  return curve && whole_s > 0 ? smaller(whole_s, min_slope(curve) * bytes) : whole_s;
 }
 
 /* Of an MoE block's gradients (layer 0), of the rest (-1): what is cut, then what is whole. Form: reduce_form. */
@@ -201,7 +201,7 @@ static double factor_of(const hec_problem *p, hec_curve_kind first, hec_curve_ki
   for (int32_t i = 0; i < p->cluster->measured.n; i++) {
     const hec_curve *curve = &p->cluster->measured.curves[i];
     if (curve->kind >= first && curve->kind <= last && hec_curve_is_exchange(curve->kind))
-      min = smaller(min, least_slope(curve));
+      min = smaller(min, min_slope(curve));
   }
   return min;
 }

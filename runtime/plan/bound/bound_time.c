@@ -18,10 +18,10 @@
  *               A rises by the weighted mean of the time that sources take for their own rows, which is at least
  *               min(o) times the largest of  V / (port + NICs of a rank),  Q / (NICs of a rank),
  *               (Q/B)(Q/(N T) + 1)/2  with B of a node's NICs, T rows of the busiest source: ranks of a node end one
- *               after the other however its NICs are shared; ended last and as large as may be sums up to the least.
+ *               after the other however its NICs are shared; ended last and as large as may be sums up to the min.
  *   busiest     Sources of a piece wait for its rank, which takes its rows in (from its best place) and then computes:
  *               A rises by at least phi (d + w c), phi the weight of the sources. Likewise for k+1 pieces that share a
- *               rank (`whole` in bound.h), with the least phi of the candidates and no d.
+ *               rank (`whole` in bound.h), with the min phi of the candidates and no d.
  *               These are alternatives: the larger counts.
  * Expert-sharding groups (problem.h; s = esp ranks each, ep groups): as WHOLE with groups for ranks, c_r of a shard's row.
  *   computing   n assignments are n rows on each rank of a group, so A rises by at least s n min(o_r c_r).
@@ -52,7 +52,7 @@
  *
  * A time is a whole number of picoseconds, rounded where an operation ends: down by half of one at most, for each of the
  * operations one after the other that the sums above stand for. Their number is taken as OPERATIONS a layer, forward and
- * backward, in however many chunks, and as many for the rest of a micro-batch; so much is taken off in the end. */
+ * backward, in however many chunks, and as many for the rest of a micro-batch. So much is taken off in the end. */
 #include "runtime/plan/bound/bound_state.h"
 #include "runtime/plan/problem.h"
 
@@ -283,7 +283,7 @@ static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
   b->inside_s += (p->train ? 2 : 1) * (2 * rise->gather_s + rise->add_s);
 }
 
-/* What a layer adds to A from its gate on (forward) or until its gate (backward); the schedule may compute shared experts
+/* What a layer adds to A from its gate on (forward) or until its gate (backward). The schedule may compute shared experts
  * beside the forward dispatch. */
 static double rise_of(const hec_bound *b, const hec_bound_rise *rise, int back) {
   bool waits = b->options.tokens_wait;

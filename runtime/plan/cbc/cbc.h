@@ -1,4 +1,4 @@
-/* The door of CBC, COIN-OR's branch-and-cut solver: its library is opened by the first planner that asks
+/* The door of CBC, COIN-OR's branch-and-cut solver. Its library is opened by the first planner that asks
  * (hec_solver_ready), so that whoever solves nothing does not have it in his process. */
 #ifndef HEC_PLAN_CBC_CBC_H
 #define HEC_PLAN_CBC_CBC_H

@@ -1,6 +1,6 @@
 /* The table of formats, what is checked alike for all of them, and the way between placements and plans.
  *
- * A placement is complete when every expert of every layer has a slot; slots of a rank are counted, so one expert may
+ * A placement is complete when every expert of every layer has a slot. Slots of a rank are counted, so one expert may
  * stand twice on a rank (EPLB does that), but no rank has more slots than experts. Linear in slots + layers * experts. */
 #include "runtime/plan/placement/placement.h"
 

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_BYTES = 96, FOUND_BYTES = 40, DIGITS_MOST = 9 };
+enum { NAME_BYTES = 96, FOUND_BYTES = 40, DIGITS_MAX = 9 };
 
 static const char assignments[] = "initial_global_assignments";
 
@@ -70,11 +70,11 @@ static hec_status read_number(yaml *y, int32_t min, int32_t max, int32_t *out) {
   char expected[64];
   (void)snprintf(expected, sizeof expected, "a whole number from %" PRId32 " to %" PRId32, min, max);
   int32_t value = 0, n = 0;
-  while (y->at + n < y->end && y->at[n] >= '0' && y->at[n] <= '9' && n <= DIGITS_MOST)
-    value = n < DIGITS_MOST ? value * 10 + (y->at[n++] - '0') : (n++, value);
+  while (y->at + n < y->end && y->at[n] >= '0' && y->at[n] <= '9' && n <= DIGITS_MAX)
+    value = n < DIGITS_MAX ? value * 10 + (y->at[n++] - '0') : (n++, value);
   bool ends = y->at + n == y->end || strchr(" ,]:\r\n", y->at[n]);
   bool octal = n > 1 && y->at[0] == '0';
-  if (n == 0 || n > DIGITS_MOST || octal || !ends || value < min || value > max)
+  if (n == 0 || n > DIGITS_MAX || octal || !ends || value < min || value > max)
     return wrong(y, expected);
   y->at += n;
   *out = value;

@@ -288,7 +288,7 @@ static double time_of(const hec_calibrate *c, hec_layer_time layer, const object
 }
 
 /* At least this is added to the layer's time: the gather so far, or this expert's alone. */
-static objective least_added(hec_calibrate *c, const search *s, const candidate *cand) {
+static objective min_added(hec_calibrate *c, const search *s, const candidate *cand) {
   objective min = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
   if (cand->fresh && !c->some) /* some of the ranks cost less */
     min.gather_s = larger(min.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
@@ -306,7 +306,7 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_
   candidate cand = candidate_of(c, expert, m);
   if (cand.n_receivers == 0)
     return 0;
-  objective min = least_added(c, s, &cand);
+  objective min = min_added(c, s, &cand);
   hec_layer_time layer = hec_layer_model_min(&c->model, expert, s->link_cell, s->rank_cell);
   return score_of(c, s, time_of(c, layer, &min), cand.n_receivers);
 }
@@ -315,7 +315,7 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_
  * far. Returns the receivers. */
 static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m, int32_t max, uint64_t *units) {
   candidate cand = candidate_with(c, expert, m, max);
-  objective of = least_added(c, s, &cand);
+  objective of = min_added(c, s, &cand);
   hec_layer_time layer = hec_layer_model_time_with(&c->model, expert, part_with(c, &cand));
   *units += (uint64_t)c->model.n_cells / 2;
   if (!beats(s, expert, score_of(c, s, time_of(c, layer, &of), cand.n_receivers)))

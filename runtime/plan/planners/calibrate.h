@@ -1,4 +1,4 @@
-/* Calibration of FSSDP (reference hecate.md 5): after the gate has spoken, more experts are materialised as long as
+/* Calibration of FSSDP (reference hecate.md 5). After the gate has spoken, more experts are materialised as long as
  * that pays for the gather, which is now on the critical path.
  *
  * The objective of a plan Q that adds guests to the plan P' made before the gate:
@@ -17,7 +17,7 @@
  * Where a copy everywhere is dear, this does nothing, though a few copies would pay: gradients of n copies all end at one
  * owner, so with 63 copies of a large expert their return takes longer than the overload that it removes. With `some`, which
  * is not in the paper, a step also tries half as many guests, a quarter, ... one: on the nodes with fewest holders of the
- * expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what gains most per byte; and it
+ * expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what gains most per byte. And it
  * leaves the plan as it was unless the layer, its work by the whole law of computing, ends sooner than that. */
 #ifndef HEC_PLAN_CALIBRATE_H
 #define HEC_PLAN_CALIBRATE_H

@@ -1,4 +1,4 @@
-/* See the header for the formula. Backward has the same all-to-alls and the experts' backward; that the sum of both passes
+/* See the header for the formula. Backward has the same all-to-alls and the experts' backward. That the sum of both passes
  * is what one common degree minimises is inferred (the paper's text was not at hand). On balanced loads each rank of an
  * expert-parallel group of G sends k T / G assignments to each, and computes k T of ceil(E / G) experts:
  *

@@ -30,7 +30,7 @@
  * property of its testbed, not of the model, and left out.
  *
  * Partition, step 1. Layers in backward order, of each the MoE part and then the dense part: as much of the gradients that
- * were ready before the layer began as fits into the part's slack. The code keeps leftovers on a stack; which gradient
+ * were ready before the layer began as fits into the part's slack. The code keeps leftovers on a stack. Which gradient
  * goes first does not matter to any time, so here they are one pool, and a slot has one all-reduce.
  *
  * Partition, step 2. What fitted nowhere, l_v of slot v with prefix sums L_v, may still be worth the cost somewhere:
@@ -47,7 +47,7 @@
  * which is exact on the grid, deterministic (ties to fewer quanta), and at most n * per_unit * q above the optimum over
  * real w: rounding every w_v down to the grid moves less than q each to the end, where a unit costs per_unit; nothing
  * else rises, but for the start of the tail. Two plain answers stand beside it, all left to the end and all in its
- * own slot, and the least is taken: the paper's "discarded if it does not beat x = leftover".
+ * own slot, and the min is taken: the paper's "discarded if it does not beat x = leftover".
  * Where the paper charges the rest without the start of its all-reduce, it is charged here: it is an operation like any.
  * L_v is what is left of all ready before v after the slots of step 1, none of which step 2 may take from (suffix minimum
  * of the pool). */

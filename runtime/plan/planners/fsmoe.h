@@ -80,7 +80,7 @@ typedef struct {
 
 typedef struct {
   int32_t degree_max; /* 0: HEC_FSMOE_DEGREE_MAX */
-  int32_t degree_min; /* the least degree of the backward, a power of two; 0: 1 */
+  int32_t degree_min; /* min degree of the backward, a power of two; 0: 1 */
   int32_t quanta;     /* of step 2's grid; 0: HEC_FSMOE_QUANTA */
 } hec_fsmoe_options;
 enum { HEC_FSMOE_QUANTA = 256 };

@@ -1,6 +1,6 @@
-/* On balanced loads a rank sends k T assignments, 1/ep of them to each group (esp 1: rank) of its expert-parallel group, and
- * as many arrive; with esp ranks in a group each gathers what arrived at all of them and computes its shard of
- * ceil(E / ep) experts over it. Of one chunk of r:
+/* On balanced loads a rank sends k T assignments, 1/ep of them to each expert-sharding group of its expert-parallel group. As
+ * many arrive. Each of the esp ranks of a group gathers what arrived at all of them. It computes its shard of ceil(E / ep)
+ * experts over that. Of one chunk of r:
  *
  *   a2a      closed form of an exchange of k T token / (ep r) bytes from every rank to its like in every group
  *   gather   closed form of an exchange of k T token / r bytes between all pairs of each expert-sharding group
@@ -10,11 +10,12 @@
  * FSMoE fits lines to measured times; here the line is the law's secant between degrees 1 and 8: volume = (t(1) - t(8)) 8/7,
  * start = t(1) - volume, neither below 0 (tiles and weight streaming bend it; the simulator has the law itself). The
  * all-reduce likewise, between a block's gradients and an eighth of them. With tensor parallelism (problem.mp) a block's
- * gradients are both parts of a rank in proportion, and its dense part takes an AllGather and a ReduceScatter more; beside
- * those gradients travel too, unless they stand in line with them (folded). O(R (ep + mp)).
+ * gradients are both parts of a rank, in proportion. Its dense part takes an AllGather and a ReduceScatter more. Gradients
+ * travel beside those, too, unless they wait in line behind them (folded). O(R (ep + mp)).
  *
- * FSMoE chooses the degrees of forward and backward apart. Here they are one, that of the least sum with the gradients
- * divided for it: what forward keeps for backward lies chunk by chunk (runtime/program/fsmoe.c: what two would take and save). */
+ * FSMoE chooses the degrees of forward and backward apart. Here they are one, because what forward keeps for backward lies
+ * chunk by chunk. It is the degree with the smallest sum, the gradients divided for it. runtime/program/fsmoe.c says what two
+ * degrees would take and save. */
 #include "runtime/plan/planners/fsmoe_problem.h"
 
 #include "models/link_cost.h"

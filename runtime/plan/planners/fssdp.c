@@ -18,16 +18,16 @@ __extension__ typedef unsigned __int128 uint128;
 
 /* The rule at the top as one number, the larger the better: a rank's free slots and its id, then in front of them, for
  * the best rank of a node, the node's free slots and whether it is without the expert. 0: cannot take a copy. */
-enum { ID_BITS = 13, FREE_BITS = 17, NODE_FREE_BITS = 29, FREE_MOST = 1 << 16 };
-_Static_assert(HEC_DEVICES_MAX < (1 << ID_BITS) - 1 && FREE_MOST < 1 << FREE_BITS &&
-                   (int64_t)FREE_MOST * HEC_DEVICES_MAX < (int64_t)1 << NODE_FREE_BITS &&
+enum { ID_BITS = 13, FREE_BITS = 17, NODE_FREE_BITS = 29, FREE_MAX = 1 << 16 };
+_Static_assert(HEC_DEVICES_MAX < (1 << ID_BITS) - 1 && FREE_MAX < 1 << FREE_BITS &&
+                   (int64_t)FREE_MAX * HEC_DEVICES_MAX < (int64_t)1 << NODE_FREE_BITS &&
                    ID_BITS + FREE_BITS + NODE_FREE_BITS < 64,
                "a key holds every rank, every number of free slots of a rank and of a node, and one bit more");
 static const uint64_t id_mask = ((uint64_t)1 << ID_BITS) - 1;
 
 hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem) {
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts, nodes = (size_t)problem->n_nodes;
-  HEC_ASSERT(problem->n_ranks <= HEC_DEVICES_MAX && problem->n_experts <= FREE_MOST); /* what a key can hold */
+  HEC_ASSERT(problem->n_ranks <= HEC_DEVICES_MAX && problem->n_experts <= FREE_MAX); /* what a key can hold */
   hec_fssdp fssdp = {
       .problem = problem,
       .ranks = HEC_NEW(arena, int32_t, ranks),

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MERGED_MOST = 1024, RUN = 4 };
+enum { MERGED_MAX = 1024, RUN = 4 };
 
 static bool after(const void *keys, int32_t a, int32_t b) {
   const double *key = keys;
@@ -42,7 +42,7 @@ static void merge(const double *key, const int32_t *a, int32_t n_a, const int32_
 }
 
 static void merge_sort(const double *key, int32_t n, int32_t *order) {
-  int32_t other[MERGED_MOST], *from = order, *to = other;
+  int32_t other[MERGED_MAX], *from = order, *to = other;
   for (int32_t at = 0; at < n; at += RUN)
     insert(key, order + at, n - at < RUN ? n - at : RUN);
   for (int32_t run = RUN; run < n; run *= 2) {
@@ -59,7 +59,7 @@ static void merge_sort(const double *key, int32_t n, int32_t *order) {
 }
 
 void hec_order_listed(const double *key, int32_t n, int32_t *order) {
-  if (n <= MERGED_MOST)
+  if (n <= MERGED_MAX)
     merge_sort(key, n, order);
   else
     heap_sort(key, n, order);

@@ -6,7 +6,7 @@
  *   torus      nodes x ranks of a node: from the rank before on the node, and from the same place of the node before
  *   ring       one column: from the rank before
  *
- * The published hypercube is the torus of 4 x 4. LPLB leaves the choice to its user; the order of the list (cube for 8,
+ * The published hypercube is the torus of 4 x 4. LPLB leaves the choice to its user. The order of the list (cube for 8,
  * hypercube for 16, as its README recommends, else torus, else ring) is ours. */
 #include "runtime/plan/planners/replica_graph.h"
 

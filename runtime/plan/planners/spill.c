@@ -20,7 +20,7 @@
 __extension__ typedef unsigned __int128 uint128;
 
 /* Fewer assignments than this: a product of two of their counts has 62 bits. */
-static const uint64_t exact_most = (uint64_t)1 << 31;
+static const uint64_t exact_max = (uint64_t)1 << 31;
 
 int32_t hec_spill_slots(const hec_policy_run *run, int32_t i) {
   int32_t slots = hec_policy_slots(run, i), homes = hec_problem_share(run->problem);
@@ -212,7 +212,7 @@ static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
   double inverse = 1.0 / (double)all;
   for (int32_t h = 0; h < n_hosts; h++) {
     uint64_t share;
-    if (all < exact_most) {
+    if (all < exact_max) {
       share = (uint64_t)divide((int64_t)(n * left[h]), (int64_t)all, inverse, &rest[h]);
     } else {
       uint128 product = (uint128)n * left[h];
@@ -252,7 +252,7 @@ static void split_two(hec_spill *spill, int64_t all) {
 }
 
 static void split_in_proportion(hec_spill *spill, uint64_t all) {
-  if (spill->n_hosts == 2 && all < exact_most) {
+  if (spill->n_hosts == 2 && all < exact_max) {
     split_two(spill, (int64_t)all);
     return;
   }

@@ -3,7 +3,7 @@
  * O(stages * links), branch-free over contiguous vectors.
  *
  * Few ways are priced in full. A stage takes no less than any one link of it, so a way is out as soon as one link of
- * each of its stages (the busiest when the way last lost) makes it dearer than the cheapest so far; the winner of last
+ * each of its stages (the busiest when the way last lost) makes it dearer than the cheapest so far. The winner of last
  * time is tried first. Bounds are added in the order of the values, and rounding is monotonic, so they hold in floating
  * point too: hints decide how soon a price is found, never which. */
 #include "runtime/plan/planners/spread_cost.h"
@@ -303,8 +303,8 @@ static bool goes_everywhere(const hec_spread *spread, const hec_sparse *sparse, 
 }
 
 /* No more than the way's price: what goes everywhere, over the hinted link of every stage. */
-static double least_request_s(const hec_spread *spread, int32_t way, const hec_sparse *sparse,
-                              const hec_spread_sum *sum) {
+static double min_request_s(const hec_spread *spread, int32_t way, const hec_sparse *sparse,
+                            const hec_spread_sum *sum) {
   double seconds = 0;
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
     int32_t link = sum->hint->link[k];
@@ -354,7 +354,7 @@ bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *h
     spread->owner[i] = home[expert[i]];
   for (int32_t i = 0; i < spread->n_ways; i++) {
     int32_t w = way_in_turn(sum, i);
-    if (i > 0 && least_request_s(spread, w, &sparse, sum) > limit_s)
+    if (i > 0 && min_request_s(spread, w, &sparse, sum) > limit_s)
       continue;
     sum_request(spread, w, &sparse, sum, sum);
     if (way_s(spread, w, sum, NULL) <= limit_s) {
@@ -372,7 +372,7 @@ const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sp
   winner best = {.way = -1};
   for (int32_t i = 0; i < spread->n_ways; i++) {
     int32_t w = way_in_turn(sum, i);
-    if (i > 0 && !beats(w, least_request_s(spread, w, sparse, sum), best))
+    if (i > 0 && !beats(w, min_request_s(spread, w, sparse, sum), best))
       continue;
     sum_request(spread, w, sparse, sum, item);
     double seconds = way_s(spread, w, sum, NULL);

@@ -1,5 +1,5 @@
 /* See the header. From k to k + 1 one expert's part of the layer changes, so the scan is incremental (layer_model.h,
- * spread_cost.h); where places are not nested, the layer is made from its plan. */
+ * spread_cost.h). Where places are not nested, the layer is made from its plan. */
 #include "runtime/plan/planners/weigh.h"
 
 #include "runtime/plan/dispatch/dispatch.h"

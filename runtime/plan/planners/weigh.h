@@ -2,7 +2,7 @@
  *
  *     T(k) = end of the layer (hec_calibrate_end_s) with the k hottest experts on every rank, on the window's mean load,
  *            every source alike; of their gather only what outlasts the window counts
- *     k    = the smallest of those with the least T, 0 <= k <= t
+ *     k    = the smallest of those with the min T, 0 <= k <= t
  *
  * Copies of the hottest alone can end a layer later: their tokens leave the owners of hot experts and come to all ranks
  * alike, also to those that own cold experts and have all of theirs. With balanced loads, half of the experts copied, that

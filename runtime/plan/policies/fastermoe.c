@@ -1,5 +1,5 @@
-/* FasterMoE (PPoPP 2022): after the gate has spoken, hot experts are shadowed on every rank for this micro-batch, on
- * the critical path; their gradients return to the owner, whose optimizer is the only one. The choice is in shadow.c;
+/* FasterMoE (PPoPP 2022). After the gate has spoken, hot experts are shadowed on every rank for this micro-batch, on
+ * the critical path. Their gradients return to the owner, whose optimizer is the only one. The choice is in shadow.c;
  * here are its constants, from the problem's cluster:
  *
  *   compute_s   3 forwards of one assignment at the rate of the slowest device

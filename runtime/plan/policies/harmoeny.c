@@ -7,7 +7,7 @@
  *   min(tokens of e, load[o] - avg, avg - load[u]) of them go from o to u, from the largest source first
  *
  * q = 150: the fewest tokens that are worth fetching an expert, as published. Ties to the lower index. No rank is filled
- * above avg, so what leaves the fullest rank are its own experts; every move empties an expert, fills u or brings o
+ * above avg, so what leaves the fullest rank are its own experts. Every move empties an expert, fills u or brings o
  * to avg. O(moves (R + E/R)). No bound on the guests of a rank.
  *
  * The public prototypes take min(tokens of e, avg - load[u]), which may leave o below avg; the reference stops there.

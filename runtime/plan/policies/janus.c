@@ -10,7 +10,7 @@
  * ratio is the same. MoE layers are alike, so all fetch or none does; no load is looked at.
  *
  * Homes as in expert parallelism, optimizer there only; every other rank has guests. That a machine fetches an expert
- * once, shares it, and adds up its gradients before they leave is the collective `two_level`; it is taken where it is
+ * once, shares it, and adds up its gradients before they leave is the collective `two_level`. It is taken where it is
  * the cheapest. Fetched before the gate, so every expert, also those that no token wants. The cache for backward is host
  * memory there; here guests stay on the device if they fit, else they are fetched again. Fetches are whole layers, not
  * the paper's pipeline of single experts with limited credit, so memory is that of a whole layer. */

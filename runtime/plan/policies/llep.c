@@ -1,4 +1,4 @@
-/* LLEP, least-loaded expert parallelism (arXiv:2601.17111; reference policies.md 4.4): a rank keeps of its experts what
+/* LLEP, least-loaded expert parallelism (arXiv:2601.17111; reference policies.md 4.4). A rank keeps of its experts what
  * fits under a common cap and spills the rest, chunk by chunk, to the rank with the least to do.
  *
  *   max load / mean < lambda: plain expert parallelism

@@ -1,4 +1,4 @@
-/* MoonEP (github.com/MoonshotAI/MoonEP; reference policies.md 4.5): every rank computes exactly its share, whatever the
+/* MoonEP (github.com/MoonshotAI/MoonEP; reference policies.md 4.5). Every rank computes exactly its share, whatever the
  * gate says, with at most as many foreign experts as it has own ones.
  *
  *   cap[r] = floor(total / R), one more on the first total mod R ranks;  bal[r] = load[r] - cap[r]

@@ -1,5 +1,5 @@
-/* SYMI (arXiv 2504.19925, "SwiftMoE"; reference policies.md 3.10): optimizer state is sharded over all ranks and never
- * moves; weights written after an update go wherever the next placement wants them, so that placing experts anew every
+/* SYMI (arXiv 2504.19925, "SwiftMoE"; reference policies.md 3.10). Optimizer state is sharded over all ranks and never
+ * moves. Weights written after an update go wherever the next placement wants them, so that placing experts anew every
  * iteration moves no more than not doing it. Replicas in proportion to the last record's load (popularity.c), tokens
  * evenly over an expert's slots.
  *

@@ -1,11 +1,11 @@
 /* TAOT, topology-aware clones (LoongForge ECHO, github.com/baidu-baige/LoongForge issue 28; arXiv 2608.03676; reference
- * policies.md 4.9): after the gate, tokens of overloaded ranks go to clones of their experts on ranks with room, inside
+ * policies.md 4.9). After the gate, tokens of overloaded ranks go to clones of their experts on ranks with room, inside
  * the node where that is as good.
  *
  *   cap = ceil(mean);  give[r] = max(0, load[r] - cap),  take[r] = max(0, cap - load[r])
  *   hint     Sinkhorn's flow from give to take, 1 inside a node and 3 across (flow_hint.c)
  *   clones   B rounds; in each every rank with room, the most room first, picks the expert of an overloaded rank with the
- *            largest (tokens that can move, same node, hint), ties to the lower number; tokens that can move are the least
+ *            largest (tokens that can move, same node, hint), ties to the lower number; tokens that can move are the min
  *            of the expert's, its rank's give and the taker's take. They are taken off at once.
  *   tokens   a clone computes its own rank's tokens first, then its node's, then any, in whole tokens
  *
@@ -13,7 +13,7 @@
  *
  * Inferred: the order in which conflicts are arbitrated (the system's takers pick at once); tokens as the optimum of what
  * its auction with a fixed number of steps approximates: with distances own rank < node < anywhere, filling the nearest
- * first gives the least weighted traffic (an ultrametric: exchange any two). B = 2, the issue's compromise (it saturates
+ * first gives the min weighted traffic (an ultrametric: exchange any two). B = 2, the issue's compromise (it saturates
  * at 4), or what --slots leaves. Guests' buffers are shared by all layers: gathered again in backward. The system gathers
  * clones beside the home's products; schedules here gather before tokens are sent, so that is charged as exposed.
  * O(50 R + B R E) and what spill.c says. */

@@ -6,12 +6,12 @@
  *       t = rank with most slack, a free slot and no copy of e;  q = min(need, slack[t], available)
  *       q < q_min: next expert.  Else q tokens of e go to t.
  *     need left: T does not fit
- *   fast:    T = 1.01 times the least, then two more in steps of max / 100, where q_min = ceil(need / ranks that could
+ *   fast:    T = 1.01 times the min, then two more in steps of max / 100, where q_min = ceil(need / ranks that could
  *            take some)
  *   search:  the smallest T >= mean that fits with q_min = 1024
  *
  * The test is not monotone in T, so bisection would miss. Every number in it is linear in T as long as no comparison
- * turns out otherwise; each is kept as value and slope, and the least step after which some comparison turns is where
+ * turns out otherwise. Each is kept as value and slope, and the first step after which some comparison turns is where
  * the search goes next. Between two such T the test does the same and fails the same: T is exactly the smallest.
  *
  * 2 slots as in the published runs (4 + 2), or what --slots leaves; 1.01 and 1024 are the code's defaults. A test costs
@@ -75,7 +75,7 @@ static int32_t most_slack(probe *p, int32_t e) {
 }
 
 /* What a move must carry. */
-static line least_tokens(const probe *p, int32_t e, line need) {
+static line min_tokens(const probe *p, int32_t e, line need) {
   const hec_spill *s = p->s;
   if (!p->relaxed)
     return (line){s->options.min > 1 ? (int64_t)s->options.min : 1, 0};
@@ -95,7 +95,7 @@ static line move_expert(probe *p, int32_t e, line need) {
     if (t < 0)
       break;
     line q = smaller(p, smaller(p, need, slack_of(p, t)), available);
-    if (less(p, q, least_tokens(p, e, need)))
+    if (less(p, q, min_tokens(p, e, need)))
       break;
     hec_spill_add(s, e, t, (uint64_t)q.at);
     s->used[t]++;

@@ -1,8 +1,8 @@
 /* Pipeline `1f1b-overlap`: Megatron's combined forward and backward (--overlap-moe-expert-parallel-comm). The order of
- * `interleaved` with one more forward at the begin; then each forward runs beside the backward that follows it, the
+ * `interleaved` with one more forward at the begin. Then each forward runs beside the backward that follows it, the
  * expert-parallel communication of one beside the compute of the other (combined_1f1b.py). With one stage it needs no chunks.
  *
- * If all cost the same, the last stage idles for (p-1)(F+B+W)/v as without pairs; stage s has 2(p-1-s) pairs fewer than it, so
+ * If all cost the same, the last stage idles for (p-1)(F+B+W)/v as without pairs. Stage s has 2(p-1-s) pairs fewer than it, so
  * more work and less idle time. */
 #include "runtime/program/pipelines/interleave.h"
 

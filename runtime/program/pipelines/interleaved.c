@@ -1,4 +1,4 @@
-/* Pipeline `interleaved`: chunk c of device d is part c p + d, so a micro-batch goes around the devices v times and the bubble
+/* Pipeline `interleaved`. Chunk c of device d is part c p + d, so a micro-batch goes around the devices v times and the bubble
  * is a v-th. The order: interleave.c. */
 #include "runtime/program/pipelines/interleave.h"
 

@@ -21,7 +21,7 @@
  *
  * Inferred: the last layer keeps its guests from forward to backward, which needs them first (published are two gathers
  * of every layer). A layer's dense gradients follow those of its guests, so that the return is not late for the experts
- * behind which it hides; without guests they, and replicas, are reduced as in `hecate`. */
+ * behind which it hides. Without guests they, and replicas, are reduced as in `hecate`. */
 #include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 

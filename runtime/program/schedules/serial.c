@@ -1,6 +1,6 @@
 /* Schedule `serial`: one thing after the other, as plain expert parallelism does (DeepSpeed-MoE, reference
  * policies.md 3.1). Only the dense all-reduce and the all-reduce of replicas run beside the backward of earlier layers,
- * as data-parallel training has long done; they are treated alike in `hecate`.
+ * as data-parallel training has long done. They are treated alike in `hecate`.
  *
  *   forward   attention  gate  counts  [plan]  [spAG]  permute  dispatch  [shared]  experts  combine  unpermute
  *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention' */

@@ -1,6 +1,6 @@
 /* Schedule `tutel-improved`: `tutel` with the dense all-reduce beside the dense part only, FSMoE's stronger baseline
  * (arXiv:2501.10714, mode 1 of its artifact). The gradients of block l+1 are reduced beside gate' and attention' of block
- * l, those of block 0 after the backward; the tokens of block l-1 wait for them, so that the two never share a network.
+ * l, those of block 0 after the backward. The tokens of block l-1 wait for them, so that the two never share a network.
  *
  * The artifact cuts gradients and carries what does not fit beside one dense part to the next, and to the end. Here a block
  * is reduced in one piece, and what does not fit is waited for there and then: with blocks that are alike the same sum,

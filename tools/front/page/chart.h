@@ -29,13 +29,20 @@ extern const char *const hec_part_name[HEC_N_PARTS];
 extern const int32_t hec_part_order[HEC_N_PARTS];                               /* as they are stacked */
 void hec_part_seconds(const hec_summary_row *row, double seconds[HEC_N_PARTS]); /* mean per iteration */
 
+/* Whether a chart shows a row at first: those that matter (hec_summary_choose_rows). */
+bool hec_chart_shows(const hec_report *report, int32_t row);
+/* Rows as a list goes through them: those shown at first, or (`rest`) the others, the fastest first; row: [rows]. */
+int32_t hec_chart_rows(const hec_report *report, bool rest, int32_t *row);
+/* Begins what is folded away: "25 other policies". Ends with </details>. */
+void hec_chart_fold(int32_t n, hec_text *out);
+hec_page_item hec_chart_item(const hec_report *report, int32_t row); /* by its label */
 /* Whether a row has a line and panels of its own: of very many the fastest have. */
 bool hec_chart_draws(const hec_report *report, int32_t row);
 /* The sentence that says so, where some have not; inside a note. */
 void hec_chart_add_rows(const hec_report *report, hec_text *out);
 /* Rows drawn apart from the start: the best and the baseline. */
 bool hec_chart_opens(const hec_report *report, int32_t row);
-/* Chips of all rows (`color`: with the colours of their lines), and "all", "none". */
+/* Chips of the rows shown and "all", "none"; those of the others folded away. `color`: with the colours of their lines. */
 void hec_chart_chips(const hec_report *report, const char *name, bool color, hec_text *out);
 /* What the trace calls the reported iteration of that place; counted from 1 where that is not known. */
 int64_t hec_chart_iter(const hec_report *report, size_t place);

@@ -12,7 +12,7 @@
 /* ---- Traffic ---- */
 
 /* Bytes of every pair of ranks; only where a matrix of them is no burden. */
-enum { PAIRS_MOST = 2048 };
+enum { PAIRS_MAX = 2048 };
 
 static void find_pair(const double *pair, int32_t n, hec_report_iteration *it) {
   for (size_t i = 0; i < (size_t)n * (size_t)n; i++)
@@ -37,7 +37,7 @@ static void add_transfer(const hec_report *report, const hec_op *op, const hec_t
 
 static void add_traffic(const hec_report *report, const hec_program *program, hec_report_iteration *it) {
   int32_t n = program->n_ranks;
-  size_t n_pairs = n <= PAIRS_MOST ? (size_t)n * (size_t)n : 0;
+  size_t n_pairs = n <= PAIRS_MAX ? (size_t)n * (size_t)n : 0;
   double *pair = n_pairs > 0 ? hec_malloc(n_pairs, sizeof *pair) : NULL;
   for (size_t i = 0; i < n_pairs; i++)
     pair[i] = 0;

@@ -190,7 +190,8 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
                          .height = RANK * rows + 1,
                          .px = rows * (t->n_ranks > 16 ? 17 : 22),
                          .crisp = true};
-  hec_page_panel("timeline", row, report->summary->rows[row].label, hec_chart_opens(report, row), out);
+  const hec_page_item item = hec_chart_item(report, row);
+  hec_page_panel("timeline", &item, hec_chart_opens(report, row), out);
   add_tools(out);
   hec_plot_begin(&plot, out);
   add_data(it, out);
@@ -224,8 +225,9 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_page_chips("timeline", out);
   for (int32_t k = 0; k < report->summary->n_rows; k++) {
     int32_t row = report->order[k];
+    hec_page_item item = hec_chart_item(report, row);
     if (has_timeline(report, row))
-      hec_page_chip("timeline", row, report->summary->rows[row].label, NULL, hec_chart_opens(report, row), out);
+      hec_page_chip("timeline", &item, NULL, hec_chart_opens(report, row), out);
   }
   hec_page_chips_end(out);
   hec_text_add(out, "<div class=\"panels wide\">\n");

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 enum { WIDTH = 10000 };
-#define SHOWN_LEAST 0.01 /* of the largest kind: smaller ones are not named in the sentence */
+#define SHOWN_MIN 0.01 /* of the largest kind: smaller ones are not named in the sentence */
 
-static double most_of(const hec_report_pair *pair, int32_t n) {
+static double max_of(const hec_report_pair *pair, int32_t n) {
   double max = 0;
   for (int32_t i = 0; i < n; i++) {
     max = isfinite(pair[i].measured_s) && pair[i].measured_s > max ? pair[i].measured_s : max;
@@ -58,7 +58,7 @@ static void add_axis(double max, hec_text *out) {
 }
 
 static void add_bars(const hec_report_pair *pair, int32_t n, hec_text *out) {
-  double max = most_of(pair, n);
+  double max = max_of(pair, n);
   add_axis(max, out);
   for (int32_t i = 0; i < n; i++)
     add_bar(&pair[i], max, out);
@@ -69,10 +69,10 @@ static void say(const hec_report_compared *c, hec_text *out) {
   const hec_report_pair *worst = NULL;
   const char *who = NULL;
   for (int32_t p = 0; p < c->n_policies; p++) {
-    double max = most_of(c->policies[p].kinds, c->policies[p].n_kinds);
+    double max = max_of(c->policies[p].kinds, c->policies[p].n_kinds);
     for (int32_t k = 0; k < c->policies[p].n_kinds; k++) {
       const hec_report_pair *one = &c->policies[p].kinds[k];
-      if (one->measured_s < SHOWN_LEAST * max || !isfinite(one->error) ||
+      if (one->measured_s < SHOWN_MIN * max || !isfinite(one->error) ||
           (worst && fabs(one->error) <= fabs(worst->error)))
         continue;
       worst = one;
@@ -112,12 +112,12 @@ static void draw(const hec_report *report, hec_text *out) {
   if (c->n_policies > 1) {
     hec_page_chips("kinds", out);
     for (int32_t p = 0; p < c->n_policies; p++)
-      hec_page_chip("kinds", p, c->policies[p].policy, NULL, p < 2, out);
+      hec_page_chip("kinds", &(hec_page_item){p, c->policies[p].policy, NULL}, NULL, p < 2, out);
     hec_page_chips_end(out);
   }
   hec_text_add(out, "<div class=\"panels wide\">\n");
   for (int32_t p = 0; p < c->n_policies; p++) {
-    hec_page_panel("kinds", p, c->policies[p].policy, p < 2, out);
+    hec_page_panel("kinds", &(hec_page_item){p, c->policies[p].policy, NULL}, p < 2, out);
     add_bars(c->policies[p].kinds, c->policies[p].n_kinds, out);
     hec_text_add(out, "</details>\n");
   }

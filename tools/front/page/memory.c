@@ -1,9 +1,11 @@
 /* Memory against the limit: first the peak of every policy (fullest rank, worst iteration, in the order of the
  * program: what "fits" is decided by), then the fullest rank over the time of one iteration, stacked by what
  * holds it. */
+#include "runtime/base/arena.h"
 #include "tools/front/page/chart.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 enum { WIDTH = HEC_REPORT_MOMENTS, HEIGHT = 1000, BAR = 10000 };
 
@@ -47,20 +49,27 @@ static void add_keys(hec_text *out) {
   hec_text_add(out, "</div>\n");
 }
 
-/* Whether a common scale would leave nothing to see of what is held. */
-static double top_of(const hec_report *report) {
-  double max = 0, limit = hec_summary_memory(report->summary);
-  for (int32_t i = 0; i < report->summary->n_rows; i++)
-    max = report->summary->rows[i].peak_bytes > max ? report->summary->rows[i].peak_bytes : max;
-  return max > limit ? max : limit;
+/* How far a scale goes: to the limit, unless next to it there would be nothing to see of what is held. */
+static double top_of(double held, double limit) {
+  return limit > held && limit < 3 * held ? limit : held;
+}
+
+typedef struct {
+  const char *name;
+  double bytes;
+} unit;
+
+static unit unit_of(double top) {
+  return top < 1e9 ? (unit){"MB", 1e6} : (unit){"GB", 1e9};
 }
 
 static void add_bar(const hec_report *report, int32_t index, double top, hec_text *out) {
   const hec_summary_row *row = &report->summary->rows[index];
+  const hec_page_item item = hec_chart_item(report, index);
   double limit = hec_summary_memory(report->summary), sum = 0;
   int64_t x = 0;
   hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\">", index == report->best ? " best" : "");
-  hec_page_add(row->label, out);
+  hec_page_name(&item, out);
   hec_text_printf(out,
                   "%s</span><svg viewBox=\"0 0 %d 18\" preserveAspectRatio=\"none\" role=\"img\" data-kind=\"bars\" "
                   "aria-label=\"",
@@ -78,27 +87,42 @@ static void add_bar(const hec_report *report, int32_t index, double top, hec_tex
     x = end;
   }
   int64_t at = hec_round(BAR * limit / top);
-  hec_text_printf(out,
-                  "<path class=\"limit\" d=\"M%" PRId64
-                  " 0v18\"/></svg><span class=\"v\">%s <span class=\"dim\">%s</span>"
-                  "</span></div>\n",
-                  at < BAR ? at : BAR - 10, hec_bytes(row->peak_bytes).text, hec_percent(row->peak_bytes / limit).text);
+  if (limit <= top)
+    hec_text_printf(out, "<path class=\"limit\" d=\"M%" PRId64 " 0v18\"/>", at < BAR ? at : BAR - 10);
+  hec_text_printf(out, "</svg><span class=\"v\">%s <span class=\"dim\">%s</span></span></div>\n",
+                  hec_bytes(row->peak_bytes).text,
+                  row->peak_bytes < 0.001 * limit ? "under 0.1 %" : hec_percent(row->peak_bytes / limit).text);
 }
 
-static void add_axis(double top, hec_text *out) {
-  hec_text_add(out, "<div class=\"bar axis\"><span class=\"n\">dashed: the limit</span>");
-  hec_plot_x_axis(0, 1e-9 * top, 5, out);
-  hec_text_add(out, "<span class=\"v\">GB; share of the limit</span></div>\n");
+static void add_axis(double top, bool limit, hec_text *out) {
+  hec_text_printf(out, "<div class=\"bar axis\"><span class=\"n\">%s</span>", limit ? "dashed: the limit" : "");
+  hec_plot_x_axis(0, top / unit_of(top).bytes, 5, out);
+  hec_text_printf(out, "<span class=\"v\">%s; share of the limit</span></div>\n", unit_of(top).name);
 }
 
-static void add_bars(const hec_report *report, hec_text *out) {
-  double top = top_of(report);
+static void add_bars(const hec_report *report, const int32_t *rows, int32_t n, hec_text *out) {
+  double held = 0, limit = hec_summary_memory(report->summary);
+  for (int32_t i = 0; i < n; i++)
+    held = report->summary->rows[rows[i]].peak_bytes > held ? report->summary->rows[rows[i]].peak_bytes : held;
+  double top = top_of(held, limit);
   if (!(top > 0))
     return;
+  for (int32_t i = 0; i < n; i++)
+    add_bar(report, rows[i], top, out);
+  add_axis(top, limit <= top, out);
+}
+
+static void add_peaks(const hec_report *report, hec_text *out) {
+  int32_t *rows = hec_malloc((size_t)report->summary->n_rows, sizeof *rows), n = hec_chart_rows(report, false, rows);
   hec_text_add(out, "<h3>Peak against the limit</h3>\n");
-  add_axis(top, out);
-  for (int32_t k = 0; k < report->summary->n_rows; k++)
-    add_bar(report, report->order[k], top, out);
+  add_bars(report, rows, n, out);
+  n = hec_chart_rows(report, true, rows);
+  if (n > 0) {
+    hec_chart_fold(n, out);
+    add_bars(report, rows, n, out);
+    hec_text_add(out, "</details>\n");
+  }
+  free(rows);
 }
 
 /* ---- Over time ---- */
@@ -134,35 +158,35 @@ static void add_area(const hec_report_iteration *it, int32_t k, double top, hec_
   hec_text_add(out, "z\"/>\n");
 }
 
-static void add_shapes(const hec_report *report, const hec_report_iteration *it, const hec_axis *axis,
+static void add_shapes(const hec_report_iteration *it, double limit, double unit_bytes, const hec_axis *axis,
                        const hec_plot *plot, hec_text *out) {
-  double limit = hec_summary_memory(report->summary);
+  double top = unit_bytes * axis->high;
   hec_plot_grid(axis, plot, out);
   for (int32_t k = 0; k < HEC_N_MEMORY; k++)
-    add_area(it, k, 1e9 * axis->high, out);
-  if (limit <= 1e9 * axis->high)
-    hec_text_printf(out, "<path class=\"limit\" d=\"M0 %" PRId64 "h%d\"/>\n",
-                    hec_round(HEIGHT * (1 - limit / (1e9 * axis->high))), WIDTH);
+    add_area(it, k, top, out);
+  if (limit <= top)
+    hec_text_printf(out, "<path class=\"limit\" d=\"M0 %" PRId64 "h%d\"/>\n", hec_round(HEIGHT * (1 - limit / top)),
+                    WIDTH);
 }
 
 static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   const hec_report_iteration *it = &report->iterations[row];
-  double limit = hec_summary_memory(report->summary), top = it->fullest_bytes > limit       ? it->fullest_bytes
-                                                            : limit < 3 * it->fullest_bytes ? limit
-                                                                                            : it->fullest_bytes;
-  hec_axis axis = hec_axis_of(0, 1e-9 * (top > 0 ? top : 1), 4);
+  double limit = hec_summary_memory(report->summary), top = top_of(it->fullest_bytes, limit);
+  unit in = unit_of(top);
+  hec_axis axis = hec_axis_of(0, (top > 0 ? top : 1) / in.bytes, 4);
   hec_text label = {0};
   hec_text_printf(&label, "Bytes that rank %" PRId32 " holds over an iteration under %s", it->fullest,
                   report->summary->rows[row].label);
   const hec_plot plot = {
       .kind = "area", .label = label.data, .width = WIDTH, .height = HEIGHT, .px = 170, .gutter = 44, .crisp = true};
-  hec_page_panel("memory", row, report->summary->rows[row].label, hec_chart_opens(report, row), out);
+  const hec_page_item item = hec_chart_item(report, row);
+  hec_page_panel("memory", &item, hec_chart_opens(report, row), out);
   hec_chart_note(out);
   hec_text_printf(out, "Rank %" PRId32 ", iteration %" PRId64 ": %s at %s; the limit of %s is %s.", it->fullest,
                   it->iter, hec_bytes(it->fullest_bytes).text, hec_seconds(it->fullest_s).text, hec_bytes(limit).text,
-                  limit <= 1e9 * axis.high ? "dashed" : "above the picture");
+                  limit <= in.bytes * axis.high ? "dashed" : "above the picture");
   hec_chart_said(out);
-  hec_text_add(out, "<p class=\"unit y\">GB</p>\n");
+  hec_text_printf(out, "<p class=\"unit y\">%s</p>\n", in.name);
   hec_plot_begin(&plot, out);
   hec_text_printf(out, " data-w=\"%d\" data-h=\"%d\" data-unit=\"B\" data-end=\"%s\" data-digits=\"3\" data-names=\"",
                   WIDTH, HEC_N_MEMORY, hec_fixed(1e3 * it->end_s, 6).text);
@@ -171,7 +195,7 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   hec_text_add(out, "\"");
   hec_plot_values(it->memory, HEC_N_MEMORY * WIDTH, out);
   hec_plot_body(out);
-  add_shapes(report, it, &axis, &plot, out);
+  add_shapes(it, limit, in.bytes, &axis, &plot, out);
   hec_plot_shapes_end(out);
   hec_plot_y_axis(&axis, out);
   hec_plot_x_axis(0, 1e3 * it->end_s, 6, out);
@@ -183,7 +207,7 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
 static void draw(const hec_report *report, hec_text *out) {
   say(report, out);
   add_keys(out);
-  add_bars(report, out);
+  add_peaks(report, out);
   hec_text_add(out, "<h3>Over one iteration</h3>\n");
   hec_chart_chips(report, "memory", false, out);
   hec_text_add(out, "<div class=\"panels\">\n");

@@ -52,16 +52,16 @@ static worst worst_of(const hec_report *report, int32_t row) {
 }
 
 static void say(const hec_report *report, hec_text *out) {
-  worst max = worst_of(report, report->order[0]);
-  for (int32_t k = 1; k < report->summary->n_rows; k++) {
-    worst one = worst_of(report, report->order[k]);
-    max = one.factor > max.factor ? one : max;
+  int32_t best = report->best >= 0 ? report->best : report->order[0];
+  worst max = worst_of(report, best);
+  for (int32_t row = 0; row < report->summary->n_rows; row++) {
+    worst one = worst_of(report, row);
+    max = hec_chart_shows(report, row) && one.factor > max.factor ? one : max;
   }
   hec_chart_says(out);
   hec_text_printf(out, "Layer %" PRId32 " under ", max.layer);
   hec_page_add(report->summary->rows[max.row].label, out);
   hec_text_printf(out, " is the worst: its busiest rank has %s times the mean tokens.", hec_times(max.factor).text);
-  int32_t best = report->best >= 0 ? report->best : report->order[0];
   if (best != max.row) {
     worst its = worst_of(report, best);
     hec_text_add(out, " Under ");
@@ -114,23 +114,25 @@ static void label_layers(int32_t n, bool upright, hec_text *out) {
   hec_plot_labels_end(out);
 }
 
-static void add_overview(const hec_report *report, hec_text *out) {
-  int32_t n = report->summary->n_rows, n_layers = layers_of(report);
+static void add_overview(const hec_report *report, const int32_t *rows, int32_t n, hec_text *out) {
+  int32_t n_layers = layers_of(report);
   double *value = hec_malloc((size_t)n * (size_t)n_layers, sizeof *value);
   for (int32_t k = 0; k < n; k++)
     for (int32_t layer = 0; layer < n_layers; layer++)
-      value[k * n_layers + layer] = mean_of(report, report->order[k], layer, 0, passes_of(report, report->order[k]));
+      value[k * n_layers + layer] = mean_of(report, rows[k], layer, 0, passes_of(report, rows[k]));
   hec_plot plot = {.label = "Mean overload factor of each layer under each policy",
                    .width = n_layers,
                    .height = n,
-                   .px = 17 * n,
+                   .px = 20 * n,
                    .gutter = 160};
   add_heat(&plot, value, out);
   hec_text_add(out, " data-x=\"layer\"");
   add_cells(&plot, value, out);
   hec_plot_y_begin(true, out);
-  for (int32_t k = 0; k < n; k++)
-    hec_plot_y_label(1 - ((double)k + 0.5) / n, report->summary->rows[report->order[k]].label, out);
+  for (int32_t k = 0; k < n; k++) {
+    hec_page_item item = hec_chart_item(report, rows[k]);
+    hec_plot_y_name(1 - ((double)k + 0.5) / n, &item, out);
+  }
   hec_plot_labels_end(out);
   label_layers(n_layers, false, out);
   hec_plot_end("MoE layer", out);
@@ -155,7 +157,8 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
                          : n_layers * 20 > 240 ? 240
                                                : n_layers * 20,
                    .gutter = 34};
-  hec_page_panel("overload", row, report->summary->rows[row].label, hec_chart_opens(report, row), out);
+  const hec_page_item item = hec_chart_item(report, row);
+  hec_page_panel("overload", &item, hec_chart_opens(report, row), out);
   add_heat(&plot, value, out);
   hec_text_printf(out, " data-y=\"layer\" data-x=\"%s\" data-xfrom=\"1\" data-xstep=\"%zu\" data-xlast=\"%zu\"",
                   whole ? "iteration" : "micro-batch", bin, passes);
@@ -171,13 +174,25 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   free(value);
 }
 
+static void add_overviews(const hec_report *report, hec_text *out) {
+  int32_t *rows = hec_malloc((size_t)report->summary->n_rows, sizeof *rows), n = hec_chart_rows(report, false, rows);
+  add_overview(report, rows, n, out);
+  n = hec_chart_rows(report, true, rows);
+  if (n > 0) {
+    hec_chart_fold(n, out);
+    add_overview(report, rows, n, out);
+    hec_text_add(out, "</details>\n");
+  }
+  free(rows);
+}
+
 static void draw(const hec_report *report, hec_text *out) {
   hec_number from[CLASSES];
   for (int32_t c = 0; c < CLASSES; c++)
     from[c] = hec_fixed(class_from[c], 2);
   say(report, out);
   hec_plot_classes(from, CLASSES, "times the mean", out);
-  add_overview(report, out);
+  add_overviews(report, out);
   hec_chart_chips(report, "overload", false, out);
   hec_text_add(out, "<div class=\"panels\">\n");
   for (int32_t k = 0; k < report->summary->n_rows; k++)
@@ -187,7 +202,7 @@ static void draw(const hec_report *report, hec_text *out) {
 }
 
 static bool applies(const hec_report *report) {
-  return report->summary && report->summary->rows[0].overload.n > 0;
+  return report->summary && report->summary->rows[0].overload.n > 0 && report->summary->job->problem.n_ranks > 1;
 }
 
 const hec_chart hec_chart_overload = {"overload", "Overload of the busiest rank, by layer", applies, draw};

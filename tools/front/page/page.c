@@ -44,10 +44,9 @@ void hec_page_begin(const char *title, hec_text *out) {
 void hec_page_end(const char *tool, hec_text *out) {
   hec_text_add(out, "</main>\n<footer>\n<p class=\"note\">Written by ");
   hec_page_add(tool, out);
-  hec_text_add(out,
-               ". This file is complete: it needs no network and no other file. Without its script everything still "
-               "stands here but the values under the pointer, the enlarging and the choosing.</p>\n</footer>\n"
-               "<div id=\"tip\" class=\"tip\" role=\"status\" aria-live=\"polite\"></div>\n<script>");
+  hec_text_add(out, ". This page works offline and needs no other file. It works without JavaScript, except for "
+                    "choosing policies, enlarging timelines and values under the pointer.</p>\n</footer>\n"
+                    "<div id=\"tip\" class=\"tip\" role=\"status\" aria-live=\"polite\"></div>\n<script>");
   hec_text_add_bytes(out, hec_page_script, hec_page_script_bytes);
   hec_text_add(out, "</script>\n</body>\n</html>\n");
 }
@@ -76,13 +75,31 @@ void hec_page_chips(const char *name, hec_text *out) {
   hec_text_printf(out, "<div class=\"chips script\" role=\"group\" aria-label=\"Shown: %s\">\n", name);
 }
 
-void hec_page_chip(const char *name, int32_t id, const char *label, const char *color, bool pressed, hec_text *out) {
+static void add_about(const hec_page_item *item, hec_text *out) {
+  if (!item->about)
+    return;
+  hec_text_add(out, " title=\"");
+  hec_page_add(item->about, out);
+  hec_text_add(out, "\"");
+}
+
+void hec_page_name(const hec_page_item *item, hec_text *out) {
+  hec_text_add(out, "<b");
+  add_about(item, out);
+  hec_text_add(out, ">");
+  hec_page_add(item->label, out);
+  hec_text_add(out, "</b>");
+}
+
+void hec_page_chip(const char *name, const hec_page_item *item, const char *color, bool pressed, hec_text *out) {
   hec_text_printf(out,
-                  "<button type=\"button\" class=\"chip\" data-for=\"%s\" data-n=\"%" PRId32 "\" aria-pressed=\"%s\">",
-                  name, id, pressed ? "true" : "false");
+                  "<button type=\"button\" class=\"chip\" data-for=\"%s\" data-n=\"%" PRId32 "\" aria-pressed=\"%s\"",
+                  name, item->id, pressed ? "true" : "false");
+  add_about(item, out);
+  hec_text_add(out, ">");
   if (color)
     hec_text_printf(out, "<i class=\"line %s\"></i>", color);
-  hec_page_add(label, out);
+  hec_page_add(item->label, out);
   hec_text_add(out, "</button>\n");
 }
 
@@ -90,9 +107,15 @@ void hec_page_chips_end(hec_text *out) {
   hec_text_add(out, "</div>\n");
 }
 
-void hec_page_panel(const char *name, int32_t id, const char *label, bool open, hec_text *out) {
-  hec_text_printf(out, "<details class=\"panel\" data-of=\"%s\" data-i=\"%" PRId32 "\"%s>\n<summary>", name, id,
+void hec_page_panel(const char *name, const hec_page_item *item, bool open, hec_text *out) {
+  hec_text_printf(out, "<details class=\"panel\" data-of=\"%s\" data-i=\"%" PRId32 "\"%s>\n<summary>", name, item->id,
                   open ? " open" : "");
-  hec_page_add(label, out);
+  hec_page_name(item, out);
+  hec_text_add(out, "</summary>\n");
+}
+
+void hec_page_fold(const char *title, hec_text *out) {
+  hec_text_add(out, "<details class=\"fold\">\n<summary>");
+  hec_page_add(title, out);
   hec_text_add(out, "</summary>\n");
 }

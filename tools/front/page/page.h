@@ -3,7 +3,8 @@
  *
  * A plot is an SVG without a letter in it, stretched to the width that there is (preserveAspectRatio "none", integer
  * coordinates), between HTML labels placed in per cent: so letters keep their size on a phone and in print. Colours are
- * classes (page.css): k0 .. k8 what time goes to, h0 .. h8 more and more, l0 .. l7 lines, r0 .. r7 cells of a map.
+ * classes (page.css): k0 .. k8 what time goes to, h0 .. h8 more and more, l0 .. l8 lines, g0 .. g7 cells of a
+ * map by what is gained.
  *
  * The document may run one script, its own (page.js), by its digest; no request can leave it. */
 #ifndef HEC_PAGE_PAGE_H
@@ -29,12 +30,21 @@ void hec_page_section_end(hec_text *out);
 void hec_page_wide(const char *label, hec_text *out);
 void hec_page_wide_end(hec_text *out);
 
+/* What can be chosen, a policy as a rule. Its name explains itself under the pointer. */
+typedef struct {
+  int32_t id;
+  const char *label, *about; /* about: NULL: nothing */
+} hec_page_item;
+void hec_page_name(const hec_page_item *item, hec_text *out);
+
 /* A row of chips that show and hide what has data-of=`name` and data-i=`id`: begin, chips, end. */
 void hec_page_chips(const char *name, hec_text *out);
-void hec_page_chip(const char *name, int32_t id, const char *label, const char *color, bool pressed, hec_text *out);
+void hec_page_chip(const char *name, const hec_page_item *item, const char *color, bool pressed, hec_text *out);
 void hec_page_chips_end(hec_text *out);
-/* A policy's panel of a chart, with the label as its heading; shown from the start if `open`. Ends with </details>. */
-void hec_page_panel(const char *name, int32_t id, const char *label, bool open, hec_text *out);
+/* An item's panel of a chart, with the label as its heading; shown from the start if `open`. Ends with </details>. */
+void hec_page_panel(const char *name, const hec_page_item *item, bool open, hec_text *out);
+/* What is folded away at first: begin, content, </details>. `title` is foreign text. */
+void hec_page_fold(const char *title, hec_text *out);
 
 /* ---- Plots ---- */
 
@@ -60,6 +70,7 @@ void hec_plot_end(const char *unit, hec_text *out); /* the unit of x, under it; 
 /* After the shapes: labels of y (0: bottom, 1: top, in per mille) and of x. */
 void hec_plot_y_begin(bool names, hec_text *out);
 void hec_plot_y_label(double share, const char *label, hec_text *out);
+void hec_plot_y_name(double share, const hec_page_item *item, hec_text *out);
 void hec_plot_labels_end(hec_text *out);
 void hec_plot_y_axis(const hec_axis *axis, hec_text *out);
 void hec_plot_x_begin(hec_text *out);

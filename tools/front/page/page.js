@@ -8,7 +8,7 @@
 
   function all(selector, from) { return Array.prototype.slice.call((from || document).querySelectorAll(selector)); }
   function number(element, name) { return Number(element.getAttribute("data-" + name) || 0); }
-  function clamp(value, least, most) { return Math.max(least, Math.min(most, value)); }
+  function clamp(value, min, max) { return Math.max(min, Math.min(max, value)); }
 
   /* ---- Theme ---- */
   var theme = document.getElementById("theme");
@@ -27,7 +27,10 @@
   function press(chip, on) {
     chip.setAttribute("aria-pressed", String(on));
     var of = chip.getAttribute("data-for"), i = chip.getAttribute("data-n");
-    all('[data-of="' + of + '"][data-i="' + i + '"]').forEach(function (one) { one.classList.toggle("off", !on); });
+    all('[data-of="' + of + '"][data-i="' + i + '"]').forEach(function (one) {
+      one.classList.toggle("off", !on);
+      if (one.ownerSVGElement) fit(one.ownerSVGElement);
+    });
   }
   all(".chip").forEach(function (chip) {
     chip.addEventListener("click", function () { press(chip, chip.getAttribute("aria-pressed") !== "true"); });
@@ -38,6 +41,38 @@
       all('.chip[data-for="' + of + '"]').forEach(function (chip) { press(chip, on); });
     });
   });
+
+  /* ---- Lines: the axis goes from the lowest to the highest line that is shown ---- */
+  function step(range) { /* 1, 2 or 5 times a power of ten, about six of them in `range` */
+    var wanted = range / 6, power = Math.pow(10, Math.floor(Math.log(wanted) / Math.LN10)), over = wanted / power;
+    return power * (over < 1.5 ? 1 : over < 3.5 ? 2 : over < 7.5 ? 5 : 10);
+  }
+  function digitsOf(by) { return Math.max(0, -Math.floor(Math.log(by) / Math.LN10 + 1e-9)); }
+  function fit(svg) {
+    var low = Infinity, high = -Infinity, from = number(svg, "low"), to = number(svg, "high");
+    all("g[data-low]", svg).forEach(function (line) {
+      if (line.classList.contains("off")) return;
+      low = Math.min(low, number(line, "low"));
+      high = Math.max(high, number(line, "high"));
+    });
+    if (low > high) return;
+    var by = step(high - low || high || 1), height = svg.viewBox.baseVal.height, width = svg.viewBox.baseVal.width;
+    low = Math.floor(low / by + 1e-9) * by;
+    high = Math.max(Math.ceil(high / by - 1e-9) * by, low + by);
+    var scale = (to - from) / (high - low), move = height - height * (from - low) / (high - low) - height * scale;
+    svg.fitted = {scale: scale, move: move};
+    svg.querySelector(".lines").setAttribute("transform", "matrix(1 0 0 " + scale + " 0 " + move + ")");
+    var labels = svg.parentNode.querySelector(".ys"), grid = "", n = Math.round((high - low) / by);
+    labels.textContent = "";
+    for (var k = 0; k <= n; k++) {
+      var label = document.createElement("span");
+      label.textContent = (low + k * by).toFixed(digitsOf(by));
+      label.style.top = 100 * (1 - k / n) + "%";
+      labels.appendChild(label);
+      if (k > 0 && k < n) grid += "M0 " + Math.round(height * (1 - k / n)) + "h" + width;
+    }
+    svg.querySelector(".grid").setAttribute("d", grid);
+  }
 
   /* ---- Tables that are wider than the page ---- */
   function measure() {
@@ -99,11 +134,12 @@
       return "at " + ms.toFixed(number(svg, "digits")) + " ms: " + shown(svg, sum) + parts;
     },
     lines: function (svg, x, y) {
-      var box = svg.viewBox.baseVal, best = null;
+      var box = svg.viewBox.baseVal, best = null, fitted = svg.fitted || {scale: 1, move: 0};
       all("polyline", svg).forEach(function (line) {
         if (line.closest(".off")) return;
         for (var i = 0; i < line.points.numberOfItems; i++) {
-          var p = line.points.getItem(i), dx = (p.x / box.width - x) * 3, dy = p.y / box.height - y,
+          var p = line.points.getItem(i), dx = (p.x / box.width - x) * 3,
+              dy = (p.y * fitted.scale + fitted.move) / box.height - y,
               far = dx * dx + dy * dy;
           if (!best || far < best.far) best = {far: far, line: line, p: p};
         }
@@ -199,19 +235,28 @@
   });
   window.addEventListener("scroll", hide, {passive: true});
 
+  /* What a name is, under the pointer, or where a key has moved to it */
+  all("[title]").forEach(function (one) {
+    var about = one.getAttribute("title");
+    one.setAttribute("data-about", about);
+    one.removeAttribute("title");
+    one.addEventListener("pointerenter", function (event) { show(about, event.clientX, event.clientY); });
+    one.addEventListener("pointerleave", hide);
+    one.addEventListener("focus", function () {
+      var box = one.getBoundingClientRect();
+      if (one.matches(":focus-visible")) show(about, box.left, box.bottom - 14);
+    });
+    one.addEventListener("blur", hide);
+  });
+
   /* ---- The timeline ---- */
-  function step(range) { /* 1, 2 or 5 times a power of ten, about six of them in `range` */
-    var wanted = range / 6, power = Math.pow(10, Math.floor(Math.log(wanted) / Math.LN10)), over = wanted / power;
-    return power * (over < 1.5 ? 1 : over < 3.5 ? 2 : over < 7.5 ? 5 : 10);
-  }
   all('svg[data-kind="spans"]').forEach(function (svg) {
     var w = number(svg, "w"), h = svg.viewBox.baseVal.height, end = number(svg, "end"), from = 0, to = w, drag = null;
     var ticks = svg.parentNode.querySelector(".xs"), tools = svg.parentNode.parentNode.querySelector(".zoom");
     function draw() {
       svg.setAttribute("viewBox", from + " 0 " + (to - from) + " " + h);
       while (ticks.firstChild) ticks.removeChild(ticks.firstChild);
-      var low = from / w * end, high = to / w * end, by = step(high - low),
-          digits = Math.max(0, -Math.floor(Math.log(by) / Math.LN10 + 1e-9));
+      var low = from / w * end, high = to / w * end, by = step(high - low), digits = digitsOf(by);
       for (var k = Math.ceil(low / by - 1e-9); k * by <= high * (1 + 1e-9); k++) {
         var tick = document.createElement("span");
         tick.textContent = (k * by).toFixed(digits);

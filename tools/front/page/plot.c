@@ -57,6 +57,12 @@ void hec_plot_y_label(double share, const char *label, hec_text *out) {
   hec_text_add(out, "</span>");
 }
 
+void hec_plot_y_name(double share, const hec_page_item *item, hec_text *out) {
+  hec_text_printf(out, "<span style=\"top:%s%%\">", hec_fixed(100 * (1 - share), 1).text);
+  hec_page_name(item, out);
+  hec_text_add(out, "</span>");
+}
+
 void hec_plot_labels_end(hec_text *out) {
   hec_text_add(out, "</div>\n");
 }

@@ -1,17 +1,19 @@
 /* Policies from the fastest on: a bar per row, stacked by where its mean iteration goes (mean over ranks), a mark at
  * the lower bound; the same numbers as a table. */
+#include "runtime/base/arena.h"
 #include "tools/front/page/chart.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 10000 };
 
-static double longest_s(const hec_report *report) {
+static double longest_s(const hec_report *report, const int32_t *rows, int32_t n) {
   double max = 0;
-  for (int32_t i = 0; i < report->summary->n_rows; i++) {
-    hec_summary_row *row = &report->summary->rows[i];
+  for (int32_t i = 0; i < n; i++) {
+    hec_summary_row *row = &report->summary->rows[rows[i]];
     double mean = hec_summary_mean(row), bound = hec_series_quantile(&row->bound_s, 0.5);
     max = mean > max ? mean : max;
     max = bound > max ? bound : max;
@@ -73,14 +75,14 @@ static void add_keys(const hec_report *report, hec_text *out) {
   hec_text_add(out, "</div>\n");
 }
 
-static void add_shapes(hec_summary_row *row, double most_s, hec_text *out) {
+static void add_shapes(hec_summary_row *row, double max_s, hec_text *out) {
   double part[HEC_N_PARTS], sum = 0;
   int64_t x = 0;
   hec_part_seconds(row, part);
   for (int32_t k = 0; k < HEC_N_PARTS; k++) {
     int32_t i = hec_part_order[k];
     sum += part[i];
-    int64_t end = hec_round(WIDTH * sum / most_s);
+    int64_t end = hec_round(WIDTH * sum / max_s);
     if (end > x)
       hec_text_printf(out,
                       "<rect class=\"f k%" PRId32 "\" x=\"%" PRId64 "\" width=\"%" PRId64
@@ -90,15 +92,16 @@ static void add_shapes(hec_summary_row *row, double most_s, hec_text *out) {
   }
   if (row->bound_s.n > 0)
     hec_text_printf(out, "<path class=\"mark\" d=\"M%" PRId64 " 0v18\"/>",
-                    hec_round(WIDTH * hec_series_quantile(&row->bound_s, 0.5) / most_s));
+                    hec_round(WIDTH * hec_series_quantile(&row->bound_s, 0.5) / max_s));
 }
 
-static void add_bar(const hec_report *report, int32_t index, double most_s, hec_text *out) {
+static void add_bar(const hec_report *report, int32_t index, double max_s, hec_text *out) {
   hec_summary_row *row = &report->summary->rows[index];
   bool named = strcmp(row->label, row->name) != 0;
-  hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\"><b>", index == report->best ? " best" : "");
-  hec_page_add(row->name, out);
-  hec_text_add(out, "</b> <span class=\"dim\">");
+  const hec_page_item item = {index, row->name, report->about[index]};
+  hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\">", index == report->best ? " best" : "");
+  hec_page_name(&item, out);
+  hec_text_add(out, " <span class=\"dim\">");
   hec_page_add((named || strcmp(row->schedule, "serial") != 0) && strcmp(row->schedule, row->name) != 0 ? row->schedule
                                                                                                         : "",
                out);
@@ -111,7 +114,7 @@ static void add_bar(const hec_report *report, int32_t index, double most_s, hec_
                   WIDTH);
   hec_page_add(row->label, out);
   hec_text_printf(out, ": mean %s\">", hec_seconds(hec_summary_mean(row)).text);
-  add_shapes(row, most_s, out);
+  add_shapes(row, max_s, out);
   hec_text_printf(out, "</svg><span class=\"v\">%s", hec_seconds(hec_summary_median(row)).text);
   double ratio = hec_summary_vs_baseline(report->summary, index);
   if (isfinite(ratio))
@@ -119,9 +122,9 @@ static void add_bar(const hec_report *report, int32_t index, double most_s, hec_
   hec_text_add(out, "</span></div>\n");
 }
 
-static void add_axis(double most_s, hec_text *out) {
+static void add_axis(double max_s, hec_text *out) {
   hec_text_add(out, "<div class=\"bar axis\"><span class=\"n\"></span>");
-  hec_plot_x_axis(0, 1e3 * most_s, 6, out);
+  hec_plot_x_axis(0, 1e3 * max_s, 6, out);
   hec_text_add(out, "<span class=\"v\">ms; speed over ep</span></div>\n");
 }
 
@@ -152,8 +155,8 @@ static void add_table_row(const hec_report *report, int32_t index, hec_text *out
 }
 
 static void add_table(const hec_report *report, hec_text *out) {
-  hec_text_add(out, "<details class=\"numbers\">\n<summary>The same as numbers</summary>\n");
-  hec_page_wide("The same as numbers", out);
+  hec_text_add(out, "<details class=\"numbers\">\n<summary>All rows as numbers</summary>\n");
+  hec_page_wide("All rows as numbers", out);
   hec_text_add(out,
                "<table id=\"numbers\">\n<thead><tr>"
                "<th>policy</th><th>schedule</th><th>median, ms</th><th>p95, ms</th><th>mean, ms</th><th>speed over "
@@ -169,15 +172,27 @@ static void add_table(const hec_report *report, hec_text *out) {
   hec_text_add(out, "</details>\n");
 }
 
+/* On a scale of their own: one very slow row does not squash the others. */
+static void add_bars(const hec_report *report, const int32_t *rows, int32_t n, hec_text *out) {
+  double max_s = longest_s(report, rows, n);
+  for (int32_t i = 0; i < n; i++)
+    add_bar(report, rows[i], max_s, out);
+  add_axis(max_s, out);
+}
+
 static void draw(const hec_report *report, hec_text *out) {
-  double most_s = longest_s(report);
+  int32_t *rows = hec_malloc((size_t)report->summary->n_rows, sizeof *rows);
   say(report, out);
   add_keys(report, out);
-  add_axis(most_s, out);
-  for (int32_t i = 0; i < report->summary->n_rows; i++)
-    add_bar(report, report->order[i], most_s, out);
-  add_axis(most_s, out);
+  add_bars(report, rows, hec_chart_rows(report, false, rows), out);
+  int32_t n = hec_chart_rows(report, true, rows);
+  if (n > 0) {
+    hec_chart_fold(n, out);
+    add_bars(report, rows, n, out);
+    hec_text_add(out, "</details>\n");
+  }
   add_table(report, out);
+  free(rows);
 }
 
 const hec_chart hec_chart_ranking = {"ranking", "Ranking, and where the time goes", hec_chart_has_summary, draw};

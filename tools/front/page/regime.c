@@ -1,42 +1,58 @@
-/* The regime map: a table over two axes whose cells say which system wins, its time, and by how much; coloured by
- * winner. And its verdict. */
+/* The regime map: a table over two axes whose cells say which system wins, by how much, and its time; coloured by the gain.
+ * And its verdict. */
 #include "tools/front/page/chart.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-enum { COLORS = 8 };
+enum { CLASSES = 8 };
+static const double gain_from[CLASSES] = {0, 1 + HEC_SUMMARY_CLOSE, 1.05, 1.1, 1.25, 1.5, 2, 3};
 
 /* Ranges of one winner over the cells it wins. */
 typedef struct {
-  double min, max; /* of next / winner where it is ahead; 0: nowhere */
-  int64_t n_close; /* cells in which another is as good as equally fast */
+  hec_report_range ahead; /* of its speed over the next where it is ahead; 0: nowhere */
+  int64_t n_close;        /* cells in which another is as good as equally fast */
 } margin;
 
-static bool is_close(const hec_report_cell *cell) {
-  return cell->next > 0 && cell->next / cell->seconds - 1 <= HEC_SUMMARY_CLOSE;
+static bool is_close(double over_next) {
+  return over_next > 0 && over_next - 1 <= HEC_SUMMARY_CLOSE;
 }
 
 static margin margin_of(const hec_report_maps *maps, int32_t who) {
-  margin m = {0, 0, 0};
+  margin m = {{0, 0}, 0};
   for (int32_t i = 0; i < maps->n_maps; i++)
     for (int32_t k = 0; k < maps->n_x * maps->n_y; k++) {
       const hec_report_cell *cell = &maps->maps[i].cells[k];
-      double over = cell->who == who && cell->next > 0 ? cell->next / cell->seconds : 0;
-      if (!(over > 0))
+      const hec_report_range over = cell->over_next;
+      if (cell->who != who || !(over.low > 0))
         continue;
-      if (is_close(cell)) {
-        m.n_close++;
+      if (is_close(over.low))
+        m.n_close += maps->maps[i].n_joined;
+      if (is_close(over.high))
         continue;
-      }
-      m.min = m.min > 0 && m.min < over ? m.min : over;
-      m.max = over > m.max ? over : m.max;
+      m.ahead.low = m.ahead.low > 0 && m.ahead.low < over.low ? m.ahead.low : over.low;
+      m.ahead.high = over.high > m.ahead.high ? over.high : m.ahead.high;
     }
   return m;
 }
 
+static int64_t combinations_of(const hec_report_maps *maps) {
+  int64_t n = 0;
+  for (int32_t i = 0; i < maps->n_maps; i++)
+    n += maps->maps[i].n_joined;
+  return n;
+}
+
+/* "1.04", "1.04 to 1.61" */
+static void add_range(hec_number low, hec_number high, hec_text *out) {
+  hec_text_add(out, low.text);
+  if (strcmp(low.text, high.text) != 0)
+    hec_text_printf(out, " to %s", high.text);
+}
+
 void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out) {
-  int64_t n = (int64_t)maps->n_maps * maps->n_x * maps->n_y, won = 0;
+  int64_t n = combinations_of(maps) * maps->n_x * maps->n_y, won = 0;
   if (maps->n_names == 0) {
     hec_text_add(out, "No system runs and fits anywhere in this sweep.\n");
     return;
@@ -46,18 +62,18 @@ void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out) {
   margin m = margin_of(maps, 0);
   hec_text_printf(out, "Fastest that fits and drops nothing: %s in %" PRId64 " of %" PRId64 " cells", maps->names[0],
                   maps->n_cells[0], n);
-  if (m.max > 0)
-    hec_text_printf(out, ", %s to %s times as fast as the next", hec_times(m.min).text, hec_times(m.max).text);
+  if (m.ahead.high > 0) {
+    hec_text_add(out, ", ");
+    add_range(hec_times(m.ahead.low), hec_times(m.ahead.high), out);
+    hec_text_add(out, " times as fast as the next");
+  }
   if (m.n_close > 0 && m.n_close == maps->n_cells[0])
     hec_text_add(out, ", everywhere within 0.5 % of the next");
   else if (m.n_close > 0)
-    hec_text_printf(out, "%s in %" PRId64 " of them within 0.5 %% of the next", m.max > 0 ? ";" : ",", m.n_close);
+    hec_text_printf(out, "%s in %" PRId64 " of them within 0.5 %% of the next", m.ahead.high > 0 ? ";" : ",",
+                    m.n_close);
   hec_text_add(out, ".\n");
-  for (int32_t i = 1; i < maps->n_names && i < 4; i++)
-    hec_text_printf(out, "%s%s in %" PRId64, i == 1 ? "" : ", ", maps->names[i], maps->n_cells[i]);
-  if (maps->n_names > 4)
-    hec_text_printf(out, ", %" PRId32 " others in fewer", maps->n_names - 4);
-  hec_text_add(out, maps->n_names > 1 ? ".\n" : "");
+  hec_text_add(out, maps->families ? maps->families : "");
   if (won < n)
     hec_text_printf(out, "In %" PRId64 " cells no system runs and fits.\n", n - won);
 }
@@ -68,34 +84,47 @@ static void add_heading(const char *text, const char *scope, hec_text *out) {
   hec_text_add(out, "</th>");
 }
 
+/* Coloured by the gain over ep; where no ep ran, over the next. */
+static int32_t class_of(const hec_report_cell *cell) {
+  double gain = cell->vs_ep.low > 0 ? cell->vs_ep.low : cell->over_next.low;
+  int32_t c = 0;
+  while (c + 1 < CLASSES && gain >= gain_from[c + 1])
+    c++;
+  return c;
+}
+
 static void add_cell(const hec_report_cell *cell, hec_text *out) {
   if (cell->who < 0) {
     hec_text_add(out, "<td><b>-</b><small>nothing that fits</small></td>");
     return;
   }
-  hec_text_printf(out, "<td class=\"r%" PRId32 "\"><b>", cell->who < COLORS ? cell->who : COLORS - 1);
-  hec_page_add(cell->name, out);
-  hec_text_printf(out, "</b><small>%s</small><small>", hec_seconds(cell->seconds).text);
-  if (is_close(cell)) {
-    hec_text_add(out, "within 0.5 % of ");
-    hec_page_add(cell->next_name, out);
-  } else if (cell->next > 0) {
-    hec_text_printf(out, "%sx as fast as ", hec_times(cell->next / cell->seconds).text);
-    hec_page_add(cell->next_name, out);
-  } else {
-    hec_text_add(out, "alone");
-  }
-  hec_text_add(out, "</small>");
-  if (cell->vs_ep > 0) {
-    hec_text_printf(out, "<small>%sx as fast as ", hec_times(cell->vs_ep).text);
+  hec_text_printf(out, "<td class=\"g%" PRId32 "\">", class_of(cell));
+  hec_page_name(&(hec_page_item){cell->who, cell->name, cell->about}, out);
+  if (cell->vs_ep.low > 0) {
+    hec_text_add(out, "<small>");
+    add_range(hec_times(cell->vs_ep.low), hec_times(cell->vs_ep.high), out);
+    hec_text_add(out, "x as fast as ");
     hec_page_add(cell->ep, out);
     hec_text_add(out, "</small>");
   }
-  hec_text_add(out, "</td>");
+  hec_text_add(out, "<small>");
+  if (is_close(cell->over_next.high)) {
+    hec_text_add(out, "within 0.5 % of ");
+  } else if (cell->over_next.low > 0) {
+    add_range(hec_times(cell->over_next.low), hec_times(cell->over_next.high), out);
+    hec_text_add(out, "x as fast as ");
+  }
+  if (cell->over_next.low > 0)
+    hec_page_add(cell->next_name ? cell->next_name : "the next", out);
+  else
+    hec_text_add(out, "alone");
+  hec_text_add(out, "</small><small>");
+  add_range(hec_seconds(cell->seconds.low), hec_seconds(cell->seconds.high), out);
+  hec_text_add(out, "</small></td>");
 }
 
 static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_text *out) {
-  hec_text_add(out, "<h3>");
+  hec_text_add(out, "<div>\n<h3>");
   hec_page_add(map->fixed && map->fixed[0] ? map->fixed : "all configurations", out);
   hec_text_add(out, "</h3>\n");
   hec_page_wide("Regime map", out);
@@ -116,52 +145,68 @@ static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_
   }
   hec_text_add(out, "</tbody></table>");
   hec_page_wide_end(out);
+  hec_text_add(out, "</div>\n");
 }
 
 static void say(const hec_report_maps *maps, hec_text *out) {
+  int64_t n = combinations_of(maps);
   hec_chart_says(out);
   if (maps->n_names > 0) {
-    hec_page_add(maps->names[0], out);
-    hec_text_printf(out, " wins %" PRId64 " of %" PRId64 " cells", maps->n_cells[0],
-                    (int64_t)maps->n_maps * maps->n_x * maps->n_y);
-    if (maps->n_names > 1) {
-      hec_text_add(out, ", ");
-      hec_page_add(maps->names[1], out);
-      hec_text_printf(out, " %" PRId64, maps->n_cells[1]);
+    for (int32_t i = 0; i < maps->n_names && i < 4; i++) {
+      hec_text_add(out, i ? ", " : "");
+      hec_page_add(maps->names[i], out);
+      hec_text_printf(out, "%s %" PRId64, i ? "" : " wins", maps->n_cells[i]);
+      if (i == 0)
+        hec_text_printf(out, " of %" PRId64 " cells", n * maps->n_x * maps->n_y);
     }
+    if (maps->n_names > 4)
+      hec_text_printf(out, ", %" PRId32 " others fewer", maps->n_names - 4);
     hec_text_add(out, ".");
   } else {
     hec_text_add(out, "Nothing fits anywhere.");
   }
+  if (n > maps->n_maps)
+    hec_text_printf(out,
+                    " %" PRId64 " grids are shown as %" PRId32
+                    ": those with the same winners, and gains within 5 %% of "
+                    "each other, are one.",
+                    n, maps->n_maps);
   hec_chart_said(out);
   hec_chart_note(out);
   hec_text_add(
-      out,
-      "Each cell: the fastest system that fits and drops nothing, its median iteration in ms, us or s, and its speed "
-      "over the next and over ep under the schedule asked for, which is speedup_vs_ep of the CSV (ratios of medians); "
-      "less than 0.5 % is no lead. The axes are the two with most values; what else varies "
-      "has a map of its own.");
-  if (maps->n_left_out > 0)
-    hec_text_printf(out, " %" PRId64 " more maps are left out for the page's size: the CSV has their rows.",
-                    maps->n_left_out);
+      out, "Each cell: the fastest system that fits and drops nothing. Below it its speed over ep under the schedule "
+           "asked for (speedup_vs_ep of the CSV), its speed over the next, and the median time of an iteration. Less "
+           "than 0.5 % is no lead. The axes are the two with most values.");
+  if (maps->n_maps > HEC_REPORT_MAPS)
+    hec_text_printf(out, " %" PRId32 " more grids are left out for the page's size: the CSV has their rows.",
+                    maps->n_maps - HEC_REPORT_MAPS);
   if (maps->n_failed > 0)
     hec_text_printf(out, " %" PRId64 " of %" PRId64 " configurations could not run: the CSV says why.", maps->n_failed,
                     maps->n_rows);
   hec_chart_said(out);
 }
 
+/* What is gained, by colour. */
+static void add_keys(const hec_report_maps *maps, hec_text *out) {
+  bool over_ep = false;
+  for (int32_t i = 0; i < maps->n_maps; i++)
+    for (int32_t k = 0; k < maps->n_x * maps->n_y; k++)
+      over_ep = over_ep || maps->maps[i].cells[k].vs_ep.low > 0;
+  hec_text_printf(out, "<div class=\"keys\"><span>speed over %s, from:</span>", over_ep ? "ep" : "the next");
+  for (int32_t c = 0; c < CLASSES; c++)
+    hec_text_printf(out, "<span><i class=\"swatch g%" PRId32 "\"></i>%s%s</span>", c,
+                    c ? hec_fixed(gain_from[c], c == 1 ? 3 : 2).text : "no gain", c ? "x" : "");
+  hec_text_add(out, "</div>\n");
+}
+
 static void draw(const hec_report *report, hec_text *out) {
   const hec_report_maps *maps = report->maps;
   say(maps, out);
-  hec_text_add(out, "<div class=\"keys\">");
-  for (int32_t i = 0; i < maps->n_names; i++) {
-    hec_text_printf(out, "<span><i class=\"swatch r%" PRId32 "\"></i><b>", i < COLORS ? i : COLORS - 1);
-    hec_page_add(maps->names[i], out);
-    hec_text_add(out, "</b></span>");
-  }
-  hec_text_add(out, "</div>\n");
-  for (int32_t i = 0; i < maps->n_maps; i++)
+  add_keys(maps, out);
+  hec_text_add(out, "<div class=\"panels maps\">\n");
+  for (int32_t i = 0; i < maps->n_maps && i < HEC_REPORT_MAPS; i++)
     add_map(maps, &maps->maps[i], out);
+  hec_text_add(out, "</div>\n");
 }
 
 static bool applies(const hec_report *report) {

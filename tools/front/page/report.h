@@ -30,7 +30,7 @@ enum {
   HEC_REPORT_COLUMNS = 8192, /* of a timeline at most: halved until HEC_REPORT_PIECES suffice */
   HEC_REPORT_PIECES = 14000, /* of a timeline */
   HEC_REPORT_TIMELINES = 3,
-  HEC_REPORT_LINES = 7, /* rows that have a colour of their own */
+  HEC_REPORT_SHOWN = 8, /* rows that a chart shows at first, each with a colour of its own; the others on demand */
   HEC_REPORT_ROWS = 40  /* rows that are drawn one by one: the fastest, and the baseline */
 };
 
@@ -94,31 +94,41 @@ typedef struct {
   double error; /* median over all iterations */
 } hec_report_compared;
 
-/* Who wins over two axes of a sweep, everything else fixed. */
+/* Who wins over two axes of a sweep, everything else fixed. A map stands for all combinations of the other axes that have
+ * the same winners and nearly the same gains. Its numbers are ranges over them. */
 typedef struct {
-  const char *name;     /* policy, or "policy/schedule" */
-  int32_t who;          /* of hec_report_maps.names; -1: nothing ran there */
-  double seconds, next; /* its median; the second's, 0: there is none */
-  const char *next_name;
-  double vs_ep;   /* the speed-up over the baseline that the row has in the CSV; not above 0: there is none */
-  const char *ep; /* that baseline, as `name` */
+  double low, high; /* 0: there is none */
+} hec_report_range;
+
+typedef struct {
+  const char *name;  /* policy, or "policy/schedule" */
+  const char *about; /* what it does; NULL: not known */
+  int32_t who;       /* of hec_report_maps.names; -1: nothing ran there */
+  hec_report_range seconds;
+  hec_report_range over_next; /* speed over the second */
+  const char *next_name;      /* NULL: not the same everywhere */
+  hec_report_range vs_ep;     /* speed over the baseline, as the CSV has it */
+  const char *ep;             /* that baseline, as `name` */
 } hec_report_cell;
 
 typedef struct {
-  const char *fixed; /* "ranks 16, law max_min": what is the same in this map; "": nothing varies beside the axes */
+  const char *fixed; /* "16 ranks, law max_min": what is the same in this map; "": nothing varies beside the axes */
   hec_report_cell *cells; /* [n_y * n_x] */
+  int64_t n_joined;       /* combinations that it stands for */
 } hec_report_map;
+
+enum { HEC_REPORT_MAPS = 24 }; /* drawn */
 
 typedef struct {
   const char *x_name, *y_name;                 /* "": there is no such axis */
-  const char *const *x_value, *const *y_value; /* [n_x], [n_y] */
+  const char *const *x_value, *const *y_value; /* [n_x], [n_y] with units */
   int32_t n_x, n_y;
   hec_report_map *maps; /* [n_maps] */
   int32_t n_maps;
-  int64_t n_left_out;       /* maps that are not there: too many */
   const char *const *names; /* [n_names] that win somewhere, most cells first */
-  const int64_t *n_cells;   /* [n_names] of each */
+  const int64_t *n_cells;   /* [n_names] of each, of all combinations */
   int32_t n_names;
+  const char *families;     /* a sentence per family on where it wins, a line each */
   int64_t n_failed, n_rows; /* configurations that could not run; all */
 } hec_report_maps;
 
@@ -132,15 +142,17 @@ typedef struct {
   hec_summary *summary;                /* of a comparison; else NULL */
   const hec_report_maps *maps;         /* of a sweep; else NULL */
   const hec_report_compared *compared; /* of a validation; else NULL */
-  const char *verdict;                 /* its lines; NULL: the summary's */
+  const char *verdict;                 /* its lines, the first says what to do; NULL: the summary's */
   bool synthetic;
   const hec_report_fact *facts; /* [n_facts] beside what the summary says */
   int32_t n_facts;
   const hec_report_fact *assumed; /* [n_assumed] likewise, at the end of the page */
   int32_t n_assumed;
   /* Of a comparison: */
-  int32_t *order;         /* [rows] fastest first */
-  int32_t *color;         /* [rows] 0 .. HEC_REPORT_LINES - 1, or HEC_REPORT_LINES: none of its own */
+  int32_t *order;     /* [rows] fastest first */
+  const char **about; /* [rows] what each is; NULL: not known */
+  int32_t *color;     /* [rows] 0 .. HEC_REPORT_SHOWN - 1, or HEC_REPORT_SHOWN: not shown at first */
+  int32_t n_shown;
   int32_t best, baseline; /* rows; -1: none */
   int32_t n_blocks, per_block;
   hec_report_iteration *iterations; /* [rows] */
@@ -151,6 +163,8 @@ void hec_report_free(hec_report *report); /* what is not on the arena */
 /* The iteration that was just lowered, as row `row`'s. Threads may draw different rows at once. */
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,
                      const hec_timeline *timeline);
+/* What a policy is, for whoever points at its name: on the arena. */
+const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena);
 /* What it ran on, in one line. */
 void hec_report_add_machine(const hec_summary_execution *execution, hec_text *out);
 /* Lines of a sweep: who wins most, by how much. */

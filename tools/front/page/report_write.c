@@ -2,7 +2,9 @@
 #include "tools/front/page/report.h"
 
 #include "runtime/program/job.h"
+#include "tools/front/args.h"
 #include "tools/front/page/chart.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,23 +27,32 @@ static void sort_rows(hec_report *report) {
   }
 }
 
-static void color_row(hec_report *report, int32_t row, int32_t *n) {
-  if (row >= 0 && *n < HEC_REPORT_LINES && report->color[row] == HEC_REPORT_LINES)
-    report->color[row] = (*n)++;
+static void color_row(hec_report *report, int32_t row) {
+  if (row >= 0 && report->n_shown < HEC_REPORT_SHOWN && report->color[row] == HEC_REPORT_SHOWN)
+    report->color[row] = report->n_shown++;
 }
 
-/* Colours go to the best, the baseline, the fastest that rearranges, then to systems from the fastest on. */
+/* Colours go to the best, the baseline, the fastest that rearranges, then to the other rows that matter. Where there is no
+ * system, to references. */
 static void color_rows(hec_report *report) {
   hec_summary *summary = report->summary;
-  int32_t n = 0;
+  int32_t row[HEC_REPORT_SHOWN], n = hec_summary_choose_rows(summary, HEC_REPORT_SHOWN, row);
   for (int32_t i = 0; i < summary->n_rows; i++)
-    report->color[i] = HEC_REPORT_LINES;
-  color_row(report, report->best >= 0 ? report->best : report->order[0], &n);
-  color_row(report, report->baseline, &n);
-  color_row(report, hec_summary_fastest_rearranging(summary), &n);
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    if (!summary->rows[report->order[i]].reference)
-      color_row(report, report->order[i], &n);
+    report->color[i] = HEC_REPORT_SHOWN;
+  color_row(report, report->best >= 0 ? report->best : report->order[0]);
+  color_row(report, report->baseline);
+  color_row(report, hec_summary_fastest_rearranging(summary));
+  for (int32_t i = 0; i < n; i++)
+    color_row(report, row[i]);
+}
+
+const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena) {
+  hec_text text = {0};
+  hec_args_add_flags(summary, &text);
+  hec_text_printf(&text, " (%s); schedule %s", source, schedule);
+  const char *copy = hec_arena_text(arena, text.data);
+  hec_text_free(&text);
+  return copy;
 }
 
 hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
@@ -52,6 +63,7 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
                        .synthetic = summary->job->header.synthetic != NULL,
                        .order = HEC_NEW(arena, int32_t, n),
                        .color = HEC_NEW(arena, int32_t, n),
+                       .about = HEC_NEW(arena, const char *, n),
                        .best = summary->execution && hec_summary_execution_crowded(summary->execution)
                                    ? -1 /* the verdict names none either */
                                    : hec_summary_winner(summary),
@@ -64,6 +76,10 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
   report.n_blocks = (n_ranks + report.per_block - 1) / report.per_block;
   sort_rows(&report);
   color_rows(&report);
+  for (int32_t i = 0; i < n; i++)
+    if (summary->rows[i].about)
+      report.about[i] =
+          hec_report_about(summary->rows[i].about, summary->rows[i].source, summary->rows[i].schedule, arena);
   return report;
 }
 
@@ -93,11 +109,33 @@ void hec_part_seconds(const hec_summary_row *row, double seconds[HEC_N_PARTS]) {
   seconds[HEC_PART_SKEW] = per * row->skew_s;
 }
 
+bool hec_chart_shows(const hec_report *report, int32_t row) {
+  return report->color[row] < HEC_REPORT_SHOWN;
+}
+
+int32_t hec_chart_rows(const hec_report *report, bool rest, int32_t *row) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < report->summary->n_rows; i++)
+    if (hec_chart_shows(report, report->order[i]) != rest)
+      row[n++] = report->order[i];
+  return n;
+}
+
+void hec_chart_fold(int32_t n, hec_text *out) {
+  char title[64];
+  (void)snprintf(title, sizeof title, "%" PRId32 " other row%s", n, n == 1 ? "" : "s");
+  hec_page_fold(title, out);
+}
+
+hec_page_item hec_chart_item(const hec_report *report, int32_t row) {
+  return (hec_page_item){row, report->summary->rows[row].label, report->about[row]};
+}
+
 bool hec_chart_draws(const hec_report *report, int32_t row) {
   for (int32_t i = 0; i < report->summary->n_rows && i < HEC_REPORT_ROWS; i++)
     if (report->order[i] == row)
       return true;
-  return report->color[row] < HEC_REPORT_LINES;
+  return hec_chart_shows(report, row);
 }
 
 void hec_chart_add_rows(const hec_report *report, hec_text *out) {
@@ -113,22 +151,36 @@ bool hec_chart_opens(const hec_report *report, int32_t row) {
   return row == report->best || row == report->baseline || (report->best < 0 && row == report->order[0]);
 }
 
-void hec_chart_chips(const hec_report *report, const char *name, bool color, hec_text *out) {
-  hec_page_chips(name, out);
+static int32_t add_chips(const hec_report *report, const char *name, bool color, bool rest, hec_text *out) {
+  int32_t n = 0;
   for (int32_t i = 0; i < report->summary->n_rows; i++) {
     int32_t row = report->order[i];
-    if (!hec_chart_draws(report, row))
+    if (!hec_chart_draws(report, row) || hec_chart_shows(report, row) == rest)
       continue;
     char class[8] = "l0";
     class[1] = (char)('0' + report->color[row]);
-    hec_page_chip(name, row, report->summary->rows[row].label, color ? class : NULL,
-                  color || hec_chart_opens(report, row), out);
+    hec_page_item item = hec_chart_item(report, row);
+    if (rest && n++ == 0) {
+      hec_text_add(out, "<details class=\"fold script\">\n<summary>Choose among the others</summary>\n");
+      hec_page_chips(name, out);
+    }
+    hec_page_chip(name, &item, color ? class : NULL, color ? !rest : hec_chart_opens(report, row), out);
   }
+  return n;
+}
+
+void hec_chart_chips(const hec_report *report, const char *name, bool color, hec_text *out) {
+  hec_page_chips(name, out);
+  (void)add_chips(report, name, color, false, out);
   hec_text_printf(out,
                   "<button type=\"button\" data-all=\"%s\" data-on=\"1\">all</button>\n"
                   "<button type=\"button\" data-all=\"%s\" data-on=\"0\">none</button>\n",
                   name, name);
   hec_page_chips_end(out);
+  if (add_chips(report, name, color, true, out) > 0) {
+    hec_page_chips_end(out);
+    hec_text_add(out, "</details>\n");
+  }
 }
 
 int64_t hec_chart_iter(const hec_report *report, size_t place) {

@@ -13,7 +13,7 @@ static size_t cells_of(const hec_report *report) {
   return (size_t)report->n_blocks * (size_t)report->n_blocks;
 }
 
-static double most_of(const hec_report *report) {
+static double max_of(const hec_report *report) {
   double max = 0;
   for (int32_t i = 0; i < report->summary->n_rows; i++)
     for (size_t k = 0; report->iterations[i].there && k < cells_of(report); k++)
@@ -43,7 +43,7 @@ static double step_of(const hec_report *report, double max) {
   return step;
 }
 
-/* Class c > 0 begins at most / step^(9 - c); class 0 is nothing, and less than that. */
+/* Class c > 0 begins at max / step^(9 - c); class 0 is nothing, and less than that. */
 static double class_from(double max, double step, int32_t c) {
   double from = max;
   for (int32_t i = c; i < CLASSES; i++)
@@ -129,7 +129,8 @@ static void add_panel(const hec_report *report, int32_t row, const double *from,
                          .px = 330,
                          .gutter = 34,
                          .crisp = true};
-  hec_page_panel("traffic", row, report->summary->rows[row].label, hec_chart_opens(report, row), out);
+  const hec_page_item item = hec_chart_item(report, row);
+  hec_page_panel("traffic", &item, hec_chart_opens(report, row), out);
   hec_plot_begin(&plot, out);
   hec_text_printf(out,
                   " data-w=\"%" PRId32 "\" data-h=\"%" PRId32
@@ -149,7 +150,7 @@ static void add_panel(const hec_report *report, int32_t row, const double *from,
 }
 
 static void draw(const hec_report *report, hec_text *out) {
-  double max = most_of(report), step = step_of(report, max), from[CLASSES];
+  double max = max_of(report), step = step_of(report, max), from[CLASSES];
   hec_number shown[CLASSES];
   for (int32_t c = 0; c < CLASSES; c++) {
     from[c] = class_from(max, step, c);
@@ -165,4 +166,9 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_text_add(out, "</div>\n");
 }
 
-const hec_chart hec_chart_traffic = {"traffic", "Bytes between ranks", hec_chart_has_iterations, draw};
+/* One rank sends nothing. */
+static bool applies(const hec_report *report) {
+  return hec_chart_has_iterations(report) && max_of(report) > 0;
+}
+
+const hec_chart hec_chart_traffic = {"traffic", "Bytes between ranks", applies, draw};

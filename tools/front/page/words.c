@@ -45,8 +45,9 @@ static void add_job(const hec_summary *summary, hec_text *out) {
   hec_attention_write(job->moe.attention, job->moe.s2, job->moe.n_heads, &text);
   add_fact("model", text.data, out);
   text.length = 0;
-  hec_text_printf(&text, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %s each", job->cluster.name, p->n_ranks,
-                  p->n_nodes, p->n_nodes == 1 ? "" : "s", hec_bytes(hec_summary_memory(summary)).text);
+  hec_text_printf(&text, "%s: %" PRId32 " rank%s on %" PRId32 " node%s, %s each", job->cluster.name, p->n_ranks,
+                  p->n_ranks == 1 ? "" : "s", p->n_nodes, p->n_nodes == 1 ? "" : "s",
+                  hec_bytes(hec_summary_memory(summary)).text);
   add_fact(summary->execution ? "planned for" : "cluster", text.data, out);
   text.length = 0;
   hec_text_printf(&text, "%s, %" PRId32 " tokens per rank%s; %" PRId64 " iteration%s",
@@ -86,12 +87,25 @@ static const hec_summary_execution *execution_of(const hec_report *report) {
   return report->summary ? report->summary->execution : NULL;
 }
 
+/* What to do and what that gains, a sentence a line. */
+static void add_advice(const hec_report *report, hec_text *out) {
+  hec_summary_advice(report->summary, "\n", out);
+  hec_text names = {0};
+  if (report->best >= 0)
+    hec_summary_name_close(report->summary, report->best, &names);
+  if (names.length > 0)
+    hec_text_printf(out, "\nAs good as equally fast (within 0.5 %%): %s.", names.data);
+  hec_text_free(&names);
+}
+
 static void add_verdict(const hec_report *report, hec_text *out) {
   hec_text verdict = {0};
   if (report->verdict)
     hec_text_add(&verdict, report->verdict);
-  else
+  else if (execution_of(report))
     hec_summary_verdict(report->summary, &verdict);
+  else
+    add_advice(report, &verdict);
   hec_text_add(out, "<div class=\"verdict\" id=\"verdict\">\n");
   add_lines(verdict.data ? verdict.data : "", out);
   hec_text_add(out, "</div>\n");
@@ -102,7 +116,7 @@ void hec_page_head(const hec_report *report, hec_text *out) {
   hec_text_add(out, "<p>");
   if (report->synthetic)
     hec_text_add(out, "<span class=\"tag warn\">synthetic loads</span> ");
-  hec_text_printf(out, "<span class=\"tag dim\">%s</span></p>\n",
+  hec_text_printf(out, "<span class=\"tag dim\">%s</span></p>\n<div class=\"head\">\n",
                   report->compared       ? "predicted and measured"
                   : execution_of(report) ? "measured"
                                          : "simulated, not measured");
@@ -114,7 +128,7 @@ void hec_page_head(const hec_report *report, hec_text *out) {
     add_execution(report->summary, out);
   for (int32_t i = 0; i < report->n_facts; i++)
     add_fact(report->facts[i].word, report->facts[i].text, out);
-  hec_text_add(out, "</dl>\n");
+  hec_text_add(out, "</dl>\n</div>\n");
 }
 
 static void begin_list(const char *title, hec_text *out) {

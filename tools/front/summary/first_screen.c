@@ -10,10 +10,10 @@
 
 enum { ROWS_MAX = 5 }; /* beside the bound */
 
-/* Rows to show, each once; of the fastest row that `of` allows, fitting ones first. */
+/* Rows to show, each once. */
 typedef struct {
-  int32_t row[ROWS_MAX];
-  int32_t n;
+  int32_t *row; /* [n_max] */
+  int32_t n, n_max;
 } chosen_rows;
 
 typedef bool (*row_kind)(const hec_summary_row *row);
@@ -41,7 +41,7 @@ static bool is_chosen(const chosen_rows *chosen, int32_t row) {
   return false;
 }
 
-/* Adds the fastest of a kind that is not there yet; `again`: a kind whose fastest is there already adds nothing. */
+/* Adds the fastest of a kind, fitting ones first; `again`: the fastest that is not there yet. */
 static void choose(hec_summary *summary, row_kind of, bool again, chosen_rows *chosen) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++) {
@@ -54,24 +54,23 @@ static void choose(hec_summary *summary, row_kind of, bool again, chosen_rows *c
         (fits == best_fits && hec_summary_median(row) < hec_summary_median(&summary->rows[best])))
       best = i;
   }
-  if (best >= 0 && chosen->n < ROWS_MAX && !is_chosen(chosen, best))
+  if (best >= 0 && chosen->n < chosen->n_max && !is_chosen(chosen, best))
     chosen->row[chosen->n++] = best;
 }
 
-/* What the user runs today, plain EP, the best of each family, then the fastest of the rest. */
-static chosen_rows rows_that_matter(hec_summary *summary) {
+int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row) {
   static const row_kind families[] = {is_system, is_baseline, is_placed, rearranges, gathers};
-  chosen_rows chosen = {.n = 0};
+  chosen_rows chosen = {.row = row, .n_max = n_max};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++)
     choose(summary, families[i], false, &chosen);
-  while (chosen.n < ROWS_MAX && chosen.n < summary->n_rows) {
+  while (chosen.n < n_max && chosen.n < summary->n_rows) {
     int32_t before = chosen.n;
     choose(summary, is_system, true, &chosen);
     if (chosen.n == before)
       break;
   }
   hec_summary_sort(summary, chosen.row, chosen.n);
-  return chosen;
+  return chosen.n;
 }
 
 /* ---- The verdict ---- */
@@ -85,18 +84,19 @@ static const char *unit_of(const hec_summary *summary) {
 }
 
 /* "It is 1.20x as fast as ep and 1.05x as fast as given (your placement), mostly by ..." */
-static void add_gain(hec_summary *summary, int32_t best, hec_text *words) {
+static void add_gain(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
   const int32_t baseline = hec_summary_baseline(summary), placed = hec_summary_placed(summary);
   const bool over_baseline = baseline >= 0 && baseline != best, over_placed = placed >= 0 && placed != best;
+  if (!over_baseline && !over_placed)
+    return;
+  hec_text_printf(words, "%sIt is", between);
   if (over_baseline)
-    hec_text_printf(words, " It is %.2fx as fast as %s", gain(summary, best, baseline), summary->rows[baseline].label);
+    hec_text_printf(words, " %.2fx as fast as %s", gain(summary, best, baseline), summary->rows[baseline].label);
   if (over_placed)
-    hec_text_printf(words, "%s %.2fx as fast as %s (your placement)", over_baseline ? " and" : " It is",
+    hec_text_printf(words, "%s %.2fx as fast as %s (your placement)", over_baseline ? " and" : "",
                     gain(summary, best, placed), summary->rows[placed].label);
-  if (over_baseline || over_placed) {
-    hec_summary_add_reason(&summary->rows[best], &summary->rows[over_placed ? placed : baseline], words);
-    hec_text_add(words, ".");
-  }
+  hec_summary_add_reason(&summary->rows[best], &summary->rows[over_placed ? placed : baseline], words);
+  hec_text_add(words, ".");
 }
 
 /* The row that people have, if nothing is faster by more than what there is to choose by; else -1. */
@@ -109,7 +109,7 @@ static int32_t kept_row(hec_summary *summary, int32_t best) {
 
 static void add_cost(const hec_summary *summary, const hec_summary_row *row, hec_text *words) {
   double memory = hec_summary_memory(summary), share = 100 * row->peak_bytes / memory;
-  hec_text_printf(words, " Its fullest rank needs %.3g of %.3g GB", row->peak_bytes * 1e-9, memory * 1e-9);
+  hec_text_printf(words, "Its fullest rank needs %.3g of %.3g GB", row->peak_bytes * 1e-9, memory * 1e-9);
   if (share < 1)
     hec_text_add(words, " (less than 1 %).");
   else
@@ -119,7 +119,7 @@ static void add_cost(const hec_summary *summary, const hec_summary_row *row, hec
 /* How sure this is, as far as the cluster says. */
 static void add_trust(const hec_summary *summary, hec_text *words) {
   const hec_cluster *cluster = &summary->job->cluster;
-  hec_text_printf(words, " This is a prediction: the rates of cluster %s are %s.", cluster->name,
+  hec_text_printf(words, "This is a prediction: the rates of cluster %s are %s.", cluster->name,
                   cluster->measured.n > 0 ? "measured"
                   : cluster->gpu && cluster->gpu->gpu.n_own > 0
                       ? "fitted to published measurements of such GPUs, links between nodes assumed"
@@ -127,7 +127,7 @@ static void add_trust(const hec_summary *summary, hec_text *words) {
                                  : "data sheets and assumptions, not measured on your machine");
 }
 
-static void add_first_verdict(hec_summary *summary, int32_t best, hec_text *words) {
+static void add_advice(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
   int32_t kept = kept_row(summary, best);
   hec_summary_row *row = &summary->rows[kept >= 0 ? kept : best];
   hec_text_printf(words, "%s%s: %s (schedule %s), %.3f ms per %s.",
@@ -135,28 +135,37 @@ static void add_first_verdict(hec_summary *summary, int32_t best, hec_text *word
                   kept < 0 && hec_summary_drops(summary) ? " and drops nothing" : "", row->label, row->schedule,
                   1e3 * hec_summary_median(row), unit_of(summary));
   if (kept < 0)
-    add_gain(summary, best, words);
+    add_gain(summary, best, between, words);
   else if (summary->n_rows == 1)
-    hec_text_add(words, " No other policy was compared.");
+    hec_text_printf(words, "%sNo other policy was compared.", between);
   else if (kept == best)
-    hec_text_add(words, " No other policy that fits is faster.");
+    hec_text_printf(words, "%sNo other policy that fits is faster.", between);
   else
-    hec_text_printf(words, " The fastest that fits, %s, gains %.1f %%: too little to choose by.",
+    hec_text_printf(words, "%sThe fastest that fits, %s, gains %.1f %%: too little to choose by.", between,
                     summary->rows[best].label, hec_summary_percent(gain(summary, best, kept) - 1));
   if (isfinite(hec_summary_vs_bound(row)))
-    hec_text_printf(words, " No policy of its kind can be more than %.2fx as fast (the bound).",
+    hec_text_printf(words, "%sNo policy of its kind can be more than %.2fx as fast (the bound).", between,
                     hec_summary_vs_bound(row));
+  hec_text_add(words, between);
   add_cost(summary, row, words);
+  hec_text_add(words, between);
   add_trust(summary, words);
+}
+
+void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words) {
+  int32_t best = hec_summary_winner(summary);
+  if (best < 0)
+    hec_text_printf(words,
+                    "No policy fits into the memory of a device of this cluster.%sUse more ranks, devices with more "
+                    "memory, or fewer --tokens.",
+                    between);
+  else
+    add_advice(summary, best, between, words);
 }
 
 static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
   hec_text words = {0};
-  if (best < 0)
-    hec_text_add(&words, "No policy fits into the memory of a device of this cluster. Use more ranks, devices with "
-                         "more memory, or fewer --tokens.");
-  else
-    add_first_verdict(summary, best, &words);
+  hec_summary_advice(summary, " ", &words);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
   if (best >= 0)
@@ -266,7 +275,8 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
   hec_text_add(out, "\n");
   int32_t best = hec_summary_winner(summary);
   add_verdict(summary, best, out);
-  chosen_rows chosen = rows_that_matter(summary);
+  int32_t row[ROWS_MAX];
+  chosen_rows chosen = {row, hec_summary_choose_rows(summary, ROWS_MAX, row), ROWS_MAX};
   add_table(summary, &chosen, best, out);
   hec_summary_add_attentions(summary, out);
   hec_text_add(out, "\n");

@@ -117,12 +117,12 @@ static int name_width(const hec_summary *summary, bool labels) {
 
 /* Digits after the point, so that the slowest row keeps four or five figures. */
 int hec_summary_decimals(hec_summary *summary) {
-  double most_ms = 0;
+  double max_ms = 0;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     double ms = 1e3 * hec_series_quantile(&summary->rows[i].iteration_s, 1);
-    most_ms = ms > most_ms ? ms : most_ms;
+    max_ms = ms > max_ms ? ms : max_ms;
   }
-  return most_ms < 100 ? 3 : most_ms < 1000 ? 2 : most_ms < 1e5 ? 1 : 0;
+  return max_ms < 100 ? 3 : max_ms < 1000 ? 2 : max_ms < 1e5 ? 1 : 0;
 }
 
 /* Small jobs are in megabytes. */
@@ -354,17 +354,20 @@ void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row
     hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[max], 1e3 * most_s);
 }
 
-/* Others that fit and are as good as equally fast. */
-void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
+void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names) {
   double min = hec_summary_median(&summary->rows[best]);
-  hec_text names = {0};
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double more = hec_summary_median(row) / min - 1;
     if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
       continue;
-    hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, hec_summary_percent(more));
+    hec_text_printf(names, "%s%s (%.1f %%)", names->length > 0 ? ", " : "", row->label, hec_summary_percent(more));
   }
+}
+
+void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
+  hec_text names = {0};
+  hec_summary_name_close(summary, best, &names);
   if (names.length > 0) {
     static const char title[] = "  Within 0.5 % of it:";
     hec_text_add(&names, ".");

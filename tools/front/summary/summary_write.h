@@ -7,6 +7,13 @@
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people: every row, all that is known of it */
 /* Of a simulation, what a person needs first: the verdict, at most six rows, what it rests on. `files`: where more is. */
 void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out);
+/* Its verdict: what to do, what that gains and costs, how sure it is; `between` its sentences. */
+void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words);
+/* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family, then the fastest
+ * of the rest. row: [n_max]. How many. */
+int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row);
+/* "fsdp (0.3 %), ...": others that fit and are as good as equally fast as the best. */
+void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names);
 /* The lines that the table ends with: who is fastest, by how much and why. */
 void hec_summary_verdict(hec_summary *summary, hec_text *out);
 /* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */

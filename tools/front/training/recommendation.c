@@ -99,7 +99,7 @@ static void sort_rows(hec_recommendation *to) {
 /* Whether the order of the rows hangs on a constant. */
 static hec_status doubt(hec_recommendation *to) {
   for (int32_t i = 0; i < HEC_DOUBTS; i++) {
-    double first_s = 0, least_s = 0;
+    double first_s = 0, min_s = 0;
     for (int32_t c = 0; c < to->n; c++) {
       hec_training t = to->rows[c].choice.training;
       hec_training_result result;
@@ -110,10 +110,10 @@ static hec_status doubt(hec_recommendation *to) {
       /* what routing adds stays as it was */
       double s = result.step_s + step_s(&to->rows[c]) - to->rows[c].choice.result.step_s;
       first_s = c == 0 ? s : first_s;
-      least_s = c == 0 || s < least_s ? s : least_s;
+      min_s = c == 0 || s < min_s ? s : min_s;
     }
-    to->n_first += first_s <= least_s;
-    to->worst_regret = first_s / least_s - 1 > to->worst_regret ? first_s / least_s - 1 : to->worst_regret;
+    to->n_first += first_s <= min_s;
+    to->worst_regret = first_s / min_s - 1 > to->worst_regret ? first_s / min_s - 1 : to->worst_regret;
   }
   return HEC_OK;
 }

@@ -1,5 +1,5 @@
-/* What to run: the fastest layout with the least recomputation that fits, the policy that the trace's loads want there, why others
- * lose, and how sure that is. */
+/* What to run: the fastest layout that fits, with as little recomputation as fits; the best policy for the trace's loads there.
+ * Then why others lose, and how sure that is. */
 #ifndef HEC_FRONT_RECOMMENDATION_H
 #define HEC_FRONT_RECOMMENDATION_H
 #include "sim/layout_search.h"

@@ -52,11 +52,21 @@ static hec_status flag_means_nothing(const char *key, const char *why) {
   return status;
 }
 
-/* Options of an iteration of one expert-parallel group. */
+/* Options of an iteration of one expert-parallel group. An option without a row is refused. */
 static hec_status refuse_others(const hec_job_options *options) {
   static const struct {
-    const char *key, *why;
-  } others[] = {
+    const char *key, *why; /* why: NULL: taken */
+  } rules[] = {
+      {"model", NULL},
+      {"cluster", NULL},
+      {"policy", NULL},
+      {"t", NULL},
+      {"m", NULL},
+      {"period", NULL},
+      {"slots", NULL},
+      {"warmup", NULL},
+      {"placement", NULL},
+      {"first_layer", NULL},
       {"ranks", "means nothing beside --layout; --gpus says how many there are"},
       {"tokens", "means nothing beside --layout; --seq and --micro-batch say it"},
       {"micro_batches", "means nothing beside --layout; they follow from --global-batch"},
@@ -68,16 +78,18 @@ static hec_status refuse_others(const hec_job_options *options) {
       {"slow", "slow ranks are not modelled with --layout"},
       {"skew", "late ranks are not modelled with --layout"},
       {"attention", "kinds of attention are not compared with --layout"},
-      {"nonmoe_scale", "means nothing beside --layout"},
       {"schedule", "means nothing beside --layout; recipe and --pipeline order a step"},
       {"collective", "means nothing beside --layout: gathers of copies are not modelled there"},
       {"law", "network laws of flows are not used with --layout"},
   };
   const hec_job_options none = HEC_JOB_OPTIONS;
-  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-    const hec_run_option *row = hec_run_option_find(others[i].key);
-    if (!same(row, options, &none))
-      return flag_means_nothing(others[i].key, others[i].why);
+  for (int32_t i = 0; i < HEC_N_OPTIONS; i++) {
+    const hec_run_option *row = &hec_run_rows[i];
+    const char *why = "means nothing beside --layout";
+    for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++)
+      why = strcmp(rules[k].key, row->key) == 0 ? rules[k].why : why;
+    if (why && !same(row, options, &none))
+      return flag_means_nothing(row->key, why);
   }
   return HEC_OK;
 }

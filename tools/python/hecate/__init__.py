@@ -7,9 +7,9 @@
 
 `found` is the document of `hecate-sim --json`: libhecate makes it, the same code as the program. Standard library only;
 numpy arrays are taken where numpy is. hecate.Recorder writes what PyTorch routers choose as a trace."""
+from ._library import RELEASE as __version__
 from ._library import BadInput, Error, Failed, policies, version
 from .recorder import Recorder
 from .simulation import simulate, simulate_json, trace_text
 
-__version__ = "0.1.0"
 __all__ = ["simulate", "simulate_json", "trace_text", "Recorder", "policies", "version", "Error", "BadInput", "Failed"]

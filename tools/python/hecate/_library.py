@@ -5,7 +5,8 @@ import glob
 import os
 import shutil
 
-VERSION = "0.1"  # major.minor: before 1.0 a minor version may change functions
+RELEASE = "0.2.0"  # pyproject.toml has it, too
+VERSION = RELEASE.rsplit(".", 1)[0]  # before 1.0 a minor version may change functions
 
 
 class Error(Exception):
@@ -72,7 +73,7 @@ def check(code):
 
 
 def version():
-    """The version of libhecate: "0.1.0"."""
+    """The version of libhecate, MAJOR.MINOR.PATCH."""
     return library().hec_version().decode()
 
 

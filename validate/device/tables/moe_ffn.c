@@ -13,7 +13,7 @@
 static const char *const columns[] = {"gpu",          "dtype",       "num_tokens", "hidden", "inter",
                                       "topk",         "num_experts", "moe_tp",     "moe_ep", "seconds",
                                       "distribution", "kernel",      "framework",  "flag",   NULL};
-enum { DRAWS = 8, EXPERTS_MAX = 4096, TOKENS_LEAST = 64, FIT_TOKENS_LEAST = 64, CACHE = 4096 };
+enum { DRAWS = 8, EXPERTS_MAX = 4096, TOKENS_MIN = 64, FIT_TOKENS_MIN = 64, CACHE = 4096 };
 
 typedef struct {
   int64_t tokens, top_k, experts, ep;
@@ -178,11 +178,11 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   bool clean = strcmp(hec_case_file_text(csv, "flag"), "0") == 0;
   if (!clean)
     c->kind = hec_case_text(arena, "%s, flagged", c->kind);
-  else if (r.tokens < TOKENS_LEAST)
-    c->kind = hec_case_text(arena, "%s, below %d tokens", c->kind, TOKENS_LEAST);
+  else if (r.tokens < TOKENS_MIN)
+    c->kind = hec_case_text(arena, "%s, below %d tokens", c->kind, TOKENS_MIN);
   c->law = "grouped";
   c->work = work;
-  c->fit = clean && r.tokens >= FIT_TOKENS_LEAST;
+  c->fit = clean && r.tokens >= FIT_TOKENS_MIN;
   c->shape = hec_case_hash(hec_case_hash(hec_case_hash(hec_case_hash(0, work->hidden), inter), r.top_k), r.experts);
 }
 

@@ -12,7 +12,7 @@
  * of ranks, the result is the same for all of them.
  *
  * Not causal: whether a token gets an expert depends on the tokens after it, whose text a language model is to predict.
- * Its training loss may profit from that, and decoding token by token cannot choose so; losses are not to be compared
+ * Its training loss may profit from that, and decoding token by token cannot choose so. Losses are not to be compared
  * with those of other gates.
  *
  * Tokens may be alike: the same character in the same place. Their p differ by rounding alone, which depends on how many
