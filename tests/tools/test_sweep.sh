@@ -69,7 +69,7 @@ END
 }
 policies=(--policy ep,eplb,hecate,fastermoe,smartmoe --model tiny)
 check_row whole.json 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="published" and r["esp"]==1' \
-  loads.jsonl --cluster "$box" --ranks 8 --tokens 512 "${policies[@]}"
+  loads.jsonl --cluster "$box" --ranks 8 --tokens 512 --schedule published "${policies[@]}"
 "$build/hecate-trace" synth --workload zipf --exponent 1.2 --top-k 2 --layers 2 --experts 16 --source-ranks 8 --tokens 256 \
   --iterations 6 --seed 3 --out made.jsonl || fail synth
 check_row whole.json '"top_k=2" in r["trace"] and r["cluster"][:3]=="1x8" and r["ranks"]==4 and r["tokens"]=="auto" and r["law"]=="nccl_rounds" and r["schedule"]=="lina" and r["esp"]==1' \
