@@ -134,18 +134,22 @@ hec_status hec_pipelined_bytes(const hec_pipelined *p, const hec_policy *policy,
   return status;
 }
 
-hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy) {
-  const hec_pipeline_schedule *schedule = p->order->schedule;
+hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule, const hec_pipeline_shape *shape) {
   if (schedule->splits || schedule->pairs || schedule->copies > 1)
     return hec_fail(HEC_BAD_INPUT,
                     "pipeline %s: expected one whose pieces are whole forwards and backwards to be executed, found one "
                     "that %s; use 1f1b, interleaved or gpipe",
                     schedule->name, schedule->copies > 1 ? "holds every part twice" : "splits or pairs them");
-  if (p->order->shape.n_chunks > 1 && p->order->shape.n_stages > 1 && p->order->shape.n_stages % 2 != 0)
+  if (shape->n_chunks > 1 && shape->n_stages > 1 && shape->n_stages % 2 != 0)
     return hec_fail(
         HEC_BAD_INPUT,
         "pipeline %s: expected an even number of stages to be executed with several parts each, found %d; use %d",
-        schedule->name, (int)p->order->shape.n_stages, (int)p->order->shape.n_stages + 1);
+        schedule->name, (int)shape->n_stages, (int)shape->n_stages + 1);
+  return HEC_OK;
+}
+
+hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy) {
+  HEC_TRY(hec_pipelined_check_schedule(p->order->schedule, &p->order->shape));
   if (policy->known > HEC_KNOWN_PERIODIC || policy->refine || policy->rewrite || policy->sliced)
     return hec_fail(
         HEC_BAD_INPUT,

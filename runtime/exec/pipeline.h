@@ -35,8 +35,10 @@ typedef struct {
   void *context;
 } hec_pipelined;
 
-/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, policies that change their plan within
- * an iteration or compute something else than the gate chose. */
+/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
+hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule,
+                                        const hec_pipeline_shape *shape) HEC_MUST_USE;
+/* ... and policies that change their plan within an iteration or compute something else than the gate chose. */
 hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
 /* Bytes that each rank's region must have. */
 hec_status hec_pipelined_bytes(const hec_pipelined *pipelined, const hec_policy *policy, size_t *bytes) HEC_MUST_USE;
