@@ -24,15 +24,12 @@ typedef enum {
 } hec_pipeline_fault;
 
 typedef struct {
-  /* problem: of all layers, on the ranks of one stage (its expert-parallel groups may be several). schedule, virtual_time,
-   * probe, measured and differ_* are not used. */
+  /* problem: of all layers, on the ranks of one stage (its expert-parallel groups may be several). schedule, virtual_time and
+   * differ_* are not used. measured: of every step, with a program of its pieces. */
   hec_replay replay;
   const hec_pipeline_order *order; /* its micro-batches are the replay's */
   const int32_t *layer_at;         /* [n_parts + 1] layers of each part */
   hec_pipeline_fault fault;
-  /* After every step, on rank 0 only: seconds of the slowest rank. */
-  void (*measured)(void *context, int64_t step, double seconds);
-  void *context;
 } hec_pipelined;
 
 /* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { LAYERS = 4, MICRO_BATCHES_A_STAGE = 4 }; /* by default; a bubble of 25 % at most */
+enum { LAYERS = 4, MICRO_BATCHES_A_STAGE = 4 }; /* by default; then the bubble of 1f1b is 25 % at most */
 
 /* ---- What is not executed ---- */
 
@@ -69,14 +69,11 @@ static hec_status choose_schedule(const hec_training_args *args, hec_stages *s) 
   return hec_pipelined_check_schedule(s->schedule, &(hec_pipeline_shape){.n_stages = l->pp, .n_chunks = l->vpp});
 }
 
-/* Four of the trace's; more where the layout has more parts, or names more. */
-static int32_t layers_by_default(const hec_layout *l, const hec_trace_header *header) {
-  int32_t n = 0;
+int32_t hec_stages_layers(const hec_layout *l, int32_t usual) {
+  int32_t n = 0, n_parts = l->pp == 1 ? 1 : l->pp * l->vpp;
   for (int32_t i = 0; i < l->n_given; i++)
     n += l->given[i];
-  if (n == 0)
-    n = l->pp * l->vpp > LAYERS ? l->pp * l->vpp : LAYERS;
-  return n < header->n_layers ? n : header->n_layers;
+  return n > 0 ? n : n_parts > usual ? n_parts : usual;
 }
 
 hec_status hec_stages_open(const hec_training_args *args, const hec_job_options *options, int32_t made,
@@ -93,8 +90,10 @@ hec_status hec_stages_open(const hec_training_args *args, const hec_job_options 
                     ranks);
   *of_stage = *options;
   of_stage->executed = true;
-  if (options->layers == 0)
-    of_stage->layers = layers_by_default(l, hec_trace_header_of(reader));
+  if (options->layers == 0) {
+    int32_t n = hec_stages_layers(l, LAYERS), max = hec_trace_header_of(reader)->n_layers;
+    of_stage->layers = n < max ? n : max;
+  }
   hec_arena arena = {0};
   hec_job shape;
   hec_status status = hec_job_make_model(of_stage, reader, &arena, &shape);

@@ -19,6 +19,8 @@ typedef struct {
  * what would; what is not executed (tp, cp, etp, some schedules), with what is; options that mean nothing here. */
 hec_status hec_stages_open(const hec_training_args *args, const hec_job_options *options, int32_t made,
                            hec_trace_reader *reader, hec_stages *stages, hec_job_options *of_stage) HEC_MUST_USE;
+/* Layers that run by default: `usual`; more where the layout has more parts; what it names. */
+int32_t hec_stages_layers(const hec_layout *layout, int32_t usual);
 /* The order of pieces. What the user did not choose is said among the job's defaults. */
 hec_status hec_stages_make(const hec_job_options *options, hec_arena *arena, hec_job *job,
                            hec_stages *stages) HEC_MUST_USE;

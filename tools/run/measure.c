@@ -179,11 +179,11 @@ static void measured(void *context, const hec_replayed *iteration) {
   done(c);
 }
 
-static void step_measured(void *context, int64_t step, double seconds) {
+static void step_measured(void *context, const hec_replayed *step) {
   collector *c = context;
-  (void)step;
+  hec_breakdown all = hec_timeline_breakdown(step->timeline, step->program);
   if (c->n_done++ >= c->measure->options->job->warmup)
-    hec_series_add(&c->summary.rows[c->row].iteration_s, seconds);
+    hec_summary_add(&c->summary.rows[c->row], &all, &all, 1);
   done(c);
 }
 
@@ -255,8 +255,8 @@ static hec_status run_stages(const hec_measure *measure, hec_rank *rank, int32_t
   if (c) {
     c->row = row;
     c->n_done = 0;
-    pipelined.measured = step_measured;
-    pipelined.context = c;
+    pipelined.replay.measured = step_measured;
+    pipelined.replay.context = c;
   }
   HEC_TRY(hec_pipelined_run(&pipelined, measure->options->policies[row], rank, &found));
   if (c && measure->options->check)

@@ -13,6 +13,11 @@ static double tokens_of(const hec_summary *summary, const hec_stages *stages) {
   return (double)stage->tokens * stage->n_ranks * stages->order.shape.n_micro_batches;
 }
 
+/* Of the steps, mean over ranks. */
+static double waiting_share(const hec_summary_row *row) {
+  return row->weighted_s > 0 ? row->wait_s / row->weighted_s : 0;
+}
+
 /* ---- For people ---- */
 
 static void add_head(const hec_summary *summary, const hec_stages *stages, hec_text *out) {
@@ -41,7 +46,7 @@ static void add_row(hec_summary *summary, const hec_stages *stages, int32_t i, h
                   1e3 * hec_series_quantile(&row->iteration_s, 0.95));
   hec_text_printf(out, isfinite(spread) ? " %6.1f%%" : "       -", 100 * spread);
   hec_text_printf(out, isfinite(ratio) ? " %6.2fx" : "       -", ratio);
-  hec_text_printf(out, " %10.0f  ", tokens_of(summary, stages) / median_s);
+  hec_text_printf(out, " %10.0f  %6.1f%%  ", tokens_of(summary, stages) / median_s, 100 * waiting_share(row));
   if (row->check)
     hec_text_printf(out, "%s %.1e of %.0e, %" PRId64 " numbers\n", row->check->passed ? "passed" : "FAILED",
                     row->check->worst, row->check->tolerance, row->check->compared);
@@ -51,13 +56,13 @@ static void add_row(hec_summary *summary, const hec_stages *stages, int32_t i, h
 
 void hec_stages_table(hec_summary *summary, const hec_stages *stages, hec_text *out) {
   add_head(summary, stages, out);
-  hec_text_printf(out, "\n%-24s %27s %7s %10s\n", "", "step, ms", "speed", "");
-  hec_text_printf(out, "%-24s %9s %9s %7s %7s %10s  %s\n", "policy", "median", "p95", "spread", "vs ep", "tokens/s",
-                  "check: worst error");
+  hec_text_printf(out, "\n%-24s %27s %7s\n", "", "step, ms", "speed");
+  hec_text_printf(out, "%-24s %9s %9s %7s %7s %10s  %7s  %s\n", "policy", "median", "p95", "spread", "vs ep",
+                  "tokens/s", "waiting", "check: worst error");
   for (int32_t i = 0; i < summary->n_rows; i++)
     add_row(summary, stages, i, out);
   hec_text_add(out, "spread: middle half of the steps (75th - 25th percentile) over the median; tokens/s: all ranks "
-                    "together\n");
+                    "together;\nwaiting: share of a step in which a rank waits for another stage, mean over ranks\n");
 }
 
 /* ---- JSON ---- */
@@ -90,6 +95,7 @@ static void json_row(hec_summary *summary, const hec_stages *stages, int32_t i, 
   hec_json_double(json, "spread", hec_summary_spread(row));
   hec_json_close(json);
   hec_json_double(json, "tokens_per_s", tokens_of(summary, stages) / hec_summary_median(row));
+  hec_json_double(json, "waiting_share", waiting_share(row));
   hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
   if (row->check) {
     hec_json_object(json, "check");
