@@ -215,7 +215,7 @@ static hec_status make_order(run *r) {
   const hec_pipeline_shape shape = {.n_stages = l->pp, .n_chunks = l->vpp, .n_micro_batches = r->n_micro};
   const hec_pipeline_schedule *schedule = r->job->pipeline;
   if (!schedule)
-    schedule = hec_pipeline_find(l->vpp > 1 && l->pp > 1 ? "interleaved" : "1f1b");
+    schedule = hec_pipeline_default(l->pp, l->vpp);
   hec_pipeline_shape wanted = shape;
   if (schedule->max_chunks < wanted.n_chunks && l->pp == 1)
     wanted.n_chunks = 1; /* virtual stages of one stage are one part */

@@ -53,7 +53,7 @@ static void hand_on(void *context, const hec_replayed *iteration) {
   progress *p = context;
   hec_experiment *experiment = p->experiment;
   const hec_experiment_case *one = &experiment->cases[p->a_case];
-  double disturbance = judge(experiment, iteration, one->problem->n_ranks, p->pace);
+  double disturbance = judge(experiment, iteration, iteration->timeline->n_ranks, p->pace);
   if (p->n_done++ < one->warmup)
     return;
   const hec_experiment_reading reading = {.a_case = p->a_case,
@@ -61,7 +61,7 @@ static void hand_on(void *context, const hec_replayed *iteration) {
                                           .total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline),
                                           .disturbance = disturbance};
   hec_replayed mended = *iteration;
-  hec_spans_mend(&experiment->spans, hec_lowering_program(iteration->low), iteration->timeline,
+  hec_spans_mend(&experiment->spans, iteration->program, iteration->timeline,
                  &(hec_mending){iteration->lost_ps, p->pace}, &experiment->mended);
   mended.timeline = &experiment->mended;
   experiment->measured(experiment->context, &reading, &mended);
@@ -82,11 +82,26 @@ static hec_replay replay_of(const hec_experiment *experiment, int32_t a_case) {
                       .measured = hand_on};
 }
 
+static hec_pipelined pipelined_of(const hec_experiment_case *c, const hec_replay *replay) {
+  return (hec_pipelined){.replay = *replay, .order = c->order, .layer_at = c->layer_at};
+}
+
+static size_t bytes_of(const hec_experiment *experiment, int32_t a_case) {
+  const hec_experiment_case *c = &experiment->cases[a_case];
+  hec_replay replay = replay_of(experiment, a_case);
+  if (!c->order)
+    return hec_replay_bytes(&replay, c->policy);
+  hec_pipelined pipelined = pipelined_of(c, &replay);
+  size_t bytes;
+  hec_status status = hec_pipelined_bytes(&pipelined, c->policy, &bytes);
+  HEC_ASSERT(status == HEC_OK); /* a stage's problem is part of one that was made */
+  return bytes;
+}
+
 size_t hec_experiment_bytes(const hec_experiment *experiment) {
   size_t max = 0;
   for (int32_t i = 0; i < experiment->n_cases; i++) {
-    hec_replay replay = replay_of(experiment, i);
-    size_t bytes = hec_replay_bytes(&replay, experiment->cases[i].policy);
+    size_t bytes = bytes_of(experiment, i);
     max = bytes > max ? bytes : max;
   }
   return max;
@@ -96,8 +111,12 @@ static hec_status run_case(hec_experiment *experiment, hec_rank *rank, int32_t a
   hec_replay_check result;
   progress p = {experiment, a_case, round, 0, pace};
   hec_replay replay = replay_of(experiment, a_case);
+  const hec_experiment_case *c = &experiment->cases[a_case];
   replay.context = &p;
-  return hec_replay_run(&replay, experiment->cases[a_case].policy, rank, &result);
+  if (!c->order)
+    return hec_replay_run(&replay, c->policy, rank, &result);
+  hec_pipelined pipelined = pipelined_of(c, &replay);
+  return hec_pipelined_run(&pipelined, c->policy, rank, &result);
 }
 
 /* The cases of a round, in order: the two kinds evenly mixed. */

@@ -9,7 +9,7 @@
  * Every reading counts towards how disturbed the machine was; none is refused. */
 #ifndef HEC_VALIDATE_EXPERIMENT_H
 #define HEC_VALIDATE_EXPERIMENT_H
-#include "runtime/exec/replay.h"
+#include "runtime/exec/pipeline.h"
 #include "validate/spans.h"
 
 typedef struct {
@@ -20,6 +20,9 @@ typedef struct {
   const char *schedule;
   const hec_replay_step *steps; /* [n_steps]; the first `warmup` are not handed on */
   int32_t n_steps, n_micro_batches, warmup;
+  /* Pipeline stages, of which the problem is that of one; order NULL: there are none. */
+  const hec_pipeline_order *order;
+  const int32_t *layer_at;
 } hec_experiment_case;
 
 /* Pace: how much slower a rank's core is around an iteration than at the reference, by its two probes. Computing slows

@@ -70,7 +70,7 @@ typedef struct {
   int32_t n_micro_batches; /* at most */
   int64_t workspace_size;  /* floats that the work table wants in the rank's region */
   bool virtual_time;
-  bool watched; /* asks the kernel after each wait how late the rank came back from it: two microseconds */
+  bool watched;    /* asks the kernel after each wait how late the rank came back from it: two microseconds */
   double capacity; /* bytes that state and planned buffers may take, as the program counts them; 0: no limit */
 } hec_exec_options;
 
@@ -143,6 +143,12 @@ double hec_exec_interrupted(const hec_exec *exec);
  * iteration: of its computing; where it is watched, also how late it woke up to end an exchange, all-reduce or counts.
  * NULL in virtual time, whose times have none of that, and on a device. */
 const int64_t *hec_exec_lost_ps(const hec_exec *exec);
+/* The rank's own operations first .. end - 1 of the iteration: when the last of them ended (ns of hec_clock_ns; 0: none has), and
+ * picoseconds without a processor in them. Until the next iteration. */
+typedef struct {
+  int64_t end_ns, lost_ps;
+} hec_exec_span;
+hec_exec_span hec_exec_span_of(const hec_exec *exec, int32_t first, int32_t end);
 /* Likewise: seconds that all ranks spent moving bytes on their processors, and seconds that their exchanges, all-reduces
  * and counts lasted once the partners were there. 0 and 0 in virtual time. */
 typedef struct {

@@ -79,6 +79,23 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
 
 enum { POSTED, BEGIN, END, CPU, LOST, N_STAMPS };
 
+static int64_t lost_ns(const hec_exec_op *op) {
+  return op->wall_ns > op->cpu_ns ? op->wall_ns - op->cpu_ns : op->late_ns;
+}
+
+hec_exec_span hec_exec_span_of(const hec_exec *exec, int32_t first, int32_t end) {
+  hec_exec_span span = {0};
+  HEC_ASSERT(first >= 0 && (size_t)end <= exec->n_ops);
+  for (int32_t i = first; i < end; i++) {
+    const hec_exec_op *op = exec->ops[i];
+    if (!op)
+      continue;
+    span.end_ns = op->end_ns > span.end_ns ? op->end_ns : span.end_ns;
+    span.lost_ps += 1000 * lost_ns(op);
+  }
+  return span;
+}
+
 static int64_t *own_stamps(hec_exec *exec) {
   int64_t *stamps = HEC_NEW(&exec->step, int64_t, N_STAMPS * exec->n_ops + 1);
   for (size_t i = 0; i < exec->n_ops; i++) {
@@ -87,7 +104,7 @@ static int64_t *own_stamps(hec_exec *exec) {
     s[POSTED] = op ? op->posted_ns - exec->start_ns : -1;
     s[BEGIN] = op ? op->begin_ns - exec->start_ns : -1;
     s[END] = op ? op->end_ns - exec->start_ns : -1;
-    s[LOST] = op ? (op->wall_ns > op->cpu_ns ? op->wall_ns - op->cpu_ns : op->late_ns) : 0;
+    s[LOST] = op ? lost_ns(op) : 0;
     s[CPU] = op ? (op->op.kind == HEC_OP_PLAN ? op->end_ns - op->begin_ns : op->cpu_ns) : 0;
   }
   return stamps;

@@ -10,7 +10,8 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/launch/group.h"
-#include "runtime/plan/problem.h"
+#include "runtime/exec/pipeline_watch.h"
+#include "runtime/program/pipelines/pipeline_stage.h"
 
 #include <string.h>
 
@@ -27,11 +28,9 @@ typedef struct {
 
 /* The layers of one device as a model of its own. */
 typedef struct {
-  int32_t device, *own_at; /* [n_chunks + 1] its layers by chunk */
-  hec_moe moe;
+  hec_pipeline_stage in;
   hec_model model;
   hec_model_cut cut;
-  hec_problem problem;
   int32_t assigned; /* of a rank's tokens in a layer, at most */
 } stage;
 
@@ -39,6 +38,7 @@ typedef struct {
   const hec_pipelined *p;
   hec_rank *rank; /* of the launch */
   stage *stage;
+  hec_pipeline_watch watch;
   hec_runner runner;
   int32_t *n_forward, *n_backward; /* [n_micro_batches] pieces that are done in this step */
   hec_load *whole;                 /* [n_micro_batches] of all layers */
@@ -47,27 +47,12 @@ typedef struct {
   sending sent[N_KINDS];
 } pipeline;
 
-static int32_t part_of(const hec_pipeline_order *o, int32_t device, int32_t chunk) {
-  return o->part[device * o->shape.n_chunks + chunk];
+static hec_pipeline_parts parts_of(const hec_pipelined *p) {
+  return (hec_pipeline_parts){p->order, p->layer_at};
 }
 
-static int32_t device_of(const hec_pipeline_order *o, int32_t part) {
-  return o->device[part * o->shape.n_micro_batches];
-}
-
-/* ---- Stages ---- */
-
-static int32_t n_layers_of(const hec_pipelined *p, int32_t device) {
-  int32_t n = 0;
-  for (int32_t c = 0; c < p->order->shape.n_chunks; c++) {
-    int32_t part = part_of(p->order, device, c);
-    n += p->layer_at[part + 1] - p->layer_at[part];
-  }
-  return n;
-}
-
-static int32_t assigned_most(const hec_pipelined *p) {
-  uint64_t most = 0;
+static int32_t assigned_max(const hec_pipelined *p) {
+  uint64_t max = 0;
   for (int32_t i = 0; i < p->replay.n_steps; i++)
     for (int32_t k = 0; k < p->replay.steps[i].n_loads; k++) {
       const hec_load *load = &p->replay.steps[i].loads[k];
@@ -75,45 +60,32 @@ static int32_t assigned_most(const hec_pipelined *p) {
         uint64_t n = 0;
         for (int32_t e = 0; e < load->n_experts; e++)
           n += hec_load_row(load, row / load->n_sources, row % load->n_sources)[e];
-        most = n > most ? n : most;
+        max = n > max ? n : max;
       }
     }
-  HEC_ASSERT(most <= INT32_MAX);
-  return (int32_t)most;
+  HEC_ASSERT(max <= INT32_MAX);
+  return (int32_t)max;
 }
 
 static hec_status make_stage(const hec_pipelined *p, int32_t device, hec_arena *arena, stage *s) {
-  const hec_problem *whole = p->replay.problem;
-  int32_t n_layers = n_layers_of(p, device), n = 0;
-  int32_t *block = HEC_NEW(arena, int32_t, n_layers);
-  *s = (stage){.device = device, .moe = p->replay.model->moe, .model = *p->replay.model, .assigned = assigned_most(p)};
-  s->own_at = HEC_NEW(arena, int32_t, p->order->shape.n_chunks + 1);
-  for (int32_t c = 0; c < p->order->shape.n_chunks; c++) {
-    int32_t part = part_of(p->order, device, c);
-    for (int32_t l = p->layer_at[part]; l < p->layer_at[part + 1]; l++)
-      block[n++] = l;
-    s->own_at[c + 1] = n;
-  }
-  s->moe.n_layers = s->moe.n_moe_layers = n_layers;
-  s->cut = (hec_model_cut){.n_blocks = p->replay.model->n_blocks, .block = block};
-  s->model.moe = s->moe;
-  s->model.n_blocks = n_layers;
+  *s = (stage){.model = *p->replay.model, .assigned = assigned_max(p)};
+  HEC_TRY(hec_pipeline_stage_make(parts_of(p), device, p->replay.problem, arena, &s->in));
+  s->cut = (hec_model_cut){.n_blocks = p->replay.model->n_blocks, .block = s->in.layer};
+  s->model.moe = s->in.moe;
+  s->model.n_blocks = s->in.n_layers;
   s->model.cut = &s->cut;
-  HEC_TRY(hec_problem_make(&s->moe, whole->cluster, whole->train, whole->n_ranks, whole->tokens, &s->problem));
-  HEC_TRY(hec_problem_group(&s->problem, whole->ep));
-  hec_problem_choose_as(&s->problem, whole);
-  s->problem.transitions = NULL; /* those are between the first layers of the whole model */
   return HEC_OK;
 }
 
 static hec_runner_options options_of(const hec_pipelined *p, const stage *s) {
-  return (hec_runner_options){.problem = &s->problem,
+  return (hec_runner_options){.problem = &s->in.problem,
                               .model = &s->model,
                               .n_micro_batches = p->replay.n_micro_batches,
                               .assigned = s->assigned,
                               .schedule = "serial",
                               .collective = p->replay.collective,
                               .keep_grads = p->replay.check,
+                              .watched = p->replay.probe,
                               .capacity = p->replay.capacity};
 }
 
@@ -134,18 +106,22 @@ hec_status hec_pipelined_bytes(const hec_pipelined *p, const hec_policy *policy,
   return status;
 }
 
-hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy) {
-  const hec_pipeline_schedule *schedule = p->order->schedule;
+hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule, const hec_pipeline_shape *shape) {
   if (schedule->splits || schedule->pairs || schedule->copies > 1)
     return hec_fail(HEC_BAD_INPUT,
                     "pipeline %s: expected one whose pieces are whole forwards and backwards to be executed, found one "
                     "that %s; use 1f1b, interleaved or gpipe",
                     schedule->name, schedule->copies > 1 ? "holds every part twice" : "splits or pairs them");
-  if (p->order->shape.n_chunks > 1 && p->order->shape.n_stages > 1 && p->order->shape.n_stages % 2 != 0)
+  if (shape->n_chunks > 1 && shape->n_stages > 1 && shape->n_stages % 2 != 0)
     return hec_fail(
         HEC_BAD_INPUT,
         "pipeline %s: expected an even number of stages to be executed with several parts each, found %d; use %d",
-        schedule->name, (int)p->order->shape.n_stages, (int)p->order->shape.n_stages + 1);
+        schedule->name, (int)shape->n_stages, (int)shape->n_stages + 1);
+  return HEC_OK;
+}
+
+hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy) {
+  HEC_TRY(hec_pipelined_check_schedule(p->order->schedule, &p->order->shape));
   if (policy->known > HEC_KNOWN_PERIODIC || policy->refine || policy->rewrite || policy->sliced)
     return hec_fail(
         HEC_BAD_INPUT,
@@ -168,54 +144,45 @@ static hec_status finish_send(pipeline *l, int32_t kind) {
 }
 
 static hec_message message_to(const pipeline *l, int32_t device, const hec_segment *segment) {
-  int32_t peer = device * l->stage->problem.n_ranks + l->rank->rank % l->stage->problem.n_ranks;
+  int32_t peer = device * l->stage->in.problem.n_ranks + l->rank->rank % l->stage->in.problem.n_ranks;
   return (hec_message){.peer = peer, .n_segments = 1, .segments = segment, .bytes = segment->bytes, .after = -1};
 }
 
 static int64_t stream_bytes(const pipeline *l) {
-  return (int64_t)l->stage->problem.tokens * l->stage->moe.d_model * (int64_t)sizeof(float);
+  return (int64_t)l->stage->in.problem.tokens * l->stage->in.moe.d_model * (int64_t)sizeof(float);
 }
 
 /* To the device that has `part`; this one: it is there already. */
 static hec_status send(pipeline *l, int32_t kind, int32_t part, float *stream) {
   const hec_pipeline_order *o = l->p->order;
-  if (part < 0 || part >= o->n_parts || device_of(o, part) == l->stage->device)
+  if (part < 0 || part >= o->n_parts || hec_pipeline_device_of(o, part) == l->stage->in.device)
     return HEC_OK;
   HEC_TRY(finish_send(l, kind));
   sending *s = &l->sent[kind];
   s->segment = (hec_segment){stream, stream_bytes(l)};
-  s->message = message_to(l, device_of(o, part), &s->segment);
-  s->post = (hec_post){.lane = channel[kind][l->stage->device % 2], .sends = &s->message, .n_sends = 1};
+  s->message = message_to(l, hec_pipeline_device_of(o, part), &s->segment);
+  s->post = (hec_post){.lane = channel[kind][l->stage->in.device % 2], .sends = &s->message, .n_sends = 1};
   s->on = true;
   return l->rank->transport->start(l->rank, &s->post);
 }
 
 static hec_status receive(pipeline *l, int32_t kind, int32_t part, float *stream) {
   const hec_pipeline_order *o = l->p->order;
-  if (part < 0 || part >= o->n_parts || device_of(o, part) == l->stage->device)
+  if (part < 0 || part >= o->n_parts || hec_pipeline_device_of(o, part) == l->stage->in.device)
     return HEC_OK;
   if (l->sent[kind].segment.at == stream) /* it goes where another part's output stands */
     HEC_TRY(finish_send(l, kind));
   hec_segment segment = {stream, stream_bytes(l)};
-  hec_message message = message_to(l, device_of(o, part), &segment);
-  hec_post post = {.lane = channel[kind][device_of(o, part) % 2], .receives = &message, .n_receives = 1};
+  hec_message message = message_to(l, hec_pipeline_device_of(o, part), &segment);
+  hec_post post = {.lane = channel[kind][hec_pipeline_device_of(o, part) % 2], .receives = &message, .n_receives = 1};
   HEC_TRY(l->rank->transport->start(l->rank, &post));
   return hec_rank_finish(l->rank, &post, "a pipeline stage's receive");
 }
 
 /* ---- Pieces ---- */
 
-/* With whose backward gradients are complete. */
-static int32_t last_backward(const pipeline *l) {
-  const hec_pipeline_order *o = l->p->order;
-  int32_t last = 0;
-  for (int32_t i = o->piece_at[l->stage->device]; i < o->piece_at[l->stage->device + 1]; i++)
-    last = o->piece[i].kind == HEC_PIECE_BACKWARD ? o->piece[i].micro_batch : last;
-  return last;
-}
-
 static bool faulty(const pipeline *l, hec_pipeline_fault fault, int32_t device) {
-  return l->p->fault == fault && l->stage->device == device && l->runner.work.step == l->p->replay.n_steps;
+  return l->p->fault == fault && l->stage->in.device == device && l->runner.work.step == l->p->replay.n_steps;
 }
 
 /* The stream to send of a micro-batch. */
@@ -226,7 +193,7 @@ static float *sent_stream(pipeline *l, float *streams, int32_t mb, bool gradient
 }
 
 static hec_runner_piece layers_of(const pipeline *l, int32_t chunk, int32_t mb) {
-  return (hec_runner_piece){mb, l->stage->own_at[chunk], l->stage->own_at[chunk + 1]};
+  return (hec_runner_piece){mb, l->stage->in.own_at[chunk], l->stage->in.own_at[chunk + 1]};
 }
 
 static void end_micro_batch(pipeline *l, int32_t mb, int32_t n_pieces) {
@@ -236,34 +203,40 @@ static void end_micro_batch(pipeline *l, int32_t mb, int32_t n_pieces) {
 
 static hec_status forward(pipeline *l, int32_t chunk, int32_t mb) {
   hec_runner *r = &l->runner;
-  int32_t part = part_of(l->p->order, l->stage->device, chunk);
+  int32_t part = hec_pipeline_part_of(l->p->order, l->stage->in.device, chunk);
   HEC_TRY(receive(l, STREAM, part - 1, hec_work_stream(&r->work, r->work.x, mb)));
+  hec_pipeline_watch_input(&l->watch);
   if (l->n_forward[mb]++ == 0)
     HEC_TRY(hec_runner_start(r, mb));
   HEC_TRY(hec_runner_forward(r, layers_of(l, chunk, mb)));
   HEC_TRY(hec_exec_drain(r->exec));
-  if (!l->stage->problem.train)
+  if (!l->stage->in.problem.train)
     end_micro_batch(l, mb, l->n_forward[mb]);
+  hec_pipeline_watch_done(&l->watch, hec_lowering_program(r->low));
   return send(l, STREAM, part + 1, sent_stream(l, r->work.x, mb, false));
 }
 
 static hec_status backward(pipeline *l, int32_t chunk, int32_t mb) {
   hec_runner *r = &l->runner;
-  int32_t part = part_of(l->p->order, l->stage->device, chunk);
-  if (!l->stage->problem.train)
+  int32_t part = hec_pipeline_part_of(l->p->order, l->stage->in.device, chunk);
+  if (!l->stage->in.problem.train) {
+    hec_pipeline_watch_done(&l->watch, hec_lowering_program(r->low));
     return HEC_OK;
+  }
   HEC_TRY(receive(l, GRADIENT, part + 1, hec_work_stream(&r->work, r->work.dx, mb)));
-  if (mb == last_backward(l) && l->n_backward[mb] == 0 && faulty(l, HEC_PIPELINE_FORGETS, 0))
+  hec_pipeline_watch_input(&l->watch);
+  if (mb == l->stage->in.last && l->n_backward[mb] == 0 && faulty(l, HEC_PIPELINE_FORGETS, 0))
     hec_work_zero_grads(&r->work, r->exec);
   HEC_TRY(hec_runner_backward(r, layers_of(l, chunk, mb)));
   HEC_TRY(hec_exec_drain(r->exec));
   end_micro_batch(l, mb, ++l->n_backward[mb]);
+  hec_pipeline_watch_done(&l->watch, hec_lowering_program(r->low));
   return send(l, GRADIENT, part - 1, sent_stream(l, r->work.dx, mb, true));
 }
 
 static hec_status run_pieces(pipeline *l) {
   const hec_pipeline_order *o = l->p->order;
-  for (int32_t i = o->piece_at[l->stage->device]; i < o->piece_at[l->stage->device + 1]; i++) {
+  for (int32_t i = o->piece_at[l->stage->in.device]; i < o->piece_at[l->stage->in.device + 1]; i++) {
     const hec_pipeline_piece *piece = &o->piece[i];
     HEC_ASSERT(piece->kind == HEC_PIECE_FORWARD || piece->kind == HEC_PIECE_BACKWARD);
     HEC_TRY((piece->kind == HEC_PIECE_FORWARD ? forward : backward)(l, piece->chunk, piece->micro_batch));
@@ -279,25 +252,22 @@ static void prepare(pipeline *l, const hec_replay_step *step, int64_t index) {
   hec_runner *r = &l->runner;
   const hec_model *whole = l->p->replay.model;
   hec_processor *on = r->rank->processor;
-  int32_t tokens = l->stage->problem.tokens, source = r->rank->rank;
+  int32_t tokens = l->stage->in.problem.tokens, source = r->rank->rank;
   int64_t n = (int64_t)tokens * whole->moe.d_model;
   for (int32_t mb = 0; mb < l->p->replay.n_micro_batches; mb++) {
     l->n_forward[mb] = l->n_backward[mb] = 0;
     l->whole[mb] = step->loads[step->n_loads == 1 ? 0 : mb];
-    size_t row = (size_t)l->whole[mb].n_sources * (size_t)l->whole[mb].n_experts;
-    for (int32_t own = 0; own < l->stage->problem.n_layers; own++)
-      memcpy(hec_load_row(&r->loads[mb], own, 0), hec_load_row(&l->whole[mb], l->stage->cut.block[own], 0),
-             row * sizeof(uint32_t));
+    hec_pipeline_stage_load(&l->stage->in, &l->whole[mb], &r->loads[mb]);
     hec_model_input(whole, index + 1, mb, source, tokens, l->rows);
     on->math->to_device(on, hec_work_stream(&r->work, r->work.x, mb), l->rows, n);
-    if (!l->stage->problem.train)
+    if (!l->stage->in.problem.train)
       continue;
     hec_model_output_gradient(whole, index + 1, mb, source, tokens, l->rows);
     on->math->to_device(on, hec_work_stream(&r->work, r->work.dx, mb), l->rows, n);
   }
   r->work.loads = r->loads;
   r->work.step = index + 1;
-  if (r->work.keep_grads && l->stage->problem.train)
+  if (r->work.keep_grads && l->stage->in.problem.train)
     hec_work_zero_grads(&r->work, r->exec);
 }
 
@@ -307,26 +277,13 @@ static hec_status load_of(hec_runner *r, int32_t micro_batch, int32_t layer, con
   return HEC_OK;
 }
 
-/* The slowest rank's time, on rank 0. */
-static hec_status tell_time(pipeline *l, int64_t index, int64_t start_ns) {
-  double own = 1e-9 * (double)(hec_clock_ns() - start_ns), all[HEC_RANKS_MAX], most = 0;
-  HEC_TRY(hec_rank_gather(l->rank, &own, sizeof own, l->rank->rank == 0 ? all : NULL));
-  for (int32_t r = 0; l->rank->rank == 0 && r < l->rank->n_ranks; r++)
-    most = all[r] > most ? all[r] : most;
-  if (l->rank->rank == 0 && l->p->measured)
-    l->p->measured(l->p->context, index, most);
-  return HEC_OK;
-}
-
 static hec_status step(pipeline *l, int64_t index) {
   const hec_replay_step *of = &l->p->replay.steps[index];
-  int64_t start_ns;
   prepare(l, of, index);
-  HEC_TRY(hec_rank_start_together(l->rank, &start_ns));
-  HEC_TRY(hec_runner_begin(&l->runner, of->iter));
+  HEC_TRY(hec_pipeline_watch_begin(&l->watch, &l->runner, of->iter));
   HEC_TRY(run_pieces(l));
   HEC_TRY(hec_runner_end(&l->runner));
-  HEC_TRY(tell_time(l, index, start_ns));
+  HEC_TRY(hec_pipeline_watch_end(&l->watch, l->runner.exec, hec_lowering_program(l->runner.low), of));
   return l->check ? hec_check_step(l->check, &l->runner.work, index, l->whole, NULL) : HEC_OK;
 }
 
@@ -335,16 +292,17 @@ static hec_status step(pipeline *l, int64_t index) {
 static void check_open(pipeline *l, hec_arena *arena) {
   const hec_pipelined *p = l->p;
   hec_check_stages stages = {.n_stages = p->order->shape.n_stages,
-                             .first = device_of(p->order, 0),
-                             .last = device_of(p->order, p->order->n_parts - 1)};
+                             .first = hec_pipeline_device_of(p->order, 0),
+                             .last = hec_pipeline_device_of(p->order, p->order->n_parts - 1)};
   for (int32_t d = 0; d < stages.n_stages; d++)
-    stages.n_local = n_layers_of(p, d) > stages.n_local ? n_layers_of(p, d) : stages.n_local;
+    stages.n_local = hec_pipeline_layers_of(parts_of(p), d) > stages.n_local ? hec_pipeline_layers_of(parts_of(p), d)
+                                                                             : stages.n_local;
   int32_t *layer = HEC_NEW(arena, int32_t, stages.n_stages * stages.n_local);
   for (int32_t i = 0; i < stages.n_stages * stages.n_local; i++)
     layer[i] = -1;
   for (int32_t d = 0; d < stages.n_stages; d++)
     for (int32_t c = 0, n = 0; c < p->order->shape.n_chunks; c++) {
-      int32_t part = part_of(p->order, d, c);
+      int32_t part = hec_pipeline_part_of(p->order, d, c);
       for (int32_t at = p->layer_at[part]; at < p->layer_at[part + 1]; at++)
         layer[d * stages.n_local + n++] = at;
     }
@@ -374,11 +332,12 @@ static hec_status run(pipeline *l, const hec_policy *policy, hec_replay_check *r
   if (has_guests(&hec_lowering_run(r->low)->plan))
     return hec_rank_fail(l->rank, "policy %s gathers experts for a layer: pipeline stages do not execute that yet",
                          policy->name);
-  hec_lowering_interleave(r->low, n, last_backward(l));
+  hec_lowering_interleave(r->low, n, l->stage->in.last);
   l->n_forward = HEC_NEW(&r->arena, int32_t, n);
   l->n_backward = HEC_NEW(&r->arena, int32_t, n);
   l->whole = HEC_NEW(&r->arena, hec_load, n);
-  l->rows = HEC_NEW(&r->arena, float, (int64_t)l->stage->problem.tokens * l->stage->moe.d_model);
+  l->rows = HEC_NEW(&r->arena, float, (int64_t)l->stage->in.problem.tokens * l->stage->in.moe.d_model);
+  hec_pipeline_watch_open(&l->watch, &p->replay, p->order, l->rank, &r->arena);
   if (p->replay.check)
     check_open(l, &r->arena);
   for (int32_t i = 0; i < p->replay.n_steps; i++)
@@ -400,6 +359,7 @@ hec_status hec_pipelined_run(const hec_pipelined *p, const hec_policy *policy, h
     l.runner = (hec_runner){.options = options_of(p, &s), .rank = hec_group_rank(group), .load_of = load_of};
     status = run(&l, policy, result);
     hec_check_free(l.check);
+    hec_pipeline_watch_close(&l.watch);
     hec_runner_close(&l.runner);
     hec_group_free(group);
   }

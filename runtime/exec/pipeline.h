@@ -24,19 +24,18 @@ typedef enum {
 } hec_pipeline_fault;
 
 typedef struct {
-  /* problem: of all layers, on the ranks of one stage (its expert-parallel groups may be several). schedule, virtual_time,
-   * probe, measured and differ_* are not used. */
+  /* problem: of all layers, on the ranks of one stage (its expert-parallel groups may be several). schedule, virtual_time and
+   * differ_* are not used. measured: of every step, with a program of its pieces. */
   hec_replay replay;
   const hec_pipeline_order *order; /* its micro-batches are the replay's */
   const int32_t *layer_at;         /* [n_parts + 1] layers of each part */
   hec_pipeline_fault fault;
-  /* After every step, on rank 0 only: seconds of the slowest rank. */
-  void (*measured)(void *context, int64_t step, double seconds);
-  void *context;
 } hec_pipelined;
 
-/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, policies that change their plan within
- * an iteration or compute something else than the gate chose. */
+/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
+hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule,
+                                        const hec_pipeline_shape *shape) HEC_MUST_USE;
+/* ... and policies that change their plan within an iteration or compute something else than the gate chose. */
 hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
 /* Bytes that each rank's region must have. */
 hec_status hec_pipelined_bytes(const hec_pipelined *pipelined, const hec_policy *policy, size_t *bytes) HEC_MUST_USE;

@@ -155,8 +155,15 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
     HEC_TRY(hec_rank_gather(r->rank, probed, sizeof probed, s->probe_s));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
-    replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec),
-                                                      hec_exec_moved(r->exec), hec_exec_lost_ps(r->exec), s->probe_s});
+    replay->measured(replay->context, &(hec_replayed){.step = step,
+                                                      .low = r->low,
+                                                      .program = hec_lowering_program(r->low),
+                                                      .digest = hec_program_digest(hec_lowering_program(r->low)),
+                                                      .timeline = &r->timeline,
+                                                      .interrupted = hec_exec_interrupted(r->exec),
+                                                      .moving = hec_exec_moved(r->exec),
+                                                      .lost_ps = hec_exec_lost_ps(r->exec),
+                                                      .probe_s = s->probe_s});
   return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 

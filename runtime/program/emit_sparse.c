@@ -240,6 +240,7 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
   list_own(low, first, layer, HEC_STATE_PARAM);
   if (id != first) {
     op.kind = HEC_OP_LOCAL;
+    op.local = (hec_op_local){-1, -1};
     id = hec_program_add(&low->in->program, op, wait, n_wait);
   }
   hold_guests(low, layer, first);

@@ -15,12 +15,18 @@ typedef struct hec_job {
   hec_problem problem;
   const char *origin;      /* the trace's path, or what it is called; the reader's */
   hec_trace_header header; /* of the trace; texts belong to the reader */
+  int32_t n_stages;        /* executed: pipeline stages of problem.n_ranks each, with a part of the layers; 0: none */
   int32_t micro_batches, warmup;
   int64_t first_reported; /* `iter` of the first iteration after the warm-up */
   uint64_t scale_to;      /* assignments per layer that every load is scaled to; 0: as recorded */
   const char **defaults;  /* [n_defaults] sentences: choices that the user did not make */
   int32_t n_defaults, defaults_room;
 } hec_job;
+
+/* Of all pipeline stages. */
+static inline int32_t hec_job_ranks(const hec_job *job) {
+  return job->n_stages > 0 ? job->n_stages * job->problem.n_ranks : job->problem.n_ranks;
+}
 
 /* One iteration: the records of one `iter`, spread over the ranks and scaled. */
 typedef struct {

@@ -26,7 +26,7 @@ hec_op hec_op_new(hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer)
   if (kind == HEC_OP_COMPUTE)
     op.compute.work_at = -1;
   else if (kind == HEC_OP_LOCAL)
-    op.local.bytes_at = -1;
+    op.local = (hec_op_local){-1, -1};
   else if (kind == HEC_OP_EXCHANGE)
     op.exchange = (hec_op_exchange){.n_chunks = 1, .part_at = -1, .parcel_at = -1};
   return op;
@@ -176,9 +176,11 @@ void hec_program_check(const hec_program *program) {
       check_work(program, op);
     if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.stride > 1)
       HEC_ASSERT(program->n_ranks % op->allreduce.stride == 0);
-    if (op->kind == HEC_OP_LOCAL)
+    if (op->kind == HEC_OP_LOCAL) {
       HEC_ASSERT(op->local.bytes_at < 0 ||
                  (size_t)op->local.bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
+      HEC_ASSERT(op->local.part_at < 0 || (size_t)op->local.part_at + (size_t)program->n_ranks <= program->n_parts);
+    }
   }
   for (size_t i = 0; i < program->n_holds; i++) {
     const hec_hold *hold = &program->holds[i];
@@ -260,6 +262,8 @@ static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec
     digest = digest_shape(digest, &program->shapes[op->compute.shape]);
   if (op->kind == HEC_OP_COMPUTE && op->compute.work_at >= 0)
     digest = digest_work(digest, program, op);
+  if (op->kind == HEC_OP_LOCAL && op->local.part_at >= 0)
+    digest = digest_add(digest, program->parts + op->local.part_at, (size_t)program->n_ranks);
   return op->kind == HEC_OP_LOCAL ? digest_rank_bytes(digest, program, op->local.bytes_at) : digest;
 }
 

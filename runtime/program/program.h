@@ -3,7 +3,7 @@
  *
  * An operation is a row over ranks: (operation, rank) is the unit of execution. Compute, local, allreduce, counts and
  * plan rows run on every rank (a rank without work takes no time); an exchange runs on the ranks that have a transfer
- * in it.
+ * in it. Only in a step of pipeline stages (pipelines/step_program.h) local operations run on the ranks of a stage alone.
  *
  *   in order    (op, r) starts after every earlier (smaller id) operation of the same lane on r
  *   local       (B, r) waits for (A, r) when B names A and r takes part in both; waiting across ranks happens only
@@ -85,7 +85,11 @@ typedef enum {
   X(NODE_UNPERMUTE, "node unpermute", COMPUTE, NONE, UNPERMUTE)                                                        \
   X(TENSOR_GATHER, "tensor AllGather", TOKEN, TENSOR, TOKENS)                                                          \
   X(TENSOR_SCATTER, "tensor ReduceScatter", TOKEN, TENSOR, SCATTER)                                                    \
-  X(TENSOR_REDUCE, "tensor ReduceScatter (addition)", TOKEN, NONE, REDUCE)
+  X(TENSOR_REDUCE, "tensor ReduceScatter (addition)", TOKEN, NONE, REDUCE)                                             \
+  X(STAGE_FORWARD, "forward of a stage", COMPUTE, NONE, NONE)                                                          \
+  X(STAGE_BACKWARD, "backward of a stage", COMPUTE, NONE, NONE)                                                        \
+  X(STAGE_SEND, "between stages", TOKEN, NONE, NONE)                                                                   \
+  X(STAGE_END, "end of a step", COMPUTE, NONE, NONE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -116,6 +120,7 @@ typedef struct {
 
 typedef struct {
   int32_t bytes_at; /* rank r moves op.bytes * local_bytes[bytes_at + r]; -1: op.bytes each */
+  int32_t part_at;  /* rank r takes part when parts[part_at + r]; -1: every rank does */
 } hec_op_local;
 
 typedef struct {
@@ -295,7 +300,10 @@ static inline double hec_program_experts_s(const hec_program *p, const hec_devic
 }
 
 static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op, int32_t rank) {
-  return op->kind != HEC_OP_EXCHANGE || p->parts[op->exchange.part_at + rank] != 0;
+  int32_t part_at = op->kind == HEC_OP_EXCHANGE ? op->exchange.part_at
+                    : op->kind == HEC_OP_LOCAL  ? op->local.part_at
+                                                : -1;
+  return part_at < 0 || p->parts[part_at + rank] != 0;
 }
 
 /* Aborts unless every rule above holds: dependencies backwards, indices in range, transfers between different ranks

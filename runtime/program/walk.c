@@ -116,7 +116,10 @@ static void walk_alone(hec_walk *walk, const visit *v, hec_walk_options options)
   }
   options.own(options.context, v->program, v->id, v->end);
   for (int32_t r = 0; r < n_ranks; r++)
-    v->end[r] = hec_time_after(v->begin[r], v->end[r]);
+    if (hec_program_takes_part(v->program, v->op, r))
+      v->end[r] = hec_time_after(v->begin[r], v->end[r]);
+    else
+      v->begin[r] = v->end[r] = -1;
 }
 
 /* Where an exchange with such transfers would stand. */

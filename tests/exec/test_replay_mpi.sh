@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every policy replayed under the mpirun of Open MPI and of MPICH on 1, 2, 3, 4 and 8 ranks: program_replay.c.
+# Every policy replayed under the mpirun of Open MPI and of MPICH on 1, 2, 3, 4 and 8 ranks: program_replay.c. Pipeline stages likewise.
 source "$(dirname "$0")/../support/tool.sh"
 source "$source_dir/tests/support/mpi.sh"
 n_run=0
@@ -13,6 +13,17 @@ for kind in openmpi mpich; do
     [ $rc = 0 ] && grep -qx "passed on $ranks ranks" <<<"$said" && continue
     fail "$launcher -n $ranks: exit $rc: $said"
   done
+  # Pipeline stages: 4 ranks as pp=2 ep=2 in both forms, 8 as pp=2 ep=2 dp=2. Ranks are the launcher's.
+  for row in "4 pp=2_ep=2" "8 pp=2_ep=2" "8 pp=2_vpp=2_ep=2"; do
+    read -r ranks layout <<<"$row"
+    n_run=$((n_run + 1))
+    timeout -k 5 300 "$launcher" -n "$ranks" "$build/hecate-run" "$sample" --layout "${layout//_/ }" --backend mpi --tokens 16 \
+      --steps 2 --policy ep,eplb --check --json >out.txt 2>err.txt </dev/null || fail "$launcher: $row: $(head -c 300 err.txt)"
+    expect out.txt 'd["backend"], d["layout"]["ranks"], [p["check"]["passed"] for p in d["policies"]]' "('mpi', $ranks, [True, True])"
+  done
+  timeout -k 5 300 "$launcher" -n 3 "$build/hecate-run" "$sample" --layout "pp=2" --backend mpi >out.txt 2>err.txt </dev/null
+  rc=$?
+  { [ $rc = 2 ] && grep -q 'pp=1 would fit' err.txt; } || fail "$launcher -n 3, pp=2: exit $rc: $(head -c 300 err.txt)"
   # Rank 0 alone cannot start: the others, which wait for it already, are not left waiting.
   cannot_start() {
     said=$(timeout -k 5 300 "$launcher" -n 2 "$build/hecate-run" "$@" no-such-folder/x --backend mpi 2>&1 </dev/null)

@@ -269,7 +269,7 @@ static void make_wild(hec_program *program, int32_t n_ranks, int32_t n_ops, uint
     if (op.kind == HEC_OP_COMPUTE)
       op.compute.work_at = -1;
     else if (op.kind == HEC_OP_LOCAL)
-      op.local.bytes_at = -1;
+      op.local = (hec_op_local){-1, -1};
     op.bytes = op.kind == HEC_OP_COMPUTE || op.kind == HEC_OP_PLAN ? 0 : 1 + (double)hec_test_below(seed, 1 << 20);
     (void)hec_program_add(program, op, deps, n_deps);
   }

@@ -113,7 +113,13 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
     disturb(machine, &seed, ps, n);
     hec_imitated_timeline(program, ps, &timeline);
     free(ps);
-    visit(context, i, &(hec_replayed){.step = step, .low = low, .timeline = &timeline, .probe_s = probe_s});
+    visit(context, i,
+          &(hec_replayed){.step = step,
+                          .low = low,
+                          .program = hec_lowering_program(low),
+                          .digest = hec_program_digest(hec_lowering_program(low)),
+                          .timeline = &timeline,
+                          .probe_s = probe_s});
   }
   hec_lowering_free(low);
   hec_link_cost_free(&cost);

@@ -168,6 +168,34 @@ sed 's/"backward": true/"backward": false/' here.json >forward.json # as a calib
 refuses 2 "forward phase alone" compare --random 2 "${small[@]}" --calibration forward.json
 accepts compare --random 1 "${small[@]}" --calibration here.json --seed 9007199253740991 --json
 
+# Pipeline stages: steps are compared, of pieces and what goes between them; what has no meaning beside a layout is refused.
+steps=(compare "$sample" --model tiny --tokens 16 --repeat 1 --steps 2 --micro-batches 4)
+if [ "$(nproc)" -ge 2 ]; then
+  for row in "pp=2 1f1b 2" "pp=2_vpp=2 interleaved 4" "ep=2 1f1b 2"; do
+    read -r layout pipeline layers <<<"$row"
+    accepts "${steps[@]}" --layout "${layout//_/ }" --policy ep,eplb --json
+    expect out.txt 'd["layout"].split(", ")[-1], d["ranks"], [(p["name"], p["schedule"], p["points"]) for p in d["policies"]]' \
+      "('4 micro-batches', 2, [('ep', '$pipeline', 2), ('eplb', '$pipeline', 2)])"
+    expect out.txt '[p["conclusive"] and p["predicted_s"] > 0 and p["measured_s"] > 0 for p in d["points"]]' '[True, True, True, True]'
+    expect out.txt '[k["kind"] for k in d["policies"][0]["kinds"] if k["kind"] != "between stages"]' \
+      "['forward of a stage', 'backward of a stage', 'end of a step']"
+    expect out.txt '"between stages" in [k["kind"] for k in d["policies"][0]["kinds"]]' "$([[ $layout = pp=2* ]] && echo True || echo False)"
+    expect out.txt '[c["failed"] for c in d["controls"] if c["failed"] is not None]' '[]' # controls break operations, not pieces
+    expect out.txt "len([w for w in d['defaults_taken'] if w.startswith('layers: $layers,')])" 1
+  done
+  accepts "${steps[@]}" --layout "pp=2" --policy ep --out stages
+  has "inside a stage the schedule is serial"
+  has "forward of a stage" stages/report.html
+  expect stages/timeline.json 'len([e for e in d["traceEvents"] if e.get("ph") == "X"]) > 0' True
+fi
+refuses 2 "--pipeline: expected --layout" "${steps[@]:0:2}" --pipeline gpipe
+refuses 2 "--micro-batches: expected --layout" "${steps[@]}"
+refuses 2 "expected a trace beside --layout" compare --random 2 --layout "pp=2"
+refuses 2 "--virtual" "${steps[@]}" --layout "pp=2" --virtual
+refuses 2 "tp: expected 1" "${steps[@]}" --layout "tp=2"
+refuses 2 "use ep or eplb" "${steps[@]}" --layout "pp=2" --policy hecate
+refuses 2 "would take turns" "${steps[@]}" --layout "pp=2" --ranks $((2 * $(nproc)))
+
 # No room for the results: exit code 1 and nothing that looks whole; what was there stays.
 for command in "compare --random 2 --out limited" "calibrate --out kept.json"; do
   echo old >kept.json

@@ -117,7 +117,7 @@ void hec_execution_place(const hec_target *target, const hec_target_args *args, 
 
 void hec_execution_describe(const hec_target *target, const hec_target_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *e) {
-  hec_execution_place(target, args, job->problem.n_ranks, job->warmup, e);
+  hec_execution_place(target, args, hec_job_ranks(job), job->warmup, e);
   if (args->virtual) {
     hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
                                    : "virtual time: measures computing and waiting; transfers are imitated");
@@ -138,11 +138,12 @@ void hec_execution_describe(const hec_target *target, const hec_target_args *arg
     hec_execution_mind(e, "gradients of copies are added up as they arrive: measured in that exchange, predicted as "
                           "gradient reduction");
   if (hec_summary_execution_crowded(&e->summary))
-    hec_execution_mind(e, target->link
-                              ? "fewer devices than ranks: a device does the work of all its ranks at once, which "
-                                "no prediction describes; see --virtual"
-                              : "fewer cores than ranks: ranks take turns on cores, so these times predict "
-                                "nothing; see --virtual");
+    hec_execution_mind(
+        e, target->link        ? "fewer devices than ranks: a device does the work of all its ranks at once, which "
+                                 "no prediction describes; see --virtual"
+           : job->n_stages > 0 ? "fewer cores than ranks: ranks take turns on cores, so these times predict nothing"
+                               : "fewer cores than ranks: ranks take turns on cores, so these times predict "
+                                 "nothing; see --virtual");
 }
 
 void hec_execution_warn(const hec_execution *execution, const hec_target *target, bool pin, const char *advice) {

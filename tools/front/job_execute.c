@@ -54,7 +54,7 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   if (!options->cluster && options->like) {
     wanted.cluster = options->like;
   } else if (!options->cluster) {
-    hec_job_cpu_line(wanted.ranks, 4e9, line);
+    hec_job_cpu_line(options->n_stages > 0 ? options->n_stages * wanted.ranks : wanted.ranks, 4e9, line);
     wanted.cluster = line;
   }
   if (options->layers == 0)
@@ -76,6 +76,6 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   if (options->tokens == 0)
     hec_job_assume(job, arena, "tokens per rank: %d, every layer scaled to it; choose with --tokens", TOKENS);
   if (!options->cluster)
-    say_cluster(job, options, wanted.ranks, arena);
+    say_cluster(job, options, hec_job_ranks(job), arena);
   return HEC_OK;
 }

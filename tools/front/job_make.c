@@ -232,11 +232,12 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
                    header->ranks > 0       ? "the trace's \"ranks\""
                    : header->n_sources > 1 ? "the trace's sources"
                                            : "all devices of the cluster");
-  if (*ranks > job->cluster.n_devices)
+  int32_t of_all = options->n_stages > 0 ? options->n_stages * *ranks : *ranks;
+  if (of_all > job->cluster.n_devices)
     return hec_fail(HEC_BAD_INPUT,
                     "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32
                     "%s; choose --ranks %" PRId32 " or a larger --cluster",
-                    job->cluster.n_devices, job->cluster.name, *ranks,
+                    job->cluster.n_devices, job->cluster.name, of_all,
                     options->ranks > 0  ? ""
                     : header->ranks > 0 ? " (the trace's \"ranks\")"
                                         : " (the trace's sources)",
@@ -483,6 +484,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(choose_tokens(job, options, reader, ranks, arena, &tokens));
   HEC_TRY(hec_job_check_assignments("tokens per rank", job->scale_to));
   HEC_TRY(choose_warmup(job, options, reader, arena));
+  job->n_stages = options->n_stages;
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
     hec_job_assume(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
@@ -517,7 +519,9 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
                    "groups: %" PRId32 " expert-parallel groups of %" PRId32 " ranks (%s), each with all %" PRId32
                    " experts; gradients are reduced between them",
                    job->problem.dp, job->problem.ep,
-                   options->ep > 0 ? "--ep" : "the largest divisor of the ranks that is at most the experts",
+                   options->n_stages > 0 ? "of a stage, --layout"
+                   : options->ep > 0     ? "--ep"
+                                         : "the largest divisor of the ranks that is at most the experts",
                    job->problem.n_experts);
   return HEC_OK;
 }

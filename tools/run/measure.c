@@ -1,5 +1,6 @@
 /* See measure.h. Policies run one after the other in one launch. With `check`, each first runs one layer and one step in
- * exact mode, then the iterations in random mode, compared and measured alike.
+ * exact mode, then the iterations in random mode, compared and measured alike. Pipeline stages have no exact mode: one layer
+ * has no stages.
  *
  * The iteration to draw is known when the policy is done: until then the events of the newest KEPT iterations are held,
  * so of a longer run the one nearest the median is drawn among the newest. */
@@ -9,6 +10,7 @@
 #include "runtime/program/job.h"
 #include "tools/front/page/report.h"
 #include "tools/front/timeline_files.h"
+#include "tools/run/stages_report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -35,12 +37,44 @@ typedef struct {
   hec_text timeline, failed;
 } collector;
 
+static hec_replay random_replay(const hec_measure *measure) {
+  const hec_measure_options *o = measure->options;
+  return (hec_replay){.problem = &o->job->problem,
+                      .model = &measure->model,
+                      .steps = o->recording.steps,
+                      .n_steps = o->recording.n_steps,
+                      .n_micro_batches = o->recording.n_micro_batches,
+                      .schedule = o->schedule,
+                      .collective = o->collective,
+                      .virtual_time = o->execution->virtual_time,
+                      .check = o->check,
+                      .differ_iteration = -1};
+}
+
+static hec_pipelined pipelined_of(const hec_measure *measure) {
+  const hec_stages *stages = measure->options->stages;
+  return (hec_pipelined){.replay = random_replay(measure), .order = &stages->order, .layer_at = stages->layer_at};
+}
+
+static hec_status find_stage_bytes(hec_measure *measure) {
+  const hec_measure_options *o = measure->options;
+  hec_pipelined pipelined = pipelined_of(measure);
+  for (int32_t p = 0; p < o->n_policies; p++) {
+    size_t bytes;
+    HEC_TRY(hec_pipelined_bytes(&pipelined, o->policies[p], &bytes));
+    measure->stage_bytes = bytes > measure->stage_bytes ? bytes : measure->stage_bytes;
+  }
+  return HEC_OK;
+}
+
 hec_status hec_measure_open(hec_measure *measure, const hec_measure_options *options, hec_arena *arena) {
   *measure = (hec_measure){.options = options, .handover = {-1}};
   const hec_problem *p = &options->job->problem;
   uint64_t seed = options->execution->seed;
   HEC_TRY(hec_model_make(&options->job->moe, false, seed, &measure->model));
-  if (options->check) {
+  if (options->stages)
+    HEC_TRY(find_stage_bytes(measure));
+  if (options->check && !options->stages) {
     measure->exact_moe = options->job->moe;
     measure->exact_moe.n_layers = measure->exact_moe.n_moe_layers = 1;
     HEC_TRY(hec_model_make(&measure->exact_moe, true, seed, &measure->exact_model));
@@ -64,20 +98,6 @@ void hec_measure_close(hec_measure *measure) {
   hec_handover_close(&measure->handover);
 }
 
-static hec_replay random_replay(const hec_measure *measure) {
-  const hec_measure_options *o = measure->options;
-  return (hec_replay){.problem = &o->job->problem,
-                      .model = &measure->model,
-                      .steps = o->recording.steps,
-                      .n_steps = o->recording.n_steps,
-                      .n_micro_batches = o->recording.n_micro_batches,
-                      .schedule = o->schedule,
-                      .collective = o->collective,
-                      .virtual_time = o->execution->virtual_time,
-                      .check = o->check,
-                      .differ_iteration = -1};
-}
-
 static hec_replay exact_replay(const hec_measure *measure) {
   hec_replay replay = random_replay(measure);
   replay.problem = &measure->exact_problem;
@@ -91,6 +111,8 @@ size_t hec_measure_bytes(const hec_measure *measure) {
   const hec_measure_options *o = measure->options;
   hec_replay random = random_replay(measure), exact = exact_replay(measure);
   size_t max = 0;
+  if (o->stages)
+    return measure->stage_bytes;
   for (int32_t p = 0; p < o->n_policies; p++) {
     size_t bytes = hec_replay_bytes(&random, o->policies[p]);
     max = bytes > max ? bytes : max;
@@ -115,6 +137,12 @@ static void keep_drawing(collector *c, const hec_replay_step *step, double secon
   d->seconds = seconds;
   hec_status status = hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &out);
   HEC_ASSERT(status == HEC_OK); /* packed into memory */
+}
+
+static void done(collector *c) {
+  hec_progress_doing("executing", c->summary.rows[c->row].name);
+  hec_progress_at(c->row + (double)c->n_done / c->measure->options->recording.n_steps, c->measure->options->n_policies,
+                  0);
 }
 
 /* Attention and gate, forward: what hides gathers. */
@@ -148,8 +176,15 @@ static void measured(void *context, const hec_replayed *iteration) {
   }
   if (o->files && (report || o->timeline_iter >= 0))
     keep_drawing(c, iteration->step, all.total_s, low, timeline);
-  hec_progress_doing("executing", c->summary.rows[c->row].name);
-  hec_progress_at(c->row + (double)c->n_done / o->recording.n_steps, o->n_policies, 0);
+  done(c);
+}
+
+static void step_measured(void *context, const hec_replayed *step) {
+  collector *c = context;
+  hec_breakdown all = hec_timeline_breakdown(step->timeline, step->program);
+  if (c->n_done++ >= c->measure->options->job->warmup)
+    hec_summary_add(&c->summary.rows[c->row], &all, &all, 1);
+  done(c);
 }
 
 /* The kept iteration that is drawn goes to the timeline, the others go. */
@@ -214,6 +249,21 @@ static hec_status run_policy(const hec_measure *measure, hec_rank *rank, int32_t
   return HEC_OK;
 }
 
+static hec_status run_stages(const hec_measure *measure, hec_rank *rank, int32_t row, collector *c) {
+  hec_replay_check found, none = {.passed = true, .bits = HEC_FLOAT_BITS + 1};
+  hec_pipelined pipelined = pipelined_of(measure);
+  if (c) {
+    c->row = row;
+    c->n_done = 0;
+    pipelined.replay.measured = step_measured;
+    pipelined.replay.context = c;
+  }
+  HEC_TRY(hec_pipelined_run(&pipelined, measure->options->policies[row], rank, &found));
+  if (c && measure->options->check)
+    keep_check(c, &found, &none);
+  return HEC_OK;
+}
+
 static hec_status open_collector(collector *c, const hec_measure *measure) {
   const hec_measure_options *o = measure->options;
   *c = (collector){.measure = measure};
@@ -248,9 +298,13 @@ static void close_collector(collector *c) {
 static hec_status hand_over(collector *c, hec_handover *to) {
   const hec_measure_options *o = c->measure->options;
   hec_text json = {0}, csv = {0}, table = {0}, page = {0};
-  hec_summary_json(&c->summary, &json);
-  hec_summary_csv(&c->summary, &csv);
-  if (!o->json)
+  if (o->stages)
+    (o->json ? hec_stages_json : hec_stages_table)(&c->summary, o->stages, o->json ? &json : &table);
+  else
+    hec_summary_json(&c->summary, &json);
+  if (!o->stages)
+    hec_summary_csv(&c->summary, &csv);
+  if (!o->stages && !o->json)
     hec_summary_table(&c->summary, &table);
   if (o->files) {
     hec_report report = hec_report_of(&c->summary, &c->arena);
@@ -275,7 +329,7 @@ hec_status hec_measure_body(hec_rank *rank, void *context) {
   collector *c = rank->rank == 0 ? hec_malloc(1, sizeof *c) : NULL;
   hec_status status = c ? open_collector(c, measure) : HEC_OK;
   for (int32_t p = 0; status == HEC_OK && p < measure->options->n_policies; p++)
-    status = run_policy(measure, rank, p, c);
+    status = (measure->options->stages ? run_stages : run_policy)(measure, rank, p, c);
   if (c && status == HEC_OK)
     hec_rank_at_phase(rank, 0, "keeping the results");
   if (c && status == HEC_OK)

@@ -6,6 +6,7 @@
 #include "runtime/plan/problem.h"
 #include "tools/front/handover.h"
 #include "tools/front/output.h"
+#include "tools/front/stages.h"
 #include "tools/front/summary/summary_write.h"
 
 typedef struct {
@@ -15,6 +16,7 @@ typedef struct {
   const char *schedule; /* one that every policy allows, or "published" */
   const hec_collective *collective;
   hec_recording recording;
+  const hec_stages *stages; /* the job is that of one; NULL: there are no pipeline stages */
   const hec_summary_execution *execution;
   const char *tool, *trace, *law;
   bool check, json, files; /* files: for --out */
@@ -28,6 +30,7 @@ typedef struct {
   hec_moe exact_moe; /* one layer */
   hec_problem exact_problem;
   hec_replay_step exact_step;
+  size_t stage_bytes; /* region of a rank of a stage */
   hec_handover handover;
 } hec_measure;
 

@@ -21,6 +21,7 @@ enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
 typedef struct {
   hec_job_options job;
   hec_target_args target;
+  hec_training_args training; /* of it: layout and pipeline */
   const char *trace, *out, *format;
   const hec_timeline_format *timelines;
   int64_t steps, seed, timeline_iter;
@@ -34,6 +35,7 @@ typedef struct {
   hec_arena arena;
   bool launched;
   hec_job job;
+  hec_stages stages; /* with --layout */
   const hec_policy *policies[HEC_POLICIES_MAX];
   hec_execution execution;
   hec_measure_options options;
@@ -48,17 +50,54 @@ static const hec_run_option_words words[] = {
      "(default: the trace's where an expert is at most 1 MiB, else tiny)"},
     {"ranks", NULL, "ranks, at most 256 (default 4; under mpirun: its processes)"},
     {"tokens", NULL, "tokens per rank and micro-batch; loads are scaled to it (default 256)"},
+    {"micro_batches", NULL,
+     "micro-batches of an iteration that has one record: it is repeated (default 1); with --layout of a step, a record "
+     "each (default 4 for each stage)"},
     {"warmup", NULL, "iterations run but not reported (default 1; 0 below 3 iterations)"},
     {"layers", NULL, "the first N MoE layers of the trace (default 4)"},
     {.key = NULL},
 };
 
+static const hec_run_option_words layout_words[] = {
+    {"layout", NULL,
+     "execute training steps in pipeline stages: \"pp=2 vpp=2 ep=2\"; ranks = pp x dp, and dp follows from --ranks; "
+     "tp, cp and "
+     "etp are not executed"},
+    {"pipeline", NULL, "with --layout: gpipe, 1f1b (default) or interleaved (default with virtual stages)"},
+    {.key = NULL},
+};
+
+static hec_status check_layout(const settings *s) {
+  const struct {
+    bool given;
+    const char *why;
+  } refused[] = {
+      {s->target.virtual,
+       "--virtual: is not there for pipeline stages yet: ranks need cores of their own for times to mean something"},
+      {strcmp(s->target.backend, "nccl") == 0, "--backend: expected cpu or mpi beside --layout, found nccl"},
+      {s->out != NULL, "--out: is not there for pipeline stages yet; --json has all numbers"},
+  };
+  for (size_t i = 0; s->training.layout && i < sizeof refused / sizeof refused[0]; i++)
+    if (refused[i].given)
+      return hec_fail(HEC_BAD_INPUT, "%s", refused[i].why);
+  if (!s->training.layout && s->training.pipeline)
+    return hec_fail(HEC_BAD_INPUT, "--pipeline: expected --layout beside it, found none");
+  return HEC_OK;
+}
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .steps = -1, .timeline_iter = -1, .seed = 1};
+  *s = (settings){.job = HEC_JOB_OPTIONS,
+                  .target = HEC_TARGET_ARGS,
+                  .training = HEC_TRAINING_ARGS,
+                  .steps = -1,
+                  .timeline_iter = -1,
+                  .seed = 1};
   s->job.schedule = "published"; /* what is measured must not depend on a prediction that chooses it */
   const hec_arg args[] = {
       HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " layers", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
+      HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline",
+                  layout_words),
       HEC_ARG_JOB("Policies", s->job, HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_PLACEMENT, NULL),
       HEC_ARG_TARGET("Execution", s->target, "backend transport precision threads virtual pin timeout", NULL),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
@@ -82,6 +121,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "hecate-sim simulates,\nwith the trace's routing on a float32 model with made-up weights and tokens, "
                  "and measures them.",
       .examples = "  hecate-run traces/sample-synthetic.jsonl --check\n"
+                  "  hecate-run trace.jsonl --layout \"pp=2 ep=2\" --check\n"
                   "  hecate-run trace.jsonl --ranks 8 --virtual --policy ep,eplb,hecate --out result\n"
                   "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n"
                   "  hecate-run trace.jsonl --backend nccl --transport local --ranks 4 --check",
@@ -96,6 +136,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or train --text FILE; see hecate-run --help");
   if (s->timeline_iter >= 0 && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
+  HEC_TRY(check_layout(s));
   return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
@@ -105,7 +146,10 @@ static hec_status choose_steps(command *c, hec_trace_reader *reader) {
   const settings *s = c->s;
   int32_t wanted = s->steps > 0 ? (int32_t)s->steps : STEPS;
   hec_recording *r = &c->options.recording;
-  HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
+  if (s->training.layout)
+    HEC_TRY(hec_stages_steps(&c->stages, wanted, &c->job, reader, &c->arena, r));
+  else
+    HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
   if (r->n_steps > 1 && r->steps[0].stride > 1)
     hec_job_assume(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
   c->job.warmup = s->job.warmup >= 0 ? s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
@@ -131,9 +175,17 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   wanted.like = c->target.backend->like ? c->target.backend->like() : NULL;
   if (ranks > 0)
     wanted.ranks = ranks;
+  const hec_job_options asked = wanted;
+  if (c->s->training.layout)
+    HEC_TRY(hec_stages_open(&c->s->training, &asked, ranks, reader, &c->stages, &wanted));
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
   c->options.policies = c->policies;
   HEC_TRY(hec_execution_policies(&c->s->job, &c->job, &c->arena, c->policies, &c->options.n_policies));
+  if (c->s->training.layout) {
+    HEC_TRY(hec_stages_make(&asked, &c->arena, &c->job, &c->stages));
+    HEC_TRY(hec_stages_policies(&c->stages, &asked, &c->job, &c->arena, c->policies, &c->options.n_policies));
+    c->options.stages = &c->stages;
+  }
   hec_job_say_groups(&c->job, c->policies, c->options.n_policies, &c->arena);
   hec_job_say_transitions(&c->job, c->policies, c->options.n_policies, &c->arena);
   HEC_TRY(choose_steps(c, reader));
@@ -161,7 +213,7 @@ static hec_status show(const settings *s, hec_measured *m) {
 }
 
 static hec_status launch(command *c, hec_measure *measure) {
-  const hec_launch_options options = {.n_ranks = c->job.problem.n_ranks,
+  const hec_launch_options options = {.n_ranks = hec_job_ranks(&c->job),
                                       .threads = c->s->target.threads,
                                       .pin = c->s->target.pin,
                                       .transport = c->target.transport,
@@ -172,7 +224,9 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .limit_s = c->s->target.timeout};
   if (c->target.backend->speaks())
     hec_execution_warn(&c->execution, &c->target, c->s->target.pin,
-                       c->target.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
+                       c->options.stages                       ? ""
+                       : c->target.backend == &hec_backend_mpi ? "; use --backend cpu --virtual"
+                                                               : "; use --virtual");
   c->launched = true;
   hec_progress_stage("executing", "policies");
   hec_status status = c->target.backend->launch(&options, hec_measure_body, measure);
@@ -186,6 +240,12 @@ static hec_status launch(command *c, hec_measure *measure) {
     status = show(c->s, &measured);
   hec_measured_free(&measured);
   return status;
+}
+
+/* A rank of a pipeline stage has its share of the layers. */
+static hec_status check_memory(const command *c) {
+  int32_t n_stages = c->job.n_stages > 0 ? c->job.n_stages : 1, here = c->execution.summary.n_ranks_here;
+  return hec_execution_check_memory(&c->target, &c->job.problem, (here + n_stages - 1) / n_stages, c->s->check);
 }
 
 static hec_status run(command *c) {
@@ -207,11 +267,11 @@ static hec_status run(command *c) {
   if (status == HEC_OK)
     status = make_job(c, reader, ranks);
   if (status == HEC_OK)
-    status = hec_target_choose_link(&s->target, &c->target, c->job.problem.n_ranks);
+    status = hec_target_choose_link(&s->target, &c->target, hec_job_ranks(&c->job));
   if (status == HEC_OK) {
     describe(c);
     c->options.job = &c->job;
-    c->options.schedule = s->job.schedule;
+    c->options.schedule = s->training.layout ? "serial" : s->job.schedule;
     c->options.execution = &c->execution.summary;
     c->options.tool = "hecate-run " HEC_VERSION;
     c->options.trace = s->trace;
@@ -224,7 +284,7 @@ static hec_status run(command *c) {
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = hec_execution_check_memory(&c->target, &c->job.problem, c->execution.summary.n_ranks_here, s->check);
+      status = check_memory(c);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);

@@ -2,6 +2,7 @@
  * that under a process manager every process knows the calibration. */
 #include "tools/front/job_make.h"
 #include "tools/front/output.h"
+#include "tools/front/stages.h"
 #include "tools/front/timeline_files.h"
 #include "tools/validate/session_run.h"
 #include "tools/validate/validate_commands.h"
@@ -16,6 +17,9 @@ enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1 };
 
 typedef struct {
   hec_session_args session;
+  hec_training_args training; /* of it: layout and pipeline */
+  int32_t micro_batches;      /* of a step; 0: not said */
+  bool chose_ranks, chose_layers;
   const char *out, *calibration, *stamp, *format;
   const hec_timeline_format *timelines;
   int64_t steps, random;
@@ -28,17 +32,59 @@ typedef struct {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   hec_recording recording;
-  hec_problem problem;        /* of the trace's cases */
+  hec_problem problem; /* of the trace's cases */
+  hec_stages stages;   /* with --layout */
+  hec_job stage_job;   /* likewise: of a stage's ranks */
+  hec_text layout;
   hec_experiment_case *cases; /* [n_cases] */
   int32_t n_cases;
   hec_calibration_file given;
   hec_text line; /* the command line */
 } command;
 
+static const hec_run_option_words layout_words[] = {
+    {"layout", NULL,
+     "compare training steps in pipeline stages: \"pp=2 vpp=2\"; ranks = pp x dp, each with a core of its own"},
+    {"pipeline", NULL, "with --layout: gpipe, 1f1b (default) or interleaved (default with virtual stages)"},
+    {.key = NULL},
+};
+
+/* What the layout asks of the session: ranks for all stages, a layer for each part. */
+static hec_status parse_layout(settings *s) {
+  hec_layout l;
+  const struct {
+    bool given;
+    const char *why;
+  } refused[] = {
+      {s->random > 0, "--random: expected a trace beside --layout"},
+      {s->session.target.virtual,
+       "--virtual: is not there for pipeline stages yet: choose a layout of as many ranks as cores"},
+      {strcmp(s->session.target.backend, "nccl") == 0, "--backend: expected cpu or mpi beside --layout, found nccl"},
+  };
+  if (!s->training.layout && (s->training.pipeline || s->session.job.micro_batches > 0))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected --layout beside it, found none",
+                    s->training.pipeline ? "--pipeline" : "--micro-batches");
+  if (!s->training.layout)
+    return HEC_OK;
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+    if (refused[i].given)
+      return hec_fail(HEC_BAD_INPUT, "%s", refused[i].why);
+  HEC_TRY(hec_layout_read(s->training.layout, &l));
+  s->chose_ranks = s->session.job.ranks == 0;
+  s->chose_layers = s->session.job.layers == 0;
+  s->micro_batches = s->session.job.micro_batches;
+  s->session.job.micro_batches = 0; /* the calibration's iterations have one */
+  if (s->chose_ranks && (int64_t)l.pp * l.ep <= HEC_RANKS_MAX)
+    s->session.job.ranks = l.pp * l.ep;
+  if (s->chose_layers)
+    s->session.job.layers = hec_stages_layers(&l, HEC_SESSION_LAYERS);
+  return HEC_OK;
+}
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.session = hec_session_args_default()};
+  *s = (settings){.session = hec_session_args_default(), .training = HEC_TRAINING_ARGS};
   const hec_arg args[] = {
-      HEC_ARG_JOB("What runs", s->session.job, HEC_OPTIONS_SESSION, hec_session_words),
+      HEC_ARG_JOB("What runs", s->session.job, HEC_OPTIONS_SESSION " micro_batches", hec_session_words),
       HEC_ARG_WHOLE("--steps", s->steps, "N",
                     "iterations of each policy that are compared, after one of warm-up (default 6; with --random 1)", 1,
                     100000),
@@ -47,6 +93,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_SESSION_TIME_ROWS(s->session, "2m; all policies: give 6m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
+      HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline",
+                  layout_words),
       HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale", NULL),
       HEC_SESSION_TARGET_ROWS(s->session),
       HEC_ARG_WORD(
@@ -83,6 +131,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Exit code 1: a run failed. Large errors and a wrong ranking are printed and are no failure:\n"
           "hecate-validate gate judges.",
       .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"
+                  "  hecate-validate compare trace.jsonl --layout \"pp=2 vpp=2\" --policy ep\n"
                   "  hecate-validate compare --random 24 --within 4m --json\n"
                   "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n"
                   "  hecate-validate compare trace.jsonl --backend nccl --virtual",
@@ -98,6 +147,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or --random N; see hecate-validate compare --help");
   if (s->stamp && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--stamp: expected --out DIR beside it, found none");
+  HEC_TRY(parse_layout(s));
   s->session.target.ranks = s->session.job.ranks;
   return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
@@ -164,11 +214,48 @@ static hec_status draw_random(command *c) {
   return hec_configurations_draw(&o, c->n_cases, &c->run.arena, c->cases);
 }
 
+/* Stages of the session's ranks: another job, since records are spread over the ranks of one stage. */
+static hec_status make_stages(command *c) {
+  const settings *s = c->s;
+  hec_job *job = &c->run.job, *stage = &c->stage_job;
+  hec_arena *arena = &c->run.arena;
+  hec_job_options asked = s->session.job, of_stage;
+  asked.ranks = job->problem.n_ranks;
+  asked.layers = job->moe.n_layers;
+  asked.tokens = job->problem.tokens;
+  asked.cluster = job->cluster_spec;
+  asked.micro_batches = s->micro_batches;
+  HEC_TRY(hec_stages_open(&s->training, &asked, 0, c->run.reader, &c->stages, &of_stage));
+  HEC_TRY(hec_job_make_executed(&of_stage, c->run.reader, arena, stage));
+  int32_t before = stage->n_defaults;
+  HEC_TRY(hec_stages_make(&asked, arena, stage, &c->stages));
+  HEC_TRY(hec_stages_policies(&c->stages, &asked, stage, arena, c->policies, &c->n_policies));
+  if (s->chose_ranks)
+    hec_job_assume(stage, arena, "ranks: %" PRId32 ", as few as the layout can have; choose with --ranks", asked.ranks);
+  if (s->chose_layers)
+    hec_job_assume(stage, arena, "layers: %" PRId32 ", the first of the trace; choose with --layers", asked.layers);
+  for (int32_t i = before; i < stage->n_defaults; i++)
+    hec_job_assume(job, arena, "%s", stage->defaults[i]);
+  hec_layout_write(&c->stages.layout, &c->layout);
+  hec_text_printf(&c->layout, ", %" PRId32 " micro-batches", c->stages.order.shape.n_micro_batches);
+  return HEC_OK;
+}
+
+static hec_status read_records(command *c, int32_t wanted) {
+  hec_job *job = &c->run.job;
+  c->problem = job->problem;
+  if (!c->s->training.layout)
+    return hec_execution_steps(job, c->run.reader, wanted, true, &c->run.arena, &c->recording);
+  HEC_TRY(make_stages(c));
+  c->problem = c->stage_job.problem;
+  return hec_stages_steps(&c->stages, wanted, &c->stage_job, c->run.reader, &c->run.arena, &c->recording);
+}
+
 static hec_status read_trace(command *c) {
   const settings *s = c->s;
   hec_job *job = &c->run.job;
   int32_t wanted = (s->steps > 0 ? (int32_t)s->steps : STEPS) + WARMUP_STEPS;
-  HEC_TRY(hec_execution_steps(job, c->run.reader, wanted, true, &c->run.arena, &c->recording));
+  HEC_TRY(read_records(c, wanted));
   if (c->recording.n_steps <= WARMUP_STEPS)
     return hec_fail(HEC_BAD_INPUT, "%s: expected at least %d iterations, one of them to warm up, found %" PRId32,
                     s->session.trace, WARMUP_STEPS + 1, c->recording.n_steps);
@@ -176,14 +263,15 @@ static hec_status read_trace(command *c) {
     hec_job_assume(job, &c->run.arena,
                    "iterations: %" PRId32 " of the trace, after %d that warms up; choose with --steps",
                    c->recording.n_steps - WARMUP_STEPS, WARMUP_STEPS);
-  c->problem = job->problem;
   c->n_cases = c->n_policies;
   c->cases = HEC_NEW(&c->run.arena, hec_experiment_case, c->n_cases);
   for (int32_t p = 0; p < c->n_cases; p++) {
     c->cases[p] = (hec_experiment_case){.model = &c->run.model,
                                         .problem = &c->problem,
                                         .policy = c->policies[p],
-                                        .schedule = s->session.job.schedule,
+                                        .schedule = s->training.layout ? "serial" : s->session.job.schedule,
+                                        .order = s->training.layout ? &c->stages.order : NULL,
+                                        .layer_at = c->stages.layer_at,
                                         .steps = c->recording.steps,
                                         .n_steps = c->recording.n_steps,
                                         .n_micro_batches = c->recording.n_micro_batches,
@@ -222,6 +310,7 @@ static hec_status report(void *context, hec_handover *handover) {
   const hec_session_report report = {.session = &c->run.session,
                                      .head = &c->run.head,
                                      .random = s->random > 0,
+                                     .layout = s->training.layout ? c->layout.data : NULL,
                                      .command = c->line.data,
                                      .stamp = s->stamp,
                                      .given_file = s->calibration,
@@ -288,7 +377,8 @@ int hec_compare_command(int argc, char **argv) {
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
   command c = {.s = &s,
-               .run = {.tool = "hecate-validate compare " HEC_VERSION,
+               .run = {.no_virtual = s.training.layout != NULL,
+                       .tool = "hecate-validate compare " HEC_VERSION,
                        .args = &s.session,
                        .folder = s.out,
                        .timelines = s.timelines,
@@ -298,5 +388,6 @@ int hec_compare_command(int argc, char **argv) {
   keep_line(argc, argv, &c.line);
   int code = hec_session_run_close(&c.run, run(&c));
   hec_text_free(&c.line);
+  hec_text_free(&c.layout);
   return code;
 }

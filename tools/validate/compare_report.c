@@ -33,7 +33,7 @@ static void keep_head(hec_doc *doc, const hec_session_report *r) {
           HEC_KEEP("rounds_most", of(r)->n_max), HEC_KEEP("within_s", o->within_s > 0 ? o->within_s : NAN),
           HEC_KEEP("seconds", r->session->seconds), HEC_KEEP("time_over", r->session->time_over),
           HEC_KEEP("trace", r->random ? NULL : or_null(r->head->trace)), HEC_KEEP("random", r->random),
-          hec_value_texts("limits", e->limits, e->n_limits),
+          HEC_KEEP("layout", or_null(r->layout)), hec_value_texts("limits", e->limits, e->n_limits),
           hec_value_texts("defaults_taken", job->defaults, job->n_defaults));
 }
 
@@ -60,6 +60,8 @@ static void show_head(hec_doc *doc, const hec_session_report *r) {
   hec_report_add_verdict(r, &text);
   hec_doc_take(doc, &text);
   hec_text_add(&text, "```\n");
+  if (r->layout)
+    hec_text_printf(&text, "layout   %s; inside a stage the schedule is serial\n", r->layout);
   hec_summary_execution_place(r->head, &text);
   hec_text_printf(&text, "seed     %" PRIu64 "; ", r->session->options.seed);
   hec_report_add_rounds(r, &text);

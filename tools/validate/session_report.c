@@ -35,6 +35,8 @@ bool hec_report_contaminated(const hec_session *s) {
 
 const char *hec_report_schedule(const hec_experiment_case *one) {
   const hec_schedule *schedule;
+  if (one->order)
+    return one->order->schedule->name;
   return hec_schedule_of(one->policy, one->schedule, &schedule) == HEC_OK ? schedule->name : one->schedule;
 }
 

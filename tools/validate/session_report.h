@@ -15,7 +15,7 @@
  * The JSON of compare (DESIGN section 10): seconds and shares, null for what is not known.
  *     {"version": 1, "tool", "command", "date", "machine": {"cpu", "cores", "blas", "backend", "transport", "virtual"},
  *      "model", "ranks", "tokens", "phase", "law", "seed", "rounds", "rounds_most", "within_s", "seconds", "time_over",
- *      "trace", "random", "limits": [...], "defaults_taken": [...],
+ *      "trace", "random", "layout" (of pipeline stages; a policy's schedule is then the pipeline's), "limits": [...], "defaults_taken": [...],
  *      "calibration": {"file", "iterations", "disturbed", "contaminated", "speed", "level_within",
  *                      "exchange": {"a_s", "b"}, "plan": {"a_s", "b_s"}},
  *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "measured_interval": [low, high],
@@ -44,6 +44,7 @@ typedef struct {
   const hec_session *session;
   const hec_summary *head; /* tool, trace, law, job, execution: what ran where */
   bool random;             /* the cases are random configurations, not policies on a trace */
+  const char *layout;      /* of pipeline stages; NULL: there are none */
   const char *command;     /* the command line; NULL: none is shown */
   const char *stamp;       /* a line for the Markdown's head; or NULL */
   /* Of a calibration made before (session given): its file, what it says of itself, its cases; else NULL. */

@@ -29,6 +29,7 @@ const hec_run_option_words hec_session_words[] = {
     {"tokens", NULL, "tokens per rank; a half and a quarter are calibrated too (default 128)"},
     {"layers", NULL, "MoE layers (default 2)"},
     {"phase", NULL, "train or forward (default: the trace's, else train)"},
+    {"micro_batches", NULL, "with --layout: micro-batches of a step, a record each (default 4 for each stage)"},
     {"esp", NULL, "experts in S shards, as for compare --esp S (default 1)"},
     {.key = NULL},
 };
@@ -130,9 +131,11 @@ static hec_status check_cores(const hec_session_run_state *run) {
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT,
                   "%" PRId32 " ranks on %" PRId32 " core%s would take turns, which no calibration describes: choose at "
-                  "most %" PRId32 " --ranks, or %s--virtual",
+                  "most %" PRId32 " --ranks%s",
                   e->n_ranks_here, e->n_cores, e->n_cores == 1 ? "" : "s", e->n_cores,
-                  run->target.backend->here ? "--backend cpu " : "");
+                  run->no_virtual             ? ", and a layout of as many"
+                  : run->target.backend->here ? ", or --backend cpu --virtual"
+                                              : ", or --virtual");
 }
 
 static hec_status make_job(hec_session_run_state *run, int32_t ranks) {

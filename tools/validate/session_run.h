@@ -44,6 +44,7 @@ typedef struct {
   hec_target target;
   hec_arena arena;
   bool launched;
+  bool no_virtual; /* what is compared has no virtual time; set by the caller */
   hec_trace_reader *reader;
   hec_text kept;
   hec_job job;

@@ -1,6 +1,7 @@
 /* Readings are kept as they come. Predictions are made when all have been taken, each by planning and lowering the case's
  * iterations again and simulating them. Per point: one lowering, one simulation, one walk per control. */
 #include "validate/compare/compare.h"
+#include "validate/compare/stages.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
@@ -58,13 +59,12 @@ static void keep_timeline(const hec_timeline *from, hec_timeline *to) {
 
 void hec_comparison_add(hec_comparison *c, const hec_experiment_reading *reading, const hec_replayed *iteration) {
   const hec_experiment_case *of = &c->options.cases[reading->a_case];
-  const hec_program *program = hec_lowering_program(iteration->low);
+  const hec_program *program = iteration->program;
   int32_t index = c->point_at[reading->a_case] + (int32_t)(iteration->step - of->steps) - of->warmup;
   hec_point *point = &c->points[index];
   hec_round_reading *kept = &c->readings[(size_t)index * (size_t)c->options.n_rounds + (size_t)reading->round];
-  uint64_t digest = hec_program_digest(program);
-  HEC_ASSERT(point->digest == 0 || point->digest == digest); /* plans are functions of the loads alone */
-  point->digest = digest;
+  HEC_ASSERT(point->digest == 0 || point->digest == iteration->digest); /* plans are functions of the loads alone */
+  point->digest = iteration->digest;
   hec_spans_find(&c->spans, program, iteration->timeline);
   add_roles(&c->spans, program, kept->role_s);
   kept->total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline);
@@ -131,6 +131,7 @@ typedef struct {
   hec_link_cost cost;
   hec_timeline timeline;
   hec_program broken;
+  hec_predicted_stages *stages; /* NULL: there are none */
 } prediction;
 
 /* The folder of a drawing's files, where ranks have files: what the case is called, as one word, and whether it was
@@ -176,19 +177,19 @@ static hec_status draw_both(const prediction *p, const hec_program *program) {
   return draw(p, program, measured, true);
 }
 
-static hec_status predict_point(prediction *p, int32_t index) {
+/* p->timeline is its prediction. */
+static hec_status predict_point(prediction *p, int32_t index, const hec_program *program, uint64_t digest) {
   hec_comparison *c = p->all;
   hec_point *point = &c->points[index];
-  const hec_program *program = hec_lowering_program(p->low);
-  if (point->digest != 0 && point->digest != hec_program_digest(program))
+  if (point->digest != 0 && point->digest != digest)
     return hec_fail(HEC_FAILED, "%s, iteration %" PRId64 ": the program that was executed is not the one predicted",
                     c->options.cases[p->a_case].name, point->iter);
-  hec_sim_run(p->sim, program, (hec_sim_options){0}, &p->timeline);
   hec_spans_find(&c->spans, program, &p->timeline);
   add_roles(&c->spans, program, point->predicted_role_s);
   point->predicted_s = 1e-12 * (double)hec_timeline_end_ps(&p->timeline);
-  for (int32_t k = 0; hec_controls[k].name; k++)
-    point->control_s[k] = hec_control_predict(&hec_controls[k], &p->priced, program, &p->cost, &p->broken);
+  for (int32_t k = 0; hec_controls[k].name; k++) /* controls break laws of operations, which pieces are not */
+    point->control_s[k] = p->stages ? point->predicted_s
+                                    : hec_control_predict(&hec_controls[k], &p->priced, program, &p->cost, &p->broken);
   return c->options.timelines && index == drawn_point(c, p->a_case) ? draw_both(p, program) : HEC_OK;
 }
 
@@ -202,8 +203,25 @@ static hec_status predict_steps(prediction *p) {
   for (int32_t i = 0; i < of->n_steps; i++) {
     const hec_replay_step *step = &of->steps[i];
     hec_lower_iteration(p->low, step->iter, step->loads, step->n_loads, of->n_micro_batches);
+    if (i < of->warmup)
+      continue;
+    const hec_program *program = hec_lowering_program(p->low);
+    hec_sim_run(p->sim, program, (hec_sim_options){0}, &p->timeline);
+    HEC_TRY(predict_point(p, p->all->point_at[p->a_case] + i - of->warmup, program, hec_program_digest(program)));
+  }
+  return HEC_OK;
+}
+
+static hec_status predict_stages(prediction *p) {
+  const hec_experiment_case *of = &p->all->options.cases[p->a_case];
+  const hec_program *program;
+  uint64_t digest;
+  HEC_TRY(
+      hec_predicted_stages_new(of, &p->priced, p->all->options.law, p->all->options.collective, &p->arena, &p->stages));
+  for (int32_t i = 0; i < of->n_steps; i++) {
+    digest = hec_predicted_stages_step(p->stages, &of->steps[i], &program, &p->timeline);
     if (i >= of->warmup)
-      HEC_TRY(predict_point(p, p->all->point_at[p->a_case] + i - of->warmup));
+      HEC_TRY(predict_point(p, p->all->point_at[p->a_case] + i - of->warmup, program, digest));
   }
   return HEC_OK;
 }
@@ -214,7 +232,8 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
   HEC_TRY(hec_problem_make(executed->moe, cluster, executed->train, executed->n_ranks, executed->tokens, &p.priced));
   HEC_TRY(hec_problem_group(&p.priced, executed->esp > 1 ? 0 : executed->ep));
   HEC_TRY(hec_problem_shard(&p.priced, executed->esp));
-  hec_status status = predict_steps(&p);
+  hec_status status = c->options.cases[a_case].order ? predict_stages(&p) : predict_steps(&p);
+  hec_predicted_stages_free(p.stages);
   if (p.sim)
     hec_sim_free(p.sim);
   hec_lowering_free(p.low);

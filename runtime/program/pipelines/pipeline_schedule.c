@@ -15,6 +15,10 @@ const hec_pipeline_schedule *hec_pipeline_find(const char *name) {
   return hec_table_find(hec_pipeline_schedules, name);
 }
 
+const hec_pipeline_schedule *hec_pipeline_default(int32_t n_stages, int32_t n_chunks) {
+  return n_stages > 1 && n_chunks > 1 ? &hec_pipeline_interleaved : &hec_pipeline_1f1b;
+}
+
 /* ---- Sizes ---- */
 
 hec_status hec_pipeline_refuse(const char *name, const char *expected, int32_t found, const char *use, ...) {

@@ -72,6 +72,8 @@ HEC_PIPELINE_LIST(HEC_PIPELINE_DECLARE)
 extern const hec_pipeline_schedule *const hec_pipeline_schedules[]; /* NULL-terminated */
 extern const hec_table hec_pipeline_table;
 const hec_pipeline_schedule *hec_pipeline_find(const char *name); /* NULL: there is none */
+/* Where none is named: interleaved for several stages of several parts each, else 1f1b. */
+const hec_pipeline_schedule *hec_pipeline_default(int32_t n_stages, int32_t n_chunks);
 
 /* The order of all devices. Sizes that the schedule cannot have: HEC_BAD_INPUT, with sizes that fit:
  * "pipeline dualpipe: expected an even number of stages, found 3; use 2 or 4". O(pieces). */

@@ -23,7 +23,7 @@ void hec_summary_execution_place(const hec_summary *summary, hec_text *out) {
   const hec_summary_execution *e = summary->execution;
   hec_summary_add_model(summary, out);
   hec_summary_add_work(summary, out);
-  hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", summary->job->problem.n_ranks, e->ranks_are,
+  hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", hec_job_ranks(summary->job), e->ranks_are,
                   e->backend);
   add_network(summary, out);
   hec_text_add(out, "machine  ");

@@ -59,10 +59,9 @@ static void job(const hec_training_summary *s, hec_json_out *json) {
   hec_text recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   layout(set_up, json);
-  hec_json_string(json, "pipeline",
-                  set_up->pipeline                        ? set_up->pipeline->name
-                  : t->layout.vpp > 1 && t->layout.pp > 1 ? "interleaved"
-                                                          : "1f1b");
+  const hec_pipeline_schedule *pipeline =
+      set_up->pipeline ? set_up->pipeline : hec_pipeline_default(t->layout.pp, t->layout.vpp);
+  hec_json_string(json, "pipeline", pipeline->name);
   hec_json_string(json, "recipe", recipe.data);
   hec_json_int(json, "seq", t->seq);
   hec_json_int(json, "global_batch", t->global_batch);

@@ -1,0 +1,11 @@
+/* What is said of pipeline stages that were executed: for people, and as JSON. Rows: those of the summary, of which the times of
+ * steps and the checks are known. */
+#ifndef HEC_TOOLS_RUN_STAGES_REPORT_H
+#define HEC_TOOLS_RUN_STAGES_REPORT_H
+#include "runtime/program/summary.h"
+#include "tools/front/stages.h"
+
+void hec_stages_table(hec_summary *summary, const hec_stages *stages, hec_text *out);
+void hec_stages_json(hec_summary *summary, const hec_stages *stages, hec_text *out);
+
+#endif
