@@ -20,12 +20,11 @@ typedef struct {
   hec_arena arena;
   int32_t n_micro, n_parts;
   hec_pipeline_order order;
-  hec_piece_cost *cost;   /* [n_parts][n_micro] */
-  hec_layer_pass *inside; /* [n_parts][n_micro] sums of its layers, forward and backward */
-  hec_layer_pass *passed; /* [pp] of a device's micro-batches */
-  double *dense, *expert; /* [pp] parameters */
-  double *gather_s;       /* [pp] sums of job->gather_s */
-  priced_load *priced;    /* [n_priced] by the address of the rows, a power of two; NULL: no loads */
+  hec_piece_cost *cost;      /* [n_parts][n_micro] */
+  hec_piece_exposed *inside; /* [n_parts][n_micro][2] sums of its layers, forward and backward */
+  hec_piece_exposed *passed; /* [pp] of a device's micro-batches */
+  double *dense, *expert;    /* [pp] parameters */
+  priced_load *priced;       /* [n_priced] by the address of the rows, a power of two; NULL: no loads */
   size_t n_priced;
 } run;
 
@@ -51,7 +50,7 @@ static const hec_layer_pass *passes_of(run *r, hec_layer_kind kind, const hec_la
  * are left to it: what it hides is simulated. Elsewhere the constant `overlapped` says what a recipe hides. */
 static void add_layer(run *r, int32_t part, int32_t m, hec_layer_kind kind, const hec_layer_load *load, double times) {
   hec_piece_cost *cost = &r->cost[(int64_t)part * r->n_micro + m];
-  hec_layer_pass *sum = &r->inside[(int64_t)part * r->n_micro + m];
+  hec_piece_exposed *both = &r->inside[2 * ((int64_t)part * r->n_micro + m)];
   hec_layer_pass own[2];
   const hec_layer_pass *passes = passes_of(r, kind, load, own);
   for (int backward = 0; backward < 2; backward++) {
@@ -64,6 +63,7 @@ static void add_layer(run *r, int32_t part, int32_t m, hec_layer_kind kind, cons
     weight_s = weight_s < s ? weight_s : s;
     cost->compute_ps[backward] += hec_seconds_to_ps(backward ? s - weight_s : s);
     cost->compute_ps[HEC_PIECE_WEIGHT_GRADIENT] += backward ? hec_seconds_to_ps(weight_s) : 0;
+    hec_piece_exposed *sum = &both[backward];
     sum->dispatch_s += times * hec_layer_exposed_s(r->t, &pass);
     sum->tensor_s += times * pass.tensor_s;
     sum->host_s += times * hec_layer_waits_s(r->t, &pass);
@@ -90,7 +90,7 @@ static void add_loaded(run *r, int32_t part, int32_t m, int32_t layer) {
   for (int backward = 0; r->job->gather_s && backward < 2; backward++) {
     double s = r->job->gather_s[2 * at + backward];
     r->cost[piece].compute_ps[backward] += hec_seconds_to_ps(s);
-    r->gather_s[r->order.device[piece]] += s;
+    r->inside[2 * piece + backward].gather_s += s;
   }
 }
 
@@ -116,11 +116,17 @@ static void price(run *r) {
         add_part(r, part, m);
       else {
         r->cost[at] = r->cost[at - 1];
-        r->inside[at] = r->inside[at - 1];
+        r->inside[2 * at] = r->inside[2 * at - 2];
+        r->inside[2 * at + 1] = r->inside[2 * at - 1];
       }
-      r->passed[r->order.device[at]].dispatch_s += r->inside[at].dispatch_s;
-      r->passed[r->order.device[at]].tensor_s += r->inside[at].tensor_s;
-      r->passed[r->order.device[at]].host_s += r->inside[at].host_s;
+      for (int backward = 0; backward < 2; backward++) {
+        const hec_piece_exposed *of = &r->inside[2 * at + backward];
+        hec_piece_exposed *sum = &r->passed[r->order.device[at]];
+        sum->dispatch_s += of->dispatch_s;
+        sum->tensor_s += of->tensor_s;
+        sum->host_s += of->host_s;
+        sum->gather_s += of->gather_s;
+      }
     }
 }
 
@@ -199,7 +205,7 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .dispatch_s = exposed_s(r, d, busy_s),
                                   .tensor_s = r->passed[d].tensor_s,
                                   .host_s = r->passed[d].host_s,
-                                  .gather_s = r->gather_s[d],
+                                  .gather_s = r->passed[d].gather_s,
                                   .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
   if (t->recipe.zero < 3) {
     double hidden_s = hec_training_hidden(t) * busy_s / (double)r->n_micro;
@@ -250,15 +256,13 @@ static void make_room(run *r) {
   r->priced = HEC_NEW(&r->arena, priced_load, n);
 }
 
-static hec_status run_it(run *r, hec_training_result *result) {
-  hec_pipeline_run pipeline;
+static hec_status run_it(run *r, hec_pipeline_run *pipeline, hec_training_result *result) {
   int32_t pp = r->t->layout.pp;
   HEC_TRY(make_order(r));
   HEC_TRY(match_parts(r));
   r->cost = HEC_NEW(&r->arena, hec_piece_cost, (int64_t)r->n_parts * r->n_micro);
-  r->inside = HEC_NEW(&r->arena, hec_layer_pass, (int64_t)r->n_parts * r->n_micro);
-  r->passed = HEC_NEW(&r->arena, hec_layer_pass, pp);
-  r->gather_s = HEC_NEW(&r->arena, double, pp);
+  r->inside = HEC_NEW(&r->arena, hec_piece_exposed, 2 * (int64_t)r->n_parts * r->n_micro);
+  r->passed = HEC_NEW(&r->arena, hec_piece_exposed, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);
   r->expert = HEC_NEW(&r->arena, double, pp);
   int64_t *send_ps = HEC_NEW(&r->arena, int64_t, r->n_parts);
@@ -271,15 +275,32 @@ static hec_status run_it(run *r, hec_training_result *result) {
   if (r->t->recipe.zero >= 3)
     add_gathers(r);
   const hec_pipeline_costs costs = {.piece = r->cost, .send_ps = send_ps};
-  HEC_TRY(hec_pipeline_run_make(&r->order, &costs, &r->arena, &pipeline));
-  sum_up(r, &pipeline, result);
-  hec_training_memory_of(r->t, r->job->loads, &r->order, &pipeline, NULL, &result->memory);
+  HEC_TRY(hec_pipeline_run_make(&r->order, &costs, &r->arena, pipeline));
+  sum_up(r, pipeline, result);
+  hec_training_memory_of(r->t, r->job->loads, &r->order, pipeline, NULL, &result->memory);
+  return HEC_OK;
+}
+
+hec_status hec_training_run_pieces(const hec_training_job *job, hec_training_pieces *pieces,
+                                   hec_training_result *result) {
+  run r = {.job = job, .t = job->training, .n_micro = hec_training_micro_batches(job->training)};
+  hec_pipeline_run pipeline;
+  hec_status status = run_it(&r, &pipeline, result);
+  if (!pieces || status != HEC_OK) {
+    hec_arena_free(&r.arena);
+    return status;
+  }
+  *pieces = (hec_training_pieces){.order = r.order,
+                                  .run = pipeline,
+                                  .cost = r.cost,
+                                  .exposed = r.inside,
+                                  .send_ps = r.n_parts > 1 ? hec_seconds_to_ps(hec_training_send_s(r.t)) : 0,
+                                  .memory = HEC_NEW(&r.arena, hec_memory_parts, r.order.n_pieces)};
+  hec_training_memory_over(r.t, job->loads, &r.order, pieces->memory);
+  pieces->arena = r.arena;
   return HEC_OK;
 }
 
 hec_status hec_training_run(const hec_training_job *job, hec_training_result *result) {
-  run r = {.job = job, .t = job->training, .n_micro = hec_training_micro_batches(job->training)};
-  hec_status status = run_it(&r, result);
-  hec_arena_free(&r.arena);
-  return status;
+  return hec_training_run_pieces(job, NULL, result);
 }

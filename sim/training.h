@@ -36,7 +36,27 @@ typedef struct {
   hec_training_memory memory;
 } hec_training_result;
 
+/* What one direction of a micro-batch in a part waits for, in its cost. Where the schedule has pairs, dispatch is the cost's
+ * exchange instead. */
+typedef struct {
+  double dispatch_s, tensor_s, host_s, gather_s;
+} hec_piece_exposed;
+
+/* A step piece by piece, for pictures. Owns its arena: free it. */
+typedef struct {
+  hec_pipeline_order order;
+  hec_pipeline_run run;
+  const hec_piece_cost *cost;       /* [n_parts][n_micro] */
+  const hec_piece_exposed *exposed; /* [n_parts][n_micro][2] forward and backward */
+  int64_t send_ps;                  /* from a stage to the next */
+  hec_memory_parts *memory;         /* [n_pieces] what the device holds while it runs the piece */
+  hec_arena arena;
+} hec_training_pieces;
+
 /* HEC_BAD_INPUT: the pipeline schedule refuses the sizes; the message says what fits. */
 hec_status hec_training_run(const hec_training_job *job, hec_training_result *result) HEC_MUST_USE;
+/* The same, piece by piece. `pieces`: NULL: nobody asks; untouched where it fails. */
+hec_status hec_training_run_pieces(const hec_training_job *job, hec_training_pieces *pieces,
+                                   hec_training_result *result) HEC_MUST_USE;
 
 #endif

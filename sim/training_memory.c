@@ -169,12 +169,12 @@ static void add_up(state *s) {
   }
 }
 
-static hec_memory_parts parts_at(const state *s, const hec_pipeline_peak *peak) {
-  const part_work work = work_of(s, peak->device, &s->order->piece[peak->piece]);
-  hec_memory_parts p = standing(s, peak->device);
-  p.activations = (double)(s->held[peak->piece] + work.recomputed);
-  p.logits = (double)(s->held_logits[peak->piece] + work.logits);
-  p.copies += (double)(s->held_guests[peak->piece] + work.guests);
+/* While a device runs a piece; `p`: what is there all the time. */
+static hec_memory_parts parts_at(const state *s, int32_t device, int32_t piece, hec_memory_parts p) {
+  const part_work work = work_of(s, device, &s->order->piece[piece]);
+  p.activations = (double)(s->held[piece] + work.recomputed);
+  p.logits = (double)(s->held_logits[piece] + work.logits);
+  p.copies += (double)(s->held_guests[piece] + work.guests);
   p.buffers += (double)work.working;
   return p;
 }
@@ -193,7 +193,7 @@ static void sum_up(const state *s, const hec_pipeline_run *run, hec_training_mem
   hec_training_memory m = {.device = peak.device,
                            .at_s = 1e-12 * (double)peak.at_ps,
                            .piece = s->order->piece[peak.piece],
-                           .parts = parts_at(s, &peak),
+                           .parts = parts_at(s, peak.device, peak.piece, standing(s, peak.device)),
                            .outside = hec_outside_bytes,
                            .device_bytes = hec_visible_bytes(&s->t->laws->gpu.sheet)};
   m.in_flight = in_flight(s, peak.piece);
@@ -213,5 +213,18 @@ void hec_training_memory_of(const hec_training *t, const hec_layer_load *loads, 
   for (int32_t d = 0; peaks && d < order->shape.n_stages; d++)
     peaks[d] = (double)hec_pipeline_peak_of(order, run, s.total, d).held;
   sum_up(&s, run, memory);
+  hec_arena_free(&s.arena);
+}
+
+void hec_training_memory_over(const hec_training *t, const hec_layer_load *loads, const hec_pipeline_order *order,
+                              hec_memory_parts *over) {
+  state s = {.t = t, .loads = loads, .order = order, .n_micro = order->shape.n_micro_batches};
+  add_parts(&s);
+  add_up(&s);
+  for (int32_t d = 0; d < order->shape.n_stages; d++) {
+    const hec_memory_parts all_time = standing(&s, d);
+    for (int32_t i = order->piece_at[d]; i < order->piece_at[d + 1]; i++)
+      over[i] = parts_at(&s, d, i, all_time);
+  }
   hec_arena_free(&s.arena);
 }

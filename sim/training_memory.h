@@ -33,5 +33,8 @@ typedef struct {
  * NULL: nobody asks. O(parts x micro-batches x layers of a part), without loads O(pieces). */
 void hec_training_memory_of(const hec_training *t, const hec_layer_load *loads, const hec_pipeline_order *order,
                             const hec_pipeline_run *run, double *peaks, hec_training_memory *memory);
+/* Of every piece, what its device holds while it runs: `over` [n_pieces]. */
+void hec_training_memory_over(const hec_training *t, const hec_layer_load *loads, const hec_pipeline_order *order,
+                              hec_memory_parts *over);
 
 #endif

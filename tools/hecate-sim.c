@@ -48,7 +48,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "GPUs, what is measured of each, and the error",
        0, 0},
       {"--preset", HEC_ARG_TEXT, &s->preset, "NAME",
-       "print a preset of --list, a model, a cluster, setup-NAME or recipe-NAME, as JSON: a form for a file of your own", 0, 0},
+       "print a preset of --list, a model, a cluster, setup-NAME or recipe-NAME, as JSON: a form for a file of your "
+       "own",
+       0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",
@@ -56,15 +58,16 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
-      .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
-                  "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
-                  "  hecate-sim trace.jsonl --layout \"pp=8 ep=8\" --cluster \"16x8 gpu=h100 nics=8\" --global-batch 1024\n"
-                  "  hecate-sim --preset setup-deepseek-v3-2048-h800\n"
-                  "  hecate-sim trace.jsonl --placement expert_map.json --policy eplb,hecate\n"
-                  "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"
-                  "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
-                  "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
-                  "max_min --json",
+      .examples =
+          "  hecate-sim traces/sample-synthetic.jsonl\n"
+          "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+          "  hecate-sim trace.jsonl --layout \"pp=8 ep=8\" --cluster \"16x8 gpu=h100 nics=8\" --global-batch 1024\n"
+          "  hecate-sim --preset setup-deepseek-v3-2048-h800\n"
+          "  hecate-sim trace.jsonl --placement expert_map.json --policy eplb,hecate\n"
+          "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"
+          "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
+          "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
+          "max_min --json",
       .notes = HEC_JOB_ARGS_FORMS,
       .first = "--cluster --model --ranks --tokens --policy --placement --layout --out --full --list",
       .args = args};
@@ -133,14 +136,18 @@ static hec_status print(const settings *s, hec_summary *summary) {
   return status;
 }
 
+static hec_status check_out(const settings *s) {
+  hec_path_use reads[HEC_JOB_READS + 1];
+  hec_job_args_reads(&s->simulation.job, s->trace, reads);
+  reads[HEC_JOB_READS] = (hec_path_use){"--setup", s->training.setup, false};
+  return hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads,
+                                  HEC_JOB_READS + 1);
+}
+
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   hec_simulation simulation = {.summary = {0}};
-  if (s->out) {
-    hec_path_use reads[HEC_JOB_READS];
-    hec_job_args_reads(&s->simulation.job, s->trace, reads);
-    HEC_TRY(
-        hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads, HEC_JOB_READS));
-  }
+  if (s->out)
+    HEC_TRY(check_out(s));
   hec_status status = hec_simulation_run(&s->simulation, reader, arena, &simulation);
   simulation.summary.trace = s->trace;
   if (status == HEC_OK && s->out)
@@ -158,8 +165,10 @@ static hec_status run_training(const settings *s, hec_trace_reader *reader, hec_
   hec_training_summary summary;
   hec_text text = {0};
   int32_t n;
+  if (s->timeline_iter >= 0)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: a training job draws a whole step; leave it out");
   if (s->out)
-    return hec_fail(HEC_BAD_INPUT, "--out: not written for a training job yet; --json > FILE has every figure");
+    HEC_TRY(check_out(s));
   HEC_TRY(hec_job_args_chosen(&s->simulation.job, arena, policies, &n));
   HEC_TRY(hec_set_up_make(&s->training, &s->simulation.job, reader, arena, set_up));
   const hec_training_choice choice = {.policies = policies,
@@ -170,10 +179,14 @@ static hec_status run_training(const settings *s, hec_trace_reader *reader, hec_
   HEC_TRY(hec_training_compare(set_up, &choice, reader, arena, &summary));
   summary.tool = "hecate-sim " HEC_VERSION;
   summary.trace = s->trace;
+  if (s->out)
+    HEC_TRY(hec_training_write_out(&summary, s->out, s->timelines));
   if (s->json)
     hec_training_json(&summary, &text);
   else
     hec_training_screen(&summary, s->full, &text);
+  if (!s->json && s->out)
+    hec_output_mention(s->out, true, false, s->timelines, &text);
   hec_status status = hec_output_print(&text);
   hec_text_free(&text);
   return status;
@@ -223,7 +236,8 @@ static int compare_command(int argc, char **argv) {
 }
 
 static const hec_tool_command commands[] = {
-    {"recommend", "the fastest layout that fits, the policy it wants, and why others lose", hec_recommend_command, NULL},
+    {"recommend", "the fastest layout that fits, the policy it wants, and why others lose", hec_recommend_command,
+     NULL},
     {"plan", "one plan: owners and copies of experts, tokens per rank, bytes moved", hec_plan_command, NULL},
     {"flows", "a bare set of flows, or a traffic matrix on a cluster: when each ends", hec_flows_command, NULL},
     {"sweep", "every configuration of a product, a row each", hec_sweep_command, NULL},

@@ -165,6 +165,8 @@ typedef struct {
     hec_op_plan plan;
   };
   /* What an executor must know beyond sizes (hec_lowering_detail; else 0). */
+  const char *title;     /* in timelines, instead of its role's name; NULL: that */
+  int32_t alone;         /* of a drawing: rank + 1 that alone runs it; 0: all that have part */
   int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
   /* permute, dispatch, experts, combine, unpermute: into program.cells. Those of a layer of degree r stand r times, chunk
    * by chunk, each time with the chunk's rows, possibly none; then they are there without detail too. Where rows travel once
@@ -244,9 +246,16 @@ typedef struct {
   int32_t items_at;
 } hec_hold;
 
+/* What timelines call ranks and lanes, where they stand for something else. */
+typedef struct {
+  const char *rank; /* "stage" */
+  const char *lane[HEC_N_LANES];
+} hec_program_names;
+
 /* Growing arrays, reused from iteration to iteration (hec_program_clear keeps the memory). */
 typedef struct {
   int32_t n_ranks;
+  const hec_program_names *names; /* NULL: "rank" and hec_lane_name */
   hec_op *ops;
   size_t n_ops, ops_capacity;
   int32_t *deps;
@@ -300,6 +309,8 @@ static inline double hec_program_experts_s(const hec_program *p, const hec_devic
 }
 
 static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op, int32_t rank) {
+  if (op->alone > 0)
+    return op->alone == rank + 1;
   int32_t part_at = op->kind == HEC_OP_EXCHANGE ? op->exchange.part_at
                     : op->kind == HEC_OP_LOCAL  ? op->local.part_at
                                                 : -1;
@@ -323,6 +334,13 @@ void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFF
  * Peak per rank into peak[n_ranks]; with by_class not NULL, the classes at the peak of the fullest rank. This is a
  * function of the program alone, so both interpreters agree on it; lanes that run ahead can briefly hold more. */
 void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]);
+static inline const char *hec_program_rank_word(const hec_program *p) {
+  return p->names ? p->names->rank : "rank";
+}
+static inline const char *hec_program_lane_name(const hec_program *p, int32_t lane) {
+  return p->names ? p->names->lane[lane] : hec_lane_name[lane];
+}
+
 /* The rank whose peak is highest; the lowest of several. */
 int32_t hec_program_fullest_rank(const hec_program *program);
 

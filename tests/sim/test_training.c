@@ -51,3 +51,26 @@ HEC_TEST(pairs_hide_dispatch) {
   ck_assert_double_eq_tol(pairs.busy_s - pairs.dispatch_s, plain.busy_s - plain.dispatch_s,
                           1e-6); /* computing is the same */
 }
+
+/* Piece by piece it is the same step: what pieces expose adds up to the result's, the fullest piece is the peak. */
+HEC_TEST(pieces_of_a_step) {
+  ck_ok(hec_moe_load("mixtral-8x22b", &moe));
+  const hec_training t = hec_test_training(&moe, "tp=2 pp=8 vpp=7 ep=8", 128, 256, "", &arena);
+  hec_training_result r, plain;
+  hec_training_pieces p;
+  ck_ok(hec_training_run_pieces(&(hec_training_job){.training = &t}, &p, &r));
+  ck_ok(hec_training_run(&(hec_training_job){.training = &t}, &plain));
+  ck_assert_double_eq(r.step_s, plain.step_s);
+  double dispatch_s = 0, tensor_s = 0, peak = 0;
+  for (int32_t i = 0; i < p.order.n_parts * p.order.shape.n_micro_batches; i++)
+    for (int way = 0; way < 2 && p.order.device[i] == r.device; way++) {
+      dispatch_s += p.exposed[2 * i + way].dispatch_s;
+      tensor_s += p.exposed[2 * i + way].tensor_s;
+    }
+  ck_near(dispatch_s, r.dispatch_s);
+  ck_near(tensor_s, r.tensor_s);
+  for (int32_t i = 0; i < p.order.n_pieces; i++)
+    peak = hec_memory_parts_sum(&p.memory[i]) > peak ? hec_memory_parts_sum(&p.memory[i]) : peak;
+  ck_near(peak, r.memory.peak);
+  hec_arena_free(&p.arena);
+}

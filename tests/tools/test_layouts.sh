@@ -124,6 +124,56 @@ refuses 2 "pipeline dualpipe: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --
 echo '{"layout": "tp=2",
  "gpus": "many"}' >bad.json
 refuses 2 "bad.json:2: gpus" e8.jsonl --setup bad.json
-refuses 2 "--out" e8.jsonl --setup mixtral-8x7b-64-h100 --out result
-[ ! -e result ] || fail "a folder was made"
+
+# ---- Files: the same figures in all of them, timelines as long as the step, nobody's files are touched ----
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb,hecate --json --out files && mv out.txt printed.json
+cmp -s printed.json files/summary.json || fail "summary.json is not what --json prints"
+python3 - <<'P' || fail "files of a training job"
+import csv, json
+d = json.load(open("files/summary.json"))
+rows = {r["policy"]: r for r in csv.DictReader(open("files/summary.csv"))}
+assert list(rows) == ["balanced routing"] + [p["name"] for p in d["policies"]], list(rows)
+for p in d["policies"]:
+    for key in ("step_s", "mfu", "bubble_share", "dispatch_share", "speedup_vs_ep"):
+        assert float(rows[p["name"]][key]) == p[key], (p["name"], key)
+    assert float(rows[p["name"]]["peak_bytes"]) == p["memory"]["peak_bytes"]
+assert float(rows["balanced routing"]["step_s"]) == d["balanced"]["step_s"]
+best = min(d["policies"], key=lambda p: p["step_s"])["name"]
+ends, pieces, named = {}, {}, {}
+for e in json.load(open("files/timeline.json"))["traceEvents"]:
+    if e["ph"] == "M" and e["name"] == "process_name":
+        named[e["pid"]] = e["args"]["name"].split(": stage ")
+    if e["ph"] == "X":
+        row = named[e["pid"]][0]
+        ends[row] = max(ends.get(row, 0), e["ts"] + e["dur"])
+        if e["tid"] == 0 and e["name"].startswith("forward"):
+            pieces[row] = pieces.get(row, 0) + 1
+steps = {"balanced routing": d["balanced"]["step_s"], **{p["name"]: p["step_s"] for p in d["policies"]}}
+assert set(ends) == {"balanced routing", "ep", best}, ends
+assert all(abs(ends[row] / 1e6 / steps[row] - 1) < 1e-6 for row in ends), (ends, steps)
+assert all(n == d["layout"]["pp"] * d["layout"]["vpp"] * d["micro_batches"] for n in pieces.values()), pieces
+P
+python3 "$source_dir/tests/report/page_check.py" files/report.html >check.txt || fail "report.html: $(cat check.txt)"
+for words in 'id="steps"' 'id="stages"' 'id="stage-memory"' "A step takes" "balanced routing" "not modelled"; do
+  grep -q -- "$words" files/report.html || fail "report.html has no $words"
+done
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb,hecate --json --out files
+cmp -s printed.json files/summary.json || fail "a second run into the folder"
+for format in kineto chakra; do
+  run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --out ranks-$format --timeline-format $format
+  [ "$(ls ranks-$format/$format)" = "$(printf 'balanced\nep\neplb')" ] && [ "$(ls ranks-$format/$format/ep | wc -l)" -eq 8 ] ||
+    fail "$format: $(ls -R ranks-$format)"
+done
+for row in balanced ep eplb; do
+  python3 "$source_dir/tests/tools/chakra_check.py" ranks-chakra/chakra/$row ranks-kineto/kineto/$row >check.txt ||
+    fail "chakra, $row: $(tail -n 5 check.txt)"
+done
+python3 "$source_dir/tests/tools/kineto_check.py" ranks-kineto/kineto/* >check.txt || fail "kineto: $(tail -n 5 check.txt)"
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=10s" --json --out files
+expect files/summary.json 'abs(d["step_s"] - 10) < 1e-9' True
+mkdir -p theirs && echo mine >theirs/report.html
+refuses 2 "report.html" e8.jsonl --setup mixtral-8x7b-64-h100 --out theirs
+[ "$(cat theirs/report.html)" = mine ] && [ "$(ls theirs)" = report.html ] || fail "a file of theirs was touched"
+refuses 2 "--timeline-iter" e8.jsonl --setup mixtral-8x7b-64-h100 --out fresh --timeline-iter 3
+[ ! -e fresh ] || fail "a folder was made"
 [ $failures -eq 0 ]

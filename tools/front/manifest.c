@@ -54,6 +54,23 @@ static entry entry_at(const char *at) {
   return l;
 }
 
+static bool is_one_of(const entry *l, const char *const *names, int32_t n) {
+  for (int32_t i = 0; i < n; i++)
+    if (strlen(names[i]) == l->length - l->name_at && memcmp(names[i], l->text + l->name_at, strlen(names[i])) == 0)
+      return true;
+  return false;
+}
+
+void hec_manifest_join_others(hec_manifest *manifest, const hec_manifest *other, const char *const *names, int32_t n,
+                              bool below) {
+  const char *all = other->lines.length > 0 ? other->lines.data + 1 : "";
+  for (const char *at = all; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+    const entry l = entry_at(at);
+    if (!is_one_of(&l, names, n) && (below || !memchr(l.text + l.name_at, '/', l.length - l.name_at)))
+      hec_text_printf(&manifest->lines, "%s%.*s\n", manifest->lines.length == 0 ? "\n" : "", (int)l.length, l.text);
+  }
+}
+
 static int compare(const char *a, size_t n_a, const char *b, size_t n_b) {
   int order = memcmp(a, b, n_a < n_b ? n_a : n_b);
   return order != 0 ? order : (n_a > n_b) - (n_a < n_b);

@@ -19,6 +19,9 @@ hec_status hec_manifest_read(const char *folder, hec_manifest *manifest) HEC_MUS
 void hec_manifest_add(hec_manifest *manifest, const char *name, const char *data, size_t length);
 /* All lines of another. */
 void hec_manifest_join(hec_manifest *manifest, const hec_manifest *other);
+/* Its lines of files that are none of `names`: those in the folder itself, and `below`: those in folders of it, too. */
+void hec_manifest_join_others(hec_manifest *manifest, const hec_manifest *other, const char *const *names, int32_t n,
+                              bool below);
 /* What the file holds. */
 void hec_manifest_text(const hec_manifest *manifest, hec_text *out);
 

@@ -84,20 +84,21 @@ hec_status hec_output_check_made_up(const char *option, const char *path, const 
 static const char *const names[] = {"timeline.json", "summary.csv", "compare.md", "report.html", "summary.json"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static hec_status check_names(const char *folder, const hec_path_use *reads, int32_t n_reads) {
+static hec_status check_names(const char *folder, const char *const *of, int32_t n, const hec_path_use *reads,
+                              int32_t n_reads) {
   hec_manifest ours = {.lines = {0}};
   hec_status status = hec_manifest_read(folder, &ours);
-  for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
+  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
     hec_text path = {0};
-    hec_text_printf(&path, "%s/%s", folder, names[i]);
+    hec_text_printf(&path, "%s/%s", folder, of[i]);
     struct stat info;
     if (stat(path.data, &info) == 0 && !S_ISREG(info.st_mode))
       status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
-                        folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", names[i]);
+                        folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", of[i]);
     for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
       status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
     if (status == HEC_OK)
-      status = hec_manifest_check(&ours, folder, names[i]);
+      status = hec_manifest_check(&ours, folder, of[i]);
     hec_text_free(&path);
   }
   hec_manifest_free(&ours);
@@ -105,13 +106,18 @@ static hec_status check_names(const char *folder, const hec_path_use *reads, int
 }
 
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) {
+  return hec_output_check_named(folder, names, N_NAMES, reads, n_reads);
+}
+
+hec_status hec_output_check_named(const char *folder, const char *const *of, int32_t n, const hec_path_use *reads,
+                                  int32_t n_reads) {
   struct stat info;
   if (strcmp(folder, "-") == 0)
     return hec_fail(HEC_BAD_INPUT, "--out -: expected a folder, standard output has the results");
   if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", folder);
   if (access(folder, W_OK | X_OK) == 0)
-    return check_names(folder, reads, n_reads);
+    return check_names(folder, of, n, reads, n_reads);
   if (errno != ENOENT || folder[0] == 0)
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", folder,
                     strerror(errno));
@@ -225,6 +231,7 @@ static hec_status list_files(const char *folder, const hec_text *const all[N_NAM
   }
   if (below)
     hec_manifest_join(&now, below);
+  hec_manifest_join_others(&now, &before, names, N_NAMES, false);
   hec_manifest_text(&now, after);
   hec_manifest_join(&now, &before);
   hec_manifest_text(&now, meanwhile);
@@ -260,6 +267,55 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files, c
     hec_text_free(&paths[i]);
   hec_text_free(&meanwhile);
   hec_text_free(&after);
+  return status;
+}
+
+/* As hec_output_write does it. */
+static hec_status write_named(const char *folder, const hec_named_file *files, int32_t n) {
+  const char *of[HEC_NAMED_FILES_MAX];
+  hec_text paths[HEC_NAMED_FILES_MAX + 1] = {{0}}, meanwhile = {0}, after = {0};
+  hec_file_out out[HEC_NAMED_FILES_MAX + 1];
+  hec_manifest before = {.lines = {0}}, now = {.lines = {0}};
+  int32_t n_out = 1;
+  hec_status status = hec_manifest_read(folder, &before);
+  for (int32_t i = 0; i < n; i++) {
+    of[i] = files[i].name;
+    status = status == HEC_OK ? hec_manifest_check(&before, folder, of[i]) : status;
+    if (files[i].text.length == 0)
+      continue;
+    hec_manifest_add(&now, of[i], files[i].text.data, files[i].text.length);
+    hec_text_printf(&paths[n_out], "%s/%s", folder, of[i]);
+    out[n_out] = (hec_file_out){paths[n_out].data, files[i].text.data, files[i].text.length};
+    n_out++;
+  }
+  hec_manifest_join_others(&now, &before, of, n, true);
+  hec_manifest_text(&now, &after);
+  hec_manifest_join(&now, &before);
+  hec_manifest_text(&now, &meanwhile);
+  hec_text_printf(&paths[0], "%s/" HEC_MANIFEST_NAME, folder);
+  out[0] = (hec_file_out){paths[0].data, meanwhile.data, meanwhile.length};
+  status = status == HEC_OK ? hec_write_files(out, n_out) : status;
+  for (int32_t i = 0; status == HEC_OK && i < n; i++)
+    if (files[i].text.length == 0)
+      remove_file(folder, of[i]);
+  bool whole = status == HEC_OK && hec_write_file(paths[0].data, after.data, after.length) == HEC_OK;
+  (void)whole;
+  for (int32_t i = 0; i <= HEC_NAMED_FILES_MAX; i++)
+    hec_text_free(&paths[i]);
+  hec_text_free(&meanwhile);
+  hec_text_free(&after);
+  hec_manifest_free(&before);
+  hec_manifest_free(&now);
+  return status;
+}
+
+hec_status hec_output_write_named(const char *folder, const hec_named_file *files, int32_t n) {
+  hec_output_held held = {0};
+  HEC_ASSERT(n <= HEC_NAMED_FILES_MAX);
+  hec_status status = hec_output_begin(folder, &held);
+  if (status == HEC_OK)
+    status = write_named(folder, files, n);
+  hec_output_end(folder, &held);
   return status;
 }
 

@@ -50,6 +50,15 @@ void hec_output_free(hec_output_files *files);
  * (NULL: nothing) as of hec_write_files_with; `below` (NULL: none): files that it puts in place. The manifest names them all. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files, const hec_manifest *below,
                             hec_status (*place)(void *context), void *context) HEC_MUST_USE;
+/* The same for files under other names, the folder held meanwhile. What `files` has no text of is removed, if it is hecate's. */
+enum { HEC_NAMED_FILES_MAX = 7 };
+typedef struct {
+  const char *name;
+  hec_text text;
+} hec_named_file;
+hec_status hec_output_check_named(const char *folder, const char *const *names, int32_t n, const hec_path_use *reads,
+                                  int32_t n_reads) HEC_MUST_USE;
+hec_status hec_output_write_named(const char *folder, const hec_named_file *files, int32_t n) HEC_MUST_USE;
 /* The line that says so; `page`, `report`: with a report.html, a compare.md; `format`: of timelines. */
 void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out);
 

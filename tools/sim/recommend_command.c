@@ -12,7 +12,7 @@
 typedef struct {
   hec_job_options job;
   hec_training_args training;
-  const char *trace, *setup_out, *flags_out;
+  const char *trace, *setup_out, *flags_out, *out;
   double within_s;
   bool json;
 } settings;
@@ -27,8 +27,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                    "about how long it may take on one core, such as 30s or 5m; decides how many records of the trace "
                    "are planned, and so keeps the same answer for the same input (default 30s)",
                    1, 1e6),
+      {"--out", HEC_ARG_TEXT, &s->out, "DIR",
+       "write what to change: flags of Megatron-LM, a TOML of torchtitan, a JSON of DeepSpeed, an EPLB map, a set-up "
+       "for "
+       "--setup, all figures, and what-to-change.md, which says what each was written for",
+       0, 0},
       {"--setup-out", HEC_ARG_TEXT, &s->setup_out, "FILE", "write what is recommended, as a set-up for --setup", 0, 0},
-      {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (core 0.13 and later)", 0,
+      {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (Megatron Core 0.16)", 0,
        0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
@@ -41,9 +46,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "are searched where it\nis silent.",
       .examples =
           "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
-          "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --setup-out better.json\n",
+          "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --out change\n",
       .first =
-          "--model --cluster --global-batch --gpus --setup --layout --policy --within --setup-out --flags-out",
+          "--model --cluster --global-batch --gpus --setup --layout --policy --within --out --setup-out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
@@ -53,6 +58,29 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     if (i ? s->setup_out : s->flags_out)
       HEC_TRY(hec_output_check_file(i ? "--setup-out" : "--flags-out", i ? s->setup_out : s->flags_out));
   return HEC_OK;
+}
+
+static hec_status check_out(const settings *s) {
+  hec_path_use reads[HEC_JOB_READS + 1];
+  if (!s->out)
+    return HEC_OK;
+  hec_job_args_reads(&s->job, s->trace, reads);
+  reads[HEC_JOB_READS] = (hec_path_use){"--setup", s->training.setup, false};
+  return hec_output_check_named(s->out, hec_recommendation_files, HEC_RECOMMENDATION_FILES, reads, HEC_JOB_READS + 1);
+}
+
+static hec_status write_out(const settings *s, const hec_recommendation *r, hec_trace_reader *reader,
+                            hec_arena *arena) {
+  hec_text texts[HEC_RECOMMENDATION_FILES] = {{0}};
+  hec_named_file files[HEC_RECOMMENDATION_FILES];
+  hec_status status = hec_recommendation_write(r, reader, arena, texts);
+  for (int32_t i = 0; i < HEC_RECOMMENDATION_FILES; i++)
+    files[i] = (hec_named_file){hec_recommendation_files[i], texts[i]};
+  if (status == HEC_OK)
+    status = hec_output_write_named(s->out, files, HEC_RECOMMENDATION_FILES);
+  for (int32_t i = 0; i < HEC_RECOMMENDATION_FILES; i++)
+    hec_text_free(&texts[i]);
+  return status;
 }
 
 static hec_status write_files(const settings *s, const hec_recommendation *r) {
@@ -77,6 +105,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   hec_recommendation r;
   hec_text text = {0};
   int32_t n;
+  HEC_TRY(check_out(s));
   HEC_TRY(hec_job_args_chosen(&s->job, arena, policies, &n));
   const hec_training_choice choice = {
       .policies = policies, .n_policies = n, .n_threads = hec_machine_cores(), .warmup = -1};
@@ -84,10 +113,17 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   r.tool = "hecate-sim " HEC_VERSION;
   r.trace = s->trace;
   HEC_TRY(write_files(s, &r));
+  if (s->out)
+    HEC_TRY(write_out(s, &r, reader, arena));
   if (s->json)
     hec_recommendation_json(&r, &text);
   else
     hec_recommendation_screen(&r, &text);
+  if (!s->json && s->out) {
+    hec_text_add(&text, "Written: ");
+    hec_text_add_plain(&text, s->out);
+    hec_text_add(&text, "/what-to-change.md, and the files that it names.\n");
+  }
   hec_status status = hec_output_print(&text);
   hec_text_free(&text);
   return status;

@@ -13,7 +13,9 @@ typedef struct {
 } hec_chart;
 
 /* In the order of the page. */
-#define HEC_CHART_LIST(X) X(ranking) X(iterations) X(overload) X(traffic) X(memory) X(gantt) X(regime) X(kinds)
+#define HEC_CHART_LIST(X)                                                                                              \
+  X(ranking)                                                                                                           \
+  X(iterations) X(overload) X(traffic) X(memory) X(gantt) X(steps) X(stages) X(stage_memory) X(regime) X(kinds)
 #define HEC_CHART_DECLARE(name) extern const hec_chart hec_chart_##name;
 HEC_CHART_LIST(HEC_CHART_DECLARE)
 extern const hec_chart *const hec_charts[]; /* NULL-terminated */
@@ -52,6 +54,19 @@ void hec_chart_add_iters(const hec_report *report, size_t n, hec_text *out);
 void hec_chart_iter_axis(const hec_report *report, size_t n, bool cells, hec_text *out);
 bool hec_chart_has_summary(const hec_report *report);
 bool hec_chart_has_iterations(const hec_report *report);
+
+/* Memory over time, of one row. */
+typedef struct {
+  const char *chart; /* of the section */
+  hec_page_item item;
+  const char *what, *who; /* what it shows; whose it is, and when */
+  const char *unit;       /* of the time, under it */
+  bool open;
+  double limit; /* bytes */
+  const hec_report_iteration *it;
+} hec_memory_panel;
+void hec_memory_panel_draw(const hec_memory_panel *panel, hec_text *out);
+void hec_memory_keys(hec_text *out);
 
 void hec_page_head(const hec_report *report, hec_text *out);    /* verdict, and what this is about */
 void hec_page_assumed(const hec_report *report, hec_text *out); /* what was assumed, synthetic, imitated, left out */

@@ -57,8 +57,9 @@ static void add_traffic(const hec_report *report, const hec_program *program, he
 /* ---- Memory ---- */
 
 /* The fullest instant of every moment, what was held before it included. */
-static void add_memory(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it) {
+void hec_report_draw_memory(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it) {
   int64_t end = hec_timeline_end_ps(timeline);
+  it->end_s = (double)end * 1e-12;
   it->fullest = hec_program_fullest_rank(program);
   it->memory = HEC_NEW(&it->arena, double, HEC_N_MEMORY *HEC_REPORT_MOMENTS);
   double width = end > 0 ? (double)end / HEC_REPORT_MOMENTS : 1, *max = hec_malloc(HEC_REPORT_MOMENTS, sizeof *max);
@@ -100,9 +101,8 @@ void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lo
     return;
   it->there = true;
   it->iter = iter;
-  it->end_s = (double)hec_timeline_end_ps(timeline) * 1e-12;
   add_traffic(report, program, it);
-  add_memory(program, timeline, it);
+  hec_report_draw_memory(program, timeline, it);
   if (report->color[row] < HEC_REPORT_TIMELINES)
     hec_report_draw_timeline(program, timeline, it);
 }

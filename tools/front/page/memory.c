@@ -42,7 +42,7 @@ static void say(const hec_report *report, hec_text *out) {
   hec_chart_said(out);
 }
 
-static void add_keys(hec_text *out) {
+void hec_memory_keys(hec_text *out) {
   hec_text_add(out, "<div class=\"keys\">");
   for (int32_t k = 0; k < HEC_N_MEMORY; k++)
     hec_text_printf(out, "<span><i class=\"k%" PRId32 "\"></i><b>%s</b></span>", color_of[k], hec_memory_name[k]);
@@ -158,32 +158,28 @@ static void add_area(const hec_report_iteration *it, int32_t k, double top, hec_
   hec_text_add(out, "z\"/>\n");
 }
 
-static void add_shapes(const hec_report_iteration *it, double limit, double unit_bytes, const hec_axis *axis,
-                       const hec_plot *plot, hec_text *out) {
+static void add_shapes(const hec_memory_panel *p, double unit_bytes, const hec_axis *axis, const hec_plot *plot,
+                       hec_text *out) {
   double top = unit_bytes * axis->high;
   hec_plot_grid(axis, plot, out);
   for (int32_t k = 0; k < HEC_N_MEMORY; k++)
-    add_area(it, k, top, out);
-  if (limit <= top)
-    hec_text_printf(out, "<path class=\"limit\" d=\"M0 %" PRId64 "h%d\"/>\n", hec_round(HEIGHT * (1 - limit / top)),
+    add_area(p->it, k, top, out);
+  if (p->limit <= top)
+    hec_text_printf(out, "<path class=\"limit\" d=\"M0 %" PRId64 "h%d\"/>\n", hec_round(HEIGHT * (1 - p->limit / top)),
                     WIDTH);
 }
 
-static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
-  const hec_report_iteration *it = &report->iterations[row];
-  double limit = hec_summary_memory(report->summary), top = top_of(it->fullest_bytes, limit);
+void hec_memory_panel_draw(const hec_memory_panel *p, hec_text *out) {
+  const hec_report_iteration *it = p->it;
+  double limit = p->limit, top = top_of(it->fullest_bytes, limit);
   unit in = unit_of(top);
   hec_axis axis = hec_axis_of(0, (top > 0 ? top : 1) / in.bytes, 4);
-  hec_text label = {0};
-  hec_text_printf(&label, "Bytes that rank %" PRId32 " holds over an iteration under %s", it->fullest,
-                  report->summary->rows[row].label);
   const hec_plot plot = {
-      .kind = "area", .label = label.data, .width = WIDTH, .height = HEIGHT, .px = 170, .gutter = 44, .crisp = true};
-  const hec_page_item item = hec_chart_item(report, row);
-  hec_page_panel("memory", &item, hec_chart_opens(report, row), out);
+      .kind = "area", .label = p->what, .width = WIDTH, .height = HEIGHT, .px = 170, .gutter = 44, .crisp = true};
+  hec_page_panel(p->chart, &p->item, p->open, out);
   hec_chart_note(out);
-  hec_text_printf(out, "Rank %" PRId32 ", iteration %" PRId64 ": %s at %s; the limit of %s is %s.", it->fullest,
-                  it->iter, hec_bytes(it->fullest_bytes).text, hec_seconds(it->fullest_s).text, hec_bytes(limit).text,
+  hec_text_printf(out, "%s: %s at %s; the limit of %s is %s.", p->who, hec_bytes(it->fullest_bytes).text,
+                  hec_seconds(it->fullest_s).text, hec_bytes(limit).text,
                   limit <= in.bytes * axis.high ? "dashed" : "above the picture");
   hec_chart_said(out);
   hec_text_printf(out, "<p class=\"unit y\">%s</p>\n", in.name);
@@ -195,18 +191,36 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   hec_text_add(out, "\"");
   hec_plot_values(it->memory, HEC_N_MEMORY * WIDTH, out);
   hec_plot_body(out);
-  add_shapes(it, limit, in.bytes, &axis, &plot, out);
+  add_shapes(p, in.bytes, &axis, &plot, out);
   hec_plot_shapes_end(out);
   hec_plot_y_axis(&axis, out);
   hec_plot_x_axis(0, 1e3 * it->end_s, 6, out);
-  hec_plot_end("ms of the iteration", out);
+  hec_plot_end(p->unit, out);
   hec_text_add(out, "</details>\n");
-  hec_text_free(&label);
+}
+
+static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
+  const hec_report_iteration *it = &report->iterations[row];
+  const char *name = report->summary->rows[row].label;
+  hec_text what = {0}, who = {0};
+  hec_text_printf(&what, "Bytes that rank %" PRId32 " holds over an iteration under %s", it->fullest, name);
+  hec_text_printf(&who, "Rank %" PRId32 ", iteration %" PRId64, it->fullest, it->iter);
+  hec_memory_panel_draw(&(hec_memory_panel){.chart = "memory",
+                                            .item = hec_chart_item(report, row),
+                                            .what = what.data,
+                                            .who = who.data,
+                                            .unit = "ms of the iteration",
+                                            .open = hec_chart_opens(report, row),
+                                            .limit = hec_summary_memory(report->summary),
+                                            .it = it},
+                        out);
+  hec_text_free(&what);
+  hec_text_free(&who);
 }
 
 static void draw(const hec_report *report, hec_text *out) {
   say(report, out);
-  add_keys(out);
+  hec_memory_keys(out);
   add_peaks(report, out);
   hec_text_add(out, "<h3>Over one iteration</h3>\n");
   hec_chart_chips(report, "memory", false, out);

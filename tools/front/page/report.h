@@ -132,6 +132,63 @@ typedef struct {
   int64_t n_failed, n_rows; /* configurations that could not run; all */
 } hec_report_maps;
 
+/* A training step of a row: what it is spent on adds up to it. */
+#define HEC_STEP_PART_LIST(X)                                                                                          \
+  X(COMPUTE, "compute")                                                                                                \
+  X(DISPATCH, "exposed dispatch and combine")                                                                          \
+  X(TENSOR, "tensor parallel")                                                                                         \
+  X(GATHER, "copies of experts")                                                                                       \
+  X(HOST, "launches")                                                                                                  \
+  X(BUBBLE, "bubble")                                                                                                  \
+  X(DATA, "data-parallel gradients") X(MOVES, "experts that move") X(OPTIMIZER, "optimizer")
+#define HEC_STEP_PART_ENUM(name, text) HEC_STEP_##name,
+typedef enum { HEC_STEP_PART_LIST(HEC_STEP_PART_ENUM) HEC_N_STEP_PARTS } hec_step_part;
+extern const char *const hec_step_part_name[HEC_N_STEP_PARTS];
+
+typedef struct {
+  const char *name;
+  bool best, fits;
+  double step_s, part_s[HEC_N_STEP_PARTS];           /* of the stage that computes most */
+  double tokens_per_s, tflops, mfu, vs_ep, overload; /* overload below 0: balanced */
+  double needed_bytes;                               /* of the fullest stage */
+} hec_report_trained;
+
+/* What the picture of a pipeline tells apart. */
+#define HEC_SHOWN_LIST(X)                                                                                              \
+  X(FORWARD, "forward")                                                                                                \
+  X(BACKWARD, "backward")                                                                                              \
+  X(WEIGHT, "weight gradient")                                                                                         \
+  X(PAIR, "forward beside backward")                                                                                   \
+  X(OPTIMIZER, "optimizer")                                                                                            \
+  X(DISPATCH, "dispatch and combine") X(TENSOR, "tensor parallel") X(DATA, "data parallel, moves")
+#define HEC_SHOWN_ENUM(name, text) HEC_SHOWN_##name,
+typedef enum { HEC_SHOWN_LIST(HEC_SHOWN_ENUM) HEC_N_SHOWN } hec_shown;
+static inline bool hec_shown_is_traffic(int32_t kind) { /* beside what is computed */
+  return kind >= HEC_SHOWN_DISPATCH;
+}
+
+typedef struct {
+  int32_t stage, kind; /* hec_shown */
+  int64_t begin_ps, end_ps;
+} hec_report_piece;
+
+typedef struct {
+  const char *name;
+  bool open;
+  int32_t n_stages;
+  const hec_report_piece *pieces; /* [n] of a stage and kind in the order of time */
+  int32_t n;
+  hec_report_iteration held; /* of the fullest stage; its end is the step's */
+} hec_report_pipeline;
+
+typedef struct {
+  const hec_report_trained *steps; /* [n_steps] fastest first */
+  int32_t n_steps;
+  hec_report_pipeline *pipelines; /* [n_pipelines] */
+  int32_t n_pipelines;
+  double limit_bytes; /* that tensors may take; 0: unknown */
+} hec_report_training;
+
 /* A word and what is said under it: about the run. */
 typedef struct {
   const char *word, *text;
@@ -142,6 +199,7 @@ typedef struct {
   hec_summary *summary;                /* of a comparison; else NULL */
   const hec_report_maps *maps;         /* of a sweep; else NULL */
   const hec_report_compared *compared; /* of a validation; else NULL */
+  const hec_report_training *training; /* of a training job; else NULL */
   const char *verdict;                 /* its lines, the first says what to do; NULL: the summary's */
   bool synthetic;
   const hec_report_fact *facts; /* [n_facts] beside what the summary says */
@@ -165,6 +223,8 @@ void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lo
                      const hec_timeline *timeline);
 /* What a policy is, for whoever points at its name: on the arena. */
 const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena);
+/* Memory of the fullest rank over time, and the end, into `it`. */
+void hec_report_draw_memory(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it);
 /* What it ran on, in one line. */
 void hec_report_add_machine(const hec_summary_execution *execution, hec_text *out);
 /* Lines of a sweep: who wins most, by how much. */

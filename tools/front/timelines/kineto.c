@@ -51,9 +51,10 @@ static void add_head(const hec_drawing *d, int32_t rank, hec_text *out) {
                   ", \"communication_ps\": %" PRId64 ", \"both_ps\": %" PRId64 ", \"idle_ps\": %" PRId64 "},\n",
                   t.first_ps, t.last_ps, t.compute_ps, t.communication_ps, t.both_ps, t.idle_ps);
   hec_text_add(out, "\"traceEvents\": [\n");
-  name_event(out, "process_name", rank, 0, "rank", rank);
+  name_event(out, "process_name", rank, 0, hec_program_rank_word(d->program), rank);
   for (int32_t lane = 0; lane < HEC_N_LANES; lane++)
-    name_event(out, "thread_name", rank, FIRST_STREAM + lane, hec_lane_name[lane], FIRST_STREAM + lane);
+    name_event(out, "thread_name", rank, FIRST_STREAM + lane, hec_program_lane_name(d->program, lane),
+               FIRST_STREAM + lane);
   name_event(out, "process_name", HOST + rank, 0, "host of rank", rank);
   hec_text_printf(out,
                   "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#%" PRId64 "\", \"pid\": %d, "
@@ -106,8 +107,11 @@ static void add_arguments(const hec_drawing *d, int32_t id, int32_t rank, int64_
     add_collective(out, "allreduce", op->bytes, op->bytes, (n - rank % stride + stride - 1) / stride);
   if (op->kind == HEC_OP_COUNTS)
     add_collective(out, "allgather", op->bytes, op->bytes * n, n);
+  if (op->kind == HEC_OP_LOCAL && hec_op_kernel(op)) /* in groups that no rank of this file is in: no sizes */
+    add_collective(out, "inside_stage", 0, 0, 0);
   if (hec_op_kernel(op))
-    hec_text_printf(out, ", \"Process Group Name\": \"%s\", \"Rank\": %" PRId32, hec_lane_name[op->lane], rank);
+    hec_text_printf(out, ", \"Process Group Name\": \"%s\", \"Rank\": %" PRId32,
+                    hec_program_lane_name(d->program, op->lane), rank);
 }
 
 static void add_event(const hec_drawing *d, int32_t id, int32_t rank, int64_t *bytes, hec_text *out) {

@@ -59,6 +59,8 @@ const char *hec_op_kernel(const hec_op *op) {
     return "ncclDevKernel_AllReduce";
   case HEC_OP_COUNTS:
     return "ncclDevKernel_AllGather";
+  case HEC_OP_LOCAL: /* of a drawing: what a stage spends in its own groups */
+    return op->title && hec_role_book[op->role] != HEC_BOOK_COMPUTE ? "ncclDevKernel_SendRecv" : NULL;
   default:
     return NULL;
   }
@@ -69,6 +71,10 @@ const char *hec_op_category(const hec_op *op) {
 }
 
 void hec_op_title(const hec_op *op, char title[HEC_OP_TITLE_BYTES]) {
+  if (op->title) {
+    (void)snprintf(title, HEC_OP_TITLE_BYTES, "%s", op->title);
+    return;
+  }
   char chunk[32] = "";
   if (op->degree > 1 && op->chunk >= 0)
     (void)snprintf(chunk, sizeof chunk, " %" PRId32 "/%" PRId32, op->chunk + 1, op->degree);

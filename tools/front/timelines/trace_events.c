@@ -125,10 +125,10 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
   const drawing d = {program, timeline, plain};
   for (int32_t r = 0; r < timeline->n_ranks; r++) {
     char name[160];
-    (void)snprintf(name, sizeof name, "%s: rank %" PRId32, label, r);
+    (void)snprintf(name, sizeof name, "%s: %s %" PRId32, label, hec_program_rank_word(program), r);
     name_event(out, "process_name", pid_base + r, 0, name);
     for (int32_t lane = 0; lane < HEC_N_LANES; lane++)
-      name_event(out, "thread_name", pid_base + r, lane, hec_lane_name[lane]);
+      name_event(out, "thread_name", pid_base + r, lane, hec_program_lane_name(program, lane));
     for (int32_t i = 0; i < timeline->n_ops; i++)
       add_event(out, &d, pid_base + r, i, r);
   }

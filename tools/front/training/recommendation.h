@@ -5,7 +5,7 @@
 #include "sim/layout_search.h"
 #include "tools/front/training/training_summary.h"
 
-enum { HEC_RECOMMENDED_ROWS = 5, HEC_DOUBTS = 10 };
+enum { HEC_RECOMMENDED_ROWS = 5, HEC_DOUBTS = 10, HEC_RECORD_WINDOWS = 4 };
 
 /* A layout under the loads of the trace. */
 typedef struct {
@@ -16,15 +16,22 @@ typedef struct {
 } hec_recommended;
 
 typedef struct {
+  int32_t n, n_first;
+  double worst_regret;
+} hec_doubt;
+
+typedef struct {
   hec_layout_found found;
   hec_recommended
       rows[HEC_RECOMMENDED_ROWS]; /* [n] fastest under the loads of the trace first: that one is recommended */
   int32_t n;
   bool has_today;
   hec_recommended today; /* what --layout or --setup says runs now; its policy is ep */
-  int32_t n_first;       /* of HEC_DOUBTS changes of a constant by a tenth, how often the first stays first, balanced */
-  double worst_regret;   /* what the first is slower than the best then, at most */
-  int32_t records;       /* of the trace that --within leaves time for; 0: all that a step takes */
+  /* How often the first stays first, and what it is slower than the best then, at most: */
+  hec_doubt constants; /* of HEC_DOUBTS changes of a constant by a tenth */
+  hec_doubt records;   /* of parts of the trace's records, each alone */
+  hec_doubt law;       /* collectives by latency and data-sheet rates instead of the measured ones */
+  int32_t records_max; /* of the trace that --within leaves time for; 0: all that a step takes */
   const char *tool, *trace;
 } hec_recommendation;
 
@@ -35,10 +42,19 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) HEC_MUST_USE;
 
+/* What to run, and what it gains. */
+void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
-/* Flags of Megatron-LM (core 0.13 and later), and a set-up for --setup. */
+/* Flags of Megatron-LM, and a set-up for --setup. */
 void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);
+
+/* What carries it out: a file for each framework, and what-to-change.md, which says what each was written for and cannot say. */
+enum { HEC_RECOMMENDATION_FILES = 7 };
+extern const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES];
+/* Their texts, in that order; "" where there is nothing to say. Reads the trace. */
+hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
+                                    hec_text text[HEC_RECOMMENDATION_FILES]) HEC_MUST_USE;
 
 #endif

@@ -48,7 +48,7 @@ static hec_layout_choice loaded(const hec_recommended *r) {
 
 /* ---- Screen ---- */
 
-static void add_verdict(const hec_recommendation *r, hec_text *out) {
+void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
   hec_text words = {0}, layout = {0}, dispatcher = {0}, recompute = {0};
@@ -111,6 +111,24 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
   hec_text_add(out, "\n");
 }
 
+static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words) {
+  hec_text_printf(words, "%s in %d of %d", of, (int)doubt->n_first, (int)doubt->n);
+  if (doubt->n_first < doubt->n)
+    hec_text_printf(words, " (else up to %.1f %% slower than the best)", 100 * doubt->worst_regret);
+}
+
+/* Two lines: how far off a prediction may be, and what the order survives. */
+static void confidence_words(const hec_recommendation *r, hec_text *words) {
+  const hec_band *band = hec_training_band(&r->rows[0].policies);
+  hec_text_printf(words,
+                  "where %s, half of the published runs were within %.0f %% of the prediction. The first stays first ",
+                  band->of, 100 * band->half);
+  doubt_words(&r->law, "under the other network law", words);
+  doubt_words(&r->records, ", on parts of the trace", words);
+  doubt_words(&r->constants, ", with a constant 10 % off", words);
+  hec_text_add(words, ".");
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, &words);
@@ -123,16 +141,11 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
                   "the fastest of each ep also under the loads of the trace, %d record%s of it.",
                   (int)r->found.n_tried, (int)r->found.n_fit, (int)r->rows[0].policies.n_records,
                   r->rows[0].policies.n_records == 1 ? "" : "s");
-  if (r->records > 0 && r->rows[0].policies.n_records == r->records)
+  if (r->records_max > 0 && r->rows[0].policies.n_records == r->records_max)
     hec_text_add(&words, " A longer --within takes more.");
   hec_summary_add_foot("searched:", words.data, out);
   hec_text_free(&words);
-  hec_text_printf(
-      &words,
-      "with each of five constants a tenth larger or smaller the first stays first in %d of %d cases, and is at "
-      "most %.1f %% slower than the best of the five. Predictions of published runs are 7 %% off in the median, "
-      "25 %% in one of ten (hecate-validate training); differences between layouts of one model are smaller.",
-      (int)r->n_first, HEC_DOUBTS, 100 * r->worst_regret);
+  confidence_words(r, &words);
   hec_summary_add_foot("confidence:", words.data, out);
   hec_text_free(&words);
   for (int32_t i = 0; i < r->rows[0].set_up->n_assumed; i++)
@@ -151,12 +164,21 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
 }
 
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out) {
-  add_verdict(r, out);
+  hec_recommendation_verdict(r, out);
   add_table(r, out);
   add_feet(r, out);
 }
 
 /* ---- What carries it out ---- */
+
+/* What precision is called there. */
+static const char *fp8_recipe(const hec_recipe *recipe) {
+  static const char *const names[] = {[HEC_PRECISION_BF16] = NULL,
+                                      [HEC_PRECISION_FP8] = "tensorwise",
+                                      [HEC_PRECISION_FP8_BLOCK] = "blockwise",
+                                      [HEC_PRECISION_MXFP8] = "mxfp8"};
+  return names[recipe->precision];
+}
 
 /* Option names of Megatron-LM's arguments.py. */
 void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
@@ -173,6 +195,10 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
     hec_text_add(out, " --sequence-parallel");
   if (l->vpp > 1)
     hec_text_printf(out, " --num-virtual-stages-per-pipeline-rank %d", (int)l->vpp);
+  hec_text_add(out, " --bf16");
+  if (fp8_recipe(recipe))
+    hec_text_printf(out, " --fp8-format %s --fp8-recipe %s", recipe->precision == HEC_PRECISION_FP8 ? "hybrid" : "e4m3",
+                    fp8_recipe(recipe));
   if (recipe->zero > 0)
     hec_text_add(out, " --use-distributed-optimizer");
   const hec_dispatcher *dispatcher = hec_dispatchers[recipe->dispatcher];
@@ -184,9 +210,10 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
   if (recipe->recompute & HEC_RECOMPUTE_FULL)
     hec_text_add(out, " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   else if (recipe->recompute)
-    hec_text_printf(out, " --recompute-granularity selective --recompute-modules%s%s%s",
+    hec_text_printf(out, " --recompute-granularity selective --recompute-modules%s%s%s%s",
                     recipe->recompute & HEC_RECOMPUTE_NORM ? " layernorm" : "",
                     recipe->recompute & HEC_RECOMPUTE_ACT ? " moe_act" : "",
+                    recipe->recompute & HEC_RECOMPUTE_MLP ? " mlp" : "",
                     recipe->recompute & HEC_RECOMPUTE_MOE ? " moe" : "");
 }
 
@@ -241,12 +268,20 @@ static void add_losers(const hec_recommendation *r, hec_json_out *json) {
   hec_json_close(json);
 }
 
+static void add_doubt(hec_json_out *json, const char *key, const hec_doubt *doubt) {
+  hec_json_object(json, key);
+  hec_json_int(json, "tried", doubt->n);
+  hec_json_int(json, "stays_first", doubt->n_first);
+  hec_json_double(json, "worst_regret", doubt->worst_regret);
+  hec_json_close(json);
+}
+
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
   hec_json_string(&json, "tool", r->tool);
-  add_verdict(r, &words);
+  hec_recommendation_verdict(r, &words);
   for (char *at = words.data; *at; at++)
     *at = *at == '\n' ? ' ' : *at;
   hec_json_string(&json, "recommendation", words.data);
@@ -263,9 +298,12 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_int(&json, "fit", r->found.n_fit);
   hec_json_close(&json);
   hec_json_object(&json, "confidence");
-  hec_json_int(&json, "constants_changed", HEC_DOUBTS);
-  hec_json_int(&json, "stays_first", r->n_first);
-  hec_json_double(&json, "worst_regret", r->worst_regret);
+  hec_json_int(&json, "constants_changed", r->constants.n);
+  hec_json_int(&json, "stays_first", r->constants.n_first);
+  hec_json_double(&json, "worst_regret", r->constants.worst_regret);
+  add_doubt(&json, "parts_of_the_trace", &r->records);
+  add_doubt(&json, "other_network_law", &r->law);
+  hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
   hec_json_close(&json);
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
   hec_recommendation_megatron(r, &words);

@@ -53,15 +53,18 @@ static void layout(const hec_set_up *set_up, hec_json_out *json) {
   hec_json_close(json);
 }
 
+const char *hec_training_pipeline_name(const hec_set_up *set_up) {
+  const hec_layout *l = &set_up->training.layout;
+  return set_up->pipeline ? set_up->pipeline->name : l->vpp > 1 && l->pp > 1 ? "interleaved" : "1f1b";
+}
+
 static void job(const hec_training_summary *s, hec_json_out *json) {
   const hec_set_up *set_up = s->set_up;
   const hec_training *t = &set_up->training;
   hec_text recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   layout(set_up, json);
-  const hec_pipeline_schedule *pipeline =
-      set_up->pipeline ? set_up->pipeline : hec_pipeline_default(t->layout.pp, t->layout.vpp);
-  hec_json_string(json, "pipeline", pipeline->name);
+  hec_json_string(json, "pipeline", hec_training_pipeline_name(set_up));
   hec_json_string(json, "recipe", recipe.data);
   hec_json_int(json, "seq", t->seq);
   hec_json_int(json, "global_batch", t->global_batch);

@@ -11,6 +11,12 @@ enum { ROWS_MAX = 5 };                                   /* beside the balanced 
 static const double factor_low = 0.7, factor_high = 1.4; /* beyond: the model misses something of that run */
 static const double close = 0.01;                        /* a difference that is none */
 
+const char hec_training_not_modelled[] =
+    "time of planning; congestion of the network; gradients of copies that stay from step to step. Gathered copies and "
+    "moved experts cost what a closed form of the links says, hidden beside attention where they are decided before "
+    "the "
+    "gate.";
+
 /* ---- Head and verdict ---- */
 
 static void add_head(const hec_training_summary *s, hec_text *out) {
@@ -29,7 +35,7 @@ static void add_head(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
-static int32_t fastest(const hec_training_summary *s) {
+int32_t hec_training_fastest(const hec_training_summary *s) {
   int32_t best = s->baseline;
   for (int32_t i = 0; i < s->n_rows; i++)
     if (!s->rows[i].policy->drops && s->rows[i].result.step_s < s->rows[best].result.step_s)
@@ -37,25 +43,22 @@ static int32_t fastest(const hec_training_summary *s) {
   return best;
 }
 
-static void add_verdict(const hec_training_summary *s, hec_text *out) {
+void hec_training_verdict(const hec_training_summary *s, hec_text *words) {
   const hec_training_result *ep = &s->rows[s->baseline].result;
-  int32_t best = fastest(s);
+  int32_t best = hec_training_fastest(s);
   double best_s = s->rows[best].result.step_s, cost = ep->step_s / s->balanced.step_s - 1;
-  hec_text words = {0};
   hec_text_printf(
-      &words,
+      words,
       "A step takes %.4g s with plain expert parallelism (ep): %.0f tokens/s and %.3g model TFLOP/s per GPU, "
       "MFU %.1f %% of the dense bf16 peak, recomputation not counted.",
       ep->step_s, ep->tokens_per_s_per_gpu, ep->model_tflops_per_gpu, 100 * ep->mfu);
-  hec_text_printf(&words, " With balanced routing it would take %.4g s: this routing costs %.1f %%, ",
+  hec_text_printf(words, " With balanced routing it would take %.4g s: this routing costs %.1f %%, ",
                   s->balanced.step_s, 100 * cost);
   if (best_s < ep->step_s * (1 - close))
-    hec_text_printf(&words, "and %s, the fastest policy, wins %.1f %% back.", s->rows[best].policy->name,
+    hec_text_printf(words, "and %s, the fastest policy, wins %.1f %% back.", s->rows[best].policy->name,
                     100 * (1 - best_s / ep->step_s));
   else
-    hec_text_printf(&words, "and no policy is faster by %.0f %% or more.", 100 * close);
-  hec_summary_add_paragraph(words.data, 0, out);
-  hec_text_free(&words);
+    hec_text_printf(words, "and no policy is faster by %.0f %% or more.", 100 * close);
 }
 
 /* ---- Rows ---- */
@@ -210,20 +213,17 @@ static void add_factor(const hec_training_summary *s, hec_text *words) {
                     factor_low, factor_high);
 }
 
-static void add_band(const hec_training_summary *s, hec_text *out) {
+void hec_training_band_say(const hec_training_summary *s, hec_text *words) {
   const hec_band *band = hec_training_band(s);
   double step_s = s->rows[s->baseline].result.step_s;
-  hec_text words = {0};
   if (s->set_up->measured_step_s > 0 || s->set_up->factor > 0)
-    add_factor(s, &words);
-  hec_text_printf(&words,
+    add_factor(s, words);
+  hec_text_printf(words,
                   "where %s, half of the published runs took within %.0f %% of the prediction, and nine of ten between "
                   "1/%.3g and %.3g times it: here %.4g to %.4g s with ep (hecate-validate training).",
                   band->of, 100 * band->half, band->nine, band->nine, step_s / band->nine, step_s * band->nine);
   if (band != &hec_bands[HEC_BAND_ANCHORED])
-    hec_text_add(&words, " --measured \"step=...s\" of your own run narrows it.");
-  hec_summary_add_foot("band:", words.data, out);
-  hec_text_free(&words);
+    hec_text_add(words, " --measured \"step=...s\" of your own run narrows it.");
 }
 
 /* Of this routing, whose busiest rank holds most; of balanced routing where that changes the verdict. */
@@ -266,22 +266,24 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
 }
 
 void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out) {
+  hec_text words = {0};
   add_head(s, out);
-  add_verdict(s, out);
+  hec_training_verdict(s, &words);
+  hec_summary_add_paragraph(words.data, 0, out);
+  hec_text_free(&words);
   add_table(s, full, out);
   hec_text_add(out, "\n");
   add_memory(s, out);
   add_published(s, out);
   add_assumed(s, out);
-  add_band(s, out);
-  hec_summary_add_foot(
-      "not modelled:",
-      "time of planning; congestion of the network; gradients of "
-      "copies that stay from "
-      "step to step. "
-      "Gathered copies and moved experts cost what a closed form of the links says, hidden beside attention where "
-      "they are decided before the gate.",
-      out);
+  hec_training_band_say(s, &words);
+  hec_summary_add_foot("band:", words.data, out);
+  hec_text_free(&words);
+  hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!full)
-    hec_summary_add_foot("more:", "--full prints every policy; --json has every figure; docs/layouts.md", out);
+    hec_summary_add_foot(
+        "more:",
+        "--full prints every policy; --out DIR writes a page with charts, JSON, CSV and the timeline of "
+        "the pipeline; docs/layouts.md",
+        out);
 }

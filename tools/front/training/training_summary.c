@@ -60,26 +60,24 @@ static hec_status run_groups(const hec_set_up *set_up, const hec_training_loads 
 }
 
 static hec_status run_rows(const hec_set_up *set_up, const hec_training_loads *loads, hec_training_summary *summary) {
-  hec_training_job job = {.training = &set_up->training, .pipeline = set_up->pipeline};
+  const hec_training_job job = {.training = &set_up->training, .pipeline = set_up->pipeline};
   summary->n_fit = 0;
   HEC_TRY(hec_training_run(&job, &summary->balanced));
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_training_row *row = &summary->rows[i];
     int32_t slowest = 0;
     HEC_TRY(run_groups(set_up, loads, i, &slowest, &row->result));
+    row->job = job_of(set_up, loads, i, slowest);
     row->overload_median = hec_series_quantile(&loads->of[i].overload, 0.5);
     row->overload_p95 = hec_series_quantile(&loads->of[i].overload, 0.95);
     row->moves_s = loads->of[i].moves_s;
     row->dropped_share = loads->of[i].dropped_share;
     summary->n_fit += row->result.memory.fits;
-    if (!row->policy->baseline)
-      continue;
-    summary->baseline = i;
-    job = job_of(set_up, loads, i, slowest);
+    summary->baseline = row->policy->baseline ? i : summary->baseline;
   }
   summary->fix = (hec_training_fix){0};
   if (!summary->rows[summary->baseline].result.memory.fits)
-    hec_training_fix_find(&job, &summary->fix);
+    hec_training_fix_find(&summary->rows[summary->baseline].job, &summary->fix);
   return HEC_OK;
 }
 

@@ -5,11 +5,13 @@
 #include "runtime/base/text.h"
 #include "sim/training_fit.h"
 #include "sim/training_loads.h"
+#include "tools/front/timelines/timeline_format.h"
 #include "tools/front/training/set_up.h"
 
 typedef struct {
   const hec_policy *policy;
   hec_training_result result;
+  hec_training_job job;                 /* of the group that ends last; its loads are on the arena */
   double moves_s;                       /* of step_s: experts that move between ranks */
   double overload_median, overload_p95; /* busiest rank over mean */
   double dropped_share;
@@ -38,10 +40,22 @@ typedef struct {
 hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *choice, hec_trace_reader *reader,
                                 hec_arena *arena, hec_training_summary *summary) HEC_MUST_USE;
 
+const char *hec_training_pipeline_name(const hec_set_up *set_up);
 /* How far off a predicted time may be. */
 const hec_band *hec_training_band(const hec_training_summary *summary);
+void hec_training_band_say(const hec_training_summary *summary, hec_text *words);
+extern const char hec_training_not_modelled[];
+/* The fastest row that drops nothing. */
+int32_t hec_training_fastest(const hec_training_summary *summary);
+/* Its first paragraph. */
+void hec_training_verdict(const hec_training_summary *summary, hec_text *words);
 /* The verdict, at most six rows, what it rests on; `full`: all rows. DESIGN section 12. */
 void hec_training_screen(const hec_training_summary *summary, bool full, hec_text *out);
 void hec_training_json(const hec_training_summary *summary, hec_text *out);
+void hec_training_csv(const hec_training_summary *summary, hec_text *out);
+/* report.html, summary.json, summary.csv and timelines into the folder: of balanced routing, of ep and of the fastest policy. After
+ * hec_timeline_files_check. */
+hec_status hec_training_write_out(const hec_training_summary *summary, const char *folder,
+                                  const hec_timeline_format *format) HEC_MUST_USE;
 
 #endif

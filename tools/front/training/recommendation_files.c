@@ -1,0 +1,217 @@
+/* What carries a recommendation out, a file for each framework. A row of `writers` writes one and adds to `cannot` what its framework
+ * has no setting for, so that nobody runs something else than was predicted without knowing it. Versions and sources:
+ *
+ *   Megatron-LM   Megatron Core 0.16: docs.nvidia.com/megatron-core/developer-guide/0.16.0, megatron/training/arguments.py
+ *   torchtitan    0.2.2, the last release with TOML (pull request 2386 made it Python): torchtitan/config/job_config.py
+ *   DeepSpeed     0.19, with AutoEP (pull requests 7938 and 8064; docs/_pages/config-json.md)
+ *   EPLB          github.com/deepseek-ai/EPLB: physical_to_logical_map (runtime/plan/placement/eplb.c) */
+#include "models/training/dispatcher.h"
+#include "runtime/plan/placement/placement.h"
+#include "tools/front/training/recommendation.h"
+
+#include <string.h>
+
+typedef struct {
+  const hec_recommendation *r;
+  const hec_training *t;
+  const hec_policy *policy;
+  hec_trace_reader *reader;
+  hec_arena *arena;
+} job;
+
+static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) {
+  const hec_training *t = j->t;
+  hec_text flags = {0};
+  hec_recommendation_megatron(j->r, &flags);
+  hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
+  for (const char *c = flags.data; *c; c++) /* a flag a line */
+    hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
+  hec_text_add(out, "\n");
+  hec_text_free(&flags);
+  if (t->recipe.zero > 1)
+    hec_text_add(cannot, "ZeRO above 1 is Megatron-FSDP there, with flags of its own; ");
+  if (t->recipe.overlap && t->layout.pp > 1 && t->layout.vpp == 1)
+    hec_text_add(cannot, "--overlap-moe-expert-parallel-comm wants virtual stages in a pipeline; ");
+  return HEC_OK;
+}
+
+static hec_status write_torchtitan(const job *j, hec_text *out, hec_text *cannot) {
+  const hec_training *t = j->t;
+  const hec_layout *l = &t->layout;
+  const hec_recipe *recipe = &t->recipe;
+  int32_t local = t->micro_batch * (l->pp > 1 ? hec_training_micro_batches(t) : 1);
+  hec_text_printf(out,
+                  "# torchtitan 0.2.2; put these into your own TOML, over its values\n"
+                  "[training]\nlocal_batch_size = %d\nglobal_batch_size = %d\nseq_len = %d\n\n[parallelism]\n"
+                  "data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = %d\n"
+                  "fsdp_reshard_after_forward = \"%s\"\ntensor_parallel_degree = %d\ncontext_parallel_degree = %d\n"
+                  "pipeline_parallel_degree = %d\n",
+                  (int)local, (int)t->global_batch, (int)t->seq, (int)l->dp, recipe->zero >= 3 ? "always" : "never",
+                  (int)l->tp, (int)l->cp, (int)l->pp);
+  if (l->pp > 1)
+    hec_text_printf(out, "pipeline_parallel_schedule = \"%s\"\npipeline_parallel_microbatch_size = %d\n",
+                    l->vpp > 1 ? "Interleaved1F1B" : "1F1B", (int)t->micro_batch);
+  hec_text_printf(out,
+                  "expert_parallel_degree = %d\nexpert_tensor_parallel_degree = %d\n"
+                  "expert_parallel_comm_backend = \"%s\"\n\n[activation_checkpoint]\nmode = \"%s\"\n",
+                  (int)l->ep, (int)l->etp, recipe->dispatcher == HEC_DISPATCHER_DEEPEP ? "deepep" : "standard",
+                  !recipe->recompute                       ? "none"
+                  : recipe->recompute & HEC_RECOMPUTE_FULL ? "full"
+                                                           : "selective");
+  if (recipe->recompute && !(recipe->recompute & HEC_RECOMPUTE_FULL)) {
+    hec_text_add(out, "selective_ac_option = \"op\"\n");
+    hec_text_add(cannot, "its selective recomputation chooses operations by itself; ");
+  }
+  if (recipe->zero < 3)
+    hec_text_printf(cannot, "it always shards parameters (FSDP2), where ZeRO %d was predicted; ", (int)recipe->zero);
+  if (l->etp != 1 && l->etp != l->tp)
+    hec_text_add(cannot, "it takes expert tensor parallelism of 1 or of tp; ");
+  if (recipe->dispatcher != HEC_DISPATCHER_DEEPEP && recipe->dispatcher != HEC_DISPATCHER_ALLTOALL)
+    hec_text_add(cannot, "it has no such dispatcher: all-to-all is written; ");
+  if (recipe->precision != HEC_PRECISION_BF16)
+    hec_text_add(cannot, "its converters for fp8 and mxfp8 are not written; ");
+  return HEC_OK;
+}
+
+static hec_status write_deepspeed(const job *j, hec_text *out, hec_text *cannot) {
+  const hec_training *t = j->t;
+  const hec_layout *l = &t->layout;
+  if (l->pp > 1 || l->cp > 1 || l->etp > 1) {
+    hec_text_add(cannot, "no file: AutoEP has no pipeline, context or expert tensor parallelism; ");
+    return HEC_OK;
+  }
+  hec_json_out json = hec_json_begin(out, 2);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "train_batch_size", t->global_batch);
+  hec_json_int(&json, "train_micro_batch_size_per_gpu", t->micro_batch);
+  hec_json_int(&json, "gradient_accumulation_steps", hec_training_micro_batches(t));
+  hec_json_object(&json, "bf16");
+  hec_json_bool(&json, "enabled", true);
+  hec_json_close(&json);
+  hec_json_string(&json, "communication_data_type", t->recipe.grads == 4 ? "fp32" : "bf16");
+  hec_json_object(&json, "zero_optimization");
+  hec_json_int(&json, "stage", t->recipe.zero);
+  hec_json_bool(&json, "overlap_comm", t->recipe.dp_overlap > 0);
+  hec_json_close(&json);
+  if (l->tp > 1) {
+    hec_json_object(&json, "tensor_parallel");
+    hec_json_int(&json, "autotp_size", l->tp);
+    hec_json_close(&json);
+  }
+  if (l->ep > 1) {
+    hec_json_object(&json, "expert_parallel");
+    hec_json_bool(&json, "enabled", true);
+    hec_json_int(&json, "autoep_size", l->ep);
+    hec_json_close(&json);
+  }
+  hec_json_close(&json);
+  if (t->recipe.dispatcher != HEC_DISPATCHER_ALLTOALL)
+    hec_text_add(cannot, "it dispatches by all-to-all; ");
+  if (t->recipe.recompute)
+    hec_text_add(cannot, "recomputation is set in the model's code; ");
+  if (t->recipe.precision != HEC_PRECISION_BF16)
+    hec_text_add(cannot, "bf16 is written; ");
+  return HEC_OK;
+}
+
+/* The policy after the records that the step took, deciding once more. */
+static hec_status plan_of(const job *j, hec_policy_run *run) {
+  const hec_job *of = &j->r->rows[0].set_up->job;
+  const hec_problem *p = &of->problem;
+  hec_load load = hec_load_new(j->arena, p->n_layers, p->n_ranks, p->n_experts);
+  hec_load_remainder *order = HEC_NEW(j->arena, hec_load_remainder, (size_t)p->n_ranks * (size_t)p->n_experts);
+  const hec_training_summary *s = &j->r->rows[0].policies;
+  HEC_TRY(hec_trace_rewind(j->reader));
+  for (int32_t i = 0; i < s->n_before + s->n_records; i++) {
+    const hec_trace_record *record;
+    HEC_TRY(hec_trace_next(j->reader, &record));
+    if (!record)
+      break;
+    HEC_TRY(hec_job_load(of, record, &load, order));
+    hec_policy_observe(run, &load);
+  }
+  hec_policy_reshard(run);
+  hec_policy_decide(run, 0, 0);
+  return HEC_OK;
+}
+
+static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
+  hec_placement placement;
+  if (!j->policy->rearranges) {
+    hec_text_printf(cannot, "no file: policy %s keeps no placement from step to step; ", j->policy->name);
+    return HEC_OK;
+  }
+  hec_policy_run run = hec_policy_start(j->policy, &j->r->rows[0].set_up->job.problem, j->arena);
+  hec_status status = plan_of(j, &run);
+  if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, cannot) != HEC_OK ||
+                           hec_placement_write(&hec_placement_eplb, &placement, out, cannot) != HEC_OK)) {
+    out->length = 0;
+    hec_text_printf(cannot, "no file: %s; ", hec_last_error());
+  }
+  hec_policy_stop(&run);
+  return status;
+}
+
+static hec_status write_setup(const job *j, hec_text *out, hec_text *cannot) {
+  (void)cannot;
+  hec_recommendation_setup(j->r, out);
+  return HEC_OK;
+}
+
+static hec_status write_summary(const job *j, hec_text *out, hec_text *cannot) {
+  (void)cannot;
+  hec_recommendation_json(j->r, out);
+  return HEC_OK;
+}
+
+enum { GUIDE = HEC_RECOMMENDATION_FILES - 1 };
+static const struct {
+  const char *of; /* framework and version */
+  hec_status (*write)(const job *j, hec_text *out, hec_text *cannot);
+} writers[GUIDE] = {{"hecate: `hecate-sim TRACE --setup setup.json` predicts the same", write_setup},
+                    {"Megatron-LM, Megatron Core 0.16", write_megatron},
+                    {"torchtitan 0.2.2", write_torchtitan},
+                    {"DeepSpeed 0.19, AutoEP", write_deepspeed},
+                    {"EPLB: physical_to_logical_map of each MoE layer of the trace", write_eplb},
+                    {"all figures", write_summary}};
+const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES] = {
+    "setup.json", "megatron.txt",        "torchtitan.toml",  "deepspeed.json",
+    "eplb.json",  "recommendation.json", "what-to-change.md"};
+
+/* Sentences without the separator behind the last. */
+static void add_cell(const hec_text *words, hec_text *out) {
+  size_t n = words->length;
+  while (n > 0 && (words->data[n - 1] == ' ' || words->data[n - 1] == ';'))
+    n--;
+  for (size_t i = 0; i < n; i++)
+    hec_text_add_bytes(out, words->data[i] == '\n' || words->data[i] == '|' ? " " : words->data + i, 1);
+}
+
+hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
+                                    hec_text text[HEC_RECOMMENDATION_FILES]) {
+  const hec_recommended *best = &r->rows[0];
+  const job j = {.r = r,
+                 .t = &best->choice.training,
+                 .policy = best->policies.rows[best->best].policy,
+                 .reader = reader,
+                 .arena = arena};
+  hec_text *guide = &text[GUIDE];
+  hec_status status = HEC_OK;
+  hec_text_add(guide, "# What to change\n\n");
+  hec_recommendation_verdict(r, guide);
+  hec_text_add(guide, "\n| file | for | what it cannot say |\n|---|---|---|\n");
+  for (int32_t i = 0; status == HEC_OK && i < GUIDE; i++) {
+    hec_text cannot = {0};
+    status = writers[i].write(&j, &text[i], &cannot);
+    hec_text_printf(guide, "| `%s` | %s | ", hec_recommendation_files[i], writers[i].of);
+    add_cell(&cannot, guide);
+    hec_text_add(guide, " |\n");
+    hec_text_free(&cannot);
+  }
+  if (j.policy->known >= HEC_KNOWN_LAST || j.policy->rearranges)
+    hec_text_printf(guide,
+                    "\nPlacement policy `%s` is not a setting of these frameworks. Without it, plan with the time of "
+                    "`ep`.\n",
+                    j.policy->name);
+  return status;
+}
