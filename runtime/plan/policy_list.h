@@ -12,6 +12,7 @@
   X(fastermoe)                                                                                                         \
   X(janus)                                                                                                             \
   X(smartmoe)                                                                                                          \
+  X(dataforest_remap)                                                                                                  \
   X(flexmoe)                                                                                                           \
   X(prophet)                                                                                                           \
   X(eplb)                                                                                                              \

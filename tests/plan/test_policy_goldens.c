@@ -34,6 +34,10 @@ static const struct {
     {"smartmoe", BOX("1x4"), "800 0 0 0 0 0 0 0", CONTIGUOUS, .version = 0},
     {"smartmoe", BOX("2x4"), "10 20 30 40", "0+4 1+5 2+6 3+7", .version = 0},
 
+    /* DataForest-Remap: 400 | 120 | 100 | 60, then 40 to 60, 40 to 100, 20 to 120, 20 to 400; taken though it is no better. */
+    {"dataforest-remap:window=2", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .tokens = "420 140 140 100", .version = 1},
+    {"dataforest-remap:window=2", BOX("1x4"), "10 80 40 20", "3 0 1 2", .tokens = "80 40 20 10", .version = 1},
+
     /* HierMoE: expert 0 against expert 6 makes 420, and no second swap of rank 3's is better. */
     {"hiermoe", SLOW_BOX("1x4"), SMALL, "3 0 1 1 2 2 0 3", .version = 1},
 
@@ -134,7 +138,8 @@ HEC_TEST_ROWS(golden_plans, rows) {
   p->slots = rows[_i].slots > 0 ? rows[_i].slots : HEC_AUTO;
   p->m = rows[_i].no_guests ? 0 : HEC_AUTO;
   hec_load load = hec_test_even_load(&arena, p, totals), none = hec_load_new(&arena, 1, ranks, n);
-  const hec_policy *policy = hec_policy_find(rows[_i].policy);
+  const hec_policy *policy = NULL;
+  ck_assert_msg(hec_policy_read(rows[_i].policy, NULL, "row", &arena, &policy) == HEC_OK, "%s", hec_last_error());
   hec_policy_run run = hec_policy_start(policy, p, &arena);
   uint64_t start = hec_plan_digest(&run.plan);
   bool fixed = policy->known == HEC_KNOWN_STATIC;
