@@ -32,6 +32,7 @@
   X(llep)                                                                                                              \
   X(moonep)                                                                                                            \
   X(ultraep)                                                                                                           \
+  X(megaflux)                                                                                                          \
   X(taot)                                                                                                              \
   X(hiermoe)                                                                                                           \
   X(exflow)                                                                                                            \

@@ -86,6 +86,7 @@ static const struct {
     {"eplb-online", 1, 1},
     {"exflow", 1, 0},
     {"dataforest-remap", 1, 0},
+    {"megaflux", 1, 4},
 };
 
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {

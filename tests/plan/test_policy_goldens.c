@@ -87,6 +87,14 @@ static const struct {
     {"micromoe", SLOW_BOX("1x4"), SMALL, "0+2 0+3 0+2 0+3 1+3 1+2 1+3 1+2", .tokens = "230 140 230 200",
      .unseen = true},
 
+    /* MegaFlux, blocks of 20: 20 5 | 3 2 | 6 2 | 1 1, tau 10. 8 of expert 0 to rank 3, all 5 of expert 1 to rank 1; then 2 of
+     * expert 0 to rank 2. If a guest must get 6: the first alone, and nobody shares an expert with rank 1. In blocks of
+     * 64, 7 2 | 1 1 | 2 1 | 1 1, tau 4: 2 of expert 0 to rank 1, 2 of expert 1 to rank 3, 1 of expert 0 to rank 2. All of
+     * expert 1 fits nowhere else, and all are at 4. The home's 4 blocks of expert 0 come first: 256, 128 and the last 16. */
+    {"megaflux:block=20", BOX("1x4"), SMALL, "0+2+3 0+1 1 1 2 2 3 3", .tokens = "200 200 200 200", .unseen = true},
+    {"megaflux:block=20,open=6", BOX("1x4"), SMALL, "0+3 0 1 1 2 2 3 3", .tokens = "340 100 160 200", .unseen = true},
+    {"megaflux:block=64", BOX("1x4"), SMALL, "0+1+2 0+3 1 1 2 2 3 3", .tokens = "256 228 176 140", .unseen = true},
+
     /* TAOT, one slot: 160, 100 and 40 of expert 0 to ranks 3, 1 and 2. As many tokens from either node: the own node's. */
     {"taot", BOX("1x4"), SMALL, "0+1+2+3 0 1 1 2 2 3 3", .tokens = "200 200 200 200", .slots = 3, .unseen = true},
     {"taot", BOX("2x2"), "120 40 120 40", "0+1 1 2+3 3", .tokens = "80 80 80 80", .unseen = true},
