@@ -13,6 +13,7 @@
   X(janus)                                                                                                             \
   X(smartmoe)                                                                                                          \
   X(dataforest_remap)                                                                                                  \
+  X(pb_oeplb)                                                                                                          \
   X(flexmoe)                                                                                                           \
   X(prophet)                                                                                                           \
   X(eplb)                                                                                                              \

@@ -87,6 +87,7 @@ static const struct {
     {"exflow", 1, 0},
     {"dataforest-remap", 1, 0},
     {"megaflux", 1, 4},
+    {"pb-oeplb", 1, 0},
 };
 
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {

@@ -38,6 +38,12 @@ static const struct {
     {"dataforest-remap:window=2", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .tokens = "420 140 140 100", .version = 1},
     {"dataforest-remap:window=2", BOX("1x4"), "10 80 40 20", "3 0 1 2", .tokens = "80 40 20 10", .version = 1},
 
+    /* PB-OEPLB: expert 0 against expert 6 makes 2.1 of 2.5; then 7 against 3 would make 2.2. In the dead zone, or for fewer
+     * swaps than are worth it, nothing moves. */
+    {"pb-oeplb", BOX("1x4"), SMALL, "3 0 1 1 2 2 0 3", .tokens = "120 100 160 420", .version = 1},
+    {"pb-oeplb:threshold=2.6", BOX("1x4"), SMALL, CONTIGUOUS, .version = 0},
+    {"pb-oeplb:min=2", BOX("1x4"), SMALL, CONTIGUOUS, .version = 0},
+
     /* HierMoE: expert 0 against expert 6 makes 420, and no second swap of rank 3's is better. */
     {"hiermoe", SLOW_BOX("1x4"), SMALL, "3 0 1 1 2 2 0 3", .version = 1},
 
