@@ -23,6 +23,7 @@
   X(micromoe)                                                                                                          \
   X(eplb_match)                                                                                                        \
   X(eplb_online)                                                                                                       \
+  X(flashlb)                                                                                                           \
   X(hecate)                                                                                                            \
   X(hecate_published)                                                                                                  \
   X(hecate_rm)                                                                                                         \
