@@ -24,6 +24,7 @@
   X(eplb_match)                                                                                                        \
   X(eplb_online)                                                                                                       \
   X(flashlb)                                                                                                           \
+  X(craft)                                                                                                             \
   X(hecate)                                                                                                            \
   X(hecate_published)                                                                                                  \
   X(hecate_rm)                                                                                                         \

@@ -89,6 +89,7 @@ static const struct {
     {"megaflux", 1, 4},
     {"pb-oeplb", 1, 0},
     {"flashlb", 1, 1},
+    {"craft", 1, 1},
 };
 
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {

@@ -53,6 +53,11 @@ static const struct {
     {"eplb-no-replicas", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .version = 1},
     {"eplb", BOX("1x2"), "10 30", "0 1+0+1", .tokens = "20 20", .version = 1},
 
+    /* CRAFT: no replica makes 420 the fullest of 200 (LPT), one makes 220: 200 20 | 200 | 120 40 40 | 100 60 20, and no two,
+     * three or four make less. So one of the four in the budget. No budget: as eplb-no-replicas. */
+    {"craft:redundant=1", BOX("1x4"), SMALL, "0+1 3 3 2 2 2 3 0", .tokens = "220 200 200 180", .version = 1},
+    {"craft:redundant=0", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .version = 1},
+
     /* FlexMoE, forward only: the estimate then is the busiest rank's load. One more slot each:
      *   expert 0 (400) expands to rank 3: 300 100 160 240      per replica 200
      *   expert 0 (200) expands to rank 1: 233 233 160 173      per replica 133
