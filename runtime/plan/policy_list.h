@@ -36,6 +36,7 @@
   X(moonep)                                                                                                            \
   X(ultraep)                                                                                                           \
   X(megaflux)                                                                                                          \
+  X(feplb)                                                                                                             \
   X(taot)                                                                                                              \
   X(hiermoe)                                                                                                           \
   X(exflow)                                                                                                            \

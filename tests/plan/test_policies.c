@@ -90,6 +90,7 @@ static const struct {
     {"pb-oeplb", 1, 0},
     {"flashlb", 1, 1},
     {"craft", 1, 1},
+    {"feplb", 1, 2},
 };
 
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {

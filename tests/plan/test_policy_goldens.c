@@ -98,6 +98,12 @@ static const struct {
     {"micromoe", SLOW_BOX("1x4"), SMALL, "0+2 0+3 0+2 0+3 1+3 1+2 1+3 1+2", .tokens = "230 140 230 200",
      .unseen = true},
 
+    /* FEPLB: static 100 40 40 20; 400 to rank 3, 120 and 60 stay at home (rank 2 is as empty as rank 1), 20 of rank 3 to rank 0.
+     * Two nodes, static 100 40 | 40 20: 400 to rank 1 and 60 to rank 0; 120 to rank 3 and 20 to rank 2. */
+    {"feplb:dynamic=1", BOX("1x4"), SMALL, "0+3 0 1 1 2 2 3+0 3", .tokens = "120 100 160 420", .unseen = true},
+    {"feplb:dynamic=1", BOX("2x2"), SMALL, "0+1 0 1+0 1 2+3 2 3+2 3", .tokens = "160 440 60 140", .unseen = true},
+    {"feplb:dynamic=1", BOX("1x4"), "40 40 40 40 40 40 40 40", CONTIGUOUS, .unseen = true},
+
     /* MegaFlux, blocks of 20: 20 5 | 3 2 | 6 2 | 1 1, tau 10. 8 of expert 0 to rank 3, all 5 of expert 1 to rank 1; then 2 of
      * expert 0 to rank 2. If a guest must get 6: the first alone, and nobody shares an expert with rank 1. In blocks of
      * 64, 7 2 | 1 1 | 2 1 | 1 1, tau 4: 2 of expert 0 to rank 1, 2 of expert 1 to rank 3, 1 of expert 0 to rank 2. All of
