@@ -12,6 +12,8 @@
   X(fastermoe)                                                                                                         \
   X(janus)                                                                                                             \
   X(smartmoe)                                                                                                          \
+  X(dataforest_remap)                                                                                                  \
+  X(pb_oeplb)                                                                                                          \
   X(flexmoe)                                                                                                           \
   X(prophet)                                                                                                           \
   X(eplb)                                                                                                              \
@@ -21,6 +23,8 @@
   X(micromoe)                                                                                                          \
   X(eplb_match)                                                                                                        \
   X(eplb_online)                                                                                                       \
+  X(flashlb)                                                                                                           \
+  X(craft)                                                                                                             \
   X(hecate)                                                                                                            \
   X(hecate_published)                                                                                                  \
   X(hecate_rm)                                                                                                         \
@@ -31,6 +35,8 @@
   X(llep)                                                                                                              \
   X(moonep)                                                                                                            \
   X(ultraep)                                                                                                           \
+  X(megaflux)                                                                                                          \
+  X(feplb)                                                                                                             \
   X(taot)                                                                                                              \
   X(hiermoe)                                                                                                           \
   X(exflow)                                                                                                            \

@@ -65,11 +65,32 @@ static const struct {
   const char *name;
   int32_t times, plus;
 } reserved[] = {
-    {"ep", 1, 0},          {"ep-balanced", 1, 0}, {"ideal", 1, 0},       {"smartmoe", 1, 0},
-    {"eplb", 1, 1},        {"eplb-global", 1, 1}, {"flexmoe", 3, 0},     {"eplb-no-replicas", 1, 0},
-    {"moonep", 2, 0},      {"ultraep", 1, 2},     {"echo", 1, 2},        {"lplb", 1, 2},
-    {"micromoe", 2, 0},    {"taot", 1, 2},        {"hiermoe", 1, 0},     {"moetuner", 1, 0},
-    {"ep-capacity", 1, 0}, {"eplb-match", 1, 1},  {"eplb-online", 1, 1}, {"exflow", 1, 0},
+    {"ep", 1, 0},
+    {"ep-balanced", 1, 0},
+    {"ideal", 1, 0},
+    {"smartmoe", 1, 0},
+    {"eplb", 1, 1},
+    {"eplb-global", 1, 1},
+    {"flexmoe", 3, 0},
+    {"eplb-no-replicas", 1, 0},
+    {"moonep", 2, 0},
+    {"ultraep", 1, 2},
+    {"echo", 1, 2},
+    {"lplb", 1, 2},
+    {"micromoe", 2, 0},
+    {"taot", 1, 2},
+    {"hiermoe", 1, 0},
+    {"moetuner", 1, 0},
+    {"ep-capacity", 1, 0},
+    {"eplb-match", 1, 1},
+    {"eplb-online", 1, 1},
+    {"exflow", 1, 0},
+    {"dataforest-remap", 1, 0},
+    {"megaflux", 1, 4},
+    {"pb-oeplb", 1, 0},
+    {"flashlb", 1, 1},
+    {"craft", 1, 1},
+    {"feplb", 1, 2},
 };
 
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {

@@ -34,6 +34,16 @@ static const struct {
     {"smartmoe", BOX("1x4"), "800 0 0 0 0 0 0 0", CONTIGUOUS, .version = 0},
     {"smartmoe", BOX("2x4"), "10 20 30 40", "0+4 1+5 2+6 3+7", .version = 0},
 
+    /* DataForest-Remap: 400 | 120 | 100 | 60, then 40 to 60, 40 to 100, 20 to 120, 20 to 400; taken though it is no better. */
+    {"dataforest-remap:window=2", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .tokens = "420 140 140 100", .version = 1},
+    {"dataforest-remap:window=2", BOX("1x4"), "10 80 40 20", "3 0 1 2", .tokens = "80 40 20 10", .version = 1},
+
+    /* PB-OEPLB: expert 0 against expert 6 makes 2.1 of 2.5; then 7 against 3 would make 2.2. In the dead zone, or for fewer
+     * swaps than are worth it, nothing moves. */
+    {"pb-oeplb", BOX("1x4"), SMALL, "3 0 1 1 2 2 0 3", .tokens = "120 100 160 420", .version = 1},
+    {"pb-oeplb:threshold=2.6", BOX("1x4"), SMALL, CONTIGUOUS, .version = 0},
+    {"pb-oeplb:min=2", BOX("1x4"), SMALL, CONTIGUOUS, .version = 0},
+
     /* HierMoE: expert 0 against expert 6 makes 420, and no second swap of rank 3's is better. */
     {"hiermoe", SLOW_BOX("1x4"), SMALL, "3 0 1 1 2 2 0 3", .version = 1},
 
@@ -42,6 +52,11 @@ static const struct {
     {"eplb-global", BOX("1x4"), SMALL, "0+0+2+3 1 1 1 2+3 2 3 0", .version = 1},
     {"eplb-no-replicas", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .version = 1},
     {"eplb", BOX("1x2"), "10 30", "0 1+0+1", .tokens = "20 20", .version = 1},
+
+    /* CRAFT: no replica makes 420 the fullest of 200 (LPT), one makes 220: 200 20 | 200 | 120 40 40 | 100 60 20, and no two,
+     * three or four make less. So one of the four in the budget. No budget: as eplb-no-replicas. */
+    {"craft:redundant=1", BOX("1x4"), SMALL, "0+1 3 3 2 2 2 3 0", .tokens = "220 200 200 180", .version = 1},
+    {"craft:redundant=0", BOX("1x4"), SMALL, "0 2 3 3 1 2 1 0", .version = 1},
 
     /* FlexMoE, forward only: the estimate then is the busiest rank's load. One more slot each:
      *   expert 0 (400) expands to rank 3: 300 100 160 240      per replica 200
@@ -82,6 +97,20 @@ static const struct {
     /* MicroMoE: two groups of two ranks; experts 0 and 2 on ranks 0 and 2 only, 460 tokens: 230 is the best. */
     {"micromoe", SLOW_BOX("1x4"), SMALL, "0+2 0+3 0+2 0+3 1+3 1+2 1+3 1+2", .tokens = "230 140 230 200",
      .unseen = true},
+
+    /* FEPLB: static 100 40 40 20; 400 to rank 3, 120 and 60 stay at home (rank 2 is as empty as rank 1), 20 of rank 3 to rank 0.
+     * Two nodes, static 100 40 | 40 20: 400 to rank 1 and 60 to rank 0; 120 to rank 3 and 20 to rank 2. */
+    {"feplb:dynamic=1", BOX("1x4"), SMALL, "0+3 0 1 1 2 2 3+0 3", .tokens = "120 100 160 420", .unseen = true},
+    {"feplb:dynamic=1", BOX("2x2"), SMALL, "0+1 0 1+0 1 2+3 2 3+2 3", .tokens = "160 440 60 140", .unseen = true},
+    {"feplb:dynamic=1", BOX("1x4"), "40 40 40 40 40 40 40 40", CONTIGUOUS, .unseen = true},
+
+    /* MegaFlux, blocks of 20: 20 5 | 3 2 | 6 2 | 1 1, tau 10. 8 of expert 0 to rank 3, all 5 of expert 1 to rank 1; then 2 of
+     * expert 0 to rank 2. If a guest must get 6: the first alone, and nobody shares an expert with rank 1. In blocks of
+     * 64, 7 2 | 1 1 | 2 1 | 1 1, tau 4: 2 of expert 0 to rank 1, 2 of expert 1 to rank 3, 1 of expert 0 to rank 2. All of
+     * expert 1 fits nowhere else, and all are at 4. The home's 4 blocks of expert 0 come first: 256, 128 and the last 16. */
+    {"megaflux:block=20", BOX("1x4"), SMALL, "0+2+3 0+1 1 1 2 2 3 3", .tokens = "200 200 200 200", .unseen = true},
+    {"megaflux:block=20,open=6", BOX("1x4"), SMALL, "0+3 0 1 1 2 2 3 3", .tokens = "340 100 160 200", .unseen = true},
+    {"megaflux:block=64", BOX("1x4"), SMALL, "0+1+2 0+3 1 1 2 2 3 3", .tokens = "256 228 176 140", .unseen = true},
 
     /* TAOT, one slot: 160, 100 and 40 of expert 0 to ranks 3, 1 and 2. As many tokens from either node: the own node's. */
     {"taot", BOX("1x4"), SMALL, "0+1+2+3 0 1 1 2 2 3 3", .tokens = "200 200 200 200", .slots = 3, .unseen = true},
@@ -134,7 +163,8 @@ HEC_TEST_ROWS(golden_plans, rows) {
   p->slots = rows[_i].slots > 0 ? rows[_i].slots : HEC_AUTO;
   p->m = rows[_i].no_guests ? 0 : HEC_AUTO;
   hec_load load = hec_test_even_load(&arena, p, totals), none = hec_load_new(&arena, 1, ranks, n);
-  const hec_policy *policy = hec_policy_find(rows[_i].policy);
+  const hec_policy *policy = NULL;
+  ck_assert_msg(hec_policy_read(rows[_i].policy, NULL, "row", &arena, &policy) == HEC_OK, "%s", hec_last_error());
   hec_policy_run run = hec_policy_start(policy, p, &arena);
   uint64_t start = hec_plan_digest(&run.plan);
   bool fixed = policy->known == HEC_KNOWN_STATIC;

@@ -31,14 +31,15 @@ static void fill(hec_load *load, int64_t iter, uint64_t *seed) {
       }
 }
 
-/* Everything that a policy decides over some iterations. */
-static uint64_t play(const hec_policy *policy, const hec_problem *problem) {
+/* Everything that a policy decides over some iterations; steady: of the same load. */
+static uint64_t play_under(const hec_policy *policy, const hec_problem *problem, bool steady) {
   uint64_t digest = 1, seed = 77;
   hec_arena_mark mark = hec_arena_save(&arena);
   hec_load load = hec_load_new(&arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   hec_policy_run run = hec_policy_start(policy, problem, &arena);
   for (int64_t iter = 0; iter < ITERATIONS; iter++) {
-    fill(&load, iter, &seed);
+    seed = steady ? 77 : seed;
+    fill(&load, steady ? 0 : iter, &seed);
     hec_policy_decide(&run, iter, 0);
     digest = mix(mix(mix(digest, hec_plan_digest(&run.plan)), run.units), (uint64_t)run.plan.slots);
     hec_policy_rewrite(&run, &load);
@@ -52,6 +53,10 @@ static uint64_t play(const hec_policy *policy, const hec_problem *problem) {
   hec_policy_stop(&run);
   hec_arena_rewind(&arena, mark);
   return digest;
+}
+
+static uint64_t play(const hec_policy *policy, const hec_problem *problem) {
+  return play_under(policy, problem, false);
 }
 
 static const hec_policy *read_policy(const char *text) {
@@ -103,15 +108,16 @@ HEC_TEST(every_option_has_an_effect) {
   for (size_t i = 0; hec_policies[i]; i++)
     for (const hec_option *o = hec_policies[i]->options; o && o->name; o++) {
       bool changes = false;
-      for (int large = 0; large < 2 && !changes; large++) {
-        hec_problem *problem = problem_of(large == 1);
-        problem->period = strcmp(o->name, "period") == 0 ? HEC_AUTO : 3; /* windows show in the second decision */
-        uint64_t before = play(hec_policies[i], problem);
+      for (int way = 0; way < 3 && !changes; way++) { /* few experts, many, and many decisions on a steady load */
+        hec_problem *problem = problem_of(way == 1);
+        bool steady = way == 2;
+        problem->period = strcmp(o->name, "period") == 0 ? HEC_AUTO : steady ? 1 : 3; /* windows show in the second */
+        uint64_t before = play_under(hec_policies[i], problem, steady);
         for (size_t k = 0; k < sizeof values / sizeof *values && !changes; k++)
           if (values[k] >= o->min && values[k] <= o->max && (o->type == HEC_OPTION_REAL || values[k] != 0.5) &&
               (o->type == HEC_OPTION_REAL || values[k] != 1.5)) {
             const hec_policy *policy = with(hec_policies[i], o, values[k]);
-            changes = hec_policy_suits(policy, problem) == HEC_OK && play(policy, problem) != before;
+            changes = hec_policy_suits(policy, problem) == HEC_OK && play_under(policy, problem, steady) != before;
           }
       }
       ck_assert_msg(changes, "%s: %s changes nothing", hec_policies[i]->name, o->name);

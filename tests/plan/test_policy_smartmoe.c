@@ -57,3 +57,27 @@ HEC_TEST(window_of_two) {
     ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), golden[e]);
   hec_policy_stop(&run);
 }
+
+/* A frozen map waits for its profile, is made once, and does not follow the load. */
+HEC_TEST(frozen_map) {
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
+  const uint32_t other[8] = {0, 0, 0, 0, 0, 0, 900, 900};
+  hec_load profile = hec_test_even_load(&arena, p, totals), later = hec_test_even_load(&arena, p, other);
+  hec_policy_run run = hec_policy_start(&hec_policy_dataforest_remap, p, &arena);
+  int64_t iter = 0;
+  for (; iter < hec_policy_dataforest_remap.window; iter++) {
+    hec_policy_decide(&run, iter, 0);
+    ck_assert(!run.planned && run.plan.version == 0);
+    hec_policy_observe(&run, &profile);
+  }
+  hec_policy_decide(&run, iter++, 0);
+  ck_assert(run.planned && run.plan.version == 1);
+  uint64_t frozen = hec_plan_digest(&run.plan);
+  for (; iter < 500; iter++) {
+    hec_policy_observe(&run, &later);
+    hec_policy_decide(&run, iter, 0);
+    ck_assert(!run.planned && run.units == 0);
+  }
+  ck_assert_uint_eq(hec_plan_digest(&run.plan), frozen);
+  hec_policy_stop(&run);
+}

@@ -27,6 +27,7 @@
  * does not start with the same ones again. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/slot_match.h"
+#include "runtime/plan/planners/slots.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
 
@@ -44,21 +45,13 @@ typedef struct {
   int64_t last;
   hec_eplb core;
   hec_slot_match match;
-  uint8_t *held;        /* [n_ranks * n_experts] of the layer at work */
-  int32_t *target;      /* [n_layers * n_slots] */
-  int32_t n_waiting;    /* layers that have not got to their target */
-  int32_t next;         /* the first of them */
-  uint64_t *load;       /* [n_experts] */
-  int32_t *at, *filled; /* [n_experts + 1], [n_experts] CSR of the slots' ranks by expert */
-  int32_t *rank;        /* [n_slots] */
+  uint8_t *held;     /* [n_ranks * n_experts] of the layer at work */
+  int32_t *target;   /* [n_layers * n_slots] */
+  int32_t n_waiting; /* layers that have not got to their target */
+  int32_t next;      /* the first of them */
+  uint64_t *load;    /* [n_experts] */
+  hec_slots slots;
 } eplb_state;
-
-static int32_t slots_per_rank(const hec_policy_run *run) {
-  int32_t slots = hec_policy_slots(run, REDUNDANT);
-  if (slots == HEC_AUTO)
-    slots = hec_problem_share(run->problem) + (int32_t)run->policy->own[REDUNDANT];
-  return hec_problem_slots(run->problem, slots);
-}
 
 /* Groups of experts that stay together on a node, 0: the global form, as where nodes are not equally filled or do not divide
  * the groups. Where the groups do not divide the experts: the least multiple of the nodes from there on that does, so
@@ -84,7 +77,7 @@ static int32_t n_groups(const hec_problem *problem, int32_t wanted) {
 static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
   const eplb_form *form = run->policy->form;
-  run->plan.slots = slots_per_rank(run);
+  run->plan.slots = hec_slots_per_rank(run, REDUNDANT);
   int32_t n_slots = run->plan.slots * problem->n_ranks;
   int32_t groups = form->global ? 0 : n_groups(problem, (int32_t)run->policy->own[GROUPS]);
   int32_t nodes = groups > 0 ? problem->n_nodes : 1;
@@ -93,9 +86,7 @@ static void init(hec_policy_run *run) {
       .last = -1,
       .core = hec_eplb_new(run->arena, problem->n_experts, n_slots, groups > 0 ? groups : 1, nodes, problem->n_ranks),
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
-      .at = HEC_NEW(run->arena, int32_t, problem->n_experts + 1),
-      .filled = HEC_NEW(run->arena, int32_t, problem->n_experts),
-      .rank = HEC_NEW(run->arena, int32_t, n_slots),
+      .slots = hec_slots_new(run->arena, problem->n_experts, problem->n_ranks, run->plan.slots),
       .target = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)n_slots),
   };
   if (form->match) {
@@ -116,35 +107,6 @@ static void read_held(const eplb_state *state, const hec_plan *plan, int32_t lay
     state->held[(size_t)hec_plan_home(plan, layer, e) * (size_t)plan->n_experts + (size_t)e] = 1;
     for (int32_t i = 0; i < n; i++)
       state->held[(size_t)ranks[i] * (size_t)plan->n_experts + (size_t)e] = 1;
-  }
-}
-
-/* Ranks of each expert's slots, ascending, as CSR. */
-static void list_ranks(eplb_state *state, const int32_t *slot) {
-  const hec_eplb *core = &state->core;
-  int32_t per_rank = core->n_slots / core->n_ranks;
-  memset(state->at, 0, (size_t)(core->n_experts + 1) * sizeof *state->at);
-  for (int32_t i = 0; i < core->n_slots; i++)
-    state->at[slot[i] + 1]++;
-  for (int32_t e = 0; e < core->n_experts; e++) {
-    state->filled[e] = state->at[e];
-    state->at[e + 1] += state->at[e];
-  }
-  for (int32_t i = 0; i < core->n_slots; i++)
-    state->rank[state->filled[slot[i]]++] = i / per_rank;
-}
-
-static void write_layer(const eplb_state *state, hec_plan *plan, int32_t layer) {
-  hec_plan_clear_copies(plan, layer);
-  for (int32_t e = 0; e < plan->n_experts; e++) {
-    int32_t begin = state->at[e], end = state->at[e + 1], home = begin;
-    for (int32_t i = end - 1; i >= begin; i--)
-      if (state->rank[i] == hec_plan_home(plan, layer, e))
-        home = i;
-    hec_plan_set_home(plan, layer, e, state->rank[home]);
-    for (int32_t i = begin; i < end; i++)
-      if (i != home)
-        hec_plan_add_copy(plan, layer, e, state->rank[i], HEC_COPY_RESIDENT);
   }
 }
 
@@ -178,8 +140,7 @@ static void decide(hec_policy_run *run) {
   uint64_t before = hec_plan_digest(&run->plan);
   int32_t n = (int32_t)run->policy->own[LAYERS];
   for (n = n > 0 && n < state->n_waiting ? n : state->n_waiting; n > 0; n--, state->n_waiting--) {
-    list_ranks(state, target_of(state, state->next));
-    write_layer(state, &run->plan, state->next);
+    hec_slots_write(&state->slots, &run->plan, state->next, target_of(state, state->next), run->plan.slots);
     state->next = (state->next + 1) % run->problem->n_layers;
   }
   run->plan.version += hec_plan_digest(&run->plan) != before;

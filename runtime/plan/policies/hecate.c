@@ -25,6 +25,8 @@
 
 #include <string.h>
 
+enum { CALIBRATE };
+
 /* How the rows differ. */
 typedef struct {
   bool shard;         /* heterogeneous sharding every `period` iterations; else even shards for ever */
@@ -191,6 +193,8 @@ static void decide(hec_policy_run *run) {
 
 static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   hecate_state *state = run->state;
+  if (run->policy->own[CALIBRATE] == 0)
+    return;
   run->planned = true;
   (void)hec_calibrate_layer(&state->calibrate, &run->plan, layer, load, run->m[layer], &run->units);
 }
@@ -202,8 +206,13 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
                  .word_value = HEC_T_PAPER, .initial = "what hides"),                                                  \
       HEC_POLICY_WINDOW()
 
-static const hec_option options[] = {OPTIONS, HEC_POLICY_M(), HEC_POLICY_PERIOD(), {0}},
-                        options_nosharding[] = {OPTIONS, HEC_POLICY_M(), {0}},
+#define OPTIONS_OF_COPIES                                                                                              \
+  OPTIONS, HEC_POLICY_M(),                                                                                             \
+      HEC_POLICY_WHOLE("calibrate", CALIBRATE, 0, 1, .help = "copy more after the gate where it pays (0: never)",      \
+                       .source = "the paper: an optional stage")
+
+static const hec_option options[] = {OPTIONS_OF_COPIES, HEC_POLICY_PERIOD(), {0}},
+                        options_nosharding[] = {OPTIONS_OF_COPIES, {0}},
                         options_nomaterialisation[] = {OPTIONS, HEC_POLICY_PERIOD(), {0}};
 
 #define HECATE                                                                                                         \
@@ -218,6 +227,7 @@ const hec_policy hec_policy_hecate = {
     .period = 100,
     .refine = refine,
     .options = options,
+    .own = {[CALIBRATE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true, .weigh = true},
 };
 
@@ -229,6 +239,7 @@ const hec_policy hec_policy_hecate_published = {
     .period = 100,
     .refine = refine,
     .options = options,
+    .own = {[CALIBRATE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true},
 };
 
@@ -240,6 +251,7 @@ const hec_policy hec_policy_hecate_rm = {
     .period = 100,
     .refine = refine,
     .options = options,
+    .own = {[CALIBRATE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true, .rematerialise = true},
 };
 
@@ -250,6 +262,7 @@ const hec_policy hec_policy_hecate_nosharding = {
     .known = HEC_KNOWN_LAST,
     .refine = refine,
     .options = options_nosharding,
+    .own = {[CALIBRATE] = 1},
     .form = &(const hecate_form){.materialise = true},
 };
 
