@@ -90,6 +90,7 @@ static void in_flight(const hec_planner_options *o) {
     for (int32_t k = 0; k < FLIGHT; k++) {
       ck_assert_uint_eq(hec_step_digest(step[k]), digest[k]);
       OK(hec_step_refine(step[k], 0, counts[(k + 1) % FLIGHT][0])); /* other counts, then those again */
+      OK(hec_step_count(step[k], 0, counts[k][0]));
       OK(hec_step_refine(step[k], 0, counts[k][0]));
       ck_assert_uint_eq(hec_step_digest(step[k]), digest[k]);
       OK(hec_step_end(step[k], NULL));

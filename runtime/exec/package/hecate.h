@@ -181,11 +181,13 @@ HEC_API int hec_planner_guests(hec_planner *planner, int32_t layer, int32_t whic
  * ranks call begin and end in the same order. What a step says of homes holds until the next iteration's first begin.
  *   begin     as hec_planner_step; the step is the planner's memory, used again after release
  *   refine    as hec_planner_refine, any number of times a layer
+ *   count     instead of refine: the counts, for dispatch and history; the policy adds no copies
  *   end       as hec_planner_end; once
  *   release   the step is not used any more; NULL: nothing. Closing the planner releases all */
 typedef struct hec_step hec_step;
 HEC_API int hec_planner_begin(hec_planner *planner, int64_t iteration, int32_t micro_batch, hec_step **step);
 HEC_API int hec_step_refine(hec_step *step, int32_t layer, const uint32_t *counts);
+HEC_API int hec_step_count(hec_step *step, int32_t layer, const uint32_t *counts);
 HEC_API int hec_step_end(hec_step *step, const uint32_t *counts);
 HEC_API void hec_step_release(hec_step *step);
 HEC_API void hec_step_view(const hec_step *step, hec_plan_view *view);

@@ -135,16 +135,22 @@ static hec_status check_counts(const char *what, const uint32_t *counts, size_t 
                   (unsigned long long)total);
 }
 
-int hec_step_refine(hec_step *step, int32_t layer, const uint32_t *counts) {
-  hec_planner *p = step->planner;
+int hec_step_count(hec_step *step, int32_t layer, const uint32_t *counts) {
+  const hec_planner *p = step->planner;
   TRY(check_layer(step, "refine", layer));
   TRY(check_counts("refine", counts, cells(p)));
   memcpy(hec_load_row(&step->load, layer, 0), counts, cells(p) * sizeof *counts);
   for (int32_t i = 0; step->seen[layer] && i < step->plans.n; i++)
     hec_plan_assign_layer(&step->plans.plan[i], &step->decided.plan[i], layer);
+  step->seen[layer] = true;
+  return HECATE_OK;
+}
+
+int hec_step_refine(hec_step *step, int32_t layer, const uint32_t *counts) {
+  hec_planner *p = step->planner;
+  TRY(hec_step_count(step, layer, counts));
   hec_policy_plans_refine(&step->plans, &p->run, layer, &step->load);
   step->planned = p->run.planned;
-  step->seen[layer] = true;
   return HECATE_OK;
 }
 
