@@ -3,16 +3,16 @@ dense twin holds all experts on every rank. Losses and experts must be equal to 
 checkpointing, clipping, re-sharding in between; loads with all experts cold but few, one hot, and a hot one that changes.
 
     check_parity.py POLICIES [RANKS]"""
-import os
 import sys
 
+import ranks
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from hecate.torch import ExpertParallel, MoELayer, TopK
+from hecate.torch.store import guests_of
 
 LAYERS, EXPERTS, TOP_K, D, FFN, TOKENS = 2, 8, 2, 12, 20, 24
 
@@ -95,7 +95,7 @@ def train(model, steps, load, rank, size, accumulate, clip, before, optimizer, p
                 dist.all_reduce(p.grad)
                 p.grad /= size
         if parallel and clip:
-            parallel.clip_grad_norm_(model.parameters(), clip)
+            assert parallel.clip_grad_norm_(model.parameters(), clip) > clip
         elif clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
@@ -104,8 +104,8 @@ def train(model, steps, load, rank, size, accumulate, clip, before, optimizer, p
     return losses
 
 
-def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=10):
-    options = dict(period=3) if policy.split(":")[0] in ("hecate", "eplb", "flexmoe", "smartmoe", "hecate-rm") else {}
+def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=7):
+    options = dict(period=3) if policy.split(":")[0] in MOVES else {}
     parallel = ExpertParallel(policy, layers=LAYERS, experts=EXPERTS, top_k=TOP_K, d_model=D, d_ffn=FFN, tokens=TOKENS,
                               expert="swiglu", dtype=dtype, window_s=1e-3, **options)
 
@@ -118,12 +118,15 @@ def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=10)
     dense = Model(lambda i: DenseMoE(parallel.stores[i].full(), parallel.shapes, parallel.expert), recompute).to(dtype)
     state = {n: p for n, p in model.state_dict().items() if "experts" not in n}
     dense.load_state_dict(state, strict=False)
+    start = dense.moe[0].weight.data.clone()
     make = lambda m: torch.optim.AdamW(m.parameters(), lr=3e-3)
     optimizer = make(model)
     parallel.attach(optimizer)
-    moved = [0]
+    moved, guests = [0], [0]
 
     def before(k):
+        if parallel.plan:
+            guests[0] += sum(len(g.receivers) for i in range(LAYERS) for g in guests_of(parallel.plan, i, "all"))
         parallel.step(k)
         moved[0] += len(parallel.planner.moves())
 
@@ -132,32 +135,30 @@ def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=10)
     limit = 1e-12 if dtype == torch.float64 else 1e-5
     off = max(abs(a - b) / abs(b) for a, b in zip(got, wanted))
     assert off < limit, (policy, dtype, load, off, got, wanted)
-    assert wanted[-1] < wanted[0], "the model learns nothing"
+    assert (dense.moe[0].weight.data - start).abs().max() > 1e-3, "the experts learn nothing"
     if dtype == torch.float64:
         for store, layer in zip(parallel.stores, dense.moe):
             assert torch.allclose(store.full(), layer.weight.data, rtol=0, atol=1e-10), (policy, load)
-    return off, moved[0]
+    return off, moved[0], guests[0]
 
 
-CASES = [(torch.float64, "cold", 1, False, 0), (torch.float64, "moving", 2, True, 0.05), (torch.float32, "hot", 1, True, 0),
-         (torch.float64, "hot", 2, False, 0.05)]
+MOVES = ("hecate", "hecate-rm", "hecate-published", "eplb", "flexmoe", "smartmoe")  # with these loads
+COPIES = ("hecate", "hecate-published", "hecate-rm", "laer", "llep", "fsdp", "symi")
+CASES = [(torch.float64, "cold", 1, False, 0), (torch.float64, "moving", 2, True, 0.05), (torch.float32, "hot", 2, False, 0.05)]
 
 
-def rank_main(rank, size, policies):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + os.path.abspath("meeting"), rank=rank, world_size=size)
+def every_policy(rank, size, policies):
     for policy in policies:
+        all_moved, all_guests, name = 0, 0, policy.split(":")[0]
         for dtype, load, accumulate, recompute, clip in CASES:
-            off, moved = case(policy, dtype, load, accumulate, recompute, clip, rank, size)
+            off, moved, guests = case(policy, dtype, load, accumulate, recompute, clip, rank, size)
             if rank == 0:
-                print("%-12s %-8s %-6s accumulate %d recompute %d clip %g: %.1e of the loss, %d moves" %
-                      (policy, str(dtype)[6:], load, accumulate, recompute, clip, off, moved), flush=True)
-    dist.destroy_process_group()
+                print("%-12s %-8s %-6s accumulate %d recompute %d clip %g: %.1e of the loss, %d moves, %d guests" %
+                      (policy, str(dtype)[6:], load, accumulate, recompute, clip, off, moved, guests), flush=True)
+            all_moved, all_guests = all_moved + moved, all_guests + guests
+        assert (all_moved > 0) == (name in MOVES) and (all_guests > 0) == (name in COPIES), (policy, moved, guests)
 
 
 if __name__ == "__main__":
-    size = int(sys.argv[2]) if len(sys.argv) > 2 else 4
-    if os.path.exists("meeting"):
-        os.remove("meeting")
-    torch.multiprocessing.spawn(rank_main, (size, sys.argv[1].split(",")), nprocs=size)
+    ranks.run(int(sys.argv[2]) if len(sys.argv) > 2 else 4, every_policy, sys.argv[1].split(","))
     print("all passed")

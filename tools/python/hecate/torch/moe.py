@@ -22,10 +22,11 @@ def swiglu_expert(weights, x):
 
 
 class _Guests:
-    """The gather of one layer's guests that was started ahead, once in a micro-batch."""
+    """Of one layer in a micro-batch: the gather that was started ahead; used: by the first forward pass; recomputed: there was
+    another (activation checkpointing)."""
 
     def __init__(self):
-        self.started, self.used = None, False
+        self.started, self.used, self.recomputed = None, False, False
 
 
 class _Materialise(torch.autograd.Function):
@@ -50,18 +51,20 @@ class _Again(torch.autograd.Function):
     """Re-materialisation: guests are freed after forward, and gathered again before the backward pass of the experts."""
 
     @staticmethod
-    def forward(ctx, y, store, plan, came):
-        ctx.store, ctx.plan, ctx.came = store, plan, came
+    def forward(ctx, y, store, plan, came, guests):
+        ctx.store, ctx.plan, ctx.came, ctx.guests = store, plan, came, guests
         return y.view_as(y)
 
     @staticmethod
     def backward(ctx, grad):
+        if ctx.guests.recomputed:  # backward runs through the recomputed pass, which has its own
+            return grad, None, None, None, None
         for (tensor, moved), which in zip(ctx.came, ("before", "added")):
             if moved.any:
                 fresh, _ = ctx.store.gather_end(ctx.store.gather_start(guests_of(ctx.plan, ctx.store.layer, which)))
                 tensor.untyped_storage().resize_(tensor.numel() * tensor.element_size())
                 tensor.data.copy_(fresh)  # what is saved for backward sees it, and its version counter does not
-        return grad, None, None, None
+        return grad, None, None, None, None
 
 
 class ExpertParallel:
@@ -177,7 +180,7 @@ class ExpertParallel:
         if self.plan is None:
             return
         for recorder in self.recorders:
-            recorder.add(self.plan, self.counts)
+            recorder.add(self.iteration, self.counts)
         self.plan.end(self.counts.numpy())
         self.plan = None
 
@@ -196,6 +199,14 @@ class ExpertParallel:
 
     def rematerialise(self, plan) -> bool:
         return plan.rematerialise if self._rematerialise is None else self._rematerialise
+
+    def overload(self) -> float:
+        """Tokens of the busiest rank over the mean, the mean over the layers, of the micro-batch that was just computed."""
+        found = []
+        for layer in range(self.layers):
+            work = self.plan.dispatch(layer).sum((0, 1))
+            found.append(float(work.max() * len(work) / max(1, work.sum())))
+        return sum(found) / len(found)
 
     # ---- Gradients ----
 
@@ -265,10 +276,10 @@ class MoELayer(torch.nn.Module):
         n_send, n_receive = send.sum(0).tolist(), receive.sum(1).tolist()
         names = ["dispatch of layer %d" % self.layer, "combine of layer %d" % self.layer]
         rows = exchange_rows(x[token], parallel.exchange, names[0], n_send, n_receive)
-        done, came = self._compute(rows, receive, plan)
+        done, came, guests = self._compute(rows, receive, plan)
         back = exchange_rows(done, parallel.exchange, names[1], n_receive, n_send)
-        if came and parallel.rematerialise(plan) and torch.is_grad_enabled():
-            back = _Again.apply(back, self.experts, plan, came)
+        if came and parallel.rematerialise(plan) and torch.is_grad_enabled() and not guests.recomputed:
+            back = _Again.apply(back, self.experts, plan, came, guests)
             for tensor, _ in came:
                 tensor.untyped_storage().resize_(0)
         weighted = back * weights.reshape(-1)[order].unsqueeze(1).to(back.dtype)
@@ -292,7 +303,7 @@ class MoELayer(torch.nn.Module):
     def _compute(self, rows, receive, plan):
         """The experts' work on rows [n, d_model], which stand by source, then expert."""
         parallel, store = self.parallel, self.experts
-        came = self._guests_here(plan)
+        came, guests = self._guests_here(plan)
         sets = _Materialise.apply(store.weight, parallel, store, came)
         where = {} if store.slices > 1 else {e: (0, row) for e, row in store.row_of.items()}
         for i, (_, moved) in enumerate(came):
@@ -314,21 +325,21 @@ class MoELayer(torch.nn.Module):
         done = _Joined.apply(done, *sets)
         inverse = torch.empty_like(order)
         inverse[order] = torch.arange(len(order), device=order.device)
-        return done[inverse], came
+        return done[inverse], came, guests
 
     def _guests_here(self, plan):
         """Waits for the gathers of the layer, and starts the next layer's."""
         parallel, store = self.parallel, self.experts
-        guests = parallel._guests.get(self.layer)
-        started = guests.started if guests else None
-        if guests is None or guests.used:  # a recomputed forward pass, or one without step()
-            started = store.gather_start(guests_of(plan, self.layer, "before"))
-        else:
-            guests.used, guests.started = True, None
+        parallel._prefetch(self.layer)
+        guests = parallel._guests[self.layer]
+        if guests.used:
+            guests.recomputed = True
+            guests.started = store.gather_start(guests_of(plan, self.layer, "before"))
+        guests.used, started, guests.started = True, guests.started, None
         added = store.gather_start(guests_of(plan, self.layer, "added"))
         if self.training and torch.is_grad_enabled():
             parallel._prefetch(self.layer + 1)  # while this layer's experts and the next one's attention run
-        return [store.gather_end(started) for started in (started, added) if started is not None]
+        return [store.gather_end(gather) for gather in (started, added) if gather is not None], guests
 
     def _matrices(self, flat):
         offsets = self.parallel._offsets

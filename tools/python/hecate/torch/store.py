@@ -187,11 +187,45 @@ class ExpertStore(torch.nn.Module):
                     state[name] = moved(state[name])
         self.weight.data = moved(self.weight.data)
 
+    # ---- Checkpoints: experts whole, whatever the slices ----
+
+    def _carriers(self):
+        """With slices: expert e is put together on rank e mod ranks, and cut there."""
+        guests = [Guest(e, -1, (e % self.exchange.size,)) for e in range(len(self.keepers))]
+        return Transfers(guests, self.row_of, self.exchange.rank, self.exchange.size, self.slices)
+
+    @torch.no_grad()
+    def whole(self, tensor):
+        """{expert: [parameters]} of rows like the weight's, every expert on one rank. A collective."""
+        if self.slices == 1:
+            return {e: tensor[self.row_of[e]] for e in self.homes()}
+        moved = self._carriers()
+        rows = self.exchange.rows("experts of layer %d" % self.layer, tensor[moved.send_rows], moved.n_send, moved.n_receive)
+        flat = rows.view(self.slices, -1, self.row_length).transpose(0, 1).reshape(len(moved.experts), -1)
+        return {e: flat[i, :self.parameters_of_expert] for i, e in enumerate(moved.experts)}
+
+    def wanted(self):
+        """Experts that put needs on this rank."""
+        return self.kept if self.slices == 1 else self._carriers().experts
+
+    @torch.no_grad()
+    def put(self, tensor, experts):
+        """The reverse of whole; experts: {expert: [parameters]} of `wanted`. A collective."""
+        if self.slices == 1:
+            for e in self.kept:
+                tensor[self.row_of[e]] = experts[e]
+            return
+        moved, width = self._carriers(), self.row_length * self.slices
+        flat = tensor.new_zeros(len(moved.experts), width)
+        for i, e in enumerate(moved.experts):
+            flat[i, :self.parameters_of_expert] = experts[e]
+        rows = flat.view(-1, self.slices, self.row_length).transpose(0, 1).reshape(-1, self.row_length)
+        tensor[moved.send_rows] = self.exchange.rows("experts of layer %d" % self.layer, rows, moved.n_receive, moved.n_send)
+
     @torch.no_grad()
     def full(self):
         """[experts, parameters] on every rank: for tests and export. A collective."""
-        experts, pieces = len(self.keepers), [None] * self.exchange.size
-        mine = {e: self.weight.data[self.row_of[e]].cpu() for e in self.homes()}
+        pieces = [None] * self.exchange.size
+        mine = {e: flat.cpu() for e, flat in self.whole(self.weight.data).items()}
         torch.distributed.all_gather_object(pieces, mine, group=self.exchange.group)
-        rows = [torch.cat([piece[e] for piece in pieces if e in piece])[:self.parameters_of_expert] for e in range(experts)]
-        return torch.stack(rows)
+        return torch.stack([next(piece[e] for piece in pieces if e in piece) for e in range(len(self.keepers))])
