@@ -163,7 +163,8 @@ class _Placement:
         at = _array(v.copy_at + 4 * layer * (v.n_experts + 1), _i32, (v.n_experts + 1,))
         n = at[v.n_experts]
         if n == 0:
-            return at, _empty((0,))[0], _empty((0,))[0]
+            none = [] if numpy is None else numpy.empty(0, dtype=numpy.int32)
+            return at, none, none
         return (at, _array(v.copy_rank + 4 * layer * v.copy_capacity, _i32, (n,)),
                 _array(v.copy_kind + layer * v.copy_capacity, ctypes.c_uint8, (n,)))
 
