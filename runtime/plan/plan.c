@@ -39,29 +39,41 @@ hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_sl
   return plan;
 }
 
-void hec_plan_assign(hec_plan *to, const hec_plan *from) {
+static void check_shapes(const hec_plan *to, const hec_plan *from) {
   HEC_ASSERT(to->n_layers == from->n_layers && to->n_experts == from->n_experts && to->n_ranks == from->n_ranks);
   HEC_ASSERT(to->n_slices == from->n_slices && to->copy_capacity == from->copy_capacity);
   HEC_ASSERT(!from->quota_at || !to->quota_at || to->quota_capacity == from->quota_capacity);
-  memcpy(to->home, from->home, n_homes(from) * sizeof *to->home);
-  memcpy(to->opt_home, from->opt_home, n_homes(from) * sizeof *to->opt_home);
-  memcpy(to->copy_at, from->copy_at, n_offsets(from) * sizeof *to->copy_at);
-  bool quotas = from->quota_at && to->quota_at;
-  if (quotas)
-    memcpy(to->quota_at, from->quota_at, n_offsets(from) * sizeof *to->quota_at);
-  else if (to->quota_at)
-    memset(to->quota_at, 0, n_offsets(from) * sizeof *to->quota_at);
-  for (int32_t layer = 0; layer < from->n_layers; layer++) { /* only what is used of each block */
-    size_t block = (size_t)layer * (size_t)from->copy_capacity;
-    size_t used = (size_t)layer_at(from, from->copy_at, layer)[from->n_experts];
-    memcpy(to->copy_rank + block, from->copy_rank + block, used * sizeof *to->copy_rank);
-    memcpy(to->copy_kind + block, from->copy_kind + block, used * sizeof *to->copy_kind);
-    if (quotas) {
-      size_t start = (size_t)layer * (size_t)from->quota_capacity;
-      size_t n = (size_t)layer_at(from, from->quota_at, layer)[from->n_experts];
-      memcpy(to->quota + start, from->quota + start, n * sizeof *to->quota);
-    }
+}
+
+static void assign_quotas(hec_plan *to, const hec_plan *from, int32_t layer) {
+  size_t start = (size_t)layer * (size_t)to->quota_capacity, offsets = (size_t)(to->n_experts + 1);
+  int32_t *at = layer_at(to, to->quota_at, layer);
+  if (!from->quota_at) {
+    memset(at, 0, offsets * sizeof *at);
+    return;
   }
+  memcpy(at, layer_at(from, from->quota_at, layer), offsets * sizeof *at);
+  memcpy(to->quota + start, from->quota + start, (size_t)at[to->n_experts] * sizeof *to->quota);
+}
+
+void hec_plan_assign_layer(hec_plan *to, const hec_plan *from, int32_t layer) {
+  check_shapes(to, from);
+  size_t homes = (size_t)from->n_experts * (size_t)from->n_slices, home = (size_t)layer * homes;
+  size_t block = (size_t)layer * (size_t)from->copy_capacity;
+  int32_t *at = layer_at(to, to->copy_at, layer);
+  memcpy(to->home + home, from->home + home, homes * sizeof *to->home);
+  memcpy(to->opt_home + home, from->opt_home + home, homes * sizeof *to->opt_home);
+  memcpy(at, layer_at(from, from->copy_at, layer), (size_t)(from->n_experts + 1) * sizeof *at);
+  size_t used = (size_t)at[from->n_experts]; /* only what is used of the block */
+  memcpy(to->copy_rank + block, from->copy_rank + block, used * sizeof *to->copy_rank);
+  memcpy(to->copy_kind + block, from->copy_kind + block, used * sizeof *to->copy_kind);
+  if (to->quota_at)
+    assign_quotas(to, from, layer);
+}
+
+void hec_plan_assign(hec_plan *to, const hec_plan *from) {
+  for (int32_t layer = 0; layer < from->n_layers; layer++)
+    hec_plan_assign_layer(to, from, layer);
   to->width = from->width;
   to->slots = from->slots;
   to->rematerialise = from->rematerialise;

@@ -91,6 +91,8 @@ typedef struct {
 hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_slices);
 /* Same shapes; copies contents, version and width too; quotas only where `to` has room for them. */
 void hec_plan_assign(hec_plan *to, const hec_plan *from);
+void hec_plan_assign_layer(hec_plan *to, const hec_plan *from,
+                           int32_t layer); /* homes, copies and quotas of one layer */
 void hec_plan_set_home(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank); /* n_slices == 1; optimizer too */
 void hec_plan_clear_copies(hec_plan *plan, int32_t layer);
 /* Keeps the row ascending; O(copies of the layer). */

@@ -22,7 +22,7 @@ typedef enum {
 typedef struct hec_policy hec_policy;
 typedef struct hec_policy_groups hec_policy_groups;
 
-enum { HEC_NOTE_BYTES = 400, HEC_POLICY_OWN_MAX = 5 };
+enum { HEC_NOTE_BYTES = 400, HEC_POLICY_OWN_MAX = 5, HEC_POLICY_KEPT_MAX = 8 };
 
 /* A policy at work on one problem, or with several groups what their runs give together: then state and history of a
  * policy are in the groups' runs, and here are the joined plan and the history of all sources. */
@@ -41,6 +41,12 @@ typedef struct {
   bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
   uint64_t n_offered, n_dropped; /* assignments that a policy which drops has seen, and left out, since its start */
   int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports (the first group); -1: no meaning */
+  /* What the policy carries from one step to the next beside plan and history (hec_policy_keep): what a checkpoint saves. */
+  struct {
+    void *data;
+    size_t bytes;
+  } kept[HEC_POLICY_KEPT_MAX];
+  int32_t n_kept;
   /* What users of its numbers must know, a sentence or two: what it went without, how good it is; "": nothing. */
   char note[HEC_NOTE_BYTES];
 } hec_policy_run;
@@ -82,7 +88,7 @@ struct hec_policy {
   /* Set by hec_policy_read alone: which options were given, and of these names what stands for the problem's. */
   uint32_t given;
   int32_t t, m, slots;
-  /* Allocates state and writes the first plan (costs nothing). */
+  /* Allocates state, names what of it must be kept (hec_policy_keep), and writes the first plan (costs nothing). */
   void (*init)(hec_policy_run *run);
   /* Before the gates of a micro-batch: writes all layers of run->plan from run->history. Allocates nothing. NULL: keep.
    */
@@ -152,6 +158,26 @@ void hec_policy_rewrite(hec_policy_run *run, hec_load *load); /* in place; nothi
 void hec_policy_reshard(hec_policy_run *run);                 /* nothing where the row has none */
 /* Appends to the note; what does not fit is a mistake of the policy's. */
 void hec_policy_note(hec_policy_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* In init: these bytes are state that a later decision reads. Scratch, and what init alone writes, are not. */
+void hec_policy_keep(hec_policy_run *run, void *data, size_t bytes);
+
+/* A run between two steps as bytes: `out` has room for what hec_policy_save returns; NULL: only that. */
+size_t hec_policy_save(const hec_policy_run *run, uint8_t *out);
+/* Takes up what was saved, in a run that just started. The same policy on the same ranks decides from then on what the saved
+ * run would have decided. Another policy, or other ranks (*same false), has the loads of the past as its history, each
+ * record spread evenly over the sources, and chooses homes afresh. HEC_BAD_INPUT: no such bytes, or other layers or experts. */
+hec_status hec_policy_restore(hec_policy_run *run, const uint8_t *data, size_t bytes, bool *same) HEC_MUST_USE;
+
+/* The plans of a run, its groups' too, out of the run: so that several micro-batches are in flight. */
+typedef struct {
+  int32_t n;
+  hec_plan *plan; /* [n] of all ranks, then of each group */
+} hec_policy_plans;
+hec_policy_plans hec_policy_plans_new(const hec_policy_run *run, hec_arena *arena);
+void hec_policy_plans_read(hec_policy_plans *plans, const hec_policy_run *run); /* what is in force in the run */
+/* hec_policy_refine on these plans; the run's stay as they are. */
+void hec_policy_plans_refine(hec_policy_plans *plans, hec_policy_run *run, int32_t layer, const hec_load *load);
+
 /* True when a periodic policy decides now: first micro-batch of an iteration, history not empty, and at least `period`
  * (problem.period if set, else the policy's) iterations since *last (-1: never); then sets *last. */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);

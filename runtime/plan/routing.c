@@ -35,7 +35,7 @@ hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem) {
 }
 
 /* Writes the holders of every expert of the layer: CSR holder_at, holders. */
-static void list_holders(hec_routing *routing, const hec_plan *plan, int32_t layer) {
+void hec_routing_hold(hec_routing *routing, const hec_plan *plan, int32_t layer) {
   routing->holder_at[0] = 0;
   for (int32_t e = 0; e < routing->n_experts; e++) {
     int32_t at = routing->holder_at[e];
@@ -183,7 +183,7 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
                       const hec_load *load, int32_t layer) {
   HEC_ASSERT(load->n_sources == routing->n_ranks && load->n_experts == routing->n_experts);
   hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
-  list_holders(routing, plan, layer);
+  hec_routing_hold(routing, plan, layer);
   sort_singles(routing);
   mark_staying(routing, rule);
   memset(routing->total, 0, (size_t)routing->n_experts * sizeof *routing->total);
@@ -230,6 +230,62 @@ int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const 
     routing->share[j] = 0;
   }
   return parts;
+}
+
+/* The rule's parts of the row: routing->share [row->n_holders]. */
+static void share_out(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
+                      uint32_t n) {
+  row->holders = routing->holders + routing->holder_at[row->expert];
+  row->n_holders = routing->holder_at[row->expert + 1] - routing->holder_at[row->expert];
+  narrow(row, source);
+  if (row->n_holders == 1)
+    routing->share[0] = n;
+  else
+    rule->split(row, source, n, routing->share);
+}
+
+void hec_routing_send(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
+                      int32_t layer, const uint32_t *counts, int32_t source, uint32_t *tokens) {
+  hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
+  HEC_ASSERT(problem->esp == 1);
+  counts += (size_t)source * (size_t)plan->n_experts;
+  for (int32_t e = 0; e < plan->n_experts; e++, tokens += plan->n_ranks) {
+    if (counts[e] == 0)
+      continue;
+    if (has_one_holder(routing, e)) {
+      tokens[routing->holders[routing->holder_at[e]]] = counts[e];
+      continue;
+    }
+    row.expert = e;
+    share_out(routing, rule, &row, source, counts[e]);
+    for (int32_t j = 0; j < row.n_holders; j++) {
+      tokens[row.holders[j]] += routing->share[j];
+      routing->share[j] = 0;
+    }
+  }
+}
+
+void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
+                         const hec_plan *plan, int32_t layer, const uint32_t *counts, int32_t rank, uint32_t *tokens) {
+  hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
+  size_t experts = (size_t)plan->n_experts;
+  HEC_ASSERT(problem->esp == 1);
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    bool held = false;
+    for (int32_t i = routing->holder_at[e]; i < routing->holder_at[e + 1]; i++)
+      held = held || routing->holders[i] == rank;
+    row.expert = e;
+    for (int32_t s = 0; held && s < plan->n_ranks; s++) {
+      uint32_t n = counts[(size_t)s * experts + (size_t)e];
+      if (n == 0 || s / plan->width != rank / plan->width)
+        continue;
+      share_out(routing, rule, &row, s, n);
+      for (int32_t j = 0; j < row.n_holders; j++) {
+        tokens[(size_t)s * experts + (size_t)e] += row.holders[j] == rank ? routing->share[j] : 0;
+        routing->share[j] = 0;
+      }
+    }
+  }
 }
 
 void hec_routing_shard(hec_routing *routing, const hec_problem *problem) {

@@ -1,5 +1,5 @@
-"""Build backend (PEP 517) of the package beside it: a wheel is a zip file of hecate/*.py and three files about it.
-Standard library only, so that pip needs no index. Versions stand in hecate/_library.py and pyproject.toml; the test
+"""Build backend (PEP 517) of the package beside it: a wheel is a zip file of hecate/*.py, hecate/torch/*.py and three
+files about it. Standard library only, so that pip needs no index. Versions stand in hecate/_library.py and pyproject.toml; the test
 compares them with the project's."""
 import base64
 import hashlib
@@ -28,10 +28,11 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     version = _version()
     about = "hecate-%s.dist-info" % version
     files = {}
-    for name in sorted(os.listdir(PACKAGE)):
-        if name.endswith(".py"):
-            with open(os.path.join(PACKAGE, name), "rb") as text:
-                files["hecate/" + name] = text.read()
+    for folder in ("", "torch"):
+        for name in sorted(os.listdir(os.path.join(PACKAGE, folder))):
+            if name.endswith(".py"):
+                with open(os.path.join(PACKAGE, folder, name), "rb") as text:
+                    files["/".join(filter(None, ("hecate", folder, name)))] = text.read()
     files[about + "/METADATA"] = (
         "Metadata-Version: 2.1\nName: hecate\nVersion: %s\nLicense: Apache-2.0\nRequires-Python: >=3.8\n"
         "Summary: Compares expert placement policies for Mixture-of-Experts models (libhecate), and records routers\n"

@@ -132,6 +132,7 @@ typedef struct {
   int32_t planned;       /* the last step or refine really planned (a periodic policy between decisions did not) */
   double window_s;       /* in force */
   double expert_bytes;   /* parameters of one expert */
+  int32_t refines;       /* the policy looks at a layer's counts after its gate; else refine changes no copies */
 } hec_plan_view;
 HEC_API void hec_planner_view(const hec_planner *planner, hec_plan_view *view);
 HEC_API uint64_t hec_planner_digest(const hec_planner *planner); /* equal plans, equal digests, on every machine */
@@ -172,6 +173,42 @@ enum {
 };
 /* The guests of a layer as items. Valid until the next guests or close of this planner. Not for "fsdp" (slices). */
 HEC_API int hec_planner_guests(hec_planner *planner, int32_t layer, int32_t which, hec_sparse_items *items);
+
+/* ---- Steps as objects, checkpoints ---- */
+
+/* A step as an object: what one micro-batch is planned by. Several are alive at once, as pipelines need it; a layer may be
+ * refined again with the counts of a recomputed forward pass, and gets the same plan; end may come before backward. All
+ * ranks call begin and end in the same order. What a step says of homes holds until the next iteration's first begin.
+ *   begin     as hec_planner_step; the step is the planner's memory, used again after release
+ *   refine    as hec_planner_refine, any number of times a layer
+ *   count     instead of refine: the counts, for dispatch and history; the policy adds no copies
+ *   end       as hec_planner_end; once
+ *   release   the step is not used any more; NULL: nothing. Closing the planner releases all */
+typedef struct hec_step hec_step;
+HEC_API int hec_planner_begin(hec_planner *planner, int64_t iteration, int32_t micro_batch, hec_step **step);
+HEC_API int hec_step_refine(hec_step *step, int32_t layer, const uint32_t *counts);
+HEC_API int hec_step_count(hec_step *step, int32_t layer, const uint32_t *counts);
+HEC_API int hec_step_end(hec_step *step, const uint32_t *counts);
+HEC_API void hec_step_release(hec_step *step);
+HEC_API void hec_step_view(const hec_step *step, hec_plan_view *view);
+HEC_API uint64_t hec_step_digest(const hec_step *step);
+HEC_API int hec_step_guests(hec_step *step, int32_t layer, int32_t which, hec_sparse_items *items);
+/* Where all assignments of a layer are computed, after refine of it: tokens[(source * n_experts + expert) * n_ranks + rank].
+ * A source's list of an expert's assignments is cut in ascending order of ranks. O(ranks^2 * experts). */
+HEC_API int hec_step_dispatch(hec_step *step, int32_t layer, uint32_t *tokens);
+/* What one rank needs of it: send[expert * n_ranks + rank], its own assignments; receive[source * n_experts + expert], what
+ * it computes. O(ranks * experts). */
+HEC_API int hec_step_routes(hec_step *step, int32_t layer, int32_t rank, uint32_t *send, uint32_t *receive);
+
+/* The planner between two steps as bytes, for checkpoints; equal on all ranks, so one of them may save it. state NULL: only
+ * *bytes. The bytes are of this machine's byte order. */
+HEC_API int hec_planner_save(const hec_planner *planner, void *state, size_t capacity, size_t *bytes);
+/* Into a planner that made no step yet. *same (may be NULL) is 1 where policy and ranks are those of the saved planner:
+ * every plan is then what it would have been, and homes and residents are where the saved planner had them. Else 0: the
+ * loads of the past are taken over, and the next step chooses homes by them. */
+HEC_API int hec_planner_restore(hec_planner *planner, const void *state, size_t bytes, int32_t *same);
+
+/* ---- Ranks ---- */
 
 /* A rank's end of a group of ranks made by hec_run. */
 typedef struct hec_comm hec_comm;

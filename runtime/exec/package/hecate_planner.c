@@ -1,50 +1,13 @@
-/* The planner of libhecate: a policy at work on a problem given by numbers (hecate.h), with the order of calls checked.
- *
- *   open -> [step -> refine of each layer -> end]*        as hec_lower_iteration drives the same policies
- *
- * Moves are the difference of the plans before and after a step, where homes or residents changed. Guests of a layer as
- * items: O(copies of the layer). All arrays are taken at open. */
+/* The planner of libhecate: a policy at work on a problem given by numbers (hecate.h); open, close, save and restore, and
+ * the calls for one micro-batch at a time, each on the planner's current step (hecate_step.c). */
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
-#include "runtime/exec/package/hecate.h"
-#include "runtime/plan/collective.h"
-#include "runtime/plan/policy.h"
-#include "runtime/plan/problem.h"
+#include "runtime/exec/package/planner_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { CELLS_MAX = 1 << 28, MOVES_RESERVED_MAX = 1 << 20, HEAD_WIDTH = 64, SEQUENCE = 2048 };
-
-/* The public codes are ints. */
-#define TRY(expression)                                                                                                \
-  do {                                                                                                                 \
-    int try_code_ = (int)(expression);                                                                                 \
-    if (try_code_ != HECATE_OK)                                                                                        \
-      return try_code_;                                                                                                \
-  } while (0)
-
-struct hec_planner {
-  hec_arena arena;
-  hec_moe moe;
-  hec_cluster cluster;
-  hec_problem problem;
-  hec_policy_run run;
-  hec_plan before; /* the last step's plan, as homes and residents stood before the step */
-  hec_routing routing;
-  hec_load load;   /* counts of the step */
-  bool *seen;      /* [n_layers] refine was called in this step */
-  bool stepping;   /* between step and end */
-  int32_t planned; /* by the last step or refine */
-  hec_move_list moves;
-  hec_planner_move *listed; /* [n_listed] the same for others */
-  size_t n_listed, listed_capacity;
-  /* Guests as items; gathered: which of them the step decided on. */
-  uint8_t *gathered; /* [n_layers * n_experts * n_ranks] */
-  int32_t *expert, *owner, *receiver_at, *receiver;
-  int32_t *split_rank; /* [holders of a row, slots counted] */
-  uint32_t *split_tokens;
-};
 
 _Static_assert((int)HECATE_OK == (int)HEC_OK && (int)HECATE_FAILED == (int)HEC_FAILED &&
                    (int)HECATE_BAD_INPUT == (int)HEC_BAD_INPUT,
@@ -180,21 +143,15 @@ static void allocate(hec_planner *p) {
   const hec_problem *problem = &p->problem;
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts, layers = (size_t)problem->n_layers;
   p->routing = hec_routing_new(&p->arena, problem);
-  p->load = hec_load_new(&p->arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   p->before = hec_plan_new(&p->arena, problem, p->run.plan.n_slices);
-  p->seen = HEC_NEW(&p->arena, bool, layers);
-  p->gathered = HEC_NEW(&p->arena, uint8_t, layers * experts * ranks);
-  size_t items = experts * (ranks / (size_t)p->run.plan.width);
-  p->expert = HEC_NEW(&p->arena, int32_t, items);
-  p->owner = HEC_NEW(&p->arena, int32_t, items);
-  p->receiver_at = HEC_NEW(&p->arena, int32_t, items + 1);
-  p->receiver = HEC_NEW(&p->arena, int32_t, experts * ranks);
   p->split_rank = HEC_NEW(&p->arena, int32_t, ranks + experts * ranks);
   p->split_tokens = HEC_NEW(&p->arena, uint32_t, ranks + experts * ranks);
   size_t moves = 2 * layers * experts * (ranks + 1);
   moves = moves < MOVES_RESERVED_MAX ? moves : MOVES_RESERVED_MAX;
   HEC_RESERVE(p->moves.data, p->moves.capacity, moves);
   HEC_RESERVE(p->listed, p->listed_capacity, moves);
+  p->current = hec_step_new(p);
+  p->current->open = true;
 }
 
 int hec_planner_open(const hec_planner_options *options, hec_planner **planner) {
@@ -229,118 +186,63 @@ void hec_planner_close(hec_planner *planner) {
   free(planner);
 }
 
-/* ---- A micro-batch ---- */
+/* ---- Saved ---- */
 
-static size_t row_of(const hec_planner *p, int32_t layer, int32_t expert) {
-  return (size_t)layer * (size_t)p->problem.n_experts + (size_t)expert;
+static bool in_flight(const hec_planner *p) {
+  for (const hec_step *step = p->steps; step; step = step->next)
+    if (step->open && !step->ended)
+      return true;
+  return false;
 }
 
-static void list_moves(hec_planner *p) {
-  p->moves.n = 0;
-  for (int32_t l = 0; l < p->problem.n_layers; l++)
-    hec_plan_moves(&p->before, &p->run.plan, &p->problem, l, &p->moves);
-  hec_move_list_sort(&p->moves);
-  HEC_RESERVE(p->listed, p->listed_capacity, p->moves.n);
-  for (size_t i = 0; i < p->moves.n; i++) {
-    const hec_move *move = &p->moves.data[i];
-    const hec_parcel *parcel = &move->parcel;
-    p->listed[i] = (hec_planner_move){move->source, move->destination, parcel->layer,         parcel->expert,
-                                      parcel->part, parcel->n_parts,   (int32_t)parcel->state};
-  }
-  p->n_listed = p->moves.n;
-}
-
-/* Which guests the step decided on: what refine adds is told from them. */
-static void mark_guests(hec_planner *p) {
-  size_t ranks = (size_t)p->problem.n_ranks;
-  memset(p->gathered, 0, row_of(p, p->problem.n_layers, 0) * ranks);
-  for (int32_t l = 0; l < p->problem.n_layers; l++)
-    for (int32_t e = 0; e < p->problem.n_experts; e++) {
-      const int32_t *copies;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(&p->run.plan, l, e, &copies, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        if (kinds[i] == HEC_COPY_GUEST)
-          p->gathered[row_of(p, l, e) * ranks + (size_t)copies[i]] = 1;
-    }
-}
-
-int hec_planner_step(hec_planner *p, int64_t iteration, int32_t micro_batch) {
-  if (p->stepping)
-    return (int)hec_fail(HEC_BAD_INPUT, "step: the step before was not ended (hec_planner_end)");
-  if (iteration < p->run.iter || micro_batch < 0)
-    return (int)hec_fail(HEC_BAD_INPUT, "step: expected iteration >= %lld and micro-batch >= 0, found %lld and %d",
-                         (long long)p->run.iter, (long long)iteration, micro_batch);
-  hec_plan_assign(&p->before, &p->run.plan);
-  hec_policy_decide(&p->run, iteration, micro_batch);
-  p->planned = p->run.planned;
-  p->n_listed = 0;
-  if (p->run.plan.version != p->before.version)
-    list_moves(p);
-  if (p->run.plan.n_slices == 1)
-    mark_guests(p);
-  memset(p->seen, 0, (size_t)p->problem.n_layers * sizeof *p->seen);
-  p->stepping = true;
+int hec_planner_save(const hec_planner *p, void *state, size_t capacity, size_t *bytes) {
+  if (in_flight(p))
+    return (int)hec_fail(HEC_BAD_INPUT, "save: a step is in progress; end it first");
+  size_t need = hec_policy_save(&p->run, NULL);
+  if (state && capacity < need)
+    return (int)hec_fail(HEC_BAD_INPUT, "save: expected room for %zu bytes, found %zu", need, capacity);
+  *bytes = state ? hec_policy_save(&p->run, state) : need;
   return HECATE_OK;
 }
 
-static hec_status check_layer(const hec_planner *p, const char *what, int32_t layer) {
-  if (layer >= 0 && layer < p->problem.n_layers)
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected a layer from 0 to %d, found %d", what, p->problem.n_layers - 1, layer);
+int hec_planner_restore(hec_planner *p, const void *state, size_t bytes, int32_t *same) {
+  if (p->run.history.n_seen > 0 || in_flight(p))
+    return (int)hec_fail(HEC_BAD_INPUT, "restore: expected a planner that made no step yet");
+  bool all;
+  TRY(hec_policy_restore(&p->run, state, bytes, &all));
+  hec_policy_plans_read(&p->current->plans, &p->run);
+  if (same)
+    *same = all;
+  return HECATE_OK;
 }
+
+/* ---- One micro-batch at a time ---- */
 
 static hec_status check_step(const hec_planner *p, const char *what) {
-  return p->stepping ? HEC_OK : hec_fail(HEC_BAD_INPUT, "%s: no step is in progress (hec_planner_step)", what);
+  return p->current->ended ? hec_fail(HEC_BAD_INPUT, "%s: no step is in progress (hec_planner_step)", what) : HEC_OK;
 }
 
-/* Rows of work are 31 bits wide. */
-static hec_status check_counts(const char *what, const uint32_t *counts, size_t n) {
-  uint64_t total = 0;
-  for (size_t i = 0; i < n; i++)
-    total += counts[i];
-  if (total <= INT32_MAX)
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected at most %d assignments in a layer, found %llu", what, INT32_MAX,
-                  (unsigned long long)total);
-}
-
-static size_t cells(const hec_planner *p) {
-  return (size_t)p->problem.n_ranks * (size_t)p->problem.n_experts;
+int hec_planner_step(hec_planner *p, int64_t iteration, int32_t micro_batch) {
+  if (!p->current->ended)
+    return (int)hec_fail(HEC_BAD_INPUT, "step: the step before was not ended (hec_planner_end)");
+  TRY(hec_step_check(p, iteration, micro_batch));
+  hec_step_decide(p->current, iteration, micro_batch);
+  return HECATE_OK;
 }
 
 int hec_planner_refine(hec_planner *p, int32_t layer, const uint32_t *counts) {
   TRY(check_step(p, "refine"));
-  TRY(check_layer(p, "refine", layer));
-  if (p->seen[layer])
-    return (int)hec_fail(HEC_BAD_INPUT, "refine: layer %d was refined before in this step", layer);
-  TRY(check_counts("refine", counts, cells(p)));
-  memcpy(hec_load_row(&p->load, layer, 0), counts, cells(p) * sizeof *counts);
-  hec_policy_refine(&p->run, layer, &p->load);
-  p->planned = p->run.planned;
-  p->seen[layer] = true;
-  return HECATE_OK;
+  return hec_step_refine(p->current, layer, counts);
 }
 
 int hec_planner_end(hec_planner *p, const uint32_t *counts) {
   TRY(check_step(p, "end"));
-  for (int32_t l = 0; l < p->problem.n_layers; l++) {
-    if (counts)
-      TRY(check_counts("end", counts + (size_t)l * cells(p), cells(p)));
-    else if (!p->seen[l])
-      return (int)hec_fail(HEC_BAD_INPUT, "end: the counts of layer %d were neither given to refine nor now", l);
-  }
-  if (counts)
-    memcpy(p->load.counts, counts, (size_t)p->problem.n_layers * cells(p) * sizeof *counts);
-  hec_policy_observe(&p->run, &p->load);
-  p->stepping = false;
-  return HECATE_OK;
+  return hec_step_end(p->current, counts);
 }
 
-/* ---- Looking at the plan ---- */
-
 void hec_planner_view(const hec_planner *p, hec_plan_view *view) {
-  const hec_plan *plan = &p->run.plan;
+  const hec_policy_run *run = &p->run;
+  const hec_plan *plan = hec_step_plan(p->current);
   *view = (hec_plan_view){.n_layers = plan->n_layers,
                           .n_experts = plan->n_experts,
                           .n_ranks = plan->n_ranks,
@@ -350,28 +252,31 @@ void hec_planner_view(const hec_planner *p, hec_plan_view *view) {
                           .copy_rank = plan->copy_rank,
                           .copy_kind = plan->copy_kind,
                           .copy_capacity = plan->copy_capacity,
-                          .t = p->run.t,
-                          .m = p->run.m,
+                          .t = run->t,
+                          .m = run->m,
                           .rematerialise = plan->rematerialise,
-                          .planned = p->planned,
+                          .planned = p->current->planned,
                           .window_s = p->problem.window_s,
-                          .expert_bytes = p->problem.bytes.expert_param};
+                          .expert_bytes = p->problem.bytes.expert_param,
+                          .refines = run->policy->refine != NULL};
 }
 
 uint64_t hec_planner_digest(const hec_planner *p) {
-  return hec_plan_digest(&p->run.plan);
+  return hec_step_digest(p->current);
 }
 
 int hec_planner_split(hec_planner *p, int32_t layer, int32_t source, int32_t expert, int32_t *ranks, uint32_t *tokens,
                       int32_t *n) {
-  TRY(check_layer(p, "split", layer));
+  if (layer < 0 || layer >= p->problem.n_layers)
+    return (int)hec_fail(HEC_BAD_INPUT, "split: expected a layer from 0 to %d, found %d", p->problem.n_layers - 1,
+                         layer);
   if (source < 0 || source >= p->problem.n_ranks || expert < 0 || expert >= p->problem.n_experts)
     return (int)hec_fail(HEC_BAD_INPUT, "split: expected a source below %d and an expert below %d, found %d and %d",
                          p->problem.n_ranks, p->problem.n_experts, source, expert);
-  if (!p->seen[layer])
+  if (!p->current->seen[layer])
     return (int)hec_fail(HEC_BAD_INPUT, "split: layer %d was not refined in this step", layer);
-  *n = hec_routing_split(&p->routing, p->run.policy->dispatch, &p->problem, &p->run.plan, &p->load, layer, source,
-                         expert, p->split_rank, p->split_tokens);
+  *n = hec_routing_split(&p->routing, p->run.policy->dispatch, &p->problem, hec_step_plan(p->current),
+                         &p->current->load, layer, source, expert, p->split_rank, p->split_tokens);
   memcpy(ranks, p->split_rank, (size_t)*n * sizeof *ranks); /* slots of a rank are one part: at most n_ranks */
   memcpy(tokens, p->split_tokens, (size_t)*n * sizeof *tokens);
   return HECATE_OK;
@@ -383,16 +288,5 @@ const hec_planner_move *hec_planner_moves(const hec_planner *p, size_t *n) {
 }
 
 int hec_planner_guests(hec_planner *p, int32_t layer, int32_t which, hec_sparse_items *items) {
-  TRY(check_layer(p, "guests", layer));
-  if (which < HECATE_BEFORE || which > HECATE_ALL)
-    return (int)hec_fail(HEC_BAD_INPUT, "guests: expected HECATE_BEFORE, _ADDED or _ALL, found %d", which);
-  if (p->run.plan.n_slices > 1)
-    return (int)hec_fail(HEC_BAD_INPUT, "guests: policy %s keeps slices, not experts", p->run.policy->name);
-  static const hec_guest_choice choices[] = {
-      [HECATE_BEFORE] = HEC_GUESTS_MARKED, [HECATE_ADDED] = HEC_GUESTS_UNMARKED, [HECATE_ALL] = HEC_GUESTS_ANY};
-  hec_sparse sparse = {.expert = p->expert, .owner = p->owner, .receiver_at = p->receiver_at, .receiver = p->receiver};
-  hec_sparse_guests(&sparse, &p->run.plan, layer, choices[which],
-                    p->gathered + row_of(p, layer, 0) * (size_t)p->problem.n_ranks);
-  *items = (hec_sparse_items){sparse.n_items, p->expert, p->owner, p->receiver_at, p->receiver};
-  return HECATE_OK;
+  return hec_step_guests(p->current, layer, which, items);
 }

@@ -80,6 +80,15 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
 int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
                           const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source, int32_t expert,
                           int32_t *ranks, uint32_t *tokens);
+/* The same for all experts of one layer; counts [n_ranks][n_experts].
+ *   hold     lists the holders; before the others, and again when the layer's copies changed
+ *   send     tokens[expert * n_ranks + rank] of one source, zeroed by the caller
+ *   receive  tokens[source * n_experts + expert] of one rank, zeroed by the caller */
+void hec_routing_hold(hec_routing *routing, const hec_plan *plan, int32_t layer);
+void hec_routing_send(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
+                      int32_t layer, const uint32_t *counts, int32_t source, uint32_t *tokens);
+void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
+                         const hec_plan *plan, int32_t layer, const uint32_t *counts, int32_t rank, uint32_t *tokens);
 /* Where experts are in shards (problem.esp > 1), after hec_routing_make: the homes' rows become what each rank does. pair:
  * to the rank of the group that has the source's index in its own; rank_tokens and experts: of every rank of a group what
  * the group computes, since each computes its shard over all of it. O(ranks * (groups + experts)). hec_routing_split gives

@@ -95,6 +95,10 @@ static void init(hec_policy_run *run) {
     state->held = HEC_NEW(run->arena, uint8_t, (size_t)problem->n_ranks * (size_t)problem->n_experts);
   }
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
+  hec_policy_keep(run, &state->n_waiting, sizeof state->n_waiting);
+  hec_policy_keep(run, &state->next, sizeof state->next);
+  hec_policy_keep(run, state->target, (size_t)problem->n_layers * (size_t)n_slots * sizeof *state->target);
   hec_plan_set_contiguous(&run->plan, problem);
 }
 

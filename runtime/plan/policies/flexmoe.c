@@ -73,6 +73,7 @@ static void init(hec_policy_run *run) {
       .node_count = HEC_NEW(run->arena, int32_t, problem->n_nodes),
   };
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
   hec_plan_set_contiguous(&run->plan, problem);
 }
 

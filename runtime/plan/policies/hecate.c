@@ -89,6 +89,12 @@ static void init(hec_policy_run *run) {
   for (size_t row = 0; row < rows; row++)
     state->order[row] = (int32_t)(row % (size_t)problem->n_experts);
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
+  hec_policy_keep(run, &state->reshard_now, sizeof state->reshard_now);
+  hec_policy_keep(run, state->order, rows * sizeof *state->order);
+  hec_policy_keep(run, state->last_place, rows * sizeof *state->last_place);
+  hec_policy_keep(run, state->k, (size_t)problem->n_layers * sizeof *state->k);
+  hec_policy_keep(run, state->t_known, (size_t)problem->n_layers * sizeof *state->t_known);
   run->plan.rematerialise = form->rematerialise;
   set_even_shards(run);
   int32_t m = form->materialise ? hec_fssdp_memory_capacity(problem, form->rematerialise) : 0;

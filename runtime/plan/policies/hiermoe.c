@@ -47,6 +47,7 @@ static void init(hec_policy_run *run) {
       .node_load = HEC_NEW(run->arena, uint64_t, problem->n_nodes),
   };
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
   hec_plan_set_contiguous(&run->plan, problem);
 }
 

@@ -98,6 +98,8 @@ static void init(hec_policy_run *run) {
       .total = HEC_NEW(run->arena, uint64_t, experts),
   };
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
+  hec_policy_keep(run, state->replica, (size_t)problem->n_layers * experts * sizeof *state->replica);
   if (state->packs)
     state->core = hec_eplb_new(run->arena, problem->n_experts, problem->n_experts, 1, 1, ep);
   (void)hec_replica_graph_of(ep, ep < per_node ? ep : per_node, state->from, &state->n_columns);

@@ -71,6 +71,7 @@ static void init(hec_policy_run *run) {
       .group = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)problem->n_experts),
   };
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
   if (problem->transitions)
     start_chain(state, problem, run->arena);
   else

@@ -48,6 +48,7 @@ static void init(hec_policy_run *run) {
       .n_used = HEC_NEW(run->arena, int32_t, problem->ep),
   };
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
   hec_plan_set_contiguous(&run->plan, problem);
 }
 

@@ -51,6 +51,50 @@ box = dict(cluster="1x2 nvlink=300G@2us flops=312T mem=40G", model="tiny")
 words = ["--cluster", box["cluster"], "--model", "tiny"]
 check("counts", hecate.simulate_json(counts, top_k=2, name="mine.jsonl", **box) == program("mine.jsonl", *words))
 
+# ---- The planner ----
+def dispatched(plan, layer):
+    """By hand from the plan: all of an expert's tokens to its only holder."""
+    homes = plan.homes.tolist()[layer]
+    return [[[n * (homes[e] == r) for r in range(2)] for e, n in enumerate(row)] for row in counts[layer]]
+
+
+planner = hecate.Planner("ep", layers=2, experts=4, top_k=2, ranks=2, cluster=box["cluster"])
+check("even homes", planner.homes.tolist() == [[0, 0, 1, 1]] * 2 and planner.slices == 1 and not planner.refines)
+plan = planner.step()
+plan.refine(0, counts[0])
+plan.count(1, counts[1])
+for layer in range(2):
+    check("dispatch", plan.dispatch(layer).tolist() == dispatched(plan, layer))
+    send, receive = plan.routes(layer, 1)
+    check("routes", send.tolist() == dispatched(plan, layer)[1] and
+          receive.tolist() == [[to[1] for to in row] for row in dispatched(plan, layer)])
+check("no guests", plan.guests(0) == [] and len(plan.copies(0)[1]) == 0 and planner.moves() == [])
+plan.end()
+raises(hecate.BadInput, "ended before", plan.end)
+hot = [[[900, 900, 1, 1]] * 2] * 2
+planner = hecate.Planner("hecate:period=1,t=0", layers=2, experts=4, top_k=2, ranks=2, cluster=box["cluster"])
+saved, digests = None, []
+for i in range(4):
+    plan = planner.step(i)
+    digests.append(plan.digest)
+    if i == 2:
+        check("the hot experts part", sorted(plan.homes.tolist()[0][:2]) == [0, 1])
+    plan.end(hot)
+    if i == 1:
+        saved = planner.state_dict()
+restored = hecate.Planner("hecate:period=1,t=0", layers=2, experts=4, top_k=2, ranks=2, cluster=box["cluster"])
+check("the same planner", restored.load_state_dict(saved))
+check("goes on", [restored.step(2).digest] == digests[2:3])
+everywhere = hecate.Planner("hecate-published:t=1", layers=2, experts=4, top_k=2, ranks=2, cluster=box["cluster"], window_s=1.0)
+check("a guest", everywhere.step().guests(0, "before") == [hecate.Guest(0, 0, (1,))])
+raises(hecate.BadInput, "counts", plan.refine, 0, [[1, 2, 3]])
+raises(hecate.BadInput, "counts", plan.refine, 0, [[1, 2, 3, -4], [0, 0, 0, 0]])
+raises(hecate.BadInput, "layer from 0 to 1", plan.refine, 2, hot[0])
+raises(hecate.BadInput, "policy: expected one of", hecate.Planner, "nonesuch", layers=1, experts=4, top_k=1, ranks=2)
+raises(hecate.BadInput, "'colour'", hecate.Planner, layers=1, experts=4, top_k=1, ranks=2, colour=1)
+plan.release()
+raises(hecate.BadInput, "released", plan.refine, 0, hot[0])
+
 # ---- Shapes of counts ----
 one = hecate.simulate_json(counts, top_k=2, policies="ep", **box)
 lines = [json.loads(line) for line in text.splitlines()]

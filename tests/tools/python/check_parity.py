@@ -1,0 +1,164 @@
+"""hecate.torch against dense data parallelism: every policy on 4 gloo processes, the same data, a model of two MoE layers whose
+dense twin holds all experts on every rank. Losses and experts must be equal to rounding: with accumulation, activation
+checkpointing, clipping, re-sharding in between; loads with all experts cold but few, one hot, and a hot one that changes.
+
+    check_parity.py POLICIES [RANKS]"""
+import sys
+
+import ranks
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from hecate.torch import ExpertParallel, MoELayer, TopK
+from hecate.torch.store import guests_of
+
+LAYERS, EXPERTS, TOP_K, D, FFN, TOKENS = 2, 8, 2, 12, 20, 24
+
+
+class Router(TopK):
+    """Adds `bias` [experts] to the logits: what makes experts hot."""
+
+    def forward(self, x):
+        weights, chosen = (self.gate(x) + self.bias.to(x)).softmax(-1).topk(self.top_k, dim=-1)
+        return weights / weights.sum(-1, keepdim=True), chosen
+
+
+class DenseMoE(nn.Module):
+    """The same layer with every expert here."""
+
+    def __init__(self, weights, shapes, expert):
+        super().__init__()
+        self.weight, self.shapes, self.expert = nn.Parameter(weights.clone()), shapes, expert
+        self.router = Router(D, EXPERTS, TOP_K)
+
+    def forward(self, x):
+        flat = x.reshape(-1, D)
+        weights, chosen = self.router(flat)
+        sizes = [a * b for a, b in self.shapes]
+        out = torch.zeros_like(flat)
+        for e in range(EXPERTS):
+            token, place = (chosen == e).nonzero(as_tuple=True)
+            matrices = [m.view(s) for m, s in zip(self.weight[e].split(sizes), self.shapes)]
+            done = self.expert(matrices, flat[token]) * weights[token, place].unsqueeze(1)
+            out = out.index_add(0, token, done)
+        return out.view_as(x)
+
+
+class Model(nn.Module):
+    def __init__(self, moe, recompute=False):
+        super().__init__()
+        self.mix = nn.ModuleList(nn.Linear(D, D) for _ in range(LAYERS))
+        self.moe = nn.ModuleList(moe(i) for i in range(LAYERS))
+        self.head, self.recompute = nn.Linear(D, D), recompute
+
+    def block(self, i, x):
+        x = x + torch.tanh(self.mix[i](x))
+        return x + self.moe[i](x)
+
+    def forward(self, x, y):
+        for i in range(LAYERS):
+            x = checkpoint(self.block, i, x, use_reentrant=False) if self.recompute else self.block(i, x)
+        return (self.head(x) - y).pow(2).mean()
+
+
+def bias_of(load, step):
+    bias = torch.zeros(EXPERTS)
+    if load == "cold":  # two experts get everything, the others no token
+        bias[[0, 1]] = 40
+    elif load == "hot":
+        bias[3] = 4
+    else:
+        bias[step // 3 % EXPERTS] = 4
+    return bias
+
+
+def train(model, steps, load, rank, size, accumulate, clip, before, optimizer, parallel=None):
+    losses = []
+    generator = torch.Generator().manual_seed(5)
+    dtype = next(model.parameters()).dtype
+    for step in range(steps):
+        optimizer.zero_grad()
+        for moe in model.moe:
+            moe.router.bias = bias_of(load, step)
+        total = 0
+        for k in range(accumulate):
+            x, y = torch.randn(2, size, TOKENS, D, generator=generator, dtype=torch.float64).to(dtype)
+            before(k)
+            loss = model(x[rank], y[rank]) / accumulate
+            loss.backward()
+            total += loss.detach()
+        own = {id(p) for p in parallel.parameters()} if parallel else set()
+        for p in model.parameters():  # data parallelism by hand: what DDP does
+            if id(p) not in own:
+                dist.all_reduce(p.grad)
+                p.grad /= size
+        if parallel and clip:
+            assert parallel.clip_grad_norm_(model.parameters(), clip) > clip
+        elif clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        dist.all_reduce(total)
+        losses.append(float(total) / size)
+    return losses
+
+
+def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=7):
+    options = dict(period=3) if policy.split(":")[0] in MOVES else {}
+    parallel = ExpertParallel(policy, layers=LAYERS, experts=EXPERTS, top_k=TOP_K, d_model=D, d_ffn=FFN, tokens=TOKENS,
+                              expert="swiglu", dtype=dtype, window_s=1e-3, **options)
+
+    def router():
+        torch.manual_seed(9)
+        return Router(D, EXPERTS, TOP_K)
+
+    torch.manual_seed(3)
+    model = Model(lambda i: MoELayer(parallel, i, router()), recompute).to(dtype)
+    dense = Model(lambda i: DenseMoE(parallel.stores[i].full(), parallel.shapes, parallel.expert), recompute).to(dtype)
+    state = {n: p for n, p in model.state_dict().items() if "experts" not in n}
+    dense.load_state_dict(state, strict=False)
+    start = dense.moe[0].weight.data.clone()
+    make = lambda m: torch.optim.AdamW(m.parameters(), lr=3e-3)
+    optimizer = make(model)
+    parallel.attach(optimizer)
+    moved, guests = [0], [0]
+
+    def before(k):
+        if parallel.plan:
+            guests[0] += sum(len(g.receivers) for i in range(LAYERS) for g in guests_of(parallel.plan, i, "all"))
+        parallel.step(k)
+        moved[0] += len(parallel.planner.moves())
+
+    got = train(model, steps, load, rank, size, accumulate, clip, before, optimizer, parallel)
+    wanted = train(dense, steps, load, rank, size, accumulate, clip, lambda k: None, make(dense))
+    limit = 1e-12 if dtype == torch.float64 else 1e-5
+    off = max(abs(a - b) / abs(b) for a, b in zip(got, wanted))
+    assert off < limit, (policy, dtype, load, off, got, wanted)
+    assert (dense.moe[0].weight.data - start).abs().max() > 1e-3, "the experts learn nothing"
+    if dtype == torch.float64:
+        for store, layer in zip(parallel.stores, dense.moe):
+            assert torch.allclose(store.full(), layer.weight.data, rtol=0, atol=1e-10), (policy, load)
+    return off, moved[0], guests[0]
+
+
+MOVES = ("hecate", "hecate-rm", "hecate-published", "eplb", "flexmoe", "smartmoe")  # with these loads
+COPIES = ("hecate", "hecate-published", "hecate-rm", "laer", "llep", "fsdp", "symi")
+CASES = [(torch.float64, "cold", 1, False, 0), (torch.float64, "moving", 2, True, 0.05), (torch.float32, "hot", 2, False, 0.05)]
+
+
+def every_policy(rank, size, policies):
+    for policy in policies:
+        all_moved, all_guests, name = 0, 0, policy.split(":")[0]
+        for dtype, load, accumulate, recompute, clip in CASES:
+            off, moved, guests = case(policy, dtype, load, accumulate, recompute, clip, rank, size)
+            if rank == 0:
+                print("%-12s %-8s %-6s accumulate %d recompute %d clip %g: %.1e of the loss, %d moves, %d guests" %
+                      (policy, str(dtype)[6:], load, accumulate, recompute, clip, off, moved, guests), flush=True)
+            all_moved, all_guests = all_moved + moved, all_guests + guests
+        assert (all_moved > 0) == (name in MOVES) and (all_guests > 0) == (name in COPIES), (policy, moved, guests)
+
+
+if __name__ == "__main__":
+    ranks.run(int(sys.argv[2]) if len(sys.argv) > 2 else 4, every_policy, sys.argv[1].split(","))
+    print("all passed")

@@ -1,0 +1,215 @@
+"""hecate.torch in training jobs of gloo processes: checkpoints on other numbers of ranks, and one that is killed; DDP and bf16; what
+the recorder writes; memory; mistakes, each with one exception on every rank."""
+import json
+import os
+import signal
+import sys
+
+import check_parity as parity
+import ranks
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint
+from check_parity import D, EXPERTS, FFN, LAYERS, TOKENS, TOP_K
+from torch.nn.parallel import DistributedDataParallel
+
+import hecate
+from hecate.torch import ExpertParallel, MoELayer, Recorder, checkpoint, latest, load, save
+
+POLICIES = ("hecate:period=2", "eplb:period=2", "laer")
+SEQUENCES = 8
+
+
+def make(policy, size, **options):
+    given = dict(layers=LAYERS, experts=EXPERTS, top_k=TOP_K, d_model=D, d_ffn=FFN, tokens=SEQUENCES * TOKENS // size,
+                 expert="swiglu", dtype=torch.float64, window_s=1e-3)
+    parallel = ExpertParallel(policy, **{**given, **options})
+    torch.manual_seed(3)
+    model = parity.Model(lambda i: MoELayer(parallel, i, parity.Router(D, EXPERTS, TOP_K))).to(given["dtype"])
+    for moe in model.moe:
+        moe.router.bias = parity.bias_of("hot", 0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    parallel.attach(optimizer)
+    return parallel, model, optimizer
+
+
+def batch(step, rank, size):
+    x, y = torch.randn(2, SEQUENCES, TOKENS, D, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
+    own = slice(rank * SEQUENCES // size, (rank + 1) * SEQUENCES // size)
+    return x[own], y[own]
+
+
+def steps(parallel, model, optimizer, first, end, rank, size):
+    """The losses of these steps; dense parameters by DDP."""
+    trained, losses = DistributedDataParallel(parallel.ignore_in(model)), []
+    for step in range(first, end):
+        optimizer.zero_grad()
+        parallel.step()
+        loss = trained(*batch(step, rank, size))
+        loss.backward()
+        parallel.clip_grad_norm_(model.parameters(), 0.05)
+        optimizer.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        losses.append(float(total) / size)
+    return losses
+
+
+# ---- Checkpoints ----
+
+
+def first_part(rank, size, policy, folder):
+    parallel, model, optimizer = make(policy, size)
+    steps(parallel, model, optimizer, 0, 5, rank, size)
+    save(os.path.join(folder, "saved"), model, optimizer, parallel, step=5)
+    losses = steps(parallel, model, optimizer, 5, 9, rank, size)
+    if rank == 0:
+        with open(os.path.join(folder, "losses.json"), "w") as out:
+            json.dump(losses, out)
+
+
+def second_part(rank, size, policy, folder, same):
+    parallel, model, optimizer = make(policy, size)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.fill_(7)  # all of it must come from the checkpoint
+    assert load(os.path.join(folder, "saved"), model, optimizer, parallel) == {"step": 5}
+    losses = steps(parallel, model, optimizer, 5, 9, rank, size)
+    wanted = json.load(open(os.path.join(folder, "losses.json")))
+    assert losses == wanted if same else max(abs(a - b) for a, b in zip(losses, wanted)) < 1e-12, (size, losses, wanted)
+
+
+def killed(rank, size, folder):
+    """Dies in its second save, when all is written but nothing renamed."""
+    parallel, model, optimizer = make("hecate", size)
+    steps(parallel, model, optimizer, 0, 2, rank, size)
+    save(folder, model, optimizer, parallel, step=2)
+    steps(parallel, model, optimizer, 2, 3, rank, size)
+    write = torch.distributed.checkpoint.save
+
+    def save_and_die(*arguments, **named):
+        write(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoint.dcp.save = save_and_die
+    save(folder, model, optimizer, parallel, step=3)
+
+
+def after_kill(rank, size, folder):
+    parallel, model, optimizer = make("hecate", size)
+    assert load(folder, model, optimizer, parallel) == {"step": 2}
+    if rank == 0:
+        assert latest(folder) == 1 and any(name.endswith(".part") for name in os.listdir(folder)), os.listdir(folder)
+    steps(parallel, model, optimizer, 2, 3, rank, size)
+    save(folder, model, optimizer, parallel, step=3)
+    assert latest(folder) == 2
+    refused(hecate.BadInput, "expected 2 layers of 6 experts", lambda: load(folder, *_reorder(make("ep", size, experts=6))))
+
+
+def _reorder(made):
+    parallel, model, optimizer = made
+    return model, optimizer, parallel
+
+
+# ---- Others ----
+
+
+def in_bf16(rank, size):
+    losses = []
+    for compute in (None, torch.bfloat16):
+        parallel, model, optimizer = make("hecate-published:t=2", size, compute_dtype=compute)
+        losses.append(steps(parallel, model, optimizer, 0, 6, rank, size))
+        assert all(weight.dtype == torch.float64 for weight in parallel.parameters())
+    assert 0 < max(abs(a - b) for a, b in zip(*losses)) < 1e-2 * losses[0][0], losses
+
+
+def recorded(rank, size, folder):
+    parallel, model, optimizer = make("hecate", size)
+    recorder = Recorder(os.path.join(folder, "trace.jsonl"), parallel, name="test")
+    wanted = []
+    for step in range(3):
+        for k in range(2):  # one record for both micro-batches
+            parallel.step(k)
+            model(*batch(2 * step + k, rank, size)).backward()
+            wanted += [parallel.counts.clone()]
+    recorder.close()
+    if rank == 0:
+        head, *records = [json.loads(line) for line in open(os.path.join(folder, "trace.jsonl"))]
+        assert head["layers"] == LAYERS and head["source_ranks"] == size and head["top_k"] == TOP_K, head
+        assert [r["iter"] for r in records] == [0, 1, 2]
+        for i, record in enumerate(records):
+            assert torch.equal(torch.tensor(record["layers"]), wanted[2 * i] + wanted[2 * i + 1]), record
+        assert sum(map(sum, records[0]["layers"][0])) == 2 * SEQUENCES * TOKENS * TOP_K
+
+
+def memory(rank, size):
+    """An expert's parameters, gradient and optimizer state stand once in all ranks together: sizes by the formula."""
+    parallel, model, optimizer = make("hecate:period=2", size)
+    steps(parallel, model, optimizer, 0, 5, rank, size)
+    numbers = [torch.tensor(0), torch.tensor(0)]
+    for weight in parallel.parameters():
+        held = [weight.data, weight.grad] + [t for t in optimizer.state[weight].values() if t.dim() > 0]
+        assert len(held) == 4 and all(t.untyped_storage().nbytes() == 8 * weight.numel() for t in held)
+        numbers[0] += sum(t.numel() for t in held)
+    dist.all_reduce(numbers[0])
+    assert numbers[0] == 4 * LAYERS * EXPERTS * 3 * D * FFN, numbers
+
+
+# ---- Mistakes ----
+
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise AssertionError("nothing was raised: " + words)
+
+
+def mistakes(rank, size):
+    bad = hecate.BadInput
+    refused(bad, "expected the same on every rank", lambda: make("ep" if rank else "hecate", size))
+    refused(bad, "policy: expected one of", lambda: make("nonesuch", size))
+    refused(bad, "ep", lambda: make("ep", size, ep=3))
+    parallel, model, optimizer = make("hecate", size)
+    x, y = batch(0, rank, size)
+    refused(bad, "step() before the forward pass", lambda: model(x, y))
+    parallel.step()
+    refused(bad, "found rank 0 at layer 0 and rank 1 at step()", lambda: parallel.step() if rank == 1 else model(x, y))
+    parallel, model, optimizer = make("hecate", size)
+    parallel.step(iteration=5)
+    model.moe[0].router.forward = lambda flat: (torch.ones(len(flat), TOP_K).double(),
+                                                torch.full((len(flat), TOP_K), EXPERTS if rank == 2 else 0))
+    refused(bad, "router of rank 2 chose an expert outside 0 .. 7", lambda: model(x, y))
+    parallel, model, optimizer = make("eplb:period=1", size)
+    steps(parallel, model, optimizer, 0, 1, rank, size)
+    refused(bad, "zero_grad()", parallel.step)
+
+
+def rank_dies(rank, size):
+    parallel, model, optimizer = make("hecate", size)
+    steps(parallel, model, optimizer, 0, 1, rank, size)
+    if rank == 1:
+        os._exit(9)
+    optimizer.zero_grad()
+    refused(hecate.Failed, "another rank stopped", lambda: (parallel.step(), model(*batch(1, rank, size))))
+
+
+if __name__ == "__main__":
+    here = os.getcwd()
+    for i, policy in enumerate(POLICIES):
+        folder = os.path.join(here, "run%d" % i)
+        os.mkdir(folder)
+        ranks.run(4, first_part, policy, folder)
+        for size in (4, 2, 8):
+            ranks.run(size, second_part, policy, folder, size == 4)
+    ranks.run(4, killed, os.path.join(here, "killed"), may_die=range(4))
+    ranks.run(4, after_kill, os.path.join(here, "killed"))
+    ranks.run(4, in_bf16)
+    ranks.run(4, recorded, here)
+    ranks.run(4, memory)
+    ranks.run(4, mistakes)
+    ranks.run(4, rank_dies, may_die=[1])
+    print("all passed")
+    sys.exit(0)

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# hecate.torch on gloo processes: equal to dense data parallelism under four policies; checkpoints, mistakes and the recorder
+# (tests/tools/python says what); the training example, whose trace hecate-sim reads. With $HECATE_TORCH_PYTHON, else the
+# first python3 that has PyTorch 2.1.
+source "$(dirname "$0")/../support/tool.sh"
+if grep -qE '^HEC_SANITIZE:STRING=.+' "$build/CMakeCache.txt"; then
+  echo "SKIPPED tools.torch: an instrumented library needs an instrumented Python"
+  exit 77
+fi
+for python in "${HECATE_TORCH_PYTHON:-}" python3 /usr/bin/python3 none; do
+  [ "$python" != none ] || { echo "SKIPPED tools.torch: no Python with PyTorch 2.1 and numpy (HECATE_TORCH_PYTHON)"; exit 77; }
+  ! "$python" -c 'import numpy, torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 1)
+assert torch.distributed.is_available()' 2>/dev/null || break
+done
+checks=$source_dir/tests/tools/python package=$source_dir/tools/python
+export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PYTHONPATH=$package:$checks
+
+"$python" "$checks/check_parity.py" ep,hecate,eplb,laer >out.txt 2>&1 || fail "check_parity.py: $(tail -20 out.txt)"
+"$python" "$checks/check_training.py" >out.txt 2>&1 || fail "check_training.py: $(tail -20 out.txt)"
+"$python" "$checks/check_example.py" "$package/examples/train_moe.py" >out.txt 2>&1 || fail "check_example.py: $(tail -20 out.txt)"
+for first in 000000 000004; do
+  "$build/hecate-sim" "out/trace-$first.jsonl.gz" --policy ep,hecate >out.txt 2>&1 || fail "hecate-sim: $(tail -5 out.txt)"
+done
+[ $failures -eq 0 ] || exit 1
+echo "all passed"

@@ -1,0 +1,382 @@
+"""FSSDP for PyTorch: ExpertParallel plans and keeps the experts, MoELayer is the layer."""
+import math
+from typing import Any, Callable, List, Optional, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from .._library import BadInput
+from ..planner import Planner
+from .exchange import Exchange, exchange_rows
+from .store import ExpertStore, guests_of, kept_by
+
+
+def gelu_expert(weights, x):
+    """Two matrices: [d_ffn, d_model], [d_model, d_ffn]."""
+    return F.linear(F.gelu(F.linear(x, weights[0])), weights[1])
+
+
+def swiglu_expert(weights, x):
+    """Three: gate and up [d_ffn, d_model], down [d_model, d_ffn]."""
+    return F.linear(F.silu(F.linear(x, weights[0])) * F.linear(x, weights[1]), weights[2])
+
+
+class _Guests:
+    """Of one layer in a micro-batch: the gather that was started ahead; used: by the first forward pass; recomputed: there was
+    another (activation checkpointing)."""
+
+    def __init__(self):
+        self.started, self.used, self.recomputed = None, False, False
+
+
+class _Materialise(torch.autograd.Function):
+    """weight -> (kept experts, guests before the gate, guests added after it) in the compute dtype; backward starts the
+    SparseReduceScatter and leaves the gradient to the end of the pass."""
+
+    @staticmethod
+    def forward(ctx, weight, parallel, store, came):
+        ctx.parallel, ctx.store, ctx.came = parallel, store, came
+        kept = weight.to(store.compute_dtype) if weight.dtype != store.compute_dtype else weight.view_as(weight)
+        return (kept,) + tuple(guests.view_as(guests) for guests, _ in came)
+
+    @staticmethod
+    def backward(ctx, kept, *guests):
+        own = kept.to(ctx.store.weight.dtype, copy=True)
+        started = [ctx.store.scatter_start(grad, moved) for grad, (_, moved) in zip(guests, ctx.came) if moved.any]
+        ctx.parallel._returns(ctx.store, own, started)
+        return None, None, None, None
+
+
+class _Again(torch.autograd.Function):
+    """Re-materialisation: guests are freed after forward, and gathered again before the backward pass of the experts."""
+
+    @staticmethod
+    def forward(ctx, y, store, plan, came, guests):
+        ctx.store, ctx.plan, ctx.came, ctx.guests = store, plan, came, guests
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.guests.recomputed:  # backward runs through the recomputed pass, which has its own
+            return grad, None, None, None, None
+        for (tensor, moved), which in zip(ctx.came, ("before", "added")):
+            if moved.any:
+                fresh, _ = ctx.store.gather_end(ctx.store.gather_start(guests_of(ctx.plan, ctx.store.layer, which)))
+                tensor.untyped_storage().resize_(tensor.numel() * tensor.element_size())
+                tensor.data.copy_(fresh)  # what is saved for backward sees it, and its version counter does not
+        return grad, None, None, None, None
+
+
+class ExpertParallel:
+    """The experts of all MoE layers of a model, kept once and copied where a policy of hecate says so.
+
+        parallel = ExpertParallel("hecate", layers=4, experts=16, top_k=2, d_model=64, d_ffn=128, tokens=512)
+        model = Model(moe=lambda i: MoELayer(parallel, i))
+        optimizer = torch.optim.AdamW(model.parameters())
+        parallel.attach(optimizer)                 # its state moves with the experts
+        for batch in data:
+            optimizer.zero_grad()
+            parallel.step()                        # plan, re-shard
+            loss(model(batch)).backward()          # dense gradients: DDP or FSDP2, as ever
+            parallel.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+    policy          a name of hecate.policies(), with options
+    group           ranks that share the experts; default: all
+    tokens          of a rank in a micro-batch; more or fewer are allowed, policies weigh by it
+    dtype           of parameters and optimizer (master weights); compute_dtype: of experts at work, default the same
+    expert          "gelu", "swiglu", or a function (weights, x [n, d_model]) with `shapes`, the weights' shapes
+    mean            gradients are divided by the ranks of `data_ranks` (default: the group), as DDP does
+    refine          False: the policy adds no copies after the gate
+    rematerialise   None: as the policy says; True: guests are gathered again in backward
+    planner         further options of hecate.Planner: cluster, window_s, period, t, m, slots, ep ...
+    Every rank makes it with the same arguments; BadInput on every rank where they differ."""
+
+    def __init__(self, policy: str = "hecate", *, layers: int, experts: int, top_k: int, d_model: int, d_ffn: int, tokens: int,
+                 group=None, expert: Any = "gelu", shapes: Optional[Sequence[Sequence[int]]] = None,
+                 dtype=torch.float32, compute_dtype=None, device=None, mean: bool = True, data_ranks: Optional[int] = None,
+                 refine: bool = True, rematerialise: Optional[bool] = None, seed: int = 0, **planner: Any):
+        self.exchange = Exchange(group)
+        self.layers, self.experts, self.top_k, self.d_model = layers, experts, top_k, d_model
+        kinds = {"gelu": (gelu_expert, [(d_ffn, d_model), (d_model, d_ffn)]),
+                 "swiglu": (swiglu_expert, [(d_ffn, d_model), (d_ffn, d_model), (d_model, d_ffn)])}
+        problem = None
+        try:
+            if not callable(expert) and expert not in kinds:
+                raise BadInput("expert: expected \"gelu\", \"swiglu\" or a function, found %r" % (expert,))
+            self.expert, self.shapes = (expert, [tuple(s) for s in shapes]) if callable(expert) else kinds[expert]
+            compute_dtype = compute_dtype or dtype
+            bytes_of = torch.empty(0, dtype=compute_dtype).element_size()
+            self.planner = Planner(policy, layers=layers, experts=experts, top_k=top_k, ranks=self.exchange.size,
+                                   d_model=d_model, d_ffn=d_ffn, matrices=max(2, min(3, len(self.shapes))), tokens=tokens,
+                                   param_bytes=bytes_of, grad_bytes=bytes_of, **planner)
+        except (BadInput, TypeError) as error:  # said after the ranks have compared: no rank waits for another
+            problem = error
+        self.exchange.agree("ExpertParallel", dict(
+            policy=policy, layers=layers, experts=experts, top_k=top_k, d_model=d_model, d_ffn=d_ffn, tokens=tokens,
+            dtype=str(dtype), compute_dtype=str(compute_dtype), seed=seed, refine=refine, mean=mean,
+            problem=problem and str(problem), planner=sorted(planner.items())))
+        if problem:
+            raise problem
+        self.refine, self._rematerialise = refine, rematerialise
+        sizes = [math.prod(shape) for shape in self.shapes]
+        scale = 1 / (data_ranks or self.exchange.size) if mean else 1
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.stores = [ExpertStore(layer, self.planner, self.exchange, sum(sizes), dtype, compute_dtype, device, scale)
+                       for layer in range(layers)]
+        self.plan, self.counts, self.iteration = None, torch.zeros(layers, self.exchange.size, experts, dtype=torch.int64), -1
+        self.optimizers: List[torch.optim.Optimizer] = []
+        self.recorders: List[Any] = []
+        self._guests, self._pending, self._queued = {}, [], False
+        self._offsets = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        self.reset_parameters(seed)
+
+    def reset_parameters(self, seed: int) -> None:
+        """The same weights for any number of ranks: an expert's generator has a seed of its own. Uniform as
+        torch.nn.Linear's."""
+        for store in self.stores:
+            for expert in store.kept:
+                generator = torch.Generator().manual_seed((seed * 1000003 + store.layer) * 1000003 + expert)
+                flat = torch.cat([(torch.rand(math.prod(shape), generator=generator, dtype=torch.float64) * 2 - 1) /
+                                  math.sqrt(shape[-1]) for shape in self.shapes])
+                store.fill(expert, flat)
+
+    def parameters(self) -> List[torch.nn.Parameter]:
+        """One a layer [experts kept here, parameters]. Their rows move; the objects stay."""
+        return [store.weight for store in self.stores]
+
+    def ignore_in(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Tells DistributedDataParallel to leave the experts alone; before it wraps the model. For FSDP2: fully_shard(...,
+        ignored_params=set(parallel.parameters()))."""
+        own = {id(weight) for weight in self.parameters()}
+        names = [name for name, weight in model.named_parameters() if id(weight) in own]
+        torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
+        return model
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Its state of the experts moves with them. Element-wise optimizers only: SGD, Adam, AdamW, Adagrad, RMSprop."""
+        self.optimizers.append(optimizer)
+
+    # ---- A micro-batch ----
+
+    def step(self, micro_batch: int = 0, iteration: Optional[int] = None):
+        """Before the forward pass of a micro-batch; 0 begins an iteration, in which experts may move. Returns the plan."""
+        self._end()
+        if micro_batch == 0:
+            self.iteration = self.iteration + 1 if iteration is None else iteration
+        self.plan = self.planner.step(self.iteration, micro_batch)
+        moves = self.planner.moves()
+        self.exchange.counts("step of iteration %d" % self.iteration, -1 - micro_batch, self.plan.digest, False,
+                             torch.zeros(self.experts, dtype=torch.int64, device=self.stores[0].weight.device))
+        if moves:
+            self._reshard(moves)
+        self.counts.zero_()
+        self._guests = {}
+        self._prefetch(0)
+        return self.plan
+
+    def _end(self):
+        """The counts of the micro-batch before become history."""
+        if self.plan is None:
+            return
+        for recorder in self.recorders:
+            recorder.add(self.iteration, self.counts)
+        self.plan.end(self.counts.numpy())
+        self.plan = None
+
+    def _reshard(self, moves):
+        for store in self.stores:
+            own = [(m.source, m.destination, m.expert) for m in moves if m.layer == store.layer and m.state == "param"]
+            keepers = kept_by(self.plan, store.layer)
+            if own or keepers != store.keepers:
+                store.reshard(own, keepers, [optimizer.state.get(store.weight, {}) for optimizer in self.optimizers])
+
+    def _prefetch(self, layer):
+        """Starts the gather of a layer's guests, once."""
+        if layer < self.layers and layer not in self._guests:
+            self._guests[layer] = guests = _Guests()
+            guests.started = self.stores[layer].gather_start(guests_of(self.plan, layer, "before"))
+
+    def rematerialise(self, plan) -> bool:
+        return plan.rematerialise if self._rematerialise is None else self._rematerialise
+
+    def overload(self) -> float:
+        """Tokens of the busiest rank over the mean, the mean over the layers, of the micro-batch that was just computed."""
+        found = []
+        for layer in range(self.layers):
+            work = self.plan.dispatch(layer).sum((0, 1))
+            found.append(float(work.max() * len(work) / max(1, work.sum())))
+        return sum(found) / len(found)
+
+    # ---- Gradients ----
+
+    def _returns(self, store, own, started):
+        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass."""
+        self._pending.append((store, own, started))
+        if not self._queued:
+            self._queued = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+
+    def _finish(self):
+        pending, self._pending, self._queued = self._pending, [], False
+        for store, own, started in pending:
+            for scatter in started:
+                store.scatter_end(scatter, own)
+            store.add_gradient(own)
+
+    @torch.no_grad()
+    def clip_grad_norm_(self, parameters, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """torch.nn.utils.clip_grad_norm_ over dense parameters (the same on every rank) and all experts of all ranks. Returns
+        the norm."""
+        own = {id(weight): store for weight, store in zip(self.parameters(), self.stores)}
+        parameters = [p for p in parameters if p.grad is not None]
+        dense = [p.grad for p in parameters if id(p) not in own]
+        infinite = norm_type == math.inf
+        power = (lambda g: g.abs().max() if g.numel() else g.new_zeros(())) if infinite else (
+            lambda g: g.abs().pow(norm_type).sum())
+        pieces = [power(store.weight.grad[[store.row_of[e] for e in store.homes()]]).double() for store in self.stores
+                  if store.weight.grad is not None]
+        total = torch.stack(pieces).max() if infinite and pieces else sum(pieces, torch.zeros((), dtype=torch.float64))
+        with self.exchange.waiting("norm of the gradients"):
+            torch.distributed.all_reduce(total, group=self.exchange.group, op=torch.distributed.ReduceOp.MAX if infinite
+                                         else torch.distributed.ReduceOp.SUM)
+        for grad in dense:
+            total = torch.maximum(total, power(grad).double()) if infinite else total + power(grad).double()
+        norm = total if infinite else total.pow(1 / norm_type)
+        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        for p in parameters:
+            p.grad.mul_(factor.to(p.grad.dtype))
+        return norm
+
+
+class MoELayer(torch.nn.Module):
+    """x [.., d_model] -> [.., d_model]: router, dispatch, experts, combine.
+
+    router   a module from [n, d_model] to (weights [n, top_k], experts [n, top_k]); default: softmax over a linear layer,
+             the top_k of it made to sum to 1. Its parameters are dense: DDP or FSDP2 reduces them."""
+
+    def __init__(self, parallel: ExpertParallel, layer: int, router: Optional[Callable] = None):
+        super().__init__()
+        if not 0 <= layer < parallel.layers:
+            raise BadInput("MoELayer: expected a layer below %d, found %d" % (parallel.layers, layer))
+        self.parallel, self.layer = parallel, layer
+        self.experts = parallel.stores[layer]
+        self.router = router if router is not None else TopK(parallel.d_model, parallel.experts, parallel.top_k)
+
+    def forward(self, x):
+        weights, chosen = self.router(x.reshape(-1, x.shape[-1]))
+        return self.route(x.reshape(-1, x.shape[-1]), weights, chosen).view_as(x)
+
+    @torch.compiler.disable
+    def route(self, x, weights, chosen):
+        """x [n, d_model] through its chosen experts [n, top_k], summed by weights [n, top_k]."""
+        parallel = self.parallel
+        send, receive, plan = self._plan(chosen)
+        token, order = _by_destination(chosen, send)
+        n_send, n_receive = send.sum(0).tolist(), receive.sum(1).tolist()
+        names = ["dispatch of layer %d" % self.layer, "combine of layer %d" % self.layer]
+        rows = exchange_rows(x[token], parallel.exchange, names[0], n_send, n_receive)
+        done, came, guests = self._compute(rows, receive, plan)
+        back = exchange_rows(done, parallel.exchange, names[1], n_receive, n_send)
+        if came and parallel.rematerialise(plan) and torch.is_grad_enabled() and not guests.recomputed:
+            back = _Again.apply(back, self.experts, plan, came, guests)
+            for tensor, _ in came:
+                tensor.untyped_storage().resize_(0)
+        weighted = back * weights.reshape(-1)[order].unsqueeze(1).to(back.dtype)
+        return torch.zeros_like(x).index_add(0, token, weighted.to(x.dtype))
+
+    def _plan(self, chosen):
+        """The counts of all ranks into the plan; the rows that this rank sends [expert, rank] and gets [source, expert]."""
+        parallel, plan = self.parallel, self.parallel.plan
+        if plan is None:
+            raise BadInput("MoELayer: expected ExpertParallel.step() before the forward pass")
+        flat = chosen.reshape(-1)
+        wrong = flat.numel() > 0 and bool(((flat < 0) | (flat >= parallel.experts)).any())
+        own = torch.bincount(flat.clamp(0, parallel.experts - 1), minlength=parallel.experts)
+        counts = parallel.exchange.counts("layer %d" % self.layer, self.layer, 0, wrong, own)
+        if self.training:
+            parallel.counts[self.layer] = counts
+        (plan.refine if parallel.refine else plan.count)(self.layer, counts.numpy())
+        send, receive = plan.routes(self.layer, parallel.exchange.rank)
+        return torch.from_numpy(send.astype("int64")), torch.from_numpy(receive.astype("int64")), plan
+
+    def _compute(self, rows, receive, plan):
+        """The experts' work on rows [n, d_model], which stand by source, then expert."""
+        parallel, store = self.parallel, self.experts
+        came, guests = self._guests_here(plan)
+        sets = _Materialise.apply(store.weight, parallel, store, came)
+        where = {} if store.slices > 1 else {e: (0, row) for e, row in store.row_of.items()}
+        for i, (_, moved) in enumerate(came):
+            where.update({e: (i + 1, row) for row, e in enumerate(moved.experts)})
+        experts = receive.shape[1]
+        source = torch.arange(receive.numel()).repeat_interleave(receive.reshape(-1)) % experts
+        order = torch.argsort(source, stable=True).to(rows.device)
+        inputs = rows[order].split(receive.sum(0).tolist())
+        unbound = [tensors.unbind(0) for tensors in sets]
+        outputs = []
+        for e, x in enumerate(inputs):
+            if len(x) == 0:
+                continue
+            which, row = where[e]
+            outputs.append(self.parallel.expert(self._matrices(unbound[which][row]), x.to(store.compute_dtype)))
+        if not outputs:  # no token came; backward still passes here, so that every rank exchanges
+            outputs = [rows[:0]]
+        done = torch.cat(outputs).to(rows.dtype)
+        done = _Joined.apply(done, *sets)
+        inverse = torch.empty_like(order)
+        inverse[order] = torch.arange(len(order), device=order.device)
+        return done[inverse], came, guests
+
+    def _guests_here(self, plan):
+        """Waits for the gathers of the layer, and starts the next layer's."""
+        parallel, store = self.parallel, self.experts
+        parallel._prefetch(self.layer)
+        guests = parallel._guests[self.layer]
+        if guests.used:
+            guests.recomputed = True
+            guests.started = store.gather_start(guests_of(plan, self.layer, "before"))
+        guests.used, started, guests.started = True, guests.started, None
+        added = store.gather_start(guests_of(plan, self.layer, "added"))
+        if self.training and torch.is_grad_enabled():
+            parallel._prefetch(self.layer + 1)  # while this layer's experts and the next one's attention run
+        return [store.gather_end(gather) for gather in (started, added) if gather is not None], guests
+
+    def _matrices(self, flat):
+        offsets = self.parallel._offsets
+        return [flat[offsets[i]:offsets[i + 1]].view(shape) for i, shape in enumerate(self.parallel.shapes)]
+
+
+class _Joined(torch.autograd.Function):
+    """Keeps weights without a token in the graph: their gradient is zero, and every rank takes part in every backward
+    exchange."""
+
+    @staticmethod
+    def forward(ctx, done, *sets):
+        ctx.n = len(sets)
+        return done.view_as(done)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (grad,) + (None,) * ctx.n
+
+
+class TopK(torch.nn.Module):
+    def __init__(self, d_model, experts, top_k):
+        super().__init__()
+        self.gate, self.top_k = torch.nn.Linear(d_model, experts, bias=False), top_k
+
+    def forward(self, x):
+        weights, chosen = self.gate(x).softmax(-1).topk(self.top_k, dim=-1)
+        return weights / weights.sum(-1, keepdim=True), chosen
+
+
+def _by_destination(chosen, send):
+    """Assignments [n * top_k] in the order in which they are sent, by rank, then expert, then token: the token of each, and
+    its place in the flat choice. send [expert, rank]: how many go where, cut in ascending order of ranks."""
+    experts, ranks = send.shape
+    flat = chosen.reshape(-1)
+    by_expert = torch.argsort(flat, stable=True)
+    part = torch.arange(experts * ranks).repeat_interleave(send.reshape(-1))
+    key = (part % ranks) * experts + part // ranks
+    order = by_expert[torch.argsort(key, stable=True).to(by_expert.device)]
+    return order // chosen.shape[1], order
