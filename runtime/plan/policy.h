@@ -60,6 +60,7 @@ struct hec_policy {
   /* One rank (of each expert-parallel group) computes all tokens of an expert: no copies that share them, ever; for the
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
+  bool relays; /* its copies may travel by collectives whose ranks pass on parts that they do not hold (collective.h) */
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
   bool by_transitions;  /* places by problem.transitions, where there are any */
   bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */

@@ -117,7 +117,7 @@ static void make_shared(hec_lowering *low, const hec_policy *policy) {
   shared->run = hec_policy_start(policy, problem, arena);
   shared->answer[0].sparse = sparse_new(low);
   shared->answer[1].sparse = sparse_new(low);
-  if (!low->in->collective && problem->n_ranks <= SPREAD_RANKS_MAX) {
+  if (!low->in->collective && !policy->relays && problem->n_ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
     *links = hec_rank_links_new(arena, problem);
     for (int32_t scatter = 0; scatter < (problem->train ? 2 : 1); scatter++) {
@@ -159,11 +159,6 @@ hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule 
   return low;
 }
 
-static void collective_plan_free(hec_collective_plan *plan) {
-  for (int32_t i = 0; i < HEC_COLLECTIVE_STAGES_MAX; i++)
-    free(plan->stage[i].data);
-}
-
 void hec_lowering_detail(hec_lowering *low) {
   low->in->detail = low->in->each.per_item = true;
 }
@@ -181,12 +176,12 @@ void hec_lowering_free(hec_lowering *low) {
     return;
   if (!low->in->beside) {
     hec_policy_stop(&low->in->shared->run);
-    collective_plan_free(&low->in->shared->answer[0].plan);
-    collective_plan_free(&low->in->shared->answer[1].plan);
-    collective_plan_free(&low->in->shared->other);
+    hec_collective_plan_free(&low->in->shared->answer[0].plan);
+    hec_collective_plan_free(&low->in->shared->answer[1].plan);
+    hec_collective_plan_free(&low->in->shared->other);
   }
   hec_program_free(&low->in->program);
-  collective_plan_free(&low->in->each);
+  hec_collective_plan_free(&low->in->each);
   free(low->in->moves.data);
   free(low->in->migration.data);
   free(low->in->overload);
