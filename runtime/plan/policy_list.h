@@ -36,6 +36,7 @@
   X(exflow)                                                                                                            \
   X(moetuner)                                                                                                          \
   X(symi)                                                                                                              \
-  X(laer)
+  X(laer)                                                                                                              \
+  X(joint)
 
 #endif

@@ -58,10 +58,10 @@ int32_t hec_schedules_of(const hec_policy *policy, const hec_problem *problem,
                          const hec_schedule *schedules[HEC_SCHEDULES_MAX]) {
   int32_t n = 0;
   HEC_ASSERT(hec_schedule_of(policy, "published", &schedules[n++]) == HEC_OK);
-  for (int32_t s = 0; hec_schedules[s] && !policy->only_schedule; s++) {
+  for (int32_t s = 0; hec_schedules[s] && !policy->only_schedule && !policy->by_schedule; s++) {
     const hec_schedule *one = hec_schedules[s];
     bool twin = one->unsharded && problem->esp == 1;
-    if (one != schedules[0] && !one->bound && !twin && !lists(policy->excludes, one->name))
+    if (one != schedules[0] && !one->bound && !one->own && !twin && !lists(policy->excludes, one->name))
       schedules[n++] = one;
   }
   return n;
@@ -114,7 +114,7 @@ static void make_shared(hec_lowering *low, const hec_policy *policy) {
   hec_arena *arena = low->in->arena;
   hec_lowering_shared *shared = HEC_NEW(arena, hec_lowering_shared, 1);
   low->in->shared = shared;
-  shared->run = hec_policy_start(policy, problem, arena);
+  shared->run = hec_policy_start_under(policy, problem, low->in->schedule->hides, arena);
   shared->answer[0].sparse = sparse_new(low);
   shared->answer[1].sparse = sparse_new(low);
   if (!low->in->collective && !policy->relays && problem->n_ranks <= SPREAD_RANKS_MAX) {
@@ -331,7 +331,8 @@ void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
   if (!low->in->beside)
     hec_policy_refine(&low->in->shared->run, layer, load);
-  hec_routing_make(&low->in->routing, low->in->shared->run.policy->dispatch, low->problem, &low->in->shared->run.plan, load, layer);
+  hec_routing_make(&low->in->routing, low->in->shared->run.policy->dispatch, low->problem, &low->in->shared->run.plan,
+                   load, layer);
   if (low->problem->esp > 1)
     hec_routing_shard(&low->in->routing, low->problem);
   HEC_RESERVE(low->in->overload, low->in->overload_capacity, low->in->n_overload + 1);
