@@ -65,8 +65,8 @@ typedef struct {
   workspace *workspaces; /* [workers of the pool] */
   row_run *runs;         /* [n_rows] */
   int32_t n_rows, n_candidates;
-  group *groups; /* [n_groups] */
-  int32_t n_groups, most; /* rows of the largest group */
+  group *groups;                  /* [n_groups] */
+  int32_t n_groups, most;         /* rows of the largest group */
   int32_t *order;                 /* [n_groups] those that took longest first */
   const hec_iteration *iteration; /* at hand */
   bool report;                    /* it is past the warm-up, and one of those to report */
@@ -108,7 +108,8 @@ static void list_chosen_rows(comparison *c) {
   c->n_rows = c->options->n_policies;
   c->runs = HEC_NEW(&c->arena, row_run, c->n_rows);
   for (int32_t p = 0; p < c->n_rows; p++)
-    c->runs[p] = (row_run){.policy = c->options->policies[p], .schedule = hec_schedule_find(c->summary->rows[p].schedule)};
+    c->runs[p] =
+        (row_run){.policy = c->options->policies[p], .schedule = hec_schedule_find(c->summary->rows[p].schedule)};
 }
 
 /* How many programs a thread may hold: dispatch and combine of every layer between all ranks, forward and backward. */
@@ -126,7 +127,8 @@ static void make_groups(comparison *c) {
   c->order = HEC_NEW(&c->arena, int32_t, c->n_rows);
   for (int32_t p = 0; p < c->n_rows; p++) {
     group *last = c->n_groups > 0 ? &c->groups[c->n_groups - 1] : NULL;
-    if (!last || c->runs[last->first].policy != c->runs[p].policy || last->n == most) {
+    if (!last || c->runs[last->first].policy != c->runs[p].policy || last->n == most ||
+        c->runs[p].policy->by_schedule) {
       c->order[c->n_groups] = c->n_groups;
       last = &c->groups[c->n_groups++];
       last->first = p;
@@ -141,8 +143,7 @@ static void start_group(void *context, int32_t worker, int64_t item) {
   group *g = &c->groups[item];
   row_run *runs = &c->runs[g->first];
   (void)worker;
-  runs[0].low =
-      hec_lowering_new(&c->job->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
+  runs[0].low = hec_lowering_new(&c->job->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
   for (int32_t i = 1; i < g->n; i++)
     runs[i].low = hec_lowering_beside(runs[0].low, runs[i].schedule);
 }
@@ -362,7 +363,8 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
   hec_status status = HEC_OK;
   const hec_problem *problem = &job->problem;
   int64_t every = c->options->every > 0 ? c->options->every : 1;
-  bounds b = {.bound = hec_bound_new(problem, &c->arena), .closed_form = c->options->law->closed_form, .arena = &c->arena};
+  bounds b = {
+      .bound = hec_bound_new(problem, &c->arena), .closed_form = c->options->law->closed_form, .arena = &c->arena};
   while ((status = hec_feed_next(feed, &c->iteration)) == HEC_OK && c->iteration) {
     c->report = c->iteration->index >= job->warmup && (c->iteration->index - job->warmup) % every == 0;
     atomic_store(&c->n_ended, 0);
@@ -452,7 +454,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
     return compare(job, reader, options, NULL, NULL, arena, summary);
   hec_compare_options closed = *options;
   closed.law = &hec_law_alpha_beta;
-  bool *near = HEC_NEW(arena, bool, options->n_policies * HEC_SCHEDULES_MAX);
+  bool *near = HEC_NEW(arena, bool, options->n_policies *HEC_SCHEDULES_MAX);
   hec_status status = compare(job, reader, &closed, NULL, near, arena, summary);
   if (status == HEC_OK)
     status = hec_trace_rewind(reader);

@@ -186,6 +186,22 @@ static hec_status take_slots(hec_exec *exec, const hec_op *op) {
   return HEC_OK;
 }
 
+/* Sums that begin with this exchange: its post adds to them. */
+static hec_piece new_sums(const hec_exec *exec, const hec_exec_op *op) {
+  for (size_t i = exec->n_open; i-- > 0;) {
+    const hec_open_buffer_of *b = &exec->open[i];
+    if (b->tensor == HEC_TENSOR_PART_GRAD && exec->program->holds[b->hold].first == op->id && b->bytes > 0)
+      return (hec_piece){(float *)(void *)b->at, NULL, (int64_t)b->bytes / (int64_t)sizeof(float)};
+  }
+  return (hec_piece){0};
+}
+
+static void clear_sums(const hec_exec *exec, const hec_exec_op *op) {
+  const hec_piece *sums = &op->exchange->sums;
+  if (sums->n > 0)
+    exec->rank->processor->math->zero(exec->rank->processor, sums->to, sums->n);
+}
+
 static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
   const hec_op *o = &op->op;
   const int32_t *parcel_at = exec->program->parcel_index + o->exchange.parcel_at;
@@ -206,6 +222,7 @@ static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
                      .context = &of};
   hec_stage_bind(&stage, &exec->step, &x->post, &x->additions, &x->n_additions);
   x->own = hec_exchange_own(exec, o, false, &x->n_own);
+  x->sums = new_sums(exec, op);
   exec->staged = x->additions;
   exec->n_staged = x->n_additions;
   return HEC_OK;
@@ -346,6 +363,7 @@ static hec_status start(hec_exec *exec, hec_post *post) {
 hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
   hec_exchange_state *x = op->exchange;
   exec->rank->processor->math->copy(exec->rank->processor, x->own, x->n_own);
+  clear_sums(exec, op);
   return start(exec, &x->post);
 }
 
@@ -396,6 +414,7 @@ hec_status hec_exchange_enqueue(hec_exec *exec, hec_exec_op *op) {
   if (op->op.kind == HEC_OP_COUNTS)
     return enqueue_counts(exec, op);
   on->math->copy(on, op->exchange->own, op->exchange->n_own);
+  clear_sums(exec, op);
   return exchange(exec, &op->exchange->post);
 }
 

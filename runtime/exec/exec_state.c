@@ -274,17 +274,21 @@ void *hec_exec_tensor(const hec_exec *exec, const hec_exec_op *op, hec_tensor te
   return b->at;
 }
 
-/* A guest's place in an open buffer of guests, NULL: not there. */
-static float *find_guest(const hec_exec *exec, hec_tensor tensor, int32_t layer, int32_t expert) {
+/* An item's place in the open buffers that list what they have, `floats` each; NULL: not there. */
+static float *find_item(const hec_exec *exec, hec_tensor tensor, int32_t layer, int32_t item, int64_t floats) {
   for (size_t i = exec->n_open; i-- > 0;) {
     const hec_open_buffer_of *b = &exec->open[i];
     if (b->tensor != tensor || b->layer != layer)
       continue;
     for (int32_t k = 0; k < b->n_items; k++)
-      if (b->items[k] == expert)
-        return (float *)(void *)b->at + k * exec->options.expert_size;
+      if (b->items[k] == item)
+        return (float *)(void *)b->at + k * floats;
   }
   return NULL;
+}
+
+static float *find_guest(const hec_exec *exec, hec_tensor tensor, int32_t layer, int32_t expert) {
+  return find_item(exec, tensor, layer, expert, exec->options.expert_size);
 }
 
 float *hec_exec_guest_at(const hec_exec *exec, const hec_op *op, int32_t expert, bool grads) {
@@ -338,7 +342,10 @@ float *hec_exec_parcel(hec_exec *exec, const hec_parcel *parcel, int32_t array, 
   }
   float *guest =
       find_guest(exec, array == 0 ? HEC_TENSOR_GUEST_PARAM : HEC_TENSOR_GUEST_GRAD, parcel->layer, parcel->expert);
-  return guest ? guest + begin : NULL;
+  if (guest)
+    return guest + begin;
+  return find_item(exec, array == 0 ? HEC_TENSOR_PART_PARAM : HEC_TENSOR_PART_GRAD, parcel->layer,
+                   parcel->expert * parcel->n_parts + parcel->part, (size + parcel->n_parts - 1) / parcel->n_parts);
 }
 
 const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {

@@ -25,6 +25,8 @@ typedef struct hec_exchange_state {
   int32_t n_additions;
   hec_piece *own; /* [n_own] slices that stay on the rank: copied at the start of a gather */
   int32_t n_own;
+  hec_piece
+      sums; /* parts of gradients that begin here, as one piece without a source: cleared at the start of a scatter */
   int64_t law_ns;    /* held: duration under the closed-form law */
   int32_t *partners; /* [n_partners] ranks that this one exchanges with */
   int32_t n_partners;

@@ -19,7 +19,8 @@ const hec_collective *hec_collective_find(const char *name) {
 void hec_collective_plan_free(hec_collective_plan *plan) {
   for (int32_t k = 0; k < HEC_COLLECTIVE_STAGES_MAX; k++) {
     free(plan->stage[k].data);
-    plan->stage[k] = (hec_transfer_list){0};
+    free(plan->relayed[k].data);
+    plan->stage[k] = plan->relayed[k] = (hec_transfer_list){0};
   }
   plan->n_stages = 0;
 }
@@ -64,6 +65,7 @@ void hec_sparse_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, 
                        const uint8_t *mark) {
   sparse->n_items = 0;
   sparse->n_slices = plan->n_slices;
+  sparse->width = plan->width;
   sparse->receiver_at[0] = 0;
   for (int32_t e = 0; e < plan->n_experts; e++)
     add_guests(sparse, plan, layer, e, choice, mark);
@@ -82,8 +84,10 @@ static lower_function *lower_of(const hec_collective *row, bool scatter) {
   return scatter ? row->scatter : row->gather;
 }
 
-/* True when an earlier row lowers in the very same way: it wins the tie, so there is no need to look. */
-static bool repeats_earlier(int32_t row, const hec_sparse *sparse, bool scatter) {
+/* The row may not serve the request, or an earlier one lowers in the very same way and wins the tie: no need to look. */
+static bool passed_over(int32_t row, const hec_sparse *sparse, bool scatter) {
+  if (hec_collectives[row]->relays && !sparse->relays)
+    return true;
   if (hec_collectives[row]->whole && !scatter && sparse->n_slices > 1)
     return true;
   for (int32_t i = 0; i < row; i++)
@@ -105,7 +109,7 @@ const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_probl
   const hec_collective *best = NULL;
   double best_s = 0;
   for (int32_t i = 0; hec_collectives[i]; i++) {
-    if (repeats_earlier(i, sparse, scatter))
+    if (passed_over(i, sparse, scatter))
       continue;
     lower_of(hec_collectives[i], scatter)(problem, sparse, scratch);
     double seconds = hec_collective_cost(cost, scratch);

@@ -16,6 +16,8 @@ typedef struct {
   int32_t *receiver;      /* CSR: ranks that must hold the whole item */
   int64_t bytes;          /* of one whole item */
   double bytes_per_param; /* where slices may be cut; 0: anywhere */
+  bool relays;            /* a rank may pass on parts of items that it does not hold: rows with `relays` may serve it */
+  int32_t width;          /* relays: ranks of a group (plan.width), which pass on parts of its items alone; 0: all */
 } hec_sparse;
 
 /* Which guests: all, or those whose mark[expert * n_ranks + rank] is set, or is not. */
@@ -30,23 +32,30 @@ enum { HEC_COLLECTIVE_STAGES_MAX = 4 };
 /* One way: `stages` exchanges, none empty, run one after the other. A scatter's stage delivers into staging slots and
  * is followed by a local reduction at its destinations. Transfers stand ascending by (source, destination), those of a
  * pair merged (item -1), but in a chunked chain by item, each behind the one it forwards (after < own index).
+ *
+ * An item travels in n_parts parts (hec_part_begin): its slices, or what the row cuts it into. A rank that passes on a part
+ * of an item without holding it is in `relayed` of the stage that brings the part there, whether transfers are merged or not.
  * Zero-initialise; free with hec_collective_plan_free. */
 typedef struct {
-  bool per_item;              /* set by the caller: never merge; item = expert * n_slices + slice (executors) */
+  bool per_item;              /* set by the caller: never merge; item = expert * n_parts + part (executors) */
   int32_t n_stages, n_chunks; /* n_chunks > 1: pipelined chains (hec_transfer.after) */
-  hec_transfer_list stage[HEC_COLLECTIVE_STAGES_MAX]; /* owned by the caller, reused */
+  int32_t n_parts;
+  hec_transfer_list stage[HEC_COLLECTIVE_STAGES_MAX];   /* owned by the caller, reused */
+  hec_transfer_list relayed[HEC_COLLECTIVE_STAGES_MAX]; /* likewise; source = destination = the rank, item = the part */
 } hec_collective_plan;
 
 typedef struct {
   const char *name, *summary, *source;
   int32_t n_stages; /* at most */
   bool whole;       /* gathers slices of items as the row `direct` does, and so is never cheaper there */
+  bool
+      relays; /* ranks pass on parts that they do not hold; taken where asked for, or by policies that say so (policy.h) */
   void (*gather)(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out);
   void (*scatter)(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out);
 } hec_collective;
 
 /* Rows, in order: earlier wins ties. */
-#define HEC_COLLECTIVE_LIST(X) X(direct) X(two_level) X(chain)
+#define HEC_COLLECTIVE_LIST(X) X(direct) X(two_level) X(chain) X(parts)
 #define HEC_COLLECTIVE_DECLARE(name) extern const hec_collective hec_collective_##name;
 HEC_COLLECTIVE_LIST(HEC_COLLECTIVE_DECLARE)
 extern const hec_collective *const hec_collectives[]; /* NULL-terminated */

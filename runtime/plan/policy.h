@@ -9,6 +9,7 @@
 #include "runtime/base/option.h"
 #include "runtime/base/table.h"
 #include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/hiding.h"
 #include "runtime/plan/history.h"
 #include "runtime/plan/plan.h"
 
@@ -35,6 +36,7 @@ typedef struct {
   hec_history history;       /* pushed by hec_policy_observe */
   hec_plan plan;             /* in force; written by init, decide and refine */
   hec_link_cost link;        /* closed-form exchange cost, for pricing */
+  hec_hiding hides;          /* of the schedule that the policy runs under */
   int64_t iter;              /* of the record about to run */
   int32_t micro_batch;       /* within the iteration */
   uint64_t units; /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
@@ -66,6 +68,7 @@ struct hec_policy {
   /* One rank (of each expert-parallel group) computes all tokens of an expert: no copies that share them, ever; for the
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
+  bool relays; /* its copies may travel by collectives whose ranks pass on parts that they do not hold (collective.h) */
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
   bool by_transitions;  /* places by problem.transitions, where there are any */
   bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
@@ -76,6 +79,7 @@ struct hec_policy {
   /* Moves or copies experts by load or affinity; not: gathers from shards, fetches what is used. Of a run's rows the
    * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
   bool rearranges;
+  bool by_schedule;          /* plans by what its schedule hides: never one plan for several schedules */
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Schedules that its paper excludes, names with blanks between them, the reason in a comment of the row: no candidates
    * where each policy has its best. NULL: none. */
@@ -148,6 +152,9 @@ bool hec_policy_looks_back(const hec_policy *policy);
 
 /* A policy with its first plan; everything on `arena`. */
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena);
+/* The same under a schedule that hides something. */
+hec_policy_run hec_policy_start_under(const hec_policy *policy, const hec_problem *problem, hec_hiding hides,
+                                      hec_arena *arena);
 void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */
 /* The decision before the gates: resets units and planned, calls decide. */
 void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch);

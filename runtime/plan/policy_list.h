@@ -42,6 +42,7 @@
   X(exflow)                                                                                                            \
   X(moetuner)                                                                                                          \
   X(symi)                                                                                                              \
-  X(laer)
+  X(laer)                                                                                                              \
+  X(joint)
 
 #endif

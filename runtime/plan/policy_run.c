@@ -67,7 +67,7 @@ static void groups_start(hec_policy_run *run) {
   for (int32_t g = 0; g < groups->n; g++) {
     hec_problem *own = HEC_NEW(run->arena, hec_problem, 1);
     *own = hec_problem_of_group(problem, g, run->arena);
-    groups->run[g] = hec_policy_start(run->policy, own, run->arena);
+    groups->run[g] = hec_policy_start_under(run->policy, own, run->hides, run->arena);
     groups->plan[g] = &groups->run[g].plan;
   }
   run->groups = groups;
@@ -152,6 +152,11 @@ static const hec_problem *problem_of(const hec_policy *policy, const hec_problem
 }
 
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena) {
+  return hec_policy_start_under(policy, problem, (hec_hiding){0}, arena);
+}
+
+hec_policy_run hec_policy_start_under(const hec_policy *policy, const hec_problem *problem, hec_hiding hides,
+                                      hec_arena *arena) {
   int32_t window = policy->window > 1 ? policy->window : 1;
   problem = problem_of(policy, problem, arena);
   hec_policy_run run = {
@@ -161,6 +166,7 @@ hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *pro
       .history = hec_history_new(arena, window, problem->n_layers, problem->n_experts),
       .plan = hec_plan_new(arena, problem, policy->sliced ? problem->n_ranks : 1),
       .link = hec_link_cost_new(problem->cluster, arena),
+      .hides = hides,
       .t = HEC_NEW(arena, int32_t, problem->n_layers),
       .m = HEC_NEW(arena, int32_t, problem->n_layers),
   };

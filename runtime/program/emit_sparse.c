@@ -24,6 +24,8 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
   hec_sparse *sparse = &low->in->sparse;
   sparse->bytes = (int64_t)bytes;
   sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
+  sparse->relays =
+      low->in->shared->run.policy->relays || (low->in->collective != NULL && low->in->collective->relays);
   hec_sparse_guests(sparse, &low->in->shared->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
                     low->in->gathered);
   for (int32_t i = 0; which == HEC_GUESTS_BEFORE && i < sparse->n_items; i++)
@@ -143,7 +145,7 @@ static bool same_numbers(const int32_t *a, const int32_t *b, int32_t n) {
 
 static bool same_request(const hec_sparse *a, const hec_sparse *b) {
   int32_t n = a->n_items;
-  return n == b->n_items && a->n_slices == b->n_slices && a->bytes == b->bytes &&
+  return n == b->n_items && a->n_slices == b->n_slices && a->relays == b->relays && a->bytes == b->bytes &&
          a->bytes_per_param == b->bytes_per_param && same_numbers(a->receiver_at, b->receiver_at, n + 1) &&
          same_numbers(a->expert, b->expert, n) && same_numbers(a->owner, b->owner, n * a->n_slices) &&
          same_numbers(a->receiver, b->receiver, a->receiver_at[n]);
@@ -187,7 +189,7 @@ static void list_moves(hec_lowering *low, int32_t stage, int32_t layer, hec_stat
   if (!low->in->detail)
     return;
   const hec_transfer_list *list = &low->in->each.stage[stage];
-  int32_t n = low->in->sparse.n_slices;
+  int32_t n = low->in->each.n_parts;
   for (size_t i = 0; i < list->n; i++) {
     const hec_transfer *t = &list->data[i];
     hec_move_list_add(&low->in->moves,
@@ -213,6 +215,46 @@ static void list_own(hec_lowering *low, int32_t id, int32_t layer, hec_state sta
   program->ops[id].n_own = (int32_t)program->n_own - program->ops[id].own_at;
 }
 
+/* The parts that ranks pass on without holding them, from the exchange `first` of the stage on until release_parts. Each has
+ * room for the largest part. */
+static void hold_parts(hec_lowering *low, int32_t layer, int32_t stage, int32_t first, hec_tensor tensor) {
+  const hec_transfer_list *list = &low->in->chosen->relayed[stage];
+  if (list->n == 0)
+    return;
+  hec_program *program = &low->in->program;
+  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(program, n_ranks), items = -1;
+  double *count = program->local_bytes + at;
+  for (size_t i = 0; i < list->n; i++)
+    count[list->data[i].destination] += 1;
+  if (low->in->detail) {
+    items = (int32_t)program->n_item_index;
+    HEC_RESERVE(program->item_index, program->item_index_capacity, program->n_item_index + (size_t)n_ranks + 1);
+    HEC_RESERVE(program->items, program->items_capacity, program->n_items + list->n);
+    int32_t *index = program->item_index + items, *filled = low->in->holders;
+    index[0] = (int32_t)program->n_items;
+    for (int32_t r = 0; r < n_ranks; r++) {
+      filled[r] = index[r];
+      index[r + 1] = index[r] + (int32_t)count[r];
+    }
+    for (size_t i = 0; i < list->n; i++)
+      program->items[filled[list->data[i].destination]++] = list->data[i].item;
+    program->n_item_index += (size_t)n_ranks + 1;
+    program->n_items += list->n;
+  }
+  const hec_sparse *sparse = &low->in->sparse;
+  double params = (double)sparse->bytes / sparse->bytes_per_param, n_parts = low->in->chosen->n_parts;
+  int64_t part = ((int64_t)params + (int64_t)n_parts - 1) / (int64_t)n_parts;
+  low->in->part_hold[stage] = hec_program_hold(program, (hec_hold){HEC_MEMORY_BUFFER, layer, first, HEC_HOLD_OPEN, at,
+                                                                   (double)part * sparse->bytes_per_param, tensor,
+                                                                   low->in->micro_batch, items});
+}
+
+static void release_parts(hec_lowering *low, int32_t last) {
+  for (int32_t k = 0; k < HEC_COLLECTIVE_STAGES_MAX; k++)
+    if (low->in->chosen->relayed[k].n > 0)
+      low->in->program.holds[low->in->part_hold[k]].last = last;
+}
+
 int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
                         int32_t n_deps) {
   if (which == HEC_GUESTS_BEFORE)
@@ -233,8 +275,10 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
     if (low->in->chosen->stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_PARAM);
       id = add_exchange(low, op, &low->in->chosen->stage[s], low->in->chosen->n_chunks, wait, n_wait);
+      hold_parts(low, layer, s, id, HEC_TENSOR_PART_PARAM);
       wait[n_wait++] = id;
     }
+  release_parts(low, id);
   if (id < 0)
     return -1;
   list_own(low, first, layer, HEC_STATE_PARAM);
@@ -289,7 +333,9 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
     if (low->in->chosen->stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_GRAD);
       id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->in->chosen->stage[s], deps, n_deps);
+      hold_parts(low, layer, s, id - 1, HEC_TENSOR_PART_GRAD);
     }
+  release_parts(low, id);
   if (id >= 0) {
     hec_program_hold(&low->in->program,
                      (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].in->experts_backward, id, received,

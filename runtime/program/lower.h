@@ -17,6 +17,7 @@
 #define HEC_PROGRAM_LOWER_H
 #include "runtime/base/table.h"
 #include "runtime/plan/collective.h"
+#include "runtime/plan/hiding.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/program.h"
 #include "runtime/program/token_route.h"
@@ -43,8 +44,11 @@ typedef struct {
    * nodes; false: they stand in line with them on the token lane. */
   bool inside;
   bool by_node; /* token rows may travel once per node, for several of the token's experts (nodes.h) */
-  const char *unsharded; /* without expert-sharding groups (problem.esp 1) it makes the programs of that one; NULL: of none */
-  bool bound;   /* a lower bound, no system: the optimizer runs over an even share of the experts */
+  const char
+      *unsharded; /* without expert-sharding groups (problem.esp 1) it makes the programs of that one; NULL: of none */
+  hec_hiding hides; /* what policies that plan with it are told */
+  bool own;         /* of no paper: among the best only of policies that name it */
+  bool bound;       /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
@@ -57,12 +61,12 @@ typedef struct {
 #define HEC_SCHEDULE_LIST(X)                                                                                           \
   X(serial)                                                                                                            \
   X(deepspeed)                                                                                                         \
-  X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(fsmoe) X(fsmoe_no_iio) X(hiermoe) X(ideal)
+  X(hecate) X(laer) X(joint) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(fsmoe) X(fsmoe_no_iio) X(hiermoe) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
 const hec_schedule *hec_schedule_find(const char *name);
-extern const hec_table hec_schedule_table; /* those that can be asked for, and "published" */
+extern const hec_table hec_schedule_table;      /* those that can be asked for, and "published" */
 extern const hec_table hec_schedule_best_table; /* likewise of a comparison: "best" too */
 
 /* The schedule that `policy` runs under when `name` is asked for ("published": the one it was published with). Unknown
@@ -70,8 +74,7 @@ extern const hec_table hec_schedule_best_table; /* likewise of a comparison: "be
  * known name is asked for, so that reference rows stand in every comparison. */
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) HEC_MUST_USE;
 /* Those that "best" chooses from: all that may be asked for but those that the policy excludes and twins of others,
- * the published one first.
- * How many. */
+ * the published one first. Of a policy that plans by its schedule only that one. How many. */
 #define HEC_SCHEDULE_COUNT(name) +1
 enum { HEC_SCHEDULES_MAX = 0 HEC_SCHEDULE_LIST(HEC_SCHEDULE_COUNT) };
 int32_t hec_schedules_of(const hec_policy *policy, const hec_problem *problem,
@@ -122,7 +125,8 @@ void hec_lowering_rewrite(hec_lowering *low, hec_load *load);
 
 const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
-const char *hec_lowering_note(const hec_lowering *low); /* the policy's and the schedule's; "": none. Valid until the next call */
+const char *
+hec_lowering_note(const hec_lowering *low); /* the policy's and the schedule's; "": none. Valid until the next call */
 /* Id of the newest counts operation of the layer. */
 int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer);
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */

@@ -58,10 +58,10 @@ int32_t hec_schedules_of(const hec_policy *policy, const hec_problem *problem,
                          const hec_schedule *schedules[HEC_SCHEDULES_MAX]) {
   int32_t n = 0;
   HEC_ASSERT(hec_schedule_of(policy, "published", &schedules[n++]) == HEC_OK);
-  for (int32_t s = 0; hec_schedules[s] && !policy->only_schedule; s++) {
+  for (int32_t s = 0; hec_schedules[s] && !policy->only_schedule && !policy->by_schedule; s++) {
     const hec_schedule *one = hec_schedules[s];
     bool twin = one->unsharded && problem->esp == 1;
-    if (one != schedules[0] && !one->bound && !twin && !lists(policy->excludes, one->name))
+    if (one != schedules[0] && !one->bound && !one->own && !twin && !lists(policy->excludes, one->name))
       schedules[n++] = one;
   }
   return n;
@@ -114,10 +114,10 @@ static void make_shared(hec_lowering *low, const hec_policy *policy) {
   hec_arena *arena = low->in->arena;
   hec_lowering_shared *shared = HEC_NEW(arena, hec_lowering_shared, 1);
   low->in->shared = shared;
-  shared->run = hec_policy_start(policy, problem, arena);
+  shared->run = hec_policy_start_under(policy, problem, low->in->schedule->hides, arena);
   shared->answer[0].sparse = sparse_new(low);
   shared->answer[1].sparse = sparse_new(low);
-  if (!low->in->collective && problem->n_ranks <= SPREAD_RANKS_MAX) {
+  if (!low->in->collective && !policy->relays && problem->n_ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
     *links = hec_rank_links_new(arena, problem);
     for (int32_t scatter = 0; scatter < (problem->train ? 2 : 1); scatter++) {
@@ -159,11 +159,6 @@ hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule 
   return low;
 }
 
-static void collective_plan_free(hec_collective_plan *plan) {
-  for (int32_t i = 0; i < HEC_COLLECTIVE_STAGES_MAX; i++)
-    free(plan->stage[i].data);
-}
-
 void hec_lowering_detail(hec_lowering *low) {
   low->in->detail = low->in->each.per_item = true;
 }
@@ -181,12 +176,12 @@ void hec_lowering_free(hec_lowering *low) {
     return;
   if (!low->in->beside) {
     hec_policy_stop(&low->in->shared->run);
-    collective_plan_free(&low->in->shared->answer[0].plan);
-    collective_plan_free(&low->in->shared->answer[1].plan);
-    collective_plan_free(&low->in->shared->other);
+    hec_collective_plan_free(&low->in->shared->answer[0].plan);
+    hec_collective_plan_free(&low->in->shared->answer[1].plan);
+    hec_collective_plan_free(&low->in->shared->other);
   }
   hec_program_free(&low->in->program);
-  collective_plan_free(&low->in->each);
+  hec_collective_plan_free(&low->in->each);
   free(low->in->moves.data);
   free(low->in->migration.data);
   free(low->in->overload);
@@ -336,7 +331,8 @@ void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
   if (!low->in->beside)
     hec_policy_refine(&low->in->shared->run, layer, load);
-  hec_routing_make(&low->in->routing, low->in->shared->run.policy->dispatch, low->problem, &low->in->shared->run.plan, load, layer);
+  hec_routing_make(&low->in->routing, low->in->shared->run.policy->dispatch, low->problem, &low->in->shared->run.plan,
+                   load, layer);
   if (low->problem->esp > 1)
     hec_routing_shard(&low->in->routing, low->problem);
   HEC_RESERVE(low->in->overload, low->in->overload_capacity, low->in->n_overload + 1);

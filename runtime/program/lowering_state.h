@@ -89,6 +89,7 @@ struct hec_lowering_inside {
   int32_t *holders;      /* scratch [n_ranks + copies of a row] */
   int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
   const hec_collective_plan *chosen; /* of low->sparse, until another lowering chooses */
+  int32_t part_hold[HEC_COLLECTIVE_STAGES_MAX]; /* holds of what is passed on, while it is emitted */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */
   size_t n_overload, overload_capacity;

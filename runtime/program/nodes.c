@@ -238,7 +238,7 @@ static void take(hec_lowering *low, hec_nodes *nodes, hec_layer_nodes *of) {
   memcpy(low->in->routing.pair, nodes->pair, n_pairs * sizeof *nodes->pair);
 }
 
-bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
+bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer, double gain_s) {
   const hec_problem *p = low->problem;
   hec_program *program = &low->in->program;
   hec_layer_ops *ops = &low->layer[layer];
@@ -258,7 +258,7 @@ bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
   fold(low, nodes, &of);
   ops->in->n_cells = (int32_t)program->n_cells - ops->in->cell_at;
   bool on = nodes->n_leg[ROWS] > 0 &&
-            legs_s(low, nodes) + rows_s(low, nodes, nodes->pair) < rows_s(low, nodes, low->in->routing.pair);
+            legs_s(low, nodes) + rows_s(low, nodes, nodes->pair) < rows_s(low, nodes, low->in->routing.pair) - gain_s;
   if (!on || !low->in->detail) { /* nobody looks at them; the plain way makes its own */
     program->n_cells = n_cells;
     ops->in->cell_at = ops->in->n_cells = of.cell_at = of.n_cells = 0;

@@ -26,9 +26,9 @@ int32_t hec_proxy_of(const hec_problem *problem, int32_t source, int32_t node);
 
 typedef struct hec_nodes hec_nodes;
 hec_nodes *hec_nodes_new(const hec_problem *problem, hec_arena *arena);
-/* Before the layer's permute: whether its rows travel once per node, by the closed-form price of either way; the price of
- * the plain way where equal. Never on one node, with expert-sharding groups, or where gates choose (lower.h). O(ranks *
+/* Before the layer's permute: whether its rows travel once per node, by the closed-form price of either way; the plain
+ * way, whose price is `gain_s` less than that, where equal. Never on one node, with expert-sharding groups, or where gates choose (lower.h). O(ranks *
  * experts * (nodes + devices of a node)) beside pricing. */
-bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer);
+bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer, double gain_s);
 
 #endif

@@ -217,6 +217,8 @@ extern const char *const hec_memory_name[HEC_N_MEMORY];
   X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                        \
   X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                    \
   X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                  \
+  X(PART_PARAM) /* parts of parameters that the rank passes on, items: expert * parts + part; room for the largest */   \
+  X(PART_GRAD)  /* sums of gradients, likewise */                                                                       \
   X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */    \
   X(RELAYED) /* rows of a chunk that are neither the rank's own nor computed here, by source: as they come */           \
   X(ALIGNED) /* the same by destination: as they go on */                                                               \

@@ -82,8 +82,26 @@ static void check_merged(const hec_collective_plan *merged, const hec_collective
   }
 }
 
-/* Whole items: after the stages exactly owner and receivers hold them, and each receiver got each once. */
-static void execute_gather(const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks) {
+/* Bytes of a part, by its definition: whole bytes, cut evenly. */
+static int64_t part_bytes(const hec_sparse *s, const hec_collective_plan *plan, int32_t part) {
+  return s->bytes * (part + 1) / plan->n_parts - s->bytes * part / plan->n_parts;
+}
+
+/* Whether the rank passes the part on without holding the item; each stands there once. */
+static bool is_relayed(const hec_sparse *s, const hec_collective_plan *plan, int32_t item, int32_t part, int32_t rank) {
+  int32_t found = 0;
+  for (int32_t k = 0; k < plan->n_stages; k++)
+    for (size_t i = 0; i < plan->relayed[k].n; i++) {
+      const hec_transfer *t = &plan->relayed[k].data[i];
+      ck_assert(t->source == t->destination);
+      found += t->item == s->expert[item] * plan->n_parts + part && t->source == rank;
+    }
+  ck_assert_int_le(found, 1);
+  return found == 1;
+}
+
+/* Part `part` of items: after the stages exactly owner, receivers and those who pass it on hold it, and each got it once. */
+static void execute_gather(const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks, int32_t part) {
   bool holds[ITEMS_MAX][RANKS_MAX] = {{false}}, begin[ITEMS_MAX][RANKS_MAX];
   for (int32_t i = 0; i < s->n_items; i++)
     holds[i][s->owner[i]] = true;
@@ -91,8 +109,10 @@ static void execute_gather(const hec_sparse *s, const hec_collective_plan *plan,
     memcpy(begin, holds, sizeof begin);
     for (size_t i = 0; i < plan->stage[k].n; i++) {
       const hec_transfer *t = &plan->stage[k].data[i];
-      int32_t item = item_of(s, t->item);
-      ck_assert_int_eq(t->bytes, s->bytes);
+      if (t->item % plan->n_parts != part)
+        continue;
+      int32_t item = item_of(s, t->item / plan->n_parts);
+      ck_assert_int_eq(t->bytes, part_bytes(s, plan, part));
       if (t->after >= 0) { /* forwards what the named transfer brings */
         ck_assert_int_eq(plan->stage[k].data[t->after].destination, t->source);
         ck_assert_int_eq(plan->stage[k].data[t->after].item, t->item);
@@ -105,17 +125,24 @@ static void execute_gather(const hec_sparse *s, const hec_collective_plan *plan,
   }
   for (int32_t i = 0; i < s->n_items; i++)
     for (int32_t r = 0; r < n_ranks; r++)
-      ck_assert_int_eq(holds[i][r], r == s->owner[i] || receives(s, i, r));
+      ck_assert_int_eq(holds[i][r], part_bytes(s, plan, part) == 0
+                                        ? r == s->owner[i]
+                                        : r == s->owner[i] || receives(s, i, r) || is_relayed(s, plan, i, part, r));
 }
 
 /* Every holder starts with its own number; stages move and add; the owner ends with the sum of all, the others empty.
  */
-static void execute_scatter(uint64_t *seed, const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks) {
+static void execute_scatter(uint64_t *seed, const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks,
+                            int32_t part) {
   uint64_t value[ITEMS_MAX][RANKS_MAX] = {{0}}, begin[ITEMS_MAX][RANKS_MAX], sum[ITEMS_MAX] = {0};
   bool full[ITEMS_MAX][RANKS_MAX] = {{false}};
+  if (part_bytes(s, plan, part) == 0)
+    return;
   for (int32_t i = 0; i < s->n_items; i++)
     for (int32_t r = 0; r < n_ranks; r++)
-      if (r == s->owner[i] || receives(s, i, r)) {
+      if (is_relayed(s, plan, i, part, r))
+        full[i][r] = true; /* begins with nothing of its own */
+      else if (r == s->owner[i] || receives(s, i, r)) {
         full[i][r] = true;
         sum[i] += value[i][r] = hec_test_random(seed);
       }
@@ -123,8 +150,10 @@ static void execute_scatter(uint64_t *seed, const hec_sparse *s, const hec_colle
     memcpy(begin, value, sizeof begin);
     for (size_t j = 0; j < plan->stage[k].n; j++) {
       const hec_transfer *t = &plan->stage[k].data[j];
-      int32_t item = item_of(s, t->item);
-      ck_assert_int_eq(t->bytes, s->bytes);
+      if (t->item % plan->n_parts != part)
+        continue;
+      int32_t item = item_of(s, t->item / plan->n_parts);
+      ck_assert_int_eq(t->bytes, part_bytes(s, plan, part));
       ck_assert_int_eq(t->after, -1);
       ck_assert(full[item][t->source]);
       full[item][t->source] = false;
@@ -208,6 +237,7 @@ static void one_problem(uint64_t *seed) {
   bool sliced = hec_test_below(seed, 4) == 0;
   random_sparse(seed, c->problem.n_ranks, sliced ? c->problem.n_ranks : 1, &s, owner);
   sliced = s.sparse.n_slices > 1;
+  s.sparse.relays = hec_test_below(seed, 2) == 0;
   for (int32_t row = 0; hec_collectives[row]; row++)
     for (int32_t scatter = 0; scatter < 2; scatter++) {
       hec_collective_plan merged = {0}, items = {.per_item = true};
@@ -219,11 +249,12 @@ static void one_problem(uint64_t *seed) {
       if (sliced)
         execute_sliced(&c->problem, &s.sparse, &items, scatter,
                        row == 0 || (hec_collectives[row] == &hec_collective_chain && !scatter));
-      else if (scatter)
-        execute_scatter(seed, &s.sparse, &items, c->problem.n_ranks);
-      else
-        execute_gather(&s.sparse, &items, c->problem.n_ranks);
-      if (!sliced && !scatter && row > 0)
+      for (int32_t part = 0; !sliced && part < items.n_parts; part++)
+        if (scatter)
+          execute_scatter(seed, &s.sparse, &items, c->problem.n_ranks, part);
+        else
+          execute_gather(&s.sparse, &items, c->problem.n_ranks, part);
+      if (!sliced && !scatter && row > 0 && items.n_parts == 1)
         check_levels(&c->problem, &s.sparse, &items, hec_collectives[row] == &hec_collective_chain);
       hec_collective_plan_free(&merged);
       hec_collective_plan_free(&items);
@@ -283,6 +314,49 @@ HEC_TEST(test_golden) {
   hec_collective_chain.gather(&c->problem, &s.sparse, &plan);
   ck_assert_int_eq(plan.n_chunks, 16);
   hec_collective_plan_free(&plan);
+  hec_case_free(c);
+}
+
+/* 2 nodes of 2, an item of 101 bytes from rank 1 to ranks 0, 2 and 3, in parts of 50 and 51: by hand. Ranks 0 and 2, 3 are
+ * receivers, so nobody keeps parts for others; with rank 2 alone, 0 and 3 do. */
+HEC_TEST(test_parts_golden) {
+  hec_case *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 1, 8, 101);
+  static hec_sparse_case s;
+  typedef struct {
+    int32_t stage, source, destination, bytes;
+  } golden;
+  static const golden all[] = {{0, 1, 0, 50}, {1, 0, 2, 50}, {1, 1, 0, 51},
+                               {1, 1, 3, 51}, {2, 2, 3, 50}, {2, 3, 2, 51}},
+                      one[] = {{0, 1, 0, 50}, {1, 0, 2, 50}, {1, 1, 3, 51}, {2, 3, 2, 51}};
+  for (int32_t k = 0; k < 4; k++) {
+    bool scatter = k % 2 == 1, few = k >= 2;
+    hec_sparse_case_begin(&s, 101);
+    s.sparse.relays = true;
+    hec_sparse_case_add(&s, 5, 1, 4, few ? (bool[4]){[2] = true} : NULL);
+    hec_collective_plan plan = {0};
+    (scatter ? hec_collective_parts.scatter : hec_collective_parts.gather)(&c->problem, &s.sparse, &plan);
+    ck_assert(plan.n_stages == 3 && plan.n_parts == 2);
+    const golden *wanted = few ? one : all;
+    size_t n = few ? 4 : 6, found = 0, relayed = 0;
+    for (int32_t stage = 0; stage < 3; stage++) {
+      relayed += plan.relayed[stage].n;
+      for (size_t i = 0; i < plan.stage[stage].n; i++) {
+        const hec_transfer *t = &plan.stage[stage].data[i];
+        for (size_t w = 0; w < n; w++)
+          found += (scatter ? 2 - wanted[w].stage : wanted[w].stage) == stage && wanted[w].bytes == t->bytes &&
+                   (scatter ? t->destination : t->source) == wanted[w].source &&
+                   (scatter ? t->source : t->destination) == wanted[w].destination;
+      }
+      ck_assert_uint_gt(plan.stage[stage].n, 0);
+    }
+    ck_assert_uint_eq(found, n);
+    ck_assert_uint_eq(plan.stage[0].n + plan.stage[1].n + plan.stage[2].n, n);
+    ck_assert_uint_eq(relayed, few ? 2 : 0);
+    s.sparse.relays = false; /* whole items, where nobody may */
+    hec_collective_parts.gather(&c->problem, &s.sparse, &plan);
+    ck_assert_int_eq(plan.n_parts, 1);
+    hec_collective_plan_free(&plan);
+  }
   hec_case_free(c);
 }
 

@@ -115,12 +115,13 @@ static int32_t guests_of(const hec_plan *plan, int32_t layer, int32_t rank) {
  * that of which it returns them behind. -1: none. */
 static int32_t layer_ahead(const hec_test_step *step, const hec_op *op) {
   int32_t next = op->backward ? op->layer - 1 : op->layer + 1;
-  return strcmp(step->schedule->name, "laer") == 0 && next < step->c->problem.n_layers ? next : -1;
+  return step->schedule->hides.gathers == HEC_HIDES_LAYER && next < step->c->problem.n_layers ? next : -1;
 }
 
 static int32_t layer_behind(const hec_test_step *step, const hec_op *op) {
-  int32_t last = op->layer + 1;
-  return strcmp(step->schedule->name, "laer") == 0 && last < step->c->problem.n_layers ? last : -1;
+  int32_t last = op->layer + 1; /* gone once the first chunk's experts have run */
+  return step->schedule->hides.returns == HEC_HIDES_LAYER && op->chunk == 0 && last < step->c->problem.n_layers ? last
+                                                                                                                : -1;
 }
 
 /* Guests of the layer in memory while `op` runs, before its gate or (backward) after it: those the plan has, fewer before

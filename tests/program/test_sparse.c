@@ -18,7 +18,9 @@ HEC_TEST_ARENA(arena)
 typedef struct {
   const hec_test_step *step;
   const hec_plan *plan; /* of the last micro-batch: the others are replayed by their own steps */
-  int32_t n_ranks, n_slices;
+  int32_t n_ranks;
+  int32_t n_slices; /* of the plan; of whole experts that may travel in parts: parts */
+  bool parts;
   int64_t *gradient; /* [n_experts][n_slices][n_ranks] */
   uint8_t *holds;    /* [n_experts][n_slices][n_ranks] */
 } oracle;
@@ -28,8 +30,8 @@ static size_t cell(const oracle *o, int32_t expert, int32_t slice, int32_t rank)
 }
 
 static int32_t home(const oracle *o, int32_t layer, int32_t expert, int32_t slice) {
-  return o->plan
-      ->home[((size_t)layer * (size_t)o->plan->n_experts + (size_t)expert) * (size_t)o->n_slices + (size_t)slice];
+  size_t row = (size_t)layer * (size_t)o->plan->n_experts + (size_t)expert, n = (size_t)o->plan->n_slices;
+  return o->plan->home[row * n + (o->parts ? 0 : (size_t)slice)];
 }
 
 static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) { /* a resident copy */
@@ -42,17 +44,29 @@ static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) 
   return false;
 }
 
-/* A transfer's item names expert and slice. */
-static int32_t slice_of(const oracle *o, const hec_transfer *t) {
-  return t->item % o->n_slices;
-}
-static int32_t expert_of(const oracle *o, const hec_transfer *t) {
-  return t->item / o->n_slices;
+/* Ranks of a node, where experts may travel in so many parts (collectives/parts.c); else 1. */
+static int32_t parts_of(const hec_test_step *step) {
+  const hec_problem *p = &step->c->problem;
+  int32_t n = p->cluster->devices_per_node < p->n_ranks ? p->cluster->devices_per_node : p->n_ranks;
+  bool may = (step->c->collective && step->c->collective->relays) || step->policy->relays;
+  return may && !step->policy->sliced ? n : 1;
 }
 
-static void check_bytes(const oracle *o, const hec_transfer *t, int32_t slice, double item_bytes) {
+/* A transfer's item names expert and slice, or part: slices first .. end-1. A whole expert that could have travelled in parts
+ * is known by its bytes. */
+typedef struct {
+  int32_t expert, first, end;
+} carried;
+
+static carried carried_by(const oracle *o, const hec_transfer *t, double item_bytes) {
+  if (o->parts && t->bytes == (int64_t)item_bytes)
+    return (carried){t->item, 0, o->n_slices};
+  return (carried){t->item / o->n_slices, t->item % o->n_slices, t->item % o->n_slices + 1};
+}
+
+static void check_bytes(const oracle *o, const hec_transfer *t, const carried *c, double item_bytes) {
   int64_t whole = (int64_t)item_bytes, params = (int64_t)hec_moe_expert_params(&o->step->c->moe);
-  int64_t wanted = whole / params * (params * (slice + 1) / o->n_slices - params * slice / o->n_slices);
+  int64_t wanted = whole / params * (params * c->end / o->n_slices - params * c->first / o->n_slices);
   ck_assert_msg(t->bytes == wanted, "%lld bytes: %s", (long long)t->bytes, hec_test_step_name(o->step));
 }
 
@@ -64,6 +78,7 @@ static void start_gather(oracle *o, int32_t layer) {
         o->holds[cell(o, e, j, r)] = r == home(o, layer, e, j) || keeps(o, layer, e, r);
 }
 
+/* What a rank passed on for others it may get again, to keep, from a later gather of the layer. */
 static void run_gather(oracle *o, const hec_op *op) {
   const hec_transfer *t = o->step->program->transfers + op->exchange.transfer_at;
   size_t n = (size_t)o->plan->n_experts * (size_t)o->n_slices * (size_t)o->n_ranks;
@@ -71,18 +86,21 @@ static void run_gather(oracle *o, const hec_op *op) {
   memcpy(before, o->holds, n);
   ck_assert(!op->reverse);
   for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
-    int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
-    check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_param);
-    if (t[i].after >= 0) {
-      const hec_transfer *forwarded = &t[t[i].after];
-      ck_assert(forwarded->item == t[i].item && forwarded->destination == t[i].source);
-    } else {
-      ck_assert_msg(before[cell(o, expert, slice, t[i].source)], "rank %d sends expert %d without having it: %s",
-                    t[i].source, expert, hec_test_step_name(o->step));
+    carried c = carried_by(o, &t[i], o->step->c->problem.bytes.expert_param);
+    check_bytes(o, &t[i], &c, o->step->c->problem.bytes.expert_param);
+    for (int32_t slice = c.first; slice < c.end; slice++) {
+      if (t[i].after >= 0) {
+        const hec_transfer *forwarded = &t[t[i].after];
+        ck_assert(forwarded->item == t[i].item && forwarded->destination == t[i].source);
+      } else {
+        ck_assert_msg(before[cell(o, c.expert, slice, t[i].source)], "rank %d sends expert %d without having it: %s",
+                      t[i].source, c.expert, hec_test_step_name(o->step));
+      }
+      uint8_t *there = &o->holds[cell(o, c.expert, slice, t[i].destination)];
+      ck_assert_msg(!*there || (o->parts && before[cell(o, c.expert, slice, t[i].destination)]),
+                    "rank %d gets expert %d twice: %s", t[i].destination, c.expert, hec_test_step_name(o->step));
+      *there = 1;
     }
-    uint8_t *there = &o->holds[cell(o, expert, slice, t[i].destination)];
-    ck_assert_msg(!*there, "rank %d gets expert %d twice: %s", t[i].destination, expert, hec_test_step_name(o->step));
-    *there = 1;
   }
 }
 
@@ -95,7 +113,8 @@ static void check_gathered(const oracle *o, const hec_op *experts) {
         bool there = o->holds[cell(o, e, j, r)];
         ck_assert_msg(there || !computes, "rank %d computes expert %d without slice %d: %s", r, e, j,
                       hec_test_step_name(o->step));
-        ck_assert_msg(!there || r == home(o, experts->layer, e, j) || hec_plan_holds(o->plan, experts->layer, e, r),
+        ck_assert_msg(o->parts || !there || r == home(o, experts->layer, e, j) ||
+                          hec_plan_holds(o->plan, experts->layer, e, r),
                       "rank %d got expert %d, not in the plan: %s", r, e, hec_test_step_name(o->step));
         ck_assert_msg(there || !hec_plan_holds(o->plan, experts->layer, e, r), "rank %d did not get expert %d: %s", r,
                       e, hec_test_step_name(o->step));
@@ -120,11 +139,13 @@ static void run_scatter(oracle *o, const hec_op *op) {
   memcpy(before, o->gradient, n * sizeof *before);
   for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
     ck_assert_int_lt(t[i].after, 0);
-    int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
-    check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_grad);
-    int64_t part = before[cell(o, expert, slice, t[i].source)];
-    o->gradient[cell(o, expert, slice, t[i].destination)] += part;
-    o->gradient[cell(o, expert, slice, t[i].source)] -= part;
+    carried c = carried_by(o, &t[i], o->step->c->problem.bytes.expert_grad);
+    check_bytes(o, &t[i], &c, o->step->c->problem.bytes.expert_grad);
+    for (int32_t slice = c.first; slice < c.end; slice++) {
+      int64_t part = before[cell(o, c.expert, slice, t[i].source)];
+      o->gradient[cell(o, c.expert, slice, t[i].destination)] += part;
+      o->gradient[cell(o, c.expert, slice, t[i].source)] -= part;
+    }
   }
 }
 
@@ -156,7 +177,8 @@ static void visit(const hec_test_step *step, void *context) {
   const hec_plan *plan = &hec_lowering_run(step->low)->plan;
   const hec_program *program = step->program;
   int32_t last = step->c->n_micro_batches - 1;
-  oracle o = {.step = step, .plan = plan, .n_ranks = program->n_ranks, .n_slices = plan->n_slices};
+  oracle o = {.step = step, .plan = plan, .n_ranks = program->n_ranks, .parts = parts_of(step) > 1};
+  o.n_slices = o.parts ? parts_of(step) : plan->n_slices;
   size_t cells = (size_t)plan->n_experts * (size_t)o.n_slices * (size_t)o.n_ranks;
   o.gradient = HEC_NEW(&arena, int64_t, cells);
   o.holds = HEC_NEW(&arena, uint8_t, cells);
@@ -272,8 +294,11 @@ static void visit_limits(const hec_test_step *step, void *context) {
       for (int32_t t = 0; program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
                           program->ops[i].layer == l && program->ops[i].micro_batch == step->c->n_micro_batches - 1 &&
                           t < program->ops[i].exchange.n_transfers;
-           t++)
-        moved |= UINT64_C(1) << program->transfers[program->ops[i].exchange.transfer_at + t].item;
+           t++) {
+        const hec_transfer *x = &program->transfers[program->ops[i].exchange.transfer_at + t];
+        bool part = x->bytes < (int64_t)run->problem->bytes.expert_param;
+        moved |= UINT64_C(1) << x->item / (part ? parts_of(step) : 1);
+      }
     ck_assert_msg(__builtin_popcountll(moved) <= run->t[l], "%d experts before the gate, t %d: %s",
                   __builtin_popcountll(moved), run->t[l], hec_test_step_name(step));
   }

@@ -200,7 +200,7 @@ static const struct {
     {"skew: expected what some configuration can have", "`skew`: `rank=16:500us`"},
     {"skew[1]: expected what some configuration can have", "`skew`: [`rank=0:1us`, `rank=0`], `ranks`: [1, 64]"},
     {"law: expected", "`law`: `auto`"},
-    {"schedule: expected one of the 12 names", "`schedule`: `ideal`"},
+    {"schedule: expected one of the 13 names", "`schedule`: `ideal`"},
     {"phase: expected train", "`phase`: `decode`"},
     {"attention: expected", "`attention`: `s2:shards=-1`"},
     {"cluster[1]: expected a cluster", "`cluster`: [`auto`, `4y8`]"},

@@ -64,7 +64,7 @@ static void gather(const hec_problem *problem, const hec_sparse *sparse, hec_col
     hec_collective_direct.gather(problem, sparse, out);
     return;
   }
-  hec_collective_begin(out, 1);
+  hec_collective_begin(out, sparse, 1);
   if (sparse->bytes > 0)
     for (int32_t i = 0; i < sparse->n_items; i++) {
       hec_sparse_run run = hec_sparse_run_at(sparse, i, 0, true);

@@ -5,7 +5,7 @@
 #include "runtime/plan/problem.h"
 
 static void lower(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out, bool scatter) {
-  hec_collective_begin(out, 1);
+  hec_collective_begin(out, sparse, 1);
   for (int32_t slice = 0; slice < sparse->n_slices; slice++)
     for (int32_t i = 0; i < sparse->n_items;) {
       hec_sparse_run run = hec_sparse_run_at(sparse, i, slice, out->per_item);

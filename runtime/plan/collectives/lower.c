@@ -43,12 +43,13 @@ int32_t hec_collective_entry(const hec_problem *problem, const hec_sparse_run *r
   return node.first;
 }
 
-void hec_collective_begin(hec_collective_plan *plan, int32_t n_stages) {
+void hec_collective_begin(hec_collective_plan *plan, const hec_sparse *sparse, int32_t n_stages) {
   HEC_ASSERT(n_stages <= HEC_COLLECTIVE_STAGES_MAX);
   plan->n_stages = n_stages;
   plan->n_chunks = 1;
+  plan->n_parts = sparse->n_slices;
   for (int32_t k = 0; k < HEC_COLLECTIVE_STAGES_MAX; k++)
-    plan->stage[k].n = 0;
+    plan->stage[k].n = plan->relayed[k].n = 0;
 }
 
 /* Stable counting sort of from[0..n) into to[0..n) by destination or source; count: [n_ranks + 1], used for .bytes. */
@@ -129,9 +130,11 @@ void hec_collective_finish(hec_collective_plan *plan, int32_t n_ranks) {
   for (int32_t k = 0; k < plan->n_stages; k++) {
     if (plan->stage[k].n == 0)
       continue;
-    hec_transfer_list stage = plan->stage[k];
+    hec_transfer_list stage = plan->stage[k], relayed = plan->relayed[k];
     plan->stage[k] = plan->stage[kept];
+    plan->relayed[k] = plan->relayed[kept];
     plan->stage[kept] = stage;
+    plan->relayed[kept] = relayed;
     put_in_order(&plan->stage[kept++], n_ranks, plan->per_item);
   }
   plan->n_stages = kept;

@@ -26,7 +26,7 @@ hec_node_run hec_node_run_at(const hec_problem *problem, const hec_sparse_run *r
  * different ports, and over the owner's own rail where there is one NIC per device. */
 int32_t hec_collective_entry(const hec_problem *problem, const hec_sparse_run *run, hec_node_run node);
 
-void hec_collective_begin(hec_collective_plan *plan, int32_t n_stages);
+void hec_collective_begin(hec_collective_plan *plan, const hec_sparse *sparse, int32_t n_stages); /* parts: slices */
 /* Appends (source -> destination), or the reverse for a scatter; nothing if they are equal or there are no bytes. */
 static inline void hec_collective_add(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run,
                                       int32_t source, int32_t destination, bool scatter) {
@@ -38,6 +38,8 @@ static inline void hec_collective_add(hec_transfer_list *list, const hec_sparse 
                                              .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
                                              .after = -1});
 }
+/* Whole items on one path, or each slice on its own: the row without relays that others fall back to. */
+void hec_collective_two_level_gather(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out);
 /* Sorts every stage by (source, destination), merges pairs unless per_item, drops empty stages. O(transfers + ranks).
  */
 void hec_collective_finish(hec_collective_plan *plan, int32_t n_ranks);

@@ -25,7 +25,7 @@ static void lower_node(const hec_problem *problem, const hec_sparse *sparse, con
 }
 
 static void lower(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out, bool scatter) {
-  hec_collective_begin(out, 2);
+  hec_collective_begin(out, sparse, 2);
   for (int32_t slice = 0; slice < sparse->n_slices; slice++)
     for (int32_t i = 0; i < sparse->n_items;) {
       hec_sparse_run run = hec_sparse_run_at(sparse, i, slice, out->per_item);
@@ -39,7 +39,7 @@ static void lower(const hec_problem *problem, const hec_sparse *sparse, hec_coll
   hec_collective_finish(out, problem->n_ranks);
 }
 
-static void gather(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out) {
+void hec_collective_two_level_gather(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out) {
   lower(problem, sparse, out, false);
 }
 
@@ -52,6 +52,6 @@ const hec_collective hec_collective_two_level = {
     .summary = "into each node once, then over the node",
     .source = "hierarchical broadcast, reference hecate.md 3.4",
     .n_stages = 2,
-    .gather = gather,
+    .gather = hec_collective_two_level_gather,
     .scatter = hec_collective_two_level_scatter,
 };

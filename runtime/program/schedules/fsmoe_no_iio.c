@@ -16,6 +16,7 @@ const hec_schedule hec_schedule_fsmoe_no_iio = {
     .source = "FSMoE, arXiv:2501.10714, mode 6 of its artifact",
     .chunked = true,
     .unsharded = "fsmoe",
+    .hides = {.chunked = true},
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = hec_fsmoe_from_gate,

@@ -64,6 +64,7 @@ const hec_schedule hec_schedule_hecate = {
     .source = "FSSDP, arXiv:2502.02581",
     .tokens_wait = true,
     .plans_beside = true,
+    .hides = {.gathers = HEC_HIDES_DENSE, .returns = HEC_HIDES_DENSE},
     .to_gate = to_gate,
     .from_gate = from_gate,
     .backward = backward,

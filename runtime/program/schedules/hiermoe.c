@@ -13,7 +13,7 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
 }
 
 static void from_gate(hec_lowering *low, int32_t l) {
-  (void)hec_nodes_choose(low, low->own, l);
+  (void)hec_nodes_choose(low, low->own, l, 0);
   hec_schedule_serial.from_gate(low, l);
 }
 
@@ -27,6 +27,7 @@ const hec_schedule hec_schedule_hiermoe = {
     .source = "HierMoE, arXiv 2508.09591",
     .tokens_wait = true,
     .by_node = true,
+    .hides = {.by_node = true},
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,

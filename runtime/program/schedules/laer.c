@@ -100,6 +100,7 @@ const hec_schedule hec_schedule_laer = {
     .source = "LAER-MoE, arXiv:2602.11686",
     .tokens_wait = true,
     .plans_beside = true,
+    .hides = {.gathers = HEC_HIDES_LAYER, .returns = HEC_HIDES_LAYER},
     .to_gate = to_gate,
     .from_gate = from_gate,
     .backward = backward,

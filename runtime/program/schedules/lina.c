@@ -111,6 +111,7 @@ const hec_schedule hec_schedule_lina = {
     .summary = "all communication in 30 MB pieces, experts beside tokens; dense all-reduce where no tokens are pending",
     .source = "Lina, ATC 2023, arXiv:2210.17223",
     .chunked = true,
+    .hides = {.chunked = true},
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,

@@ -32,6 +32,7 @@ const hec_schedule hec_schedule_pipemoe = {
     .summary = "tokens in chunks, experts beside them; one degree by a formula; dense all-reduce at the end",
     .source = "PipeMoE, INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874",
     .chunked = true,
+    .hides = {.chunked = true},
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,

@@ -27,6 +27,7 @@ const hec_schedule hec_schedule_tutel = {
     .summary = "tokens in chunks, experts beside them; degree and all-to-all (linear, 2DH) tried out online",
     .source = "Tutel, arXiv:2206.03382",
     .chunked = true,
+    .hides = {.chunked = true},
     .routes = true,
     .start = start,
     .to_gate = hec_emit_to_gate,

@@ -42,6 +42,7 @@ const hec_schedule hec_schedule_tutel_improved = {
     .summary = "tutel with the dense all-reduce beside the dense part of the backward",
     .source = "FSMoE, arXiv:2501.10714, mode 1 of its artifact",
     .chunked = true,
+    .hides = {.chunked = true},
     .routes = true,
     .start = start,
     .to_gate = hec_emit_to_gate,

@@ -1,0 +1,455 @@
+/* See the header for what is computed.
+ *
+ * Rows once per node: of a source's T tokens with K experts each, a assignments go to a node. If they were spread at random, a
+ * token would have none there with probability (1 - a / (K T))^K, so about T (1 - that) rows travel. */
+#include "runtime/plan/planners/layer_end.h"
+
+#include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/planners/degree.h"
+#include "runtime/plan/problem.h"
+
+#include <string.h>
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+static double smaller(double a, double b) {
+  return a < b ? a : b;
+}
+
+hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hiding hides) {
+  size_t ranks = (size_t)p->n_ranks, experts = (size_t)p->n_experts;
+  return (hec_layer_end){.problem = p,
+                         .hides = hides,
+                         .n_ranks = p->n_ranks,
+                         .n_experts = p->n_experts,
+                         .backward = hec_work_backward_of(p->moe, p->expert),
+                         .even_s = -1,
+                         .held = HEC_NEW(arena, uint8_t, experts * ranks),
+                         .home = HEC_NEW(arena, int32_t, experts),
+                         .total = HEC_NEW(arena, uint32_t, experts),
+                         .tokens = HEC_NEW(arena, uint32_t, experts * ranks),
+                         .load = HEC_NEW(arena, uint64_t, ranks),
+                         .n_guests = HEC_NEW(arena, int32_t, ranks),
+                         .early = hec_part_lanes_new(arena, p),
+                         .late = hec_part_lanes_new(arena, p),
+                         .all = hec_part_lanes_new(arena, p),
+                         .split = hec_min_max_new(arena, p->n_ranks, p->n_experts, (int32_t)(experts * ranks)),
+                         .transfers = HEC_NEW(arena, hec_transfer, ranks * ranks),
+                         .pair = HEC_NEW(arena, uint32_t, ranks * ranks),
+                         .rows = HEC_NEW(arena, int32_t, experts),
+                         .holder = HEC_NEW(arena, int32_t, ranks),
+                         .left = HEC_NEW(arena, uint64_t, ranks),
+                         .part = HEC_NEW(arena, uint32_t, ranks * ranks)};
+}
+
+static uint8_t *held_of(const hec_layer_end *end, int32_t expert) {
+  return end->held + (size_t)expert * (size_t)end->n_ranks;
+}
+
+static uint32_t *tokens_of(const hec_layer_end *end, int32_t expert) {
+  return end->tokens + (size_t)expert * (size_t)end->n_ranks;
+}
+
+static uint32_t count_of(const hec_layer_end *end, int32_t source, int32_t expert) {
+  return end->counts[(size_t)source * (size_t)end->n_experts + (size_t)expert];
+}
+
+static int32_t list_holders(const hec_layer_end *end, int32_t expert) {
+  const uint8_t *held = held_of(end, expert);
+  int32_t n = 0;
+  for (int32_t r = 0; r < end->n_ranks; r++)
+    if (held[r] != HEC_HELD_NOT)
+      end->holder[n++] = r;
+  return n;
+}
+
+/* ---- The layer ---- */
+
+/* Every holder sends each other one an n-th of its gradient, and back: emit_replicas of program/emit_sparse.c. */
+static double replicas_s(hec_layer_end *end) {
+  const hec_problem *p = end->problem;
+  int32_t n_ranks = end->n_ranks, n_transfers = 0;
+  bool any = false;
+  memset(end->part, 0, (size_t)n_ranks * (size_t)n_ranks * sizeof *end->part);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    int32_t n = list_holders(end, e);
+    any = any || n > 1;
+    for (int32_t i = 0; n > 1 && i < n; i++)
+      for (int32_t j = 0; j < n; j++) /* in 1/65536 of a gradient */
+        end->part[end->holder[i] * n_ranks + end->holder[j]] += i == j ? 0 : 65536 / (uint32_t)n;
+  }
+  for (int32_t s = 0; any && s < n_ranks; s++)
+    for (int32_t d = 0; d < n_ranks; d++)
+      if (end->part[s * n_ranks + d] > 0)
+        end->transfers[n_transfers++] =
+            (hec_transfer){.bytes = (int64_t)(end->part[s * n_ranks + d] * p->bytes.expert_grad / 65536) + 1,
+                           .source = s,
+                           .destination = d,
+                           .item = -1,
+                           .after = -1};
+  return any ? 2 * hec_link_cost_exchange(end->link, end->transfers, n_transfers, false, 1) : 0;
+}
+
+static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {
+  end->layer = layer;
+  end->counts = counts;
+  end->units = (uint64_t)end->n_experts * (uint64_t)end->n_ranks / 4;
+  memset(end->held, HEC_HELD_NOT, (size_t)end->n_experts * (size_t)end->n_ranks);
+  memset(end->total, 0, (size_t)end->n_experts * sizeof *end->total);
+  memset(end->n_guests, 0, (size_t)end->n_ranks * sizeof *end->n_guests);
+  hec_part_lanes_clear(&end->early);
+  hec_part_lanes_clear(&end->late);
+  hec_part_lanes_clear(&end->all);
+  for (int32_t s = 0; s < end->n_ranks; s++)
+    for (int32_t e = 0; e < end->n_experts; e++)
+      end->total[e] += count_of(end, s, e);
+}
+
+void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *counts, const int32_t *home,
+                         const uint8_t *resident) {
+  begin(end, layer, counts);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    uint8_t *held = held_of(end, e);
+    for (int32_t r = 0; resident && r < end->n_ranks; r++)
+      held[r] = resident[(size_t)e * (size_t)end->n_ranks + (size_t)r] ? HEC_HELD_RESIDENT : HEC_HELD_NOT;
+    held[home[e]] = HEC_HELD_HOME;
+    end->home[e] = home[e];
+  }
+  end->replicas_s = resident && end->problem->train ? replicas_s(end) : 0;
+}
+
+void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, const uint32_t *counts) {
+  begin(end, layer, counts);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    end->home[e] = hec_plan_home(plan, layer, e);
+    held_of(end, e)[end->home[e]] = HEC_HELD_HOME;
+    for (int32_t i = 0; i < n; i++)
+      if (kinds[i] == HEC_COPY_GUEST)
+        hec_layer_end_hold(end, e, ranks[i], HEC_HELD_EARLY);
+      else if (ranks[i] != end->home[e])
+        held_of(end, e)[ranks[i]] = HEC_HELD_RESIDENT;
+  }
+  end->replicas_s = 0; /* the same whatever is decided now */
+}
+
+void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_held held) {
+  uint8_t *at = held_of(end, expert) + rank;
+  int sign = held == HEC_HELD_NOT ? -1 : 1;
+  hec_held guest = sign > 0 ? held : (hec_held)*at;
+  if (sign > 0 && *at != HEC_HELD_NOT)
+    return;
+  HEC_ASSERT(guest == HEC_HELD_EARLY || guest == HEC_HELD_LATE);
+  hec_part_lanes_add(guest == HEC_HELD_EARLY ? &end->early : &end->late, expert, end->home[expert], rank, sign);
+  hec_part_lanes_add(&end->all, expert, end->home[expert], rank, sign);
+  end->n_guests[rank] += sign;
+  *at = (uint8_t)held;
+}
+
+/* ---- The split ---- */
+
+/* Holders begin .. end-1 of those listed are on the source's node. */
+static void near_holders(const hec_layer_end *end, int32_t n, int32_t source, int32_t *first, int32_t *last) {
+  int32_t node = hec_problem_node(end->problem, source), node_end = hec_problem_node_end(end->problem, node);
+  int32_t node_begin = node * end->problem->cluster->devices_per_node;
+  for (*first = 0; *first < n && end->holder[*first] < node_begin;)
+    ++*first;
+  for (*last = *first; *last < n && end->holder[*last] < node_end;)
+    ++*last;
+}
+
+/* To its own rank, else evenly over its node, else evenly over all. */
+static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
+  uint32_t *tokens = tokens_of(end, expert);
+  const uint8_t *held = held_of(end, expert);
+  if (n == 1) {
+    tokens[end->holder[0]] = end->total[expert];
+    return;
+  }
+  int32_t first = 0, last = 0, node = -1;
+  for (int32_t s = 0; s < end->n_ranks; s++) {
+    uint32_t count = count_of(end, s, expert);
+    if (held[s] != HEC_HELD_NOT) {
+      tokens[s] += count;
+      continue;
+    }
+    if (hec_problem_node(end->problem, s) != node) {
+      node = hec_problem_node(end->problem, s);
+      near_holders(end, n, s, &first, &last);
+      if (first == last) {
+        first = 0;
+        last = n;
+      }
+    }
+    for (int32_t i = first; count > 0 && i < last; i++)
+      tokens[end->holder[i]] += hec_even_share(count, last - first, i - first, s);
+  }
+}
+
+/* The busiest rank has least; experts on one rank are its fixed load. */
+void hec_layer_end_balance(hec_layer_end *end) {
+  hec_min_max *m = &end->split;
+  int32_t n_places = 0;
+  memcpy(m->load, end->load, (size_t)end->n_ranks * sizeof *m->load);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    int32_t n = list_holders(end, e);
+    m->at[e] = n_places;
+    for (int32_t i = 0; n > 1 && i < n; i++) {
+      m->rank[n_places] = end->holder[i];
+      m->tokens[n_places] = tokens_of(end, e)[end->holder[i]];
+      m->load[end->holder[i]] -= m->tokens[n_places++];
+    }
+  }
+  m->at[end->n_experts] = n_places;
+  if (n_places == 0)
+    return;
+  hec_min_max_solve(m);
+  end->units += m->units;
+  for (int32_t e = 0; e < end->n_experts; e++)
+    for (int32_t i = m->at[e]; i < m->at[e + 1]; i++)
+      tokens_of(end, e)[m->rank[i]] = (uint32_t)m->tokens[i];
+  memcpy(end->load, m->load, (size_t)end->n_ranks * sizeof *m->load);
+}
+
+void hec_layer_end_split(hec_layer_end *end) {
+  memset(end->tokens, 0, (size_t)end->n_experts * (size_t)end->n_ranks * sizeof *end->tokens);
+  memset(end->load, 0, (size_t)end->n_ranks * sizeof *end->load);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    split_plainly(end, e, list_holders(end, e));
+    for (int32_t r = 0; r < end->n_ranks; r++)
+      end->load[r] += tokens_of(end, e)[r];
+  }
+  end->units += (uint64_t)end->n_experts * (uint64_t)end->n_ranks / 2;
+}
+
+/* Takes what holders first .. last-1 have left for `rest` tokens of the source; returns what is still without a place. */
+static uint32_t give(hec_layer_end *end, int32_t n, int32_t source, uint32_t rest, int32_t first, int32_t last) {
+  for (int32_t i = first; rest > 0 && i < last; i++) {
+    uint32_t part = rest < end->left[i] ? rest : (uint32_t)end->left[i];
+    end->part[source * n + i] += part;
+    end->left[i] -= part;
+    rest -= part;
+  }
+  return rest;
+}
+
+/* Which source's tokens go to which holder, of the split's tokens: own rank, own node, anywhere, in the order of ranks. Fills
+ * end->part for the n listed holders. */
+static void trace_sources(hec_layer_end *end, int32_t expert, int32_t n) {
+  const uint32_t *tokens = tokens_of(end, expert);
+  int32_t n_ranks = end->n_ranks;
+  memset(end->part, 0, (size_t)n_ranks * (size_t)n * sizeof *end->part);
+  for (int32_t i = 0; i < n; i++) {
+    int32_t rank = end->holder[i];
+    uint32_t count = count_of(end, rank, expert), own = count < tokens[rank] ? count : tokens[rank];
+    end->left[i] = tokens[rank] - own;
+    end->part[rank * n + i] = own;
+  }
+  for (int pass = 0; pass < 2; pass++)
+    for (int32_t s = 0; s < n_ranks; s++) {
+      uint32_t rest = count_of(end, s, expert);
+      int32_t first = 0, last = n;
+      for (int32_t i = 0; rest > 0 && i < n; i++)
+        rest -= end->part[s * n + i];
+      if (rest == 0)
+        continue;
+      if (pass == 0)
+        near_holders(end, n, s, &first, &last);
+      rest = give(end, n, s, rest, first, last);
+      HEC_ASSERT(pass == 0 || rest == 0);
+    }
+}
+
+/* Every source keeps its own tokens of the expert. */
+static bool all_stay(const hec_layer_end *end, int32_t expert) {
+  const uint32_t *tokens = tokens_of(end, expert);
+  for (int32_t r = 0; r < end->n_ranks; r++)
+    if (tokens[r] != count_of(end, r, expert))
+      return false;
+  return true;
+}
+
+void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    int32_t n = list_holders(end, e);
+    if (n == 1 || all_stay(end, e)) /* the rule `group` sends them there */
+      continue;
+    trace_sources(end, e, n);
+    for (int32_t s = 0; s < end->n_ranks; s++)
+      for (int32_t i = 0; i < n; i++)
+        hec_quota_add(writer, e, (hec_quota){s, end->holder[i], end->part[s * n + i]});
+  }
+  hec_quota_end(writer);
+}
+
+/* ---- Times ---- */
+
+static void fill_pairs(hec_layer_end *end) {
+  int32_t n_ranks = end->n_ranks;
+  memset(end->pair, 0, (size_t)n_ranks * (size_t)n_ranks * sizeof *end->pair);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    int32_t n = list_holders(end, e);
+    if (n == 1) {
+      for (int32_t s = 0; s < n_ranks; s++)
+        end->pair[s * n_ranks + end->holder[0]] += count_of(end, s, e);
+      continue;
+    }
+    if (all_stay(end, e))
+      continue;
+    trace_sources(end, e, n);
+    for (int32_t s = 0; s < n_ranks; s++)
+      for (int32_t i = 0; i < n; i++)
+        end->pair[s * n_ranks + end->holder[i]] += end->part[s * n + i];
+  }
+  end->units += (uint64_t)end->n_experts * (uint64_t)n_ranks;
+}
+
+static double exchange_s(hec_layer_end *end, int32_t n) {
+  return n > 0 ? hec_link_cost_exchange(end->link, end->transfers, n, false, 1) : 0;
+}
+
+static void add_rows(hec_layer_end *end, int32_t *n, int32_t source, int32_t destination, double rows) {
+  int64_t bytes = (int64_t)(rows * end->problem->bytes.token);
+  if (source != destination && bytes > 0)
+    end->transfers[(*n)++] =
+        (hec_transfer){.bytes = bytes, .source = source, .destination = destination, .item = -1, .after = -1};
+}
+
+static double plain_s(hec_layer_end *end) {
+  int32_t n = 0;
+  for (int32_t s = 0; s < end->n_ranks; s++)
+    for (int32_t d = 0; d < end->n_ranks; d++)
+      add_rows(end, &n, s, d, end->pair[s * end->n_ranks + d]);
+  return exchange_s(end, n);
+}
+
+/* Tokens of a source with at least one of `a` assignments. */
+static double tokens_with(const hec_problem *p, double a) {
+  double none = 1, share = 1 - a / ((double)p->top_k * p->tokens);
+  for (int32_t k = 0; k < p->top_k; k++)
+    none *= share > 0 ? share : 0;
+  return p->tokens * (1 - none);
+}
+
+/* Rows between nodes, and then, inside, from the rank of the source's place. */
+static double by_node_s(hec_layer_end *end) {
+  const hec_problem *p = end->problem;
+  int32_t per_node = p->cluster->devices_per_node, n = 0, n_ranks = end->n_ranks;
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t v = 0; v < p->n_nodes; v++) {
+      double a = 0;
+      for (int32_t d = v * per_node; d < hec_problem_node_end(p, v); d++)
+        a += end->pair[s * n_ranks + d];
+      int32_t places = hec_problem_node_end(p, v) - v * per_node;
+      if (v != hec_problem_node(p, s) && a > 0)
+        add_rows(end, &n, s, v * per_node + s % per_node % places, tokens_with(p, a));
+    }
+  double between_s = exchange_s(end, n);
+  n = 0;
+  for (int32_t q = 0; q < n_ranks; q++)
+    for (int32_t d = q / per_node * per_node; d < hec_problem_node_end(p, q / per_node); d++) {
+      double a = 0;
+      for (int32_t s = q % per_node; s < n_ranks; s += per_node)
+        a += end->pair[s * n_ranks + d];
+      add_rows(end, &n, q, d, a);
+    }
+  return between_s + exchange_s(end, n);
+}
+
+static double experts_s(hec_layer_end *end, bool backward) {
+  double max = 0;
+  for (int32_t r = 0; r < end->n_ranks; r++) {
+    int32_t n = 0;
+    for (int32_t e = 0; e < end->n_experts; e++)
+      if (tokens_of(end, e)[r] > 0)
+        end->rows[n++] = (int32_t)tokens_of(end, e)[r];
+    const hec_work_shape *shape = backward ? &end->backward : &end->problem->expert;
+    max = larger(max, n > 0 ? hec_work_experts_s(&end->problem->cluster->devices[r], shape, end->rows, n, 1) : 0);
+  }
+  return max;
+}
+
+static double tokens_s(const hec_hiding *hides, double travel_s, double experts) {
+  double best = 2 * travel_s + experts;
+  for (int32_t i = 1; hides->chunked && i < HEC_N_DEGREES; i++)
+    best = smaller(best,
+                   hec_degree_s(hec_degrees[i], (hec_chunk_time){travel_s / hec_degrees[i], experts / hec_degrees[i]}));
+  return best;
+}
+
+static double end_s(const hec_layer_end *end, const hec_layer_times *t) {
+  const hec_problem *p = end->problem;
+  double a = hec_problem_window_s(p, end->layer);
+  double forward = a + tokens_s(&end->hides, t->travel_s, t->forward_s) + t->late_s;
+  double window = end->hides.gathers == HEC_HIDES_NOTHING ? 0
+                  : end->hides.gathers == HEC_HIDES_DENSE ? a
+                  : end->layer == 0                       ? a + t->travel_s
+                                                          : forward;
+  forward += larger(t->early_s - window, 0);
+  if (!p->train)
+    return forward;
+  double backward = 2 * a + tokens_s(&end->hides, t->travel_s, t->backward_s);
+  double again = end->regathers ? t->early_s + t->late_s : 0;
+  backward += larger(again - (end->hides.gathers == HEC_HIDES_NOTHING ? 0 : backward), 0);
+  double lane = t->return_s + t->replicas_s + hec_problem_own_gradients_s(p);
+  double hidden = end->hides.returns == HEC_HIDES_NOTHING                    ? 0
+                  : end->hides.returns == HEC_HIDES_DENSE || end->layer == 0 ? 2 * a
+                                                                             : backward;
+  return forward + backward + larger(lane - hidden, 0);
+}
+
+hec_layer_times hec_layer_end_times(hec_layer_end *end) {
+  const hec_problem *p = end->problem;
+  if (end->even_s < 0) {
+    for (int32_t i = 0; i < end->n_ranks * end->n_ranks; i++)
+      end->pair[i] = (uint32_t)((int64_t)p->tokens * p->top_k / end->n_ranks);
+    end->even_s = plain_s(end);
+    if (end->hides.by_node && p->n_nodes > 1)
+      end->even_s = smaller(end->even_s, by_node_s(end));
+  }
+  fill_pairs(end);
+  hec_layer_times t = {.travel_s = plain_s(end),
+                       .forward_s = experts_s(end, false),
+                       .backward_s = p->train ? experts_s(end, true) : 0,
+                       .early_s = hec_part_lanes_s(&end->early, p->bytes.expert_param),
+                       .late_s = hec_part_lanes_s(&end->late, p->bytes.expert_param),
+                       .return_s = p->train ? hec_part_lanes_s(&end->all, p->bytes.expert_grad) : 0,
+                       .replicas_s = end->replicas_s};
+  if (end->hides.by_node && p->n_nodes > 1)
+    t.travel_s = smaller(t.travel_s, by_node_s(end));
+  t.end_s = end_s(end, &t);
+  end->units += (uint64_t)end->n_ranks * (uint64_t)(end->n_ranks + end->n_experts / 4);
+  return t;
+}
+
+/* With the guests as they are, and experts that take `share` of what they do in `times`. */
+static double with_s(const hec_layer_end *end, const hec_layer_times *times, double share, double travel_s) {
+  const hec_problem *p = end->problem;
+  hec_layer_times t = *times;
+  t.travel_s = travel_s;
+  t.forward_s *= share;
+  t.backward_s *= share;
+  t.early_s = hec_part_lanes_s(&end->early, p->bytes.expert_param);
+  t.late_s = hec_part_lanes_s(&end->late, p->bytes.expert_param);
+  t.return_s = p->train ? hec_part_lanes_s(&end->all, p->bytes.expert_grad) : 0;
+  return end_s(end, &t);
+}
+
+double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share) {
+  uint64_t all = 0, max = 0;
+  for (int32_t r = 0; r < end->n_ranks; r++) {
+    all += end->load[r];
+    max = end->load[r] > max ? end->load[r] : max;
+  }
+  double mean = max > 0 ? (double)all / end->n_ranks / (double)max : 1;
+  return with_s(end, times, mean, times->travel_s * share);
+}
+
+double hec_layer_end_with(const hec_layer_end *end, const hec_layer_times *times, uint64_t before, uint64_t max) {
+  double share = before > 0 ? (double)max / (double)before : 1;
+  return with_s(end, times, share, smaller(times->travel_s, larger(times->travel_s * share, end->even_s)));
+}

@@ -1,0 +1,96 @@
+/* When a layer ends, for planners that ask "what if": given who holds which expert and what each source sends, the split of tokens
+ * over holders, and from it the predicted time of the layer on the critical path under a schedule (hiding.h). Prices are those of
+ * the simulator's law `alpha_beta`: link_cost.h for tokens, compute_cost.h for experts, part_lanes.h for copies.
+ *
+ *   D        the dispatch of the split, E, E' the busiest rank's experts, forward and backward, A the layer's attention and gate
+ *   tokens   2 D + E; in chunks at best min over r of max(2 D, 2 D/r + E)             (degree.h)
+ *            once per node: D of one row for all assignments of a token to a node      (an estimate, see layer_end.c)
+ *   forward  F = A + tokens + late gather + what of the early gather outlasts its window
+ *   backward B = 2 A + tokens',  lane = returned gradients + replicas + the layer's own gradients
+ *   end      F + max(B, lane)       where returns hide; else F + B + lane
+ *
+ * Windows: a schedule that hides copies beside a layer has F for the gather (of the first layer, A and D alone) and B for the
+ * returns (of the first layer, which backward comes to last, 2 A); beside attention A and 2 A. Between the layers of a pass
+ * windows are taken as equal. What ranks wait for each other beyond the busiest, and network shared by lanes, is left out.
+ *
+ * A split is made in two steps: each source's tokens to itself, else evenly to the holders of its node, else to all; then, if
+ * wanted, so that the busiest rank has least (min_max.h). Tokens keep to their own rank and node as far as the loads allow. */
+#ifndef HEC_PLAN_LAYER_END_H
+#define HEC_PLAN_LAYER_END_H
+#include "models/compute_cost.h"
+#include "models/link_cost.h"
+#include "runtime/plan/hiding.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/planners/min_max.h"
+#include "runtime/plan/planners/part_lanes.h"
+#include "runtime/plan/quota.h"
+
+/* Who holds an expert, and since when. */
+typedef enum {
+  HEC_HELD_NOT,
+  HEC_HELD_HOME,
+  HEC_HELD_RESIDENT,
+  HEC_HELD_EARLY, /* a guest that is gathered before the gate */
+  HEC_HELD_LATE,  /* after it */
+} hec_held;
+
+typedef struct {
+  double travel_s, forward_s, backward_s; /* D, E, E' */
+  double early_s, late_s, return_s, replicas_s;
+  double end_s;
+} hec_layer_times;
+
+typedef struct {
+  const hec_problem *problem;
+  hec_hiding hides;
+  bool regathers;      /* guests are gathered again in backward, in its own window; set after new */
+  hec_link_cost *link; /* the caller's, set before use */
+  int32_t n_ranks, n_experts;
+  hec_work_shape backward;
+  /* The layer. */
+  int32_t layer;
+  const uint32_t *counts; /* [n_ranks * n_experts] the caller's */
+  uint8_t *held;          /* [n_experts * n_ranks] hec_held */
+  int32_t *home;          /* [n_experts] */
+  uint32_t *total;        /* [n_experts] */
+  uint32_t *tokens;       /* [n_experts * n_ranks] of the split: computed on the rank */
+  uint64_t *load;         /* [n_ranks] their sums */
+  int32_t *n_guests;      /* [n_ranks] */
+  double replicas_s;      /* of the residents */
+  double even_s;          /* the dispatch where every rank sends every rank as much; < 0: not yet known */
+  hec_part_lanes early, late, all;
+  uint64_t units; /* inner steps since the layer began */
+  /* Scratch. */
+  hec_min_max split;
+  hec_transfer *transfers; /* [n_ranks * n_ranks] */
+  uint32_t *pair;          /* [n_ranks * n_ranks] tokens of source s computed on d */
+  int32_t *rows;           /* [n_experts] */
+  int32_t *holder;         /* [n_ranks] of one expert, ascending */
+  uint64_t *left;          /* [n_ranks] what it still takes */
+  uint32_t *part;          /* [n_ranks * n_ranks] of source s at holder h */
+} hec_layer_end;
+
+hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);
+
+/* Homes and residents of the plan, and its guests as early ones; no split yet. O(experts * ranks). */
+void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, const uint32_t *counts);
+/* Only homes home[e]; residents resident[e * n_ranks + r] (NULL: none). */
+void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *counts, const int32_t *home,
+                         const uint8_t *resident);
+/* One holder more, or, with HEC_HELD_NOT, a guest less. O(nodes). */
+void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_held held);
+
+void hec_layer_end_split(hec_layer_end *end);   /* plainly; O(experts * ranks) */
+void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */
+/* About the soonest end that a split could have with the guests as they are, if the dispatch took `share` of what it does in
+ * `times` and the busiest rank computed the mean: what may be worth a split. O(ranks + nodes). */
+double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share);
+/* Of the split. O(experts * ranks). */
+hec_layer_times hec_layer_end_times(hec_layer_end *end);
+/* About the end with other guests and a busiest rank of `max` instead of `before` tokens, for choosing among many: experts and
+ * dispatch take so much less, the latter no less than where all ranks exchange alike. O(ranks). */
+double hec_layer_end_with(const hec_layer_end *end, const hec_layer_times *times, uint64_t before, uint64_t max);
+/* Writes the split as the layer's quotas. O(experts * ranks). */
+void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer);
+
+#endif

@@ -1,0 +1,88 @@
+/* See the header. */
+#include "runtime/plan/planners/part_lanes.h"
+
+#include "runtime/plan/problem.h"
+#include "runtime/plan/rates.h"
+
+#include <string.h>
+
+hec_part_lanes hec_part_lanes_new(hec_arena *arena, const hec_problem *p) {
+  hec_rates rates = hec_rates_of(p);
+  int32_t per_node = p->cluster->devices_per_node < p->n_ranks ? p->cluster->devices_per_node : p->n_ranks;
+  int64_t latency_ps = p->n_ranks > 1 ? 3 * hec_cluster_latency_ps(p->cluster, 0, p->n_ranks - 1) : 0;
+  return (hec_part_lanes){.problem = p,
+                          .n_ranks = p->n_ranks,
+                          .n_nodes = p->n_nodes,
+                          .per_node = per_node,
+                          .port = rates.port,
+                          .node = rates.node,
+                          .latency_s = (double)latency_ps * 1e-12,
+                          .owner_out = HEC_NEW(arena, double, p->n_ranks),
+                          .near_in = HEC_NEW(arena, double, p->n_ranks),
+                          .far_in = HEC_NEW(arena, double, p->n_ranks),
+                          .node_out = HEC_NEW(arena, double, p->n_nodes),
+                          .node_in = HEC_NEW(arena, double, p->n_nodes),
+                          .passed = HEC_NEW(arena, double, p->n_nodes),
+                          .copies = HEC_NEW(arena, int32_t, (size_t)p->n_experts * (size_t)p->n_nodes)};
+}
+
+void hec_part_lanes_clear(hec_part_lanes *lanes) {
+  size_t ranks = (size_t)lanes->n_ranks, nodes = (size_t)lanes->n_nodes;
+  memset(lanes->owner_out, 0, ranks * sizeof *lanes->owner_out);
+  memset(lanes->near_in, 0, ranks * sizeof *lanes->near_in);
+  memset(lanes->far_in, 0, ranks * sizeof *lanes->far_in);
+  memset(lanes->node_out, 0, nodes * sizeof *lanes->node_out);
+  memset(lanes->node_in, 0, nodes * sizeof *lanes->node_in);
+  memset(lanes->passed, 0, nodes * sizeof *lanes->passed);
+  memset(lanes->copies, 0, (size_t)lanes->problem->n_experts * nodes * sizeof *lanes->copies);
+}
+
+static int32_t copies_of(const hec_part_lanes *lanes, int32_t expert) {
+  int32_t sum = 0;
+  for (int32_t v = 0; v < lanes->n_nodes; v++)
+    sum += lanes->copies[expert * lanes->n_nodes + v];
+  return sum;
+}
+
+void hec_part_lanes_add(hec_part_lanes *lanes, int32_t expert, int32_t owner, int32_t rank, int sign) {
+  int32_t home = hec_problem_node(lanes->problem, owner), node = hec_problem_node(lanes->problem, rank);
+  int32_t *here = &lanes->copies[expert * lanes->n_nodes + node];
+  bool first = copies_of(lanes, expert) == (sign > 0 ? 0 : 1);
+  bool enters = node != home && *here == (sign > 0 ? 0 : 1);
+  *here += sign;
+  double other = (double)(lanes->per_node - 1) / lanes->per_node;
+  if (first)
+    lanes->owner_out[owner] += sign * other;
+  if (enters) {
+    lanes->node_out[home] += sign;
+    lanes->node_in[node] += sign;
+  }
+  if (node == home)
+    lanes->near_in[rank] += sign * other;
+  else {
+    lanes->far_in[rank] += sign * other;
+    lanes->passed[node] += (double)sign / lanes->per_node;
+  }
+}
+
+static double max_of(const double *value, int32_t n) {
+  double max = 0;
+  for (int32_t i = 0; i < n; i++)
+    max = value[i] > max ? value[i] : max;
+  return max;
+}
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+double hec_part_lanes_s(const hec_part_lanes *lanes, double bytes) {
+  double spread = max_of(lanes->owner_out, lanes->n_ranks);
+  if (spread <= 0)
+    return 0;
+  double cross = larger(max_of(lanes->node_out, lanes->n_nodes), max_of(lanes->node_in, lanes->n_nodes));
+  double near = max_of(lanes->near_in, lanes->n_ranks);
+  double far = larger(max_of(lanes->far_in, lanes->n_ranks), max_of(lanes->passed, lanes->n_nodes));
+  return bytes * (spread / lanes->port + larger(cross / lanes->node, near / lanes->port) + far / lanes->port) +
+         lanes->latency_s;
+}

@@ -1,0 +1,387 @@
+/* Homes, copies and the split of tokens chosen together (this project). No paper.
+ *
+ * Problem. For each layer: who keeps which expert between iterations (home, resident replicas), who gets a copy for one
+ * micro-batch, before the gate from predicted loads or after it from exact ones, and which holder computes which source's tokens,
+ * such that the layer ends soonest on the critical path under the schedule (layer_end.h), within memory.
+ *
+ * Relaxation. Tokens that can be cut anywhere and copies that are free: the mean load, and nothing travels (`ideal`). With copies
+ * that cost their bytes: bound_time.c.
+ *
+ * Heuristic, layer by layer:
+ *
+ *   rarely        homes and residents: of the present ones, contiguous ones, and EPLB's placements with 0, 1, 2, 4 .. slots more
+ *   (period)      than experts, the one whose layer ends soonest on past loads, copies included; if what it saves until the next
+ *                 time pays for moving parameters and optimizer state
+ *   before the    on the mean of past loads: the k hottest experts everywhere, k = 0, 1, 2, 4 .. all, whichever ends soonest; and
+ *   gate          from there copies one by one (spill)
+ *   after it      on the exact loads: more copies one by one, gathered in line, if that ends the layer sooner than without; and
+ *                 the split, plainly local or balanced (min_max.h), whichever ends sooner
+ *
+ *   spill         the fullest rank's largest expert goes to a rank below the mean, one in the home's node before one whose node
+ *                 has the expert before any other, as many tokens as leave neither past the mean; until no rank is above it. Of
+ *                 the copies in this order those up to the soonest end are kept.
+ *
+ * Guarantee. Each choice has the plan without it among its candidates, so on the loads that it looks at, a layer is predicted to
+ * end no later than under contiguous homes without copies, under EPLB's placement as far as moving to it pays, under all experts
+ * everywhere, and, after the gate, than under what was decided before it. The prediction is the cost of layer_end.h; what it leaves
+ * out is not guaranteed.
+ *
+ * Known: loads of past micro-batches by source, before the gate; this one's, after it. Work is counted: O(experts * ranks) for
+ * each candidate, O(experts + ranks + nodes) for each copy. */
+#include "runtime/plan/planners/eplb_core.h"
+#include "runtime/plan/planners/guests.h"
+#include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
+#include "runtime/plan/rates.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PLACEMENTS_MAX = 12 };
+#define NEAR 0.02 /* of an end: what is closer to the least is not worth planning */
+
+typedef struct {
+  hec_guests guests;
+  int64_t last;         /* iteration of the last placement; -1: none */
+  int32_t n_placements; /* EPLB's */
+  hec_eplb placement[PLACEMENTS_MAX];
+  uint64_t *sum;                     /* [n_ranks * n_experts] of past loads */
+  uint32_t *mean, *other;            /* [n_ranks * n_experts] expected; the same of other experts */
+  uint64_t *expected;                /* [n_layers * n_experts] the window's mean at the last decision */
+  double *drift;                     /* [n_layers] share of tokens that were not expected, lately */
+  uint64_t *load;                    /* [n_experts] */
+  int32_t *home, *best_home;         /* [n_experts] of a candidate */
+  uint8_t *resident, *best_resident; /* [n_experts * n_ranks] likewise */
+} joint;
+
+/* ---- Memory ---- */
+
+/* Bytes that a rank has left beside what it has with even homes. */
+static double bytes_left(const hec_problem *p) {
+  double min = p->cluster->devices[0].memory_bytes;
+  for (int32_t r = 1; r < p->n_ranks; r++)
+    min = p->cluster->devices[r].memory_bytes < min ? p->cluster->devices[r].memory_bytes : min;
+  return min - hec_problem_bytes_without_copies(p);
+}
+
+/* Copies of `copy` bytes that half of it holds: residents have one half, guests the other. */
+static int32_t room_for(const hec_problem *p, double copy) {
+  double room = bytes_left(p) / 2 / copy;
+  return room < 0 ? 0 : room > p->n_experts ? p->n_experts : (int32_t)room;
+}
+
+/* Residents of a rank and layer. */
+static int32_t resident_room(const hec_problem *p) {
+  double copy = p->bytes.expert_param + (p->train ? p->bytes.expert_grad + p->bytes.expert_optimizer : 0);
+  return room_for(p, copy * p->n_layers);
+}
+
+/* Guests likewise: of all layers at once, as backward needs them, or, where these would be few, of two layers at a time. */
+static int32_t guest_room(const hec_problem *p, bool *rematerialise) {
+  enum { FEW = 4 };
+  double two = p->n_layers < 2 ? p->n_layers : 2, grads = p->train ? two * p->bytes.expert_grad : 0;
+  int32_t all = room_for(p, p->n_layers * p->bytes.expert_param + grads);
+  int32_t few = room_for(p, two * p->bytes.expert_param + grads);
+  *rematerialise = p->train && all < FEW && all < few;
+  int32_t m = p->train && !*rematerialise ? all : few;
+  return p->m != HEC_AUTO && p->m < m ? p->m : m;
+}
+
+/* ---- Placements ---- */
+
+/* How much of the last record was not expected, by expert, half of it old: a share of tokens. */
+static void learn_drift(hec_policy_run *run, joint *state, int32_t layer) {
+  int32_t n_experts = run->plan.n_experts;
+  uint64_t *expected = state->expected + (size_t)layer * (size_t)n_experts, off = 0, all = 0, was = 0;
+  const uint64_t *last = hec_history_row(&run->history, 0, layer);
+  for (int32_t e = 0; e < n_experts; e++) {
+    off += last[e] > expected[e] ? last[e] - expected[e] : expected[e] - last[e];
+    all += last[e];
+    was += expected[e];
+  }
+  if (was > 0 && all > 0)
+    state->drift[layer] = (state->drift[layer] + (double)off / (double)(all + was)) / 2;
+}
+
+/* Expected: the mean of the window; of the share that drifts, all experts alike. */
+static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
+  int32_t n = hec_history_length(&run->history), n_experts = run->plan.n_experts;
+  uint64_t *expected = state->expected + (size_t)layer * (size_t)n_experts;
+  n = n < run->policy->window ? n : run->policy->window;
+  learn_drift(run, state, layer);
+  memset(expected, 0, (size_t)n_experts * sizeof *expected);
+  hec_history_sum_sources(&run->history, layer, run->policy->window, state->sum);
+  for (int32_t r = 0; r < run->plan.n_ranks; r++) {
+    const uint64_t *sum = state->sum + (size_t)r * (size_t)n_experts;
+    uint32_t *mean = state->mean + (size_t)r * (size_t)n_experts, *other = state->other + (size_t)r * (size_t)n_experts;
+    double row = 0, drift = state->drift[layer];
+    for (int32_t e = 0; e < n_experts; e++)
+      row += (double)sum[e];
+    for (int32_t e = 0; e < n_experts; e++) {
+      mean[e] = (uint32_t)(((1 - drift) * (double)sum[e] + drift * row / n_experts) / n);
+      other[(7 * e + 3) % n_experts] = mean[e];
+      expected[e] += sum[e] / (uint64_t)n;
+    }
+  }
+  run->units += (uint64_t)run->plan.n_ranks * (uint64_t)n_experts / 2;
+}
+
+static void read_placement(const hec_policy_run *run, joint *state, int32_t layer) {
+  const hec_plan *plan = &run->plan;
+  memset(state->resident, 0, (size_t)plan->n_experts * (size_t)plan->n_ranks);
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    state->home[e] = hec_plan_home(plan, layer, e);
+    for (int32_t i = 0; i < n; i++)
+      state->resident[e * plan->n_ranks + ranks[i]] = kinds[i] == HEC_COPY_RESIDENT;
+  }
+}
+
+/* `copies` of each expert, where that divides the ranks: copy k of the j-th expert of place p in the k-th part of the ranks, at
+ * place p + k o(j) with shifts o = 0, 1, 2, 4 .. (MicroMoE's placement), so that ranks share experts with many others. */
+static void spread_evenly(const hec_policy_run *run, joint *state, int32_t copies) {
+  int32_t n_ranks = run->plan.n_ranks, n_experts = run->plan.n_experts, size = n_ranks / copies, before = 0;
+  memset(state->resident, 0, (size_t)n_experts * (size_t)n_ranks);
+  for (int32_t e = 0, last = -1; e < n_experts; e++) {
+    int32_t place = (int32_t)((int64_t)e * size / n_experts);
+    before = place == last ? before + 1 : 0;
+    last = place;
+    int64_t shift = before == 0 ? 0 : before < 30 ? INT64_C(1) << (before - 1) : before;
+    state->home[e] = place;
+    for (int32_t k = 1; k < copies; k++)
+      state->resident[e * n_ranks + k * size + (int32_t)((place + k * shift) % size)] = 1;
+  }
+}
+
+/* EPLB's slots: the present home stays one where it is a holder. */
+static void place(const hec_policy_run *run, joint *state, hec_eplb *eplb, int32_t layer) {
+  int32_t n_ranks = run->plan.n_ranks, per_rank = eplb->n_slots / n_ranks;
+  memset(state->resident, 0, (size_t)run->plan.n_experts * (size_t)n_ranks);
+  hec_eplb_place(eplb, state->load);
+  for (int32_t i = 0; i < eplb->n_slots; i++)
+    state->resident[eplb->slot[i] * n_ranks + i / per_rank] = 1;
+  for (int32_t e = 0; e < run->plan.n_experts; e++) {
+    uint8_t *holds = state->resident + (size_t)e * (size_t)n_ranks;
+    int32_t home = hec_plan_home(&run->plan, layer, e);
+    for (int32_t r = 0; !holds[home] && r < n_ranks; r++)
+      home = holds[r] ? r : home;
+    state->home[e] = home;
+    holds[home] = 0;
+  }
+}
+
+/* Seconds to bring about a placement: what comes to the fullest rank, over its share of the network. */
+static double moving_s(const hec_policy_run *run, const joint *state, int32_t layer) {
+  const hec_problem *p = run->problem;
+  double bytes = p->bytes.expert_param + (p->train ? p->bytes.expert_optimizer : 0), max = 0;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    double come = 0;
+    for (int32_t e = 0; e < p->n_experts; e++) {
+      bool holds = state->home[e] == r || state->resident[e * p->n_ranks + r];
+      bool held = hec_plan_home(&run->plan, layer, e) == r;
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t n = hec_plan_copies(&run->plan, layer, e, &ranks, &kinds);
+      for (int32_t i = 0; holds && !held && i < n; i++)
+        held = kinds[i] == HEC_COPY_RESIDENT && ranks[i] == r;
+      come += holds && !held;
+    }
+    max = come > max ? come : max;
+  }
+  return max * bytes / hec_rates_of(p).rank;
+}
+
+static double try_on(hec_policy_run *run, joint *state, int32_t layer, const uint32_t *counts) {
+  hec_layer_end_place(&state->guests.end, layer, counts, state->home, state->resident);
+  double s = hec_guests_choose(&state->guests);
+  run->units += state->guests.end.units;
+  return s;
+}
+
+/* On what is expected, and on the same loads of other experts: a placement lasts, and loads change. */
+static double try_placement(hec_policy_run *run, joint *state, int32_t layer) {
+  return 0.75 * try_on(run, state, layer, state->mean) + 0.25 * try_on(run, state, layer, state->other);
+}
+
+static void write_placement(hec_policy_run *run, const joint *state, int32_t layer) {
+  hec_plan *plan = &run->plan;
+  hec_plan_clear_copies(plan, layer);
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    hec_plan_set_home(plan, layer, e, state->home[e]);
+    for (int32_t r = 0; r < plan->n_ranks; r++)
+      if (state->resident[e * plan->n_ranks + r] && r != state->home[e])
+        hec_plan_add_copy(plan, layer, e, r, HEC_COPY_RESIDENT);
+  }
+}
+
+static void sum_loads(const hec_policy_run *run, joint *state) {
+  int32_t n_experts = run->plan.n_experts;
+  memset(state->load, 0, (size_t)n_experts * sizeof *state->load);
+  for (int32_t r = 0; r < run->plan.n_ranks; r++)
+    for (int32_t e = 0; e < n_experts; e++)
+      state->load[e] += state->mean[r * n_experts + e];
+}
+
+/* Whether the layer is placed anew. */
+static bool replace(hec_policy_run *run, joint *state, int32_t layer) {
+  size_t n_experts = (size_t)run->plan.n_experts, cells = n_experts * (size_t)run->plan.n_ranks;
+  read_placement(run, state, layer);
+  double now_s = try_placement(run, state, layer), best = 0;
+  bool found = false;
+  for (int32_t i = 0; i < state->n_placements; i++) {
+    sum_loads(run, state);
+    place(run, state, &state->placement[i], layer);
+    run->units += state->placement[i].units;
+    double s = try_placement(run, state, layer), gain = (now_s - s) * run->policy->period - moving_s(run, state, layer);
+    if (gain <= best)
+      continue;
+    best = gain;
+    found = true;
+    memcpy(state->best_home, state->home, n_experts * sizeof *state->home);
+    memcpy(state->best_resident, state->resident, cells);
+  }
+  if (!found)
+    return false;
+  memcpy(state->home, state->best_home, n_experts * sizeof *state->home);
+  memcpy(state->resident, state->best_resident, cells);
+  write_placement(run, state, layer);
+  return true;
+}
+
+/* ---- Decisions ---- */
+
+static void write_guests(hec_policy_run *run, const joint *state, int32_t layer, hec_held held) {
+  for (int32_t e = 0; e < run->plan.n_experts; e++)
+    for (int32_t r = 0; r < run->plan.n_ranks; r++)
+      if (state->guests.end.held[e * run->plan.n_ranks + r] == held)
+        hec_plan_add_copy(&run->plan, layer, e, r, HEC_COPY_GUEST);
+}
+
+static void decide(hec_policy_run *run) {
+  joint *state = run->state;
+  state->guests.end.link = &run->link;
+  hec_quota_clear(&run->plan);
+  if (hec_history_length(&run->history) == 0 || run->problem->n_ranks == 1)
+    return;
+  bool due = hec_policy_due(run, &state->last), moved = false;
+  for (int32_t layer = 0; layer < run->plan.n_layers; layer++) {
+    read_history(run, state, layer);
+    moved = (due && replace(run, state, layer)) || moved;
+    read_placement(run, state, layer);
+    (void)try_on(run, state, layer, state->mean);
+    write_placement(run, state, layer);
+    write_guests(run, state, layer, HEC_HELD_EARLY);
+  }
+  run->plan.version += moved;
+  run->planned = true;
+}
+
+static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
+  joint *state = run->state;
+  hec_layer_end *end = &state->guests.end;
+  end->link = &run->link;
+  if (run->problem->n_ranks == 1)
+    return;
+  hec_layer_end_set(end, &run->plan, layer, hec_load_row(load, layer, 0));
+  hec_layer_times times = hec_guests_split(&state->guests);
+  if (state->guests.m > 0 && hec_layer_end_hope(end, &times, 0) < (1 - NEAR) * times.end_s) {
+    times = hec_guests_hold_late(&state->guests, times);
+    (void)hec_guests_spill(&state->guests, &times, state->guests.m, HEC_HELD_LATE);
+  }
+  state->guests.plain = false;
+  write_guests(run, state, layer, HEC_HELD_LATE);
+  hec_quota_writer writer = hec_quota_begin(&run->plan, layer);
+  hec_layer_end_quotas(end, &writer);
+  run->units = end->units;
+  run->planned = true;
+}
+
+/* ---- Start ---- */
+
+/* Before any load is known: loads that fall with the square root of an expert's place, places in no order. */
+static void expect_skew(const hec_policy_run *run, joint *state) {
+  const hec_problem *p = run->problem;
+  double sum = 0, assignments = (double)p->tokens * p->top_k;
+  for (int32_t i = 0; i < p->n_experts; i++)
+    sum += 1 / sqrt(1 + i);
+  for (int32_t r = 0; r < p->n_ranks; r++)
+    for (int32_t e = 0; e < p->n_experts; e++)
+      state->mean[r * p->n_experts + e] = (uint32_t)(assignments / sum / sqrt(1 + (7 * e + 3) % p->n_experts));
+}
+
+/* 1, 2, 4 .. copies of everything as memory allows, whichever ends layers soonest then. It costs nothing: nobody had to move. */
+static void first_placement(hec_policy_run *run, joint *state, int32_t room) {
+  const hec_problem *p = run->problem;
+  double best_s = 0;
+  int32_t best = 1;
+  expect_skew(run, state);
+  for (int32_t copies = 1; p->n_ranks % copies == 0 && copies <= p->n_ranks; copies *= 2) {
+    int32_t slots = (p->n_experts + p->n_ranks / copies - 1) / (p->n_ranks / copies);
+    if (copies > 1 && slots > room)
+      break;
+    spread_evenly(run, state, copies);
+    double s = try_on(run, state, p->n_layers - 1, state->mean);
+    best = copies == 1 || s < best_s ? copies : best;
+    best_s = best == copies ? s : best_s;
+  }
+  spread_evenly(run, state, best);
+  for (int32_t l = 0; l < p->n_layers; l++)
+    write_placement(run, state, l);
+}
+
+static void init(hec_policy_run *run) {
+  const hec_problem *p = run->problem;
+  hec_arena *arena = run->arena;
+  size_t ranks = (size_t)p->n_ranks, experts = (size_t)p->n_experts;
+  joint *state = HEC_NEW(arena, joint, 1);
+  *state = (joint){.guests = hec_guests_new(arena, p, run->hides),
+                   .last = -1,
+                   .sum = HEC_NEW(arena, uint64_t, ranks * experts),
+                   .mean = HEC_NEW(arena, uint32_t, ranks * experts),
+                   .expected = HEC_NEW(arena, uint64_t, (size_t)p->n_layers * experts),
+                   .drift = HEC_NEW(arena, double, p->n_layers),
+                   .other = HEC_NEW(arena, uint32_t, ranks * experts),
+                   .load = HEC_NEW(arena, uint64_t, experts),
+                   .home = HEC_NEW(arena, int32_t, experts),
+                   .best_home = HEC_NEW(arena, int32_t, experts),
+                   .resident = HEC_NEW(arena, uint8_t, experts * ranks),
+                   .best_resident = HEC_NEW(arena, uint8_t, experts * ranks)};
+  state->guests.m = guest_room(p, &run->plan.rematerialise);
+  state->guests.end.regathers = run->plan.rematerialise;
+  int32_t share = hec_problem_share(p), room = resident_room(p);
+  for (int32_t extra = 0; extra <= room && share + extra <= p->n_experts && state->n_placements < PLACEMENTS_MAX;
+       extra = extra == 0 ? 1 : 2 * extra)
+    state->placement[state->n_placements++] =
+        hec_eplb_new(arena, p->n_experts, (share + extra) * p->n_ranks, 1, 1, p->n_ranks);
+  run->state = state;
+  state->guests.end.link = &run->link;
+  first_placement(run, state, room);
+  hec_quota_reserve(&run->plan, arena, p->n_experts * 4 * p->n_ranks);
+  for (int32_t l = 0; l < p->n_layers; l++) {
+    run->m[l] = state->guests.m;
+    state->drift[l] = 0.25; /* nothing known of it */
+  }
+}
+
+static const hec_option options[] = {HEC_POLICY_WINDOW(), HEC_POLICY_PERIOD(), HEC_POLICY_M(), {0}};
+
+const hec_policy hec_policy_joint = {
+    .name = "joint",
+    .summary = "homes, copies before and after the gate, and the split of tokens by when the layer is predicted to end",
+    .source = "this project",
+    .known = HEC_KNOWN_EXACT,
+    .schedule = "joint",
+    .dispatch = &hec_dispatch_quota,
+    .relays = true,
+    .by_schedule = true,
+    .window = 2,
+    .by_source = true,
+    .period = 100,
+    .rearranges = true,
+    .options = options,
+    .init = init,
+    .decide = decide,
+    .refine = refine,
+};
