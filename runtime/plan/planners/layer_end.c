@@ -396,9 +396,11 @@ static double end_s(const hec_layer_end *end, const hec_layer_times *t) {
   double again = end->regathers ? t->early_s + t->late_s : 0;
   backward += larger(again - (end->hides.gathers == HEC_HIDES_NOTHING ? 0 : backward), 0);
   double lane = t->return_s + t->replicas_s + hec_problem_own_gradients_s(p);
-  double hidden = end->hides.returns == HEC_HIDES_NOTHING                    ? 0
-                  : end->hides.returns == HEC_HIDES_DENSE || end->layer == 0 ? 2 * a
-                                                                             : backward;
+  double hidden = end->hides.returns == HEC_HIDES_NOTHING ? 0
+                  : end->hides.returns == HEC_HIDES_DENSE ? 2 * a
+                                                          : backward;
+  if (end->hides.returns == HEC_HIDES_LAYER && end->layer == 0)
+    hidden = larger(backward - lane, 0); /* the layer's before has the lane first, and takes about as long */
   return forward + backward + larger(lane - hidden, 0);
 }
 

@@ -10,7 +10,8 @@
  *   end      F + max(B, lane)       where returns hide; else F + B + lane
  *
  * Windows: a schedule that hides copies beside a layer has F for the gather (of the first layer, A and D alone) and B for the
- * returns (of the first layer, which backward comes to last, 2 A); beside attention A and 2 A. Between the layers of a pass
+ * returns (of the first layer, which backward comes to last, B less the lane, since the second's are on it too); beside attention A
+ * and 2 A. Between the layers of a pass
  * windows are taken as equal. What ranks wait for each other beyond the busiest, and network shared by lanes, is left out.
  *
  * A split is made in two steps: each source's tokens to itself, else evenly to the holders of its node, else to all; then, if

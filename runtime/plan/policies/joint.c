@@ -38,7 +38,7 @@
 #include <string.h>
 
 enum { PLACEMENTS_MAX = 12 };
-#define NEAR 0.02 /* of an end: what is closer to the least is not worth planning */
+#define NEAR 0.03 /* of an end: what gains less is within the error of the prediction */
 
 typedef struct {
   hec_guests guests;
@@ -311,24 +311,32 @@ static void expect_skew(const hec_policy_run *run, joint *state) {
       state->mean[r * p->n_experts + e] = (uint32_t)(assignments / sum / sqrt(1 + (7 * e + 3) % p->n_experts));
 }
 
-/* 1, 2, 4 .. copies of everything as memory allows, whichever ends layers soonest then. It costs nothing: nobody had to move. */
-static void first_placement(hec_policy_run *run, joint *state, int32_t room) {
+/* 1, 2, 4 .. copies of everything as memory allows, whichever ends the layer soonest then. */
+static int32_t best_copies(hec_policy_run *run, joint *state, int32_t room, int32_t layer) {
   const hec_problem *p = run->problem;
   double best_s = 0;
   int32_t best = 1;
-  expect_skew(run, state);
   for (int32_t copies = 1; p->n_ranks % copies == 0 && copies <= p->n_ranks; copies *= 2) {
     int32_t slots = (p->n_experts + p->n_ranks / copies - 1) / (p->n_ranks / copies);
     if (copies > 1 && slots > room)
       break;
     spread_evenly(run, state, copies);
-    double s = try_on(run, state, p->n_layers - 1, state->mean);
-    best = copies == 1 || s < best_s ? copies : best;
+    double s = try_on(run, state, layer, state->mean);
+    best = copies == 1 || s < (1 - NEAR) * best_s ? copies : best;
     best_s = best == copies ? s : best_s;
   }
-  spread_evenly(run, state, best);
-  for (int32_t l = 0; l < p->n_layers; l++)
+  return best;
+}
+
+/* It costs nothing: nobody had to move. The first layer hides less than the others, which are alike. */
+static void first_placement(hec_policy_run *run, joint *state, int32_t room) {
+  int32_t last = run->plan.n_layers - 1;
+  expect_skew(run, state);
+  for (int32_t l = 0; l <= last; l++) {
+    if (l <= 1)
+      spread_evenly(run, state, best_copies(run, state, room, l));
     write_placement(run, state, l);
+  }
 }
 
 static void init(hec_policy_run *run) {
