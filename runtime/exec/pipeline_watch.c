@@ -94,7 +94,7 @@ static void hand_on(hec_pipeline_watch *w, const hec_replay_step *step) {
     w->digest[d] = w->digest[d * n]; /* all of a stage have one: the executor has compared them */
   w->replay->measured(w->replay->context, &(hec_replayed){.step = step,
                                                           .program = &w->program,
-                                                          .digest = hec_step_digest(w->digest, o->shape.n_stages),
+                                                          .digest = hec_stages_digest(w->digest, o->shape.n_stages),
                                                           .timeline = &w->timeline,
                                                           .interrupted = interrupted(w),
                                                           .lost_ps = w->lost_ps,

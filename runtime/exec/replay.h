@@ -32,7 +32,7 @@ typedef struct {
   const hec_replay_step *step;
   hec_lowering *low;          /* NULL: pipeline stages, each with its own */
   const hec_program *program; /* of pipeline stages: of the pieces of a step (program/pipelines/step_program.h) */
-  uint64_t digest;            /* of what was executed (hec_program_digest); of pipeline stages hec_step_digest */
+  uint64_t digest;            /* of what was executed (hec_program_digest); of pipeline stages hec_stages_digest */
   const hec_timeline *timeline;
   double interrupted; /* hec_exec_interrupted */
   hec_exec_moving moving;

@@ -102,7 +102,7 @@ uint64_t hec_predicted_stages_step(hec_predicted_stages *p, const hec_replay_ste
   }
   hec_walk_run(p->walk, &p->program, (hec_walk_options){.own = hec_walk_own_measured, .context = p->own_ps}, timeline);
   *program = &p->program;
-  return hec_step_digest(p->digest, o->shape.n_stages);
+  return hec_stages_digest(p->digest, o->shape.n_stages);
 }
 
 void hec_predicted_stages_free(hec_predicted_stages *p) {

@@ -177,7 +177,7 @@ void hec_step_program_make(const hec_pipeline_order *order, int32_t n_ranks, int
     HEC_ASSERT(ops->end[d] >= 0); /* devices do not wait for each other in a circle */
 }
 
-uint64_t hec_step_digest(const uint64_t *digest, int32_t n_stages) {
+uint64_t hec_stages_digest(const uint64_t *digest, int32_t n_stages) {
   uint64_t all = 0xcbf29ce484222325u; /* FNV-1a, word by word */
   for (int32_t d = 0; d < n_stages; d++)
     all = (all ^ digest[d]) * 0x100000001b3u;

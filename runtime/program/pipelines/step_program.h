@@ -38,7 +38,7 @@ typedef struct {
 void hec_step_timeline(const hec_pipeline_order *order, const hec_step_ops *ops, const hec_program *program,
                        const hec_step_stamp *stamps, int32_t n_own, hec_timeline *timeline);
 /* Of the stages' own programs (hec_program_digest): one number for what a step executes. */
-uint64_t hec_step_digest(const uint64_t *digest, int32_t n_stages);
+uint64_t hec_stages_digest(const uint64_t *digest, int32_t n_stages);
 int32_t hec_step_own_max(const hec_pipeline_order *order); /* n_own */
 
 #endif
