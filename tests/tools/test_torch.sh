@@ -17,6 +17,8 @@ export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PYTHONPATH=$
 
 "$python" "$checks/check_parity.py" ep,hecate,eplb,laer >out.txt 2>&1 || fail "check_parity.py: $(tail -20 out.txt)"
 "$python" "$checks/check_training.py" >out.txt 2>&1 || fail "check_training.py: $(tail -20 out.txt)"
+PYTHONPATH=$PYTHONPATH:${HECATE_TORCHTITAN:-} "$python" "$checks/check_titan.py" >out.txt 2>&1 || fail "check_titan.py: $(tail -20 out.txt)"
+grep ^SKIPPED out.txt
 "$python" "$checks/check_example.py" "$package/examples/train_moe.py" >out.txt 2>&1 || fail "check_example.py: $(tail -20 out.txt)"
 for first in 000000 000004; do
   "$build/hecate-sim" "out/trace-$first.jsonl.gz" --policy ep,hecate >out.txt 2>&1 || fail "hecate-sim: $(tail -5 out.txt)"
