@@ -111,7 +111,7 @@ static void add_arguments(const hec_drawing *d, int32_t id, int32_t rank, int64_
     add_collective(out, "inside_stage", 0, 0, 0);
   if (hec_op_kernel(op))
     hec_text_printf(out, ", \"Process Group Name\": \"%s\", \"Rank\": %" PRId32,
-                    hec_program_lane_name(d->program, op->lane), rank);
+                    hec_program_lane_name(d->program, (int32_t)op->lane), rank);
 }
 
 static void add_event(const hec_drawing *d, int32_t id, int32_t rank, int64_t *bytes, hec_text *out) {
