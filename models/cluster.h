@@ -90,8 +90,9 @@ enum { HEC_ROUTE_MAX = 8 };
 typedef struct {
   int32_t channels, channels_per_peer; /* the latter divides the former */
   int32_t batch;                       /* rounds that a set of channels works on at a time */
-  /* Protocol LL, of transfers inside a node with at most `ll_bytes` on each of their channels: every 4 bytes travel with a
-   * flag of 4 bytes, so they reach `ll_share` of their links. What is a little larger takes as long as the largest of these:
+  /* Protocol LL is for transfers inside a node with at most `ll_bytes` on each of their channels. Every 4 bytes travel
+   * with a flag of 4 bytes, so they reach `ll_share` of their links. What is a little larger takes as long as the
+   * largest of these:
    * inferred, since NCCL changes protocol about where both are as fast. Between nodes it has no LL unless told to. */
   int32_t ll_bytes; /* 0: never */
   double ll_share;
@@ -177,8 +178,8 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
 double hec_cluster_slowest(const hec_cluster *c, int32_t s, int32_t d);     /* bytes/s of the route's slowest link */
 
-/* Devices first .. first + n - 1 as a cluster of their own: device i is `first` + i of the whole, with the same rates and
- * routes; devices are shared with the whole. O(n^2 * route length). */
+/* Devices first .. Ranks first .. first + n - 1 as a cluster of their own. Device i is `first` + i of the whole, with
+ * the same rates and routes. Devices are shared with the whole. O(n^2 * route length). */
 hec_cluster hec_cluster_part(const hec_cluster *whole, int32_t first, int32_t n, hec_arena *arena);
 
 /* Of a double from 1 to 2^63. */

@@ -30,8 +30,8 @@ static inline uint32_t *hec_load_row(const hec_load *load, int32_t layer, int32_
  * (layer, expert) are kept exactly. HEC_FAILED when a sum exceeds 2^32-1. */
 hec_status hec_load_spread(const hec_load *from, hec_load *to) HEC_MUST_USE;
 
-/* Scales every layer so that its total is exactly `assignments` (n_ranks * tokens * top_k) by largest remainder, ties
- * to the lower (source, expert); a layer without any assignment stays empty. `assignments` is at most 2^32-1 (asserted;
+/* Scales every layer so that its total is exactly `assignments` (n_ranks * tokens * top_k). By largest remainder, ties
+ * to the lower (source, expert). A layer without any assignment stays empty. `assignments` is at most 2^32-1 (asserted;
  * so no count overflows). `order`: caller's scratch, [n_sources*n_experts]. Exact integer arithmetic, O(cells). */
 typedef struct {
   uint64_t remainder;

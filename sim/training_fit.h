@@ -12,9 +12,9 @@ typedef struct {
 } hec_training_fix;
 
 /* Tries, in this order: norm+act, moe, full computed again; zero one and two levels up; pp, ep, tp doubled; half a
- * micro-batch. Changes that do not make a valid job are left out, and so are levels above 1 with a pipeline, where gradients
- * would have to be reduced in every micro-batch. Loads under another layout are not known: then every layer and micro-batch
- * has the largest share of the job's loads. */
+ * micro-batch. Changes that do not make a valid job are left out. So are levels above 1 with a pipeline, where
+ * gradients would have to be reduced in every micro-batch. Loads under another layout are not known: then every layer
+ * and micro-batch has the largest share of the job's loads. */
 void hec_training_fix_find(const hec_training_job *job, hec_training_fix *fix);
 
 /* One sentence: "ep fits: stage 0 needs 61.3 of 79.2 GiB." or "ep does not fit: stage 0 needs 101.2 of 79.2 GiB;

@@ -1,9 +1,10 @@
 /* From the records of a trace to what routing costs a training step, for every placement policy.
  *
- * The expert-parallel groups of a layer, G of them, take the records in turn: micro-batch m of group g has record m G + g, and
+ * The G expert-parallel groups of a layer take the records in turn. Micro-batch m of group g has record m G + g, and
  * begins again at the end of the trace. Groups from HEC_TRAINING_GROUPS on repeat the loads of others, and no more than
- * HEC_TRAINING_RECORDS (or the micro-batches of one group) are taken. The first records are not in the step, for policies have seen
- * them before. A model with more or fewer MoE layers than the trace takes, for layer l of L, layer floor(l L' / L) of its L'.
+ * HEC_TRAINING_RECORDS (or the micro-batches of one group) are taken. The first records are not in the step, for
+ * policies have seen them before. A model with more or fewer MoE layers than the trace takes, for layer l of L, layer
+ * floor(l L' / L) of its L'.
  *
  *   record --spread and scaled--> load --policy decides, refines, dispatches--> rows of each rank --> the busiest rank's
  *

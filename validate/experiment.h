@@ -1,6 +1,7 @@
-/* Cases executed for real, interleaved: in every round all of them run, in an order drawn anew, so that what changes on the
- * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two kinds
- * alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry history.
+/* Cases executed for real, interleaved. In every round all of them run, in an order drawn anew. So what changes on the
+ * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two
+ * kinds alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry
+ * history.
  *
  * What a machine does to a reading is taken out of it where that can be measured, and told where not:
  *   a rank lost its processor   the executor knows of each operation how long; that time is taken out (spans.h, mending)

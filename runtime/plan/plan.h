@@ -67,8 +67,8 @@ typedef struct {
 
 typedef struct {
   int32_t n_layers, n_experts, n_ranks;
-  /* Ranks of a group that tokens and guests stay inside, consecutive: all, or those of an expert-parallel group
-   * (problem.ep), which then has every expert: its keeper there is the home or a resident copy. */
+  /* Ranks of a group that tokens and guests stay inside, consecutive. It is all ranks, or those of an expert-parallel
+   * group (problem.ep). Such a group has every expert: its keeper there is the home or a resident copy. */
   int32_t width;
   int32_t n_slices;      /* equal slices of an expert's parameters: 1 (EP, FSSDP) or n_ranks (FSDP) */
   int32_t *home;         /* [rows * n_slices] rank that keeps slice j */

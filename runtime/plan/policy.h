@@ -185,8 +185,8 @@ void hec_policy_plans_read(hec_policy_plans *plans, const hec_policy_run *run); 
 /* hec_policy_refine on these plans; the run's stay as they are. */
 void hec_policy_plans_refine(hec_policy_plans *plans, hec_policy_run *run, int32_t layer, const hec_load *load);
 
-/* True when a periodic policy decides now: first micro-batch of an iteration, history not empty, and at least `period`
- * (problem.period if set, else the policy's) iterations since *last (-1: never); then sets *last. */
+/* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
+ * history, and at least `period` (problem.period if set, else the policy's) iterations since *last (-1: never). */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
 
 #endif

@@ -34,7 +34,7 @@
  * and backward the same with gradients. A block without MoE does so twice, for attention and for its FFN. The
  * projections of attention and the matrices of dense FFNs are cut, rounded up to whole parameters. Low-rank forms (MLA)
  * are cut as a whole, though systems cut the up-projections alone. Norms, gate, shared experts, embedding and head are
- * whole on every rank, over its own rows. So a rank's dense gradients are two parts: what is cut is reduced among the
+ * whole on every rank, over its own rows. So a rank's dense gradients are two parts. What is cut is reduced among the
  * n/S ranks of equal place in their groups, what is whole among all n. What backward needs of gathered rows is kept,
  * not gathered again (Megatron-LM has both). With recomputation it is gathered again, and the ReduceScatter comes again
  * too. */

@@ -2,8 +2,8 @@
  * runtime are two interpreters of it; a program depends on neither, nor on any network law or backend.
  *
  * An operation is a row over ranks: (operation, rank) is the unit of execution. Compute, local, allreduce, counts and
- * plan rows run on every rank (a rank without work takes no time); an exchange runs on the ranks that have a transfer
- * in it. Only in a step of pipeline stages (pipelines/step_program.h) local operations run on the ranks of a stage alone.
+ * plan rows run on every rank; a rank without work takes no time. An exchange runs on the ranks that have a transfer in
+ * it. Only in a step of pipeline stages (pipelines/step_program.h) local operations run on the ranks of a stage alone.
  *
  *   in order    (op, r) starts after every earlier (smaller id) operation of the same lane on r
  *   local       (B, r) waits for (A, r) when B names A and r takes part in both; waiting across ranks happens only
@@ -235,8 +235,8 @@ typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 
 enum { HEC_HOLD_OPEN = -2 }; /* `last` of a hold whose end has not been lowered yet */
 
-/* Bytes that rank r holds (local_bytes[bytes_at + r] * bytes; bytes_at -1: `bytes`) from the start of operation `first`
- * to the end of `last` (first -1: before the program; last -1: to its end). */
+/* Bytes that rank r holds (local_bytes[bytes_at + r] * bytes; bytes_at -1: `bytes`). It holds them from the start of
+ * operation `first` to the end of `last` (first -1: before the program; last -1: to its end). */
 typedef struct {
   hec_memory memory;
   int32_t layer, first, last;

@@ -10,8 +10,9 @@
  * output". Reading or writing there still fails. */
 void hec_output_hold_standard(void);
 
-/* Before anything runs: --out is a folder, or can become one, and what hec_output_write may write or remove there is
- * nothing yet or a file that hecate wrote (manifest.h), and none of those `reads`. It is made when there is something to write. */
+/* Checked before anything runs. --out is a folder, or can become one. What hec_output_write may write or remove there
+ * is nothing yet or a file that hecate wrote (manifest.h). It is none of those `reads`. It is made when there is
+ * something to write. */
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) HEC_MUST_USE;
 
 /* Held while the folder is looked at, so that no run writes there meanwhile; it says that it waits for one. To be closed; -1: there

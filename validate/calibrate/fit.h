@@ -1,8 +1,8 @@
 /* Robust fits of what operations take: a curve over sizes, and a line. The door to GSL's multifit.
  *
- * A curve f is piecewise linear on knots 0 < x_1 < ... < x_k. Up to x_1 it is the constant f(x_1) when `floor` (one row
- * of a GEMM costs what a tile costs), else the line from the origin (no work, no time). Beyond the last knot the last
- * segment goes on; with a single knot that is the line from the origin.
+ * A curve f is piecewise linear on knots 0 < x_1 < ... < x_k. Up to x_1 it is the constant f(x_1) when `floor` is set,
+ * as one row of a GEMM costs what a tile costs. Otherwise it is the line from the origin (no work, no time). Beyond the
+ * last knot the last segment goes on; with a single knot that is the line from the origin.
  *
  * An observation is one measured duration y of an operation that did several pieces of work one after the other, of
  * sizes x_1 ... x_n, plus `fixed` seconds per observation that are fitted too when asked for:

@@ -1,7 +1,7 @@
-/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute, in calls of a
- * processor (processor.h) on its memory, which the caller brings. Knows nothing of plans, programs, ranks or time. The
- * executor's work table (work.c) and the dense reference (reference.c) both call it, the first on pieces, the second on
- * everything at once.
+/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute. It is made of
+ * calls of a processor (processor.h) on its memory, which the caller brings. Knows nothing of plans, programs, ranks or
+ * time. The executor's work table (work.c) and the dense reference (reference.c) both call it, the first on pieces, the
+ * second on everything at once.
  *
  * A block, for the tokens x [T, d] of one rank and micro-batch (pre-norm, no biases, no positional encoding):
  *     h1 = rmsnorm(x; g1)   q,k,v = h1 Wq, h1 Wk, h1 Wv   a = attention(q, k, v)   x += a Wo
@@ -122,7 +122,7 @@ typedef struct {
 double hec_assign_balance(const hec_model *model, const hec_balance *balance, const float *probabilities,
                           hec_assignments *assignments);
 
-/* Loss-free balancing (Wang et al., arXiv:2408.15664, algorithm 1): after a step, for every expert of every block,
+/* Loss-free balancing (Wang et al., arXiv:2408.15664, algorithm 1). After a step, for every expert of every block:
  * bias += rate * sign(mean load - load of the expert), loads of all ranks and micro-batches [n]. bias [n_blocks][E] is
  * added to what experts are chosen by and to nothing else: no gradient flows, every rank has the same. */
 void hec_bias_update(const hec_model *model, float rate, const hec_load *loads, int32_t n, float *bias);

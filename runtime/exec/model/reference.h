@@ -61,7 +61,7 @@ typedef struct {
 } hec_reference_part;
 void hec_reference_adopt(hec_reference *reference, const hec_reference_part *part, const float *values);
 
-/* Largest number of significant bits that any product sum of the last step needed, computed in double with absolute
+/* Largest number of significant bits that any product sum of the last step needed. Computed in double with absolute
  * values (exact mode: a test asserts at most 24). -1 in random mode. */
 int32_t hec_reference_bits(const hec_reference *reference);
 

@@ -1,10 +1,11 @@
 /* libhecate: the planner and the sparse collectives of hecate for trainers written by others, and its simulator.
  *
- * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of a
- * micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
- * return to the homes (SparseReduceScatter, spRS). FSSDP, "Hecate: Unlocking Efficient Sparse Model Training via Fully
- * Sharded Sparse Data Parallelism", arXiv 2502.02581: section 3 (sparse collectives), section 4 (Algorithm 1: sparse
- * materialisation; Algorithm 2: heterogeneous sharding). The other policies name their papers: hec_policy_name.
+ * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of
+ * a micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
+ * return to the homes (SparseReduceScatter, spRS). FSSDP is from "Hecate: Unlocking Efficient Sparse Model Training via
+ * Fully Sharded Sparse Data Parallelism", arXiv 2502.02581. See its section 3 (sparse collectives) and section 4
+ * (Algorithm 1: sparse materialisation; Algorithm 2: heterogeneous sharding). The other policies name their papers:
+ * hec_policy_name.
  *
  *   hec_planner_open                              every rank, the same options
  *   each micro-batch:
@@ -22,8 +23,9 @@
  * hec_planner_digest lets them compare.
  *
  * Errors. Functions that return int return HECATE_OK, HECATE_FAILED (the run failed: a peer died, no space) or
- * HECATE_BAD_INPUT (an argument is wrong; nothing was changed); hec_error says what and what was expected. Outputs are
- * written only on HECATE_OK. Pointers must not be NULL unless said. Out of memory ends the process with a message.
+ * HECATE_BAD_INPUT (an argument is wrong; nothing was changed). hec_error says what is wrong and what was expected.
+ * Outputs are written only on HECATE_OK. Pointers must not be NULL unless said. Out of memory ends the process with a
+ * message.
  * Ownership. What the library returns by pointer belongs to the planner or communicator it came from. Its description
  * says until when it is valid. What you pass is yours and only read during the call unless said.
  * Threads. One thread at a time per planner and per communicator; different ones are independent. hec_error is the
@@ -137,9 +139,9 @@ typedef struct {
 HEC_API void hec_planner_view(const hec_planner *planner, hec_plan_view *view);
 HEC_API uint64_t hec_planner_digest(const hec_planner *planner); /* equal plans, equal digests, on every machine */
 
-/* Where the assignments of (source, expert) are computed, after refine of the layer: ranks[i] computes tokens[i] of
- * them, ranks ascending, cut from the source's list in this order; both arrays [n_ranks]. *n: parts, 0 when there are no
- * assignments. */
+/* Where the assignments of (source, expert) are computed, after refine of the layer. ranks[i] computes tokens[i] of
+ * them, ranks ascending, cut from the source's list in this order. Both arrays are [n_ranks]. *n: parts, 0 when there
+ * are no assignments. */
 HEC_API int hec_planner_split(hec_planner *planner, int32_t layer, int32_t source, int32_t expert, int32_t *ranks,
                               uint32_t *tokens, int32_t *n);
 
@@ -176,9 +178,10 @@ HEC_API int hec_planner_guests(hec_planner *planner, int32_t layer, int32_t whic
 
 /* ---- Steps as objects, checkpoints ---- */
 
-/* A step as an object: what one micro-batch is planned by. Several are alive at once, as pipelines need it; a layer may be
- * refined again with the counts of a recomputed forward pass, and gets the same plan; end may come before backward. All
- * ranks call begin and end in the same order. What a step says of homes holds until the next iteration's first begin.
+/* A step as an object: what one micro-batch is planned by. Several are alive at once, as pipelines need it. A layer may
+ * be refined again with the counts of a recomputed forward pass, and gets the same plan. End may come before backward.
+ * All ranks call begin and end in the same order. What a step says of homes holds until the next iteration's first
+ * begin.
  *   begin     as hec_planner_step; the step is the planner's memory, used again after release
  *   refine    as hec_planner_refine, any number of times a layer
  *   count     instead of refine: the counts, for dispatch and history; the policy adds no copies

@@ -7,8 +7,8 @@
  *   quotas    how tokens are split over copies             ->  the dispatch rule of whoever uses it
  *   slices    experts in parts (FSDP)                      ->  an error: no format has them
  *
- * So a plan whose homes are the lowest holders and whose copies are all resident comes back whole, and every placement
- * does, the order of a rank's slots included. */
+ * So a plan whose homes are the lowest holders and whose copies are all resident comes back whole. So does every
+ * placement, the order of a rank's slots included. */
 #ifndef HEC_PLAN_PLACEMENT_H
 #define HEC_PLAN_PLACEMENT_H
 #include "models/json.h"

@@ -64,7 +64,7 @@ uint64_t hec_fssdp_materialise(hec_fssdp *fssdp, hec_plan *plan, int32_t layer, 
 uint64_t hec_fssdp_shard(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, const int32_t *t,
                          int32_t *owner);
 
-/* Even sharding to start from: expert e on rank floor(e * n_ranks / n_experts); with more ranks than experts the next
+/* Even sharding to start from: expert e on rank floor(e * n_ranks / n_experts). With more ranks than experts the next
  * layer begins one rank further, so that the owners of different layers spread. */
 static inline int32_t hec_fssdp_even_owner(const hec_problem *problem, int32_t layer, int32_t expert) {
   int32_t rank = (int32_t)((int64_t)expert * problem->n_ranks / problem->n_experts);

@@ -15,8 +15,9 @@
  * and 2 A. Between the layers of a pass
  * windows are taken as equal. What ranks wait for each other beyond the busiest, and network shared by lanes, is left out.
  *
- * A split is made in two steps: each source's tokens to itself, else evenly to the holders of its node, else to all; then, if
- * wanted, so that the busiest rank has least (min_max.h). Tokens keep to their own rank and node as far as the loads allow. */
+ * A split is made in two steps. First, each source's tokens go to itself, otherwise evenly to the holders of its node,
+ * otherwise to all. Then, if wanted, they are split so that the busiest rank has least (min_max.h). Tokens keep to
+ * their own rank and node as far as the loads allow. */
 #ifndef HEC_PLAN_LAYER_END_H
 #define HEC_PLAN_LAYER_END_H
 #include "models/compute_cost.h"

@@ -1,4 +1,4 @@
-/* Which rank takes over which pack of experts, so that as little as possible moves: EPLB's placement says what goes
+/* Which rank takes over which pack of experts, so that as little as possible moves. EPLB's placement says what goes
  * together, not where (reference policies.md 4.1, issue 25 of EPLB). */
 #ifndef HEC_PLAN_SLOT_MATCH_H
 #define HEC_PLAN_SLOT_MATCH_H
