@@ -4,10 +4,11 @@
  * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another
  * starts when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
  *
- * All-reduce: one ring per NIC of a node, the bytes split evenly; ring k passes a node's ranks starting after local
- * rank k * ranks / NICs; every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow, after the latency
- * of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s of them at once, each
- * over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a node. */
+ * All-reduce: one ring per NIC of a node, the bytes split evenly. Ring k passes a node's ranks starting after local
+ * rank k * ranks / NICs. Every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow. It starts after
+ * the latency of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s
+ * of them at once, each over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a
+ * node. */
 #include "runtime/base/arena.h"
 #include "sim/duration.h"
 #include "sim/law.h"

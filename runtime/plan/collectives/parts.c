@@ -1,5 +1,5 @@
-/* Sparse collectives in parts: an item is cut into as many parts as its owner's node has ranks, and part j travels over the
- * j-th rank there and the j-th rank of every node that receives, so all ports and all NICs of both nodes carry it.
+/* Sparse collectives in parts. An item is cut into as many parts as its owner's node has ranks. Part j travels over the
+ * j-th rank there and the j-th rank of every node that receives. So all ports and all NICs of both nodes carry it.
  *
  *   gather   stage 1   owner -> rank j of its node: part j
  *            stage 2   rank j -> rank j of every other node with receivers; rank j -> the receivers of its own node

@@ -1,6 +1,6 @@
-/* MegaFlux (arXiv 2610.00671, appendix A.1), its greedy planner by load alone, as the public design note and reference
- * planner for DeepGEMM's MegaMoE kernel (`DynamicEPLB`) state it: after the gate, blocks of an expert's tokens go from full
- * ranks to helper slots on others.
+/* MegaFlux (arXiv 2610.00671, appendix A.1): its greedy planner by load alone. It is as the public design note and
+ * reference planner for DeepGEMM's MegaMoE kernel (`DynamicEPLB`) state it. After the gate, blocks of an expert's
+ * tokens go from full ranks to helper slots on others.
  *
  *   b[e] = ceil(total[e] / block);  q[e][home] = b[e];  load[r] = sum of q[.][r];  tau = ceil(sum of b / R)
  *   at most S + 2 rounds, until one moves nothing:

@@ -14,11 +14,13 @@
  *
  * 2 needs to know how many tokens of expert a in layer l use expert b in layer l + 1: problem.transitions, where there
  * are any; without them it is skipped, group i goes to rank i, and the row says so. What it minimises is the time of
- * tokens that go from expert to expert, so it means something in a forward phase alone, and only where a token stays
- * where it was computed; here it goes back to its source after every layer, so nothing it saves shows in the times.
+ * tokens that go from expert to expert. So it means something in a forward phase alone, and only where a token stays
+ * where it was computed. Here a token goes back to its source after every layer, so nothing it saves shows in the
+ * times.
  *
- * The counts are of a whole recording, however long; the seconds in the row's note are of one micro-batch of this run: counts
- * scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that micro-batch would.
+ * The counts are of a whole recording, however long. The seconds in the row's note are of one micro-batch of this run.
+ * For that, counts are scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that
+ * micro-batch would.
  *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
  * for inference; in training what moves takes its optimizer state along, once. The paper plans offline: planning
