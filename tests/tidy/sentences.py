@@ -65,15 +65,17 @@ def of_docs(lines):
 
 
 def of_help(lines):
-    """A row of options is what stands right of it; its further lines are indented as far."""
+    """A row, of options or another table, is what stands right of its name; its further lines are indented as far. Usage, examples
+    and JSON are left out."""
     kept = []
     for line in lines:
-        row = re.match(r"\s{1,6}(--\S.*?|[a-z]\S*)\s{2,}(\S.*)$", line)
-        kept.append("\0" + row.group(2) if row else line)
-        if re.match(r"\s+(\$ |mpirun |hecate-[a-z]+ )|usage: ", line):
+        row = re.match(r"\s{1,6}(--\S.*?|\S+(?: \S+)?)\s{2,}(\S.*)$", line)
+        kept.append(HARD + row.group(2) if row else line)
+        if re.match(r"\s+(\$ |mpirun |hecate-[a-z]+ |[{\"])|usage: ", line):
             kept[-1] = ""
-    for at, text in paragraphs(kept, lambda line: line.startswith("\0") or not line.startswith(" ")):
-        yield at, text.strip("\0")
+    for at, text in paragraphs(kept, lambda line: line.startswith(HARD) or not line.startswith(" ") or re.match(r" +\w+: ", line)):
+        if not text.lstrip().startswith("keys: "):  # a list of names
+            yield at, text.strip(HARD)
 
 
 def of_c(text):

@@ -63,13 +63,13 @@
 /* A training job of many GPUs: members of hec_training_args. */
 #define HEC_TRAINING_OPTION_LIST(X) \
   X(setup, TEXT, NULL, "NAME|FILE", "a training job as a file: model, GPUs, layout, batch, recipe; preset (--list) or JSON file; the other options change parts of it", 0, 0, setups) \
-  X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\", what is not named is 1; predicts a training step instead of an iteration of one group", 0, 0, none) \
+  X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\"; what is not named is 1. Predicts a training step instead of an iteration of one group.", 0, 0, none) \
   X(gpus, WHOLE, 0, "N", "GPUs of the job (default: the set-up's, else all of the cluster)", 1, 1048576, none) \
   X(global_batch, WHOLE, 0, "N", "sequences of a step, all GPUs together", 1, 1073741824, none) \
   X(seq, WHOLE, 0, "N", "tokens of a sequence", 1, 1073741824, none) \
   X(micro_batch, WHOLE, 0, "N", "sequences of a micro-batch of one data-parallel rank", 1, 1048576, none) \
   X(mtp, WHOLE, -1, "N", "multi-token prediction layers", 0, 64, none) \
-  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; what is not stated is assumed, and said; or a preset (--list)", 0, 0, recipes) \
+  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; or a preset (--list). What is not stated is assumed, and said.", 0, 0, recipes) \
   X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
   X(dispatcher, TEXT, NULL, "D", "short for dispatcher= in --recipe", 0, 0, dispatchers) \
   X(recompute, TEXT, NULL, "R[+R...]", "short for recompute= in --recipe: none, norm, act, mlp, attention, moe, full", 0, 0, recomputed) \
@@ -96,7 +96,7 @@
   X(exponent, REAL, exponent, "X", "zipf: popularity of the k-th expert is k^-X (default 1)", 0, 20) \
   X(hot_share, REAL, hot_share, "X", "W1 W2 W3 W6 W7: share of the assignments for the hot experts (default 0.5)", 0, 1) \
   X(idle_share, REAL, idle_share, "X", "W5: share of the experts without tokens (default 0.25)", 0, 1) \
-  X(affinity, REAL, affinity, "X", "transitions between layers, written to the header: 0 the next layer's experts do not depend on this one's, 1 as much as can be (default: none)", 0, 1) \
+  X(affinity, REAL, affinity, "X", "transitions between layers, written to the header (default: none). 0: the next layer's experts do not depend on this one's; 1: as much as can be.", 0, 1) \
   X(name, TEXT, name, "TEXT", "name of the trace", 0, 0) \
   X(shape, TEXT, shape, "NAME", "model preset for the simulator, written to the header", 0, 0)
 #define HEC_LONG_MOST 9007199254740992.0 /* exact as a double */

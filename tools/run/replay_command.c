@@ -43,16 +43,16 @@ typedef struct {
 
 static const hec_run_option_words words[] = {
     {"cluster", NULL,
-     "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this machine's cores, "
-     "assumed rates; of backend nccl a preset with such devices)"},
+     "what plans are made for: preset (--list), JSON file or line, see Cluster below. Default: this machine's cores at "
+     "assumed rates; of backend nccl a preset with such devices."},
     {"model", NULL,
-     "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace "
-     "(default: the trace's where an expert is at most 1 MiB, else tiny)"},
+     "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace. "
+     "Default: the trace's where an expert is at most 1 MiB, else tiny."},
     {"ranks", NULL, "ranks, at most 256 (default 4; under mpirun: its processes)"},
     {"tokens", NULL, "tokens per rank and micro-batch; loads are scaled to it (default 256)"},
     {"micro_batches", NULL,
-     "micro-batches of an iteration that has one record: it is repeated (default 1); with --layout of a step, a record "
-     "each (default 4 for each stage)"},
+     "micro-batches of an iteration that has one record: it is repeated (default 1). With --layout, micro-batches of "
+     "a step, a record each (default 4 for each stage)."},
     {"warmup", NULL, "iterations run but not reported (default 1; 0 below 3 iterations)"},
     {"layers", NULL, "the first N MoE layers of the trace (default 4)"},
     {.key = NULL},

@@ -71,7 +71,7 @@ static hec_status check(settings *s) {
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS, .stage = "refine", .layer = -1, .iter = -1};
   hec_text formats = {0};
-  hec_text_add(&formats, "write where every expert of every layer stands:");
+  hec_text_add(&formats, "write where every expert of every layer stands. Forms:");
   for (int32_t i = 0; hec_placement_formats[i]; i++)
     hec_text_printf(&formats, "%s %s (%s)", i > 0 ? "," : "", hec_placement_formats[i]->name,
                     hec_placement_formats[i]->summary);

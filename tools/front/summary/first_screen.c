@@ -216,7 +216,7 @@ static void add_other_bounds(hec_summary *summary, const chosen_rows *chosen, in
   }
   if (words.length > 0) {
     hec_text line = {0};
-    hec_text_printf(&line, "over the bound of the policy's own kind. Other kinds than %s's have other bounds: %s.",
+    hec_text_printf(&line, "time over a bound for the policy's kind. The row bound is for %s's kind; other kinds: %s.",
                     summary->rows[best].label, words.data);
     hec_text_add(out, title);
     hec_summary_add_wrapped(line.data, sizeof title - 1, (int)sizeof title, out);
