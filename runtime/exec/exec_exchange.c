@@ -8,8 +8,8 @@
  *                       of stride s among the ranks of equal place alone, of slices that are theirs
  *   counts              every rank's row to all
  *
- * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory;
- * otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
+ * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory.
+ * Otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
  * order is ascending by source, so both give the same bits. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"

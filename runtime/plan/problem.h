@@ -85,9 +85,9 @@ static inline double hec_problem_window_s(const hec_problem *p, int32_t layer) {
 hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,
                             hec_problem *problem) HEC_MUST_USE;
 
-/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, the
- * transitions between the layers it has, and, where ranks and experts are as many, the placement and the expert-parallel
- * groups. */
+/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too. That is options, solver
+ * and the transitions between the layers it has. Where ranks and experts are as many, it is also the placement and the
+ * expert-parallel groups. */
 void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
 
 /* Expert-parallel groups of `ep` ranks from now on; 0: the largest that there can be, as after make. HEC_BAD_INPUT unless ep

@@ -2,9 +2,9 @@
  * part beside gate' and attention'. These are on the token lane, which is FSMoE's stream between nodes, so tokens and gradients never
  * share the network. What nothing hides comes after the backward, on the gradient lane, where the optimizer waits for it.
  *
- * The planner's units are bytes of one pool, oldest first. Pieces are whole parameters of one block, so a slot that spans
- * two blocks has two all-reduces, each with its own start (the planner counts one), and what is left after the last layer
- * has one a block. With several micro-batches the gradients are reduced in the last one.
+ * The planner's units are bytes of one pool, oldest first. Pieces are whole parameters of one block. So a slot that
+ * spans two blocks has two all-reduces, each with its own start (the planner counts one). What is left after the last
+ * layer has one a block. With several micro-batches the gradients are reduced in the last one.
  * O(degree + blocks a slot spans) operations a layer.
  *
  * One degree for both directions, where the paper has two. What two would save: over the paper's grid 0.4 % on its

@@ -20,9 +20,9 @@
  *
  *   t_r(G) = max(c_r, 2ra + G)     c_r: case 3, 2 or 4, chosen by Q1, Q2, Q3 alone
  *
- * and c_r - 2ra is the slack: gradients up to it cost nothing. A simulation of the order above never takes less than these
- * times, and exactly as long where g = s (tests/plan/test_fsmoe.c); with g <> s a gap of the longer one can open on the
- * stream inside nodes, which the paper neglects.
+ * and c_r - 2ra is the slack: gradients up to it cost nothing. A simulation of the order above never takes less than
+ * these times, and exactly as long where g = s (tests/plan/test_fsmoe.c). With g <> s a gap of the longer one can open
+ * on the stream inside nodes, which the paper neglects.
  *
  * Degree. The paper solves each case over real r by SLSQP within the case's constraints (193 ms on average) and its code
  * rounds to 1, 2, 4, 8. Those four are evaluated here: the minimum of the rounded problem, O(log degree_max).

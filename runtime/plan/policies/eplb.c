@@ -22,9 +22,9 @@
  *   home(e)   the present home if it still has a slot of e, else the rank of e's first slot
  *   copies    every other slot, resident (weights, gradients and optimizer state: reference policies.md 4.1)
  *
- * The load is the window's sum, which orders like its mean. A decision sets the target of every layer; layers get
- * there all at once, or some in each iteration, in turn, so that a decision that comes before the last is through
- * does not start with the same ones again. */
+ * The load is the window's sum, which orders like its mean. A decision sets the target of every layer. Layers get there
+ * all at once, or some in each iteration, in turn. So a decision that comes before the last is through does not start
+ * with the same ones again. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/slot_match.h"
 #include "runtime/plan/planners/slots.h"

@@ -16,10 +16,10 @@
  * R)).
  *
  * What is ours: the domain is the expert-parallel group (MegaFlux's is an NVLink domain of at most 32 ranks in that note).
- * Guests are gathered for every micro-batch: an expert that stays in its slot costs a copy again, since weights change in
- * training. Slots are shared by all layers, so gathered again in backward. What cannot be said here: weights and gradients
- * that move inside the persistent kernel while it computes (a schedule must hide them), and three more candidates that the
- * paper's planner tries beside this one and the note leaves out. */
+ * Guests are gathered for every micro-batch: an expert that stays in its slot costs a copy again, since weights change
+ * in training. Slots are shared by all layers, so gathered again in backward. What cannot be said here: weights and
+ * gradients move inside the persistent kernel while it computes, and a schedule must hide them. The paper's planner
+ * also tries three more candidates beside this one, which the note leaves out. */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"
 #include "runtime/plan/problem.h"
