@@ -31,7 +31,7 @@ static void make(double (*seconds)(at), maker *m) {
       place[a] = (int)(hec_sweep_at(&m->sweep, i, (hec_sweep_axis)a) - m->sweep.axis[a].value);
     at where = {place[HEC_AXIS_policy], place[HEC_AXIS_ranks], place[HEC_AXIS_tokens], place[HEC_AXIS_micro_batches],
                 place[HEC_AXIS_law]};
-    hec_sweep_row row = {.model = "m", .cluster = "c"};
+    hec_sweep_row row = {.model = "m", .cluster = "c", .schedule = "serial"};
     row.value[HEC_SWEEP_MEDIAN] = seconds(where);
     row.value[HEC_SWEEP_FITS] = 1;
     row.value[HEC_SWEEP_TOKENS_USED] = where.tokens ? 4096 : where.ranks ? 512 : 1024;
