@@ -90,6 +90,11 @@ static const hec_summary_execution *execution_of(const hec_report *report) {
 /* What to do and what that gains, a sentence a line. */
 static void add_advice(const hec_report *report, hec_text *out) {
   hec_summary_advice(report->summary, "\n", out);
+  hec_text crossed = {0};
+  hec_summary_cross_words(report->summary, &crossed);
+  if (crossed.length > 0)
+    hec_text_printf(out, "\n%s", crossed.data);
+  hec_text_free(&crossed);
   hec_text names = {0};
   if (report->best >= 0)
     hec_summary_name_close(report->summary, report->best, &names);

@@ -9,6 +9,8 @@ void hec_summary_table(hec_summary *summary, hec_text *out); /* for people: ever
 void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out);
 /* Its verdict: what to do, what that gains and costs, how sure it is; `between` its sentences. */
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words);
+/* What the check under another network law found; nothing where there was none. */
+void hec_summary_cross_words(hec_summary *summary, hec_text *words);
 /* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family, then the fastest
  * of the rest. row: [n_max]. How many. */
 int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row);
