@@ -37,6 +37,8 @@ const hec_table hec_schedule_best_table = {
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
   bool published = strcmp(name, "published") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
+  if (strcmp(name, "best") == 0)
+    return hec_fail(HEC_BAD_INPUT, "`schedule`: best is for predictions; name the schedule that hecate-sim found best");
   if (!published && (!*schedule || (*schedule)->bound))
     return hec_table_unknown(&hec_schedule_table, "`schedule`", name);
   if (policy->only_schedule) /* whatever is asked for: such a row stands beside the others in every comparison */
