@@ -35,6 +35,22 @@ HEC_TEST(llep_threshold_and_minimum) {
   hec_spill_case_stop(&c);
 }
 
+/* A chunk of m tokens is worth a guest, one of m - 1 is not: then all 200 go to one rank. Cap 200; ranks 1 and 2 have room for
+ * 100 each. */
+HEC_TEST(llep_at_its_minimum) {
+  const uint32_t totals[8] = {400, 0, 100, 0, 100, 0, 200, 0};
+  static const uint64_t wanted[2][4] = {{200, 200, 200, 200}, {200, 300, 100, 200}};
+  for (int more = 0; more < 2; more++) {
+    hec_spill_case c = hec_spill_case_new(&arena, "llep", box, 4, 8);
+    c.spill->options.min = (uint64_t)(100 + more);
+    c.load = hec_test_even_load(&arena, c.problem, totals);
+    hec_spill_case_plan(&c);
+    for (int32_t r = 0; r < 4; r++)
+      ck_assert_uint_eq(c.rank[r], wanted[more][r]);
+    hec_spill_case_stop(&c);
+  }
+}
+
 /* The paper's inner loop: candidates sorted, each looked at. */
 static void llep_spill(hec_spill_oracle *o, int32_t e, int64_t q, const hec_spill_options *options, int64_t cap,
                        int64_t *got, const int64_t *pend) {
@@ -184,7 +200,66 @@ HEC_TEST(harmoeny_follows_the_published_loop) {
   ck_assert(moved > 3000 && small > 500);
 }
 
+/* q is enough in both conditions, and one more is too much: for the room of the emptiest rank, and for the largest expert of
+ * the fullest. Three experts on each of two ranks, all tokens on rank 0; moved: how many tokens leave it. */
+HEC_TEST(harmoeny_at_its_minimum) {
+  static const struct {
+    uint32_t totals[6];
+    uint64_t min, moved;
+  } cases[] = {
+      {{100, 100, 0, 0, 0, 0}, 100, 100},                                   /* room 100, expert 100 */
+      {{100, 100, 0, 0, 0, 0}, 101, 0},   {{60, 60, 60, 0, 0, 0}, 60, 60},  /* room 90, expert 60 */
+      {{60, 60, 60, 0, 0, 0}, 61, 0},     {{120, 30, 30, 0, 0, 0}, 90, 90}, /* room 90, expert 120 */
+      {{120, 30, 30, 0, 0, 0}, 91, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_spill_case c = hec_spill_case_new(&arena, "harmoeny", box, 2, 6);
+    c.spill->options.min = cases[i].min;
+    c.load = hec_test_even_load(&arena, c.problem, cases[i].totals);
+    hec_spill_case_plan(&c);
+    ck_assert_uint_eq(c.rank[1], cases[i].moved);
+    hec_spill_case_stop(&c);
+  }
+}
+
 /* ---- MoonEP ---- */
+
+/* As published: receivers find a donor, the emptiest at the fullest; then each donor serves the largest quota first, from its
+ * own expert with the most left. Ties to the lower index. */
+static void moonep_plan(hec_spill_oracle *o) {
+  int64_t balance[HEC_SPILL_RANKS], quota[HEC_SPILL_RANKS] = {0}, left[HEC_SPILL_EXPERTS];
+  int32_t donor[HEC_SPILL_RANKS] = {0};
+  for (int32_t r = 0; r < o->n; r++)
+    balance[r] = o->load[r] - o->all / o->n - (r < o->all % o->n);
+  for (;;) {
+    int32_t full = 0, empty = 0;
+    for (int32_t r = 0; r < o->n; r++) {
+      full = balance[r] > balance[full] ? r : full;
+      empty = balance[r] < balance[empty] ? r : empty;
+    }
+    if (balance[full] == 0)
+      break;
+    donor[empty] = full;
+    quota[empty] = -balance[empty];
+    balance[full] -= quota[empty];
+    balance[empty] = 0;
+  }
+  memcpy(left, o->total, sizeof left);
+  for (;;) {
+    int32_t to = 0, from = -1; /* the largest quota of all: donors do not share experts, so their order is free */
+    for (int32_t r = 0; r < o->n; r++)
+      to = quota[r] > quota[to] ? r : to;
+    if (quota[to] == 0)
+      break;
+    for (int32_t e = 0; e < o->n_experts; e++)
+      if (o->home[e] == donor[to] && (from < 0 || left[e] > left[from]))
+        from = e;
+    int64_t take = left[from] < quota[to] ? left[from] : quota[to];
+    o->moved[from][to] += take;
+    left[from] -= take;
+    quota[to] -= take;
+  }
+}
 
 static void moonep_check(const hec_spill_case *c) {
   int32_t ranks = c->problem->n_ranks, experts = c->problem->n_experts, transfers = 0;
@@ -204,6 +279,9 @@ static void moonep_check(const hec_spill_case *c) {
     ck_assert_int_le(own, (experts + ranks - 1) / ranks);
   }
   ck_assert_int_le(transfers, ranks - 1);
+  if (o.all > 0)
+    moonep_plan(&o);
+  hec_spill_oracle_compare(&o, c, 0);
 }
 
 HEC_TEST(moonep_is_exact) {
