@@ -111,6 +111,7 @@ typedef struct {
   int32_t n_links;
   hec_link *links;                /* [n_links] */
   hec_device *devices;            /* [n_devices] */
+  double cores;                   /* processors that all devices share; 0: each device is its own */
   double plan_a_s, plan_b_s;      /* simulated planning time: a + b * work units */
   hec_curves measured;            /* of every device, and of its collectives; n 0: none */
   const struct hec_gpu_laws *gpu; /* of its collectives inside a node; NULL: by the links */
@@ -137,6 +138,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  *
  * The JSON form (numbers in bytes/s, bytes, FLOP/s, seconds):
  *     {"name": "a4", "nodes": 4, "devices_per_node": 8, "nics": 1, "pxn": false, "nic_through_port": false,
+ *      "cores": 2,         devices are processes of one machine with so many processors (a share where others use it,
+ *                          too); times are those of a device alone
  *      "nvlink": {"bandwidth": 300e9, "latency": 2e-6, "efficiency": 0.8,
  *                 "efficiency_by_bytes": [[2e6, 0.6], [256e6, 1]]},      optional, of any class: hec_link_share
  *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC

@@ -213,14 +213,16 @@ static hec_status plan_all(work *w, hec_trace_reader *reader, hec_pool *pool, he
       HEC_NEW(scratch, hec_load_remainder, (size_t)problem->n_ranks * (size_t)problem->n_experts);
   int32_t n = w->loads->n_before + w->loads->n_records;
   w->load = &load;
-  hec_progress_stage("planning micro-batches", "records");
+  if (!w->of->silent)
+    hec_progress_stage("planning micro-batches", "records");
   for (w->index = 0; w->index < n; w->index++) {
     const hec_trace_record *record;
     HEC_TRY(hec_trace_next(reader, &record));
     if (record) /* else it is the only one, once more */
       HEC_TRY(hec_job_load(job, record, &load, order));
     hec_pool_run(pool, &(hec_pool_job){.n = w->of->n_policies, .work = plan_record, .context = w});
-    hec_progress_at((double)(w->index + 1), (double)n, 0);
+    if (!w->of->silent)
+      hec_progress_at((double)(w->index + 1), (double)n, 0);
   }
   return HEC_OK;
 }

@@ -23,6 +23,7 @@ typedef struct {
   const hec_job *job; /* of one expert-parallel group: a rank is a place with experts / ep experts */
   const hec_policy *const *policies;
   int32_t n_policies, n_threads;
+  bool silent;      /* no progress */
   int32_t n_layers; /* MoE layers of the model */
   int32_t n_micro;  /* micro-batches of a step */
   int32_t n_groups; /* expert-parallel groups of a layer; 0: 1 */

@@ -5,6 +5,7 @@
 #include "runtime/program/lowering_state.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/replicas.h"
 
 #include <string.h>
 
@@ -24,10 +25,9 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
   hec_sparse *sparse = &low->in->sparse;
   sparse->bytes = (int64_t)bytes;
   sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
-  sparse->relays =
-      low->in->shared->run.policy->relays || (low->in->collective != NULL && low->in->collective->relays);
-  hec_sparse_guests(sparse, &low->in->shared->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
-                    low->in->gathered);
+  sparse->relays = low->in->shared->run.policy->relays || (low->in->collective != NULL && low->in->collective->relays);
+  hec_sparse_guests(sparse, &low->in->shared->run.plan, layer,
+                    which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY, low->in->gathered);
   for (int32_t i = 0; which == HEC_GUESTS_BEFORE && i < sparse->n_items; i++)
     for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
       low->in->gathered[(size_t)sparse->expert[i] * (size_t)low->problem->n_ranks + (size_t)sparse->receiver[k]] = 1;
@@ -379,48 +379,56 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
     }
 }
 
-static void add_piece(hec_lowering *low, int32_t source, int32_t destination, hec_parcel parcel) {
+typedef struct {
+  hec_lowering *low;
+  int32_t layer, expert;
+  bool back;
+} replica_pieces;
+
+static void add_piece(void *context, hec_replica_piece piece) {
+  const replica_pieces *of = context;
+  hec_lowering *low = of->low;
   double whole = low->problem->bytes.expert_grad, params = hec_moe_expert_params(low->problem->moe);
-  int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, parcel.part, parcel.n_parts);
+  int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, piece.part, piece.n_parts);
+  int32_t source = of->back ? piece.destination : piece.source;
+  int32_t destination = of->back ? piece.source : piece.destination;
   low->in->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
   if (low->in->detail && bytes > 0)
-    hec_move_list_add(&low->in->moves, (hec_move){source, destination, parcel});
+    hec_move_list_add(
+        &low->in->moves,
+        (hec_move){source, destination, {of->layer, of->expert, piece.part, piece.n_parts, HEC_STATE_GRAD}});
+}
+
+/* One step of all experts of the layer, there or back, into low->migration and low->moves. */
+static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step, bool back) {
+  low->in->moves.n = 0;
+  for (int32_t e = 0; e < low->problem->n_experts; e++) {
+    replica_pieces of = {low, layer, e, back};
+    int32_t n = keepers(low, layer, e, low->in->holders);
+    hec_replica_pieces(low->problem, e, low->in->holders, n, step, add_piece, &of);
+  }
+  take_pairs(low, &low->in->migration);
+  hec_move_list_sort(&low->in->moves);
 }
 
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  static const hec_replica_step steps[4] = {HEC_REPLICA_INSIDE, HEC_REPLICA_BETWEEN, HEC_REPLICA_BETWEEN,
+                                            HEC_REPLICA_INSIDE};
   if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
     return -1;
-  int32_t n_ranks = low->problem->n_ranks;
-  bool any = false;
-  low->in->moves.n = 0;
-  for (int32_t e = 0; e < low->problem->n_experts; e++) {
-    int32_t n = keepers(low, layer, e, low->in->holders);
-    for (int32_t i = 0; n > 1 && i < n; i++)
-      for (int32_t j = 0; j < n; j++) /* j owns piece j of the gradient */
-        if (i != j)
-          add_piece(low, low->in->holders[i], low->in->holders[j], (hec_parcel){layer, e, j, n, HEC_STATE_GRAD});
-    any = any || n > 1;
+  int32_t id = -1;
+  for (int k = 0; k < 4; k++) {
+    bool back = k >= 2;
+    list_pieces(low, layer, steps[k], back);
+    if (low->in->migration.n == 0)
+      continue;
+    hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
+    id = back ? add_exchange(low, op, &low->in->migration, 1, deps, n_deps)
+              : emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->in->migration, deps, n_deps);
+    deps = &id; /* of the next step */
+    n_deps = 1;
   }
-  if (!any)
-    return -1;
-  take_pairs(low, &low->in->migration);
-  hec_move_list_sort(&low->in->moves);
-  int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->in->migration, deps, n_deps);
-  /* Each reduced piece returns to every other holder: the same pairs, the other way. */
-  for (size_t i = 0; i < low->in->migration.n; i++) {
-    hec_transfer *t = &low->in->migration.data[i];
-    low->in->pair_bytes[(size_t)t->destination * (size_t)n_ranks + (size_t)t->source] = t->bytes;
-  }
-  for (size_t i = 0; i < low->in->moves.n; i++) {
-    hec_move *move = &low->in->moves.data[i];
-    int32_t source = move->source;
-    move->source = move->destination;
-    move->destination = source;
-  }
-  take_pairs(low, &low->in->migration);
-  hec_move_list_sort(&low->in->moves);
-  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
-  return add_exchange(low, op, &low->in->migration, 1, &reduced, 1);
+  return id;
 }
 
 int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
@@ -432,7 +440,8 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   low->in->migration.n = low->in->moves.n = 0;
   for (int32_t l = 0; l < problem->n_layers; l++) {
     low->layer[l].migrate = -1;
-    hec_plan_migration(&low->in->before, &low->in->shared->run.plan, problem, l, low->in->pair_bytes, &low->in->migration);
+    hec_plan_migration(&low->in->before, &low->in->shared->run.plan, problem, l, low->in->pair_bytes,
+                       &low->in->migration);
     if (low->in->detail)
       hec_plan_moves(&low->in->before, &low->in->shared->run.plan, problem, l, &low->in->moves);
     if (!by_layer || low->in->migration.n == 0)

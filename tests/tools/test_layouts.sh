@@ -58,7 +58,8 @@ expect out.txt '"precision=fp8 dispatcher=deepep" in d["recipe"]' True
 run e128.jsonl --setup mine.json --precision fp8 --dispatcher alltoall --recompute norm+act --zero 2 --policy ep --json && mv out.txt short.txt
 run e128.jsonl --setup mine.json --recipe "zero=2 precision=fp8 dispatcher=alltoall recompute=norm+act" --policy ep --json
 cmp -s short.txt out.txt || fail "--precision and the like are no parts of --recipe"
-refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --zero 4
+refuses 2 "--zero: expected a whole number from 0 to 3" e128.jsonl --setup mine.json --zero 4
+refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --recipe zero=4
 run e128.jsonl --setup mine.json --gpus 512 --policy ep --json
 expect out.txt 'd["layout"]["dp"]' 16
 

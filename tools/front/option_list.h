@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 /* clang-format off */
-/* Axes of a sweep, the first turning slowest; those of kind ROW last. */
-#define HEC_SWEPT_OPTION_LIST(X) \
+/* Axes of a sweep, the first turning slowest: of the job, then (below) of a training job, then rows to be compared. */
+#define HEC_JOB_AXIS_LIST(X) \
   X(model, TEXT, NULL, "M", "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace", 0, 0, models) \
   X(cluster, TEXT, NULL, "C", "preset (--list), JSON file, or a line as \"4x8 gpu=h100\" (default p4d-4x8, above 32 ranks h800)", 0, 0, clusters) \
   X(slow, MAYBE, NULL, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share", 0, 0, none) \
@@ -40,11 +40,13 @@
   X(m, WHOLE, HEC_AUTO, "N", "FSSDP: max copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
   X(period, WHOLE, HEC_AUTO, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000, none) \
   X(slots, WHOLE, HEC_AUTO, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000, none) \
-  X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none) \
+  X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none)
+#define HEC_ROW_AXIS_LIST(X) \
   X(collective, ROW, NULL, "K", "a sparse collective of --list (default: the cheapest by cost)", 0, 0, collectives) \
   X(law, ROW, "alpha_beta", "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)", 0, 0, laws) \
   X(schedule, ROW, NULL, "S", "published (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
   X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); with options: llep:cap=1.5; see --list", 0, 0, policies)
+#define HEC_SWEPT_OPTION_LIST(X) HEC_JOB_AXIS_LIST(X) HEC_ROW_AXIS_LIST(X)
 #define HEC_OTHER_OPTION_LIST(X) \
   X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \
   X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)
@@ -60,7 +62,7 @@
   X(pin, FLAG, false, NULL, "each rank (of backend nccl: its host thread) on a core of its own", 0, 0, none) \
   X(timeout, REAL, 0, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6, none)
 
-/* A training job of many GPUs: members of hec_training_args. */
+/* A training job of many GPUs: members of hec_training_args; axes of a sweep, too. */
 #define HEC_TRAINING_OPTION_LIST(X) \
   X(setup, TEXT, NULL, "NAME|FILE", "a training job as a file: model, GPUs, layout, batch, recipe; preset (--list) or JSON file; the other options change parts of it", 0, 0, setups) \
   X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\"; what is not named is 1. Predicts a training step instead of an iteration of one group.", 0, 0, none) \
@@ -73,7 +75,7 @@
   X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
   X(dispatcher, TEXT, NULL, "D", "short for dispatcher= in --recipe", 0, 0, dispatchers) \
   X(recompute, TEXT, NULL, "R[+R...]", "short for recompute= in --recipe: none, norm, act, mlp, attention, moe, full", 0, 0, recomputed) \
-  X(zero, TEXT, NULL, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 0, zeros) \
+  X(zero, WHOLE, -1, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 3, zeros) \
   X(pipeline, TEXT, NULL, "NAME", "pipeline schedule (default 1f1b, with virtual stages interleaved)", 0, 0, pipelines) \
   X(measured, TEXT, NULL, "TEXT", "\"step=19.7s\": the time of a step of your own run of this layout; one factor is fitted to it. \"factor=1.1\": that of an earlier fit, for other layouts", 0, 0, none)
 
@@ -137,11 +139,12 @@ typedef struct {
 
 typedef struct {
   HEC_TRAINING_OPTION_LIST(HEC_OPTION_MEMBER)
+  const char *setup_text; /* content of the JSON file that `setup` names; NULL: read when it is needed */
 } hec_training_args;
 
 #define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,
 #define HEC_TARGET_ARGS ((hec_target_args){HEC_TARGET_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
-#define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT)})
+#define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT).setup_text = NULL})
 #define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
 
 #endif

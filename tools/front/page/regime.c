@@ -178,10 +178,11 @@ static void say(const hec_report_maps *maps, hec_text *out) {
                     n, maps->n_maps);
   hec_chart_said(out);
   hec_chart_note(out);
-  hec_text_add(
-      out, "Each cell: the fastest system that fits and drops nothing. Below it its speed over ep under the schedule "
-           "asked for (speedup_vs_ep of the CSV), its speed over the next, and the median time of an iteration. Less "
-           "than 0.5 % is no lead. The axes are the two with most values.");
+  hec_text_printf(out,
+                  "Each cell: the fastest system that fits and drops nothing. Below it its speed over ep%s "
+                  "(speedup_vs_ep of the CSV), its speed over the next, and %s. Less than 0.5 %% is no lead. The axes "
+                  "are the two with most values.",
+                  maps->of_schedules ? " under the schedule asked for" : "", maps->time);
   if (maps->n_maps > HEC_REPORT_MAPS)
     hec_text_printf(out, " %" PRId32 " more grids are left out for the page's size: the CSV has their rows.",
                     maps->n_maps - HEC_REPORT_MAPS);

@@ -121,6 +121,8 @@ typedef struct {
 enum { HEC_REPORT_MAPS = 24 }; /* drawn */
 
 typedef struct {
+  const char *time;                            /* of a row: "the median time of an iteration" */
+  bool of_schedules;                           /* rows run under schedules of an iteration */
   const char *x_name, *y_name;                 /* "": there is no such axis */
   const char *const *x_value, *const *y_value; /* [n_x], [n_y] with units */
   int32_t n_x, n_y;

@@ -11,43 +11,24 @@ static const char balanced_name[] = "balanced routing";
 
 /* ---- CSV ---- */
 
-static void csv_row(const char *name, const hec_training_row *row, const hec_training_result *r, double ep_s,
-                    hec_text *out) {
-  const double before[] = {r->step_s,
-                           r->tokens_per_s_per_gpu,
-                           r->model_tflops_per_gpu,
-                           r->mfu,
-                           r->gpu_hours_per_1e12_tokens,
-                           r->bubble_s / r->step_s,
-                           r->dispatch_s / r->step_s,
-                           r->tensor_s / r->step_s,
-                           r->data_s / r->step_s,
-                           r->gather_s / r->step_s,
-                           row ? row->moves_s / r->step_s : 0,
-                           ep_s / r->step_s,
-                           row ? row->overload_median : 1,
-                           row ? row->overload_p95 : 1,
-                           row ? row->dropped_share : 0,
-                           r->memory.peak,
-                           r->memory.reserved + r->memory.outside,
-                           r->memory.margin};
-  hec_text_add_csv(out, name);
-  for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
-    hec_text_add(out, ",");
-    hec_text_add_double(out, before[i]);
-  }
-  hec_text_printf(out, ",%s,%d\n", r->memory.fits ? "true" : "false", (int)r->memory.device);
-}
-
 void hec_training_csv(const hec_training_summary *s, hec_text *out) {
-  double ep_s = s->rows[s->baseline].result.step_s;
-  hec_text_add(out,
-               "policy,step_s,tokens_per_s_per_gpu,model_tflops_per_gpu,mfu,gpu_hours_per_1e12_tokens,bubble_share,"
-               "dispatch_share,tensor_share,data_share,gather_share,moves_share,speedup_vs_ep,overload_median,"
-               "overload_p95,dropped_share,peak_bytes,needed_bytes,margin_bytes,fits,fullest_stage\n");
-  csv_row(balanced_name, NULL, &s->balanced, ep_s, out);
-  for (int32_t i = 0; i < s->n_rows; i++)
-    csv_row(s->rows[i].policy->name, &s->rows[i], &s->rows[i].result, ep_s, out);
+  hec_text_add(out, "policy");
+  for (int32_t c = 0; c < HEC_N_TRAINING_VALUES; c++)
+    hec_text_printf(out, ",%s", hec_training_value_names[c].column);
+  hec_text_add(out, "\n");
+  for (int32_t i = -1; i < s->n_rows; i++) {
+    double value[HEC_N_TRAINING_VALUES];
+    hec_training_values(s, i, value);
+    hec_text_add_csv(out, i < 0 ? balanced_name : s->rows[i].policy->name);
+    for (int32_t c = 0; c < HEC_N_TRAINING_VALUES; c++) {
+      hec_text_add(out, ",");
+      if (c == HEC_TRAINING_FITS)
+        hec_text_add(out, value[c] > 0 ? "true" : "false");
+      else
+        hec_text_add_double(out, value[c]);
+    }
+    hec_text_add(out, "\n");
+  }
 }
 
 /* ---- Page ---- */
