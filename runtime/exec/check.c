@@ -261,7 +261,12 @@ static void adopt(hec_check *check, const hec_reference_part *part, const float 
     hec_reference_adopt(check->reference, part, values);
 }
 
-/* Of a block: what the rank has of it (dense_part.h); of the rest: all. */
+/* With parts of the optimizer, gradients are summed and moments kept in the rank's own part alone. */
+static hec_problem_part part_of(hec_problem_part own, int32_t array) {
+  return array == 0 ? (hec_problem_part){0, 1} : own;
+}
+
+/* Of a block: what the rank has of it (dense_part.h), or updates of it; of the rest: all. */
 static void compare_dense(hec_check *check, const float *found, int64_t n, int32_t layer, int32_t array, int32_t rank) {
   hec_reference_state state = hec_reference_block(check->reference, layer);
   const float *whole = reference_array(&state, array), *expected = whole;
@@ -274,7 +279,9 @@ static void compare_dense(hec_check *check, const float *found, int64_t n, int32
     hec_dense_part_take(&(hec_dense_part){check->model, rank % mp, mp}, whole, part);
     expected = part;
   }
-  compare(check, found, (expectation){whole, state.n, expected, n}, what);
+  hec_problem_part own = part_of(hec_problem_dense_part(check->problem, rank % check->problem->n_ranks), array);
+  int64_t begin = hec_part_begin(n, own.place, own.of), end = hec_part_begin(n, own.place + 1, own.of);
+  compare(check, found + begin, (expectation){whole, state.n, expected + begin, end - begin}, what);
   hec_arena_rewind(&check->arena, mark);
 }
 
@@ -360,7 +367,10 @@ static void compare_parts(hec_check *check, const kept_parts *kept, int32_t *see
     (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[kept->array], expert,
                    kept->layer, kept->rank);
     hec_expert_shard_take(&shard, whole, expected);
-    compare(check, floats, (expectation){whole, state.n, expected + begin, n}, what);
+    hec_problem_part own = hec_problem_expert_part(check->problem, kept->rank % check->problem->n_ranks);
+    own = part_of(own, kept->array);
+    int64_t from = hec_part_begin(n, own.place, own.of), to = hec_part_begin(n, own.place + 1, own.of);
+    compare(check, floats + from, (expectation){whole, state.n, expected + begin + from, to - from}, what);
     floats += n;
     seen[*parts]++;
   }
@@ -434,6 +444,7 @@ static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer,
 
 /* goes_on: another window follows, from the state of the run. */
 static hec_status check_state(hec_check *check, hec_exec *exec, bool goes_on) {
+  HEC_ASSERT(!goes_on || !check->problem->zero); /* nobody has whole moments to go on from */
   at(check);
   for (int32_t l = check->model->moe.vocabulary > 0 ? -1 : 0; l < check->stages.n_local; l++) {
     HEC_TRY(check_dense(check, exec, l, goes_on));

@@ -221,11 +221,11 @@ static double kept_experts(const hec_exec *exec, const hec_plan *plan) {
 
 static double state_of_plan(const hec_exec *exec, const hec_plan *plan) {
   const hec_memory_cost *bytes = &exec->problem->bytes;
-  double experts = kept_experts(exec, plan);
+  double experts = kept_experts(exec, plan), part = 1.0 / hec_problem_expert_part(exec->problem, 0).of;
   if (!exec->train)
     return bytes->dense_param + experts * bytes->expert_param;
   return bytes->dense_param + bytes->dense_grad + bytes->dense_optimizer + bytes->activation_rest +
-         experts * (bytes->expert_param + bytes->expert_grad + bytes->expert_optimizer);
+         experts * (bytes->expert_param + bytes->expert_grad + part * bytes->expert_optimizer);
 }
 
 hec_status hec_exec_check_capacity(hec_exec *exec) {

@@ -315,6 +315,19 @@ static void zero(hec_exec *exec, float *x, int64_t n) {
     hec_exec_processor(exec)->math->zero(hec_exec_processor(exec), x, n);
 }
 
+/* What this rank updates of `n` numbers, and has moments of. */
+static int64_t own_of(hec_problem_part part, int64_t n, int64_t *begin) {
+  *begin = hec_part_begin(n, part.place, part.of);
+  return hec_part_begin(n, part.place + 1, part.of) - *begin;
+}
+
+/* Moments: only what is used takes memory. */
+static void zero_moments(hec_exec *exec, hec_problem_part part, float *first, float *second, int64_t n) {
+  int64_t begin, own = own_of(part, n, &begin);
+  zero(exec, first ? first + begin : NULL, own);
+  zero(exec, second ? second + begin : NULL, own);
+}
+
 /* `host`: room for two blocks' parameters, for two experts'. */
 static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, float *host) {
   hec_processor *on = hec_exec_processor(exec);
@@ -329,8 +342,7 @@ static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, floa
     hec_dense_part_take(&(hec_dense_part){work->model, work->rank % mp, mp}, host, kept);
   }
   on->math->to_device(on, d.params, kept, d.n);
-  zero(exec, d.first, d.n);
-  zero(exec, d.second, d.n);
+  zero_moments(exec, hec_problem_dense_part(hec_exec_problem(exec), work->rank), d.first, d.second, d.n);
 }
 
 static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t part, float *host) {
@@ -343,8 +355,7 @@ static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t
                         row % work->model->n_experts, host);
   hec_expert_shard_take(&(hec_expert_shard){work->model, hec_exec_rank(exec) % esp, esp}, host, kept);
   on->math->to_device(on, at.params, kept + hec_part_begin(store->expert_size, part, store->n_parts), at.n);
-  zero(exec, at.first, at.n);
-  zero(exec, at.second, at.n);
+  zero_moments(exec, hec_problem_expert_part(hec_exec_problem(exec), work->rank), at.first, at.second, at.n);
 }
 
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
@@ -374,25 +385,35 @@ void hec_work_zero_grads(hec_work_state *work, hec_exec *exec) {
         zero(exec, hec_store_at(store, row, part).grads, hec_store_at(store, row, part).n);
 }
 
-/* Everything that this rank keeps. The next iteration adds to the gradients. */
+static hec_moments moments_of(const hec_store_part *at, hec_problem_part part, bool clear) {
+  int64_t begin, n = own_of(part, at->n, &begin);
+  return (hec_moments){at->params + begin, at->grads + begin, at->first + begin, at->second + begin, n, clear};
+}
+
+/* Everything that this rank keeps, or its part of it. The next iteration adds to the gradients. */
 static void optimizer(hec_work_state *work, hec_exec *exec) {
   hec_processor *on = hec_exec_processor(exec);
   const hec_store *store = hec_exec_store(exec);
-  int32_t n = 0, n_experts = work->model->n_experts;
+  const hec_problem *problem = hec_exec_problem(exec);
+  int32_t n = 0, n_experts = work->model->n_experts, rank = (work->rank + work->update_another) % problem->n_ranks;
   int32_t max = work->model->n_blocks + 1 + store->n_rows * store->n_parts;
   hec_moments *list = HEC_NEW(hec_exec_step_arena(exec), hec_moments, max);
+  hec_problem_part dense = hec_problem_dense_part(problem, rank), expert = hec_problem_expert_part(problem, rank);
+  bool clear = !work->keep_grads && !problem->zero;
   for (int32_t l = -1; l < work->model->n_blocks; l++) {
     hec_dense d = hec_exec_dense(exec, l);
-    list[n++] = (hec_moments){d.params, d.grads, d.first, d.second, d.n, !work->keep_grads};
+    list[n++] = moments_of(&(hec_store_part){d.params, d.grads, d.first, d.second, d.n}, dense, clear);
   }
   for (int32_t row = 0; row < store->n_rows; row++)
     for (int32_t part = 0; part < store->n_parts; part++) {
       if (!hec_exec_keeps(exec, row / n_experts, row % n_experts, part))
         continue;
       hec_store_part at = hec_store_at(store, row, part);
-      list[n++] = (hec_moments){at.params, at.grads, at.first, at.second, at.n, !work->keep_grads};
+      list[n++] = moments_of(&at, expert, clear);
     }
-  on->math->adam(on, &work->model->adam, work->step, list, n);
+  on->math->adam(on, &work->model->adam, work->step, list, work->update_nothing ? 0 : n);
+  if (!work->keep_grads && problem->zero) /* the other parts have what was sent */
+    hec_work_zero_grads(work, exec);
 }
 
 static void attention(hec_work_state *work, hec_processor *on, const hec_op *op, bound *b) {

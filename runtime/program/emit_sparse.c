@@ -24,10 +24,9 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
   hec_sparse *sparse = &low->in->sparse;
   sparse->bytes = (int64_t)bytes;
   sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
-  sparse->relays =
-      low->in->shared->run.policy->relays || (low->in->collective != NULL && low->in->collective->relays);
-  hec_sparse_guests(sparse, &low->in->shared->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
-                    low->in->gathered);
+  sparse->relays = low->in->shared->run.policy->relays || (low->in->collective != NULL && low->in->collective->relays);
+  hec_sparse_guests(sparse, &low->in->shared->run.plan, layer,
+                    which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY, low->in->gathered);
   for (int32_t i = 0; which == HEC_GUESTS_BEFORE && i < sparse->n_items; i++)
     for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
       low->in->gathered[(size_t)sparse->expert[i] * (size_t)low->problem->n_ranks + (size_t)sparse->receiver[k]] = 1;
@@ -380,32 +379,44 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
 }
 
 static void add_piece(hec_lowering *low, int32_t source, int32_t destination, hec_parcel parcel) {
-  double whole = low->problem->bytes.expert_grad, params = hec_moe_expert_params(low->problem->moe);
+  bool params_alone = parcel.state == HEC_STATE_PARAM;
+  double whole = params_alone ? low->problem->bytes.expert_param : low->problem->bytes.expert_grad,
+         params = hec_moe_expert_params(low->problem->moe);
   int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, parcel.part, parcel.n_parts);
   low->in->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
   if (low->in->detail && bytes > 0)
     hec_move_list_add(&low->in->moves, (hec_move){source, destination, parcel});
 }
 
-int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
-  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
-    return -1;
-  int32_t n_ranks = low->problem->n_ranks;
+/* Every piece of an expert that several ranks keep, between its owner and each other one, as transfers: gradients to the owner,
+ * parameters from it. False: there are none. */
+static bool list_pieces(hec_lowering *low, int32_t layer, hec_state state) {
   bool any = false;
   low->in->moves.n = 0;
   for (int32_t e = 0; e < low->problem->n_experts; e++) {
     int32_t n = keepers(low, layer, e, low->in->holders);
     for (int32_t i = 0; n > 1 && i < n; i++)
-      for (int32_t j = 0; j < n; j++) /* j owns piece j of the gradient */
+      for (int32_t j = 0; j < n; j++) { /* j owns piece j */
+        int32_t other = low->in->holders[i], owner = low->in->holders[j];
+        bool to_owner = state == HEC_STATE_GRAD;
         if (i != j)
-          add_piece(low, low->in->holders[i], low->in->holders[j], (hec_parcel){layer, e, j, n, HEC_STATE_GRAD});
+          add_piece(low, to_owner ? other : owner, to_owner ? owner : other, (hec_parcel){layer, e, j, n, state});
+      }
     any = any || n > 1;
   }
-  if (!any)
-    return -1;
   take_pairs(low, &low->in->migration);
   hec_move_list_sort(&low->in->moves);
+  return any;
+}
+
+int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT) ||
+      !list_pieces(low, layer, HEC_STATE_GRAD))
+    return -1;
+  int32_t n_ranks = low->problem->n_ranks;
   int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->in->migration, deps, n_deps);
+  if (low->problem->zero) /* its owner updates it */
+    return reduced;
   /* Each reduced piece returns to every other holder: the same pairs, the other way. */
   for (size_t i = 0; i < low->in->migration.n; i++) {
     hec_transfer *t = &low->in->migration.data[i];
@@ -423,6 +434,22 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
   return add_exchange(low, op, &low->in->migration, 1, &reduced, 1);
 }
 
+void hec_emit_updated(hec_lowering *low, int32_t optimizer) {
+  const hec_problem *problem = low->problem;
+  const hec_moe *moe = problem->moe;
+  for (int32_t l = -1; l < problem->n_layers; l++) {
+    hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_GATHER, l, true);
+    op.bytes = hec_problem_gradients(problem, l) * moe->dtype_bytes / moe->grad_bytes;
+    op.allreduce.half = HEC_ALLREDUCE_GATHER;
+    if (problem->n_ranks > 1 && op.bytes > 0)
+      (void)hec_program_add(&low->in->program, op, &optimizer, 1);
+    if (l < 0 || !has_copies(low, l, HEC_COPY_RESIDENT) || !list_pieces(low, l, HEC_STATE_PARAM))
+      continue;
+    op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, l, true);
+    (void)add_exchange(low, op, &low->in->migration, 1, &optimizer, 1);
+  }
+}
+
 int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   const hec_problem *problem = low->problem;
   bool alone = low->in->schedule->alone, by_layer = low->in->shared->run.policy->migrates_beside && !alone;
@@ -432,7 +459,8 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   low->in->migration.n = low->in->moves.n = 0;
   for (int32_t l = 0; l < problem->n_layers; l++) {
     low->layer[l].migrate = -1;
-    hec_plan_migration(&low->in->before, &low->in->shared->run.plan, problem, l, low->in->pair_bytes, &low->in->migration);
+    hec_plan_migration(&low->in->before, &low->in->shared->run.plan, problem, l, low->in->pair_bytes,
+                       &low->in->migration);
     if (low->in->detail)
       hec_plan_moves(&low->in->before, &low->in->shared->run.plan, problem, l, &low->in->moves);
     if (!by_layer || low->in->migration.n == 0)

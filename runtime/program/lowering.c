@@ -382,10 +382,11 @@ static int32_t count_kept(hec_lowering *low) {
   const hec_plan *plan = &low->in->shared->run.plan;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, 2 * n_ranks);
   double *kept = low->in->program.local_bytes + at, slice = 1.0 / plan->n_slices;
+  double part = 1.0 / hec_problem_expert_part(low->problem, 0).of; /* of the optimizer's state */
   size_t n = (size_t)plan->n_layers * (size_t)plan->n_experts * (size_t)plan->n_slices;
   for (size_t i = 0; i < n; i++) {
     kept[plan->home[i]] += slice;
-    kept[n_ranks + plan->opt_home[i]] += slice;
+    kept[n_ranks + plan->opt_home[i]] += slice * part;
   }
   for (int32_t l = 0; l < plan->n_layers; l++) {
     const int32_t *copy_at = plan->copy_at + (size_t)l * (size_t)(plan->n_experts + 1);
@@ -393,7 +394,7 @@ static int32_t count_kept(hec_lowering *low) {
     for (int32_t i = copy_at[0]; i < copy_at[plan->n_experts]; i++)
       if (plan->copy_kind[block + (size_t)i] == HEC_COPY_RESIDENT) {
         kept[plan->copy_rank[block + (size_t)i]] += 1;
-        kept[n_ranks + plan->copy_rank[block + (size_t)i]] += 1;
+        kept[n_ranks + plan->copy_rank[block + (size_t)i]] += part;
       }
   }
   int32_t esp = low->problem->esp;
@@ -444,7 +445,8 @@ static void hold_kept(hec_lowering *low, int32_t kept) {
 /* Adam reads gradient and state, writes state and parameters. */
 static void emit_optimizer(hec_lowering *low, int32_t kept) {
   const hec_memory_cost *bytes = &low->problem->bytes;
-  double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
+  double dense = (bytes->dense_grad + bytes->dense_param) / hec_problem_dense_part(low->problem, 0).of +
+                 2 * bytes->dense_optimizer;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, n_ranks);
   double share = (double)low->problem->n_layers * (double)low->problem->n_experts / (double)n_ranks;
@@ -465,6 +467,8 @@ void hec_lower_end(hec_lowering *low) {
     return;
   (void)hec_emit_dense_reduce(low, -1, hec_problem_gradients(low->problem, -1), HEC_DEPS(low->tail));
   emit_optimizer(low, kept);
+  if (low->problem->zero)
+    hec_emit_updated(low, low->tail);
 }
 
 static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {
