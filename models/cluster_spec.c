@@ -223,6 +223,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .n_links = l.n_links,
                            .links = HEC_NEW(arena, hec_link, l.n_links),
                            .devices = HEC_NEW(arena, hec_device, l.n_devices),
+                           .cores = spec->cores,
                            .plan_a_s = spec->plan_a_s,
                            .plan_b_s = spec->plan_b_s,
                            .gpu = spec->port.by_laws ? spec->gpu : NULL,

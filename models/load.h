@@ -39,9 +39,10 @@ typedef struct {
 } hec_load_remainder;
 void hec_load_scale(hec_load *load, uint64_t assignments, hec_load_remainder *order);
 
-/* Both: the sources of `from` on the ranks of `to`, every layer scaled. Where sources are divided they are scaled before:
- * a few tokens dealt out to many ranks and scaled then would be another load, with the rounding of the first step in it
- * (3 tokens on 4 ranks, scaled to 4000 tokens: 1333 each on three ranks, not 1000 on four). */
+/* Both: the sources of `from` on the ranks of `to`, every layer scaled. Where sources are divided they are scaled
+ * first. If a few tokens were dealt out to many ranks and scaled after that, the rounding of the first step would make
+ * another load. An example is 3 tokens on 4 ranks, scaled to 4000 tokens: it must be 1333 each on three ranks, not 1000
+ * on four. */
 hec_status hec_load_fit(const hec_load *from, uint64_t assignments, hec_load *to,
                         hec_load_remainder *order) HEC_MUST_USE;
 

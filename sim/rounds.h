@@ -1,6 +1,6 @@
 /* Which transfers of an exchange NCCL has in flight at once (law `nccl_rounds`). Shared by the event engine and bare flows.
  *
- * A rank walks its peers in rounds; in a round it sends to one rank and receives from one, and all ranks have the same
+ * A rank walks its peers in rounds. In a round it sends to one rank and receives from one. All ranks have the same
  * round for the same transfer (ncclP2pSchedule in NCCL's src/init.cc; reference field.md 5.5):
  *
  *   nodes with G ranks each     round of (s, d) = a G + b,  a: place of (node(d) - node(s)) mod nodes, b: place of

@@ -13,8 +13,8 @@
 #include <string.h>
 
 typedef struct {
-  int64_t ranks, layers, experts, tokens, iterations;
-  const char *policies, *law;
+  hec_job_options job; /* policy, law, ranks, tokens */
+  int64_t layers, experts, iterations;
   bool json, no_trace;
 } settings;
 
@@ -110,21 +110,19 @@ static void time_plans(const hec_problem *problem, const hec_policy *policy, con
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = 32,
-                  .layers = 12,
-                  .experts = 64,
-                  .tokens = 2048,
-                  .iterations = 200,
-                  .policies = "all",
-                  .law = "alpha_beta"};
-  const hec_arg args[] = {{"--policy", HEC_ARG_TEXT, &s->policies, "P[,P...]", "policies to time (default all)", 0, 0},
-                          {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
-                          {"--ranks", HEC_ARG_INT, &s->ranks, "R", "ranks, 8 per node (default 32)", 1, 4096},
+  static const hec_run_option_words words[] = {
+      {"policy", NULL, "policies to time (default all)"},
+      {"law", NULL, "network law (default alpha_beta)"},
+      {"ranks", NULL, "ranks, 8 per node (default 32)"},
+      {"tokens", NULL, "tokens per rank (default 2048, as in recorded training); more: longer window, more copies"},
+      {.key = NULL},
+  };
+  *s = (settings){.job = HEC_JOB_OPTIONS, .layers = 12, .experts = 64, .iterations = 200};
+  s->job.ranks = 32;
+  s->job.tokens = 2048;
+  const hec_arg args[] = {HEC_ARG_JOB("", s->job, "policy law ranks tokens", words),
                           {"--layers", HEC_ARG_INT, &s->layers, "L", "MoE layers (default 12)", 1, 1024},
                           {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 3, 4096},
-                          {"--tokens", HEC_ARG_INT, &s->tokens, "N",
-                           "tokens per rank (default 2048, as in recorded training); more: longer window, more copies",
-                           1, 1e6},
                           {"--iterations", HEC_ARG_INT, &s->iterations, "N", "iterations timed (default 200)", 1, 1e6},
                           {"--no-trace", HEC_ARG_FLAG, &s->no_trace, NULL, "leave the trace reader out", 0, 0},
                           {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
@@ -169,22 +167,22 @@ static void print_row(const settings *s, const char *name, const timing *t, hec_
 static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
-  HEC_TRY(hec_job_args_policies(s->policies, arena, policies, &n_policies));
+  HEC_TRY(hec_job_args_policies(s->job.policy, arena, policies, &n_policies));
   const hec_law *law;
-  HEC_TRY(hec_job_args_law(s->law, &law));
+  HEC_TRY(hec_job_args_law(s->job.law, &law));
   hec_moe moe;
   hec_cluster cluster;
   hec_problem problem;
   char line[160];
-  int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
+  int32_t per_node = s->job.ranks < 8 ? s->job.ranks : 8;
   (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
-                 ((int32_t)s->ranks + per_node - 1) / per_node, per_node);
+                 (s->job.ranks + per_node - 1) / per_node, per_node);
   HEC_TRY(hec_cluster_load(line, arena, &cluster));
   HEC_TRY(hec_moe_load("gpt-moe-s", &moe));
   moe.n_layers = moe.n_moe_layers = (int32_t)s->layers;
   moe.n_experts = (int32_t)s->experts;
   HEC_TRY(hec_moe_check(&moe, "the benchmark's model"));
-  HEC_TRY(hec_problem_make(&moe, &cluster, true, (int32_t)s->ranks, (int32_t)s->tokens, &problem));
+  HEC_TRY(hec_problem_make(&moe, &cluster, true, s->job.ranks, s->job.tokens, &problem));
   enum { LOADS = 64 };
   hec_load loads[LOADS];
   for (int32_t i = 0; i < LOADS; i++)
@@ -197,14 +195,14 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
     hec_json_int(&json, "ranks", problem.n_ranks);
     hec_json_int(&json, "layers", problem.n_layers);
     hec_json_int(&json, "experts", problem.n_experts);
-    hec_json_string(&json, "law", s->law);
+    hec_json_string(&json, "law", s->job.law);
     hec_json_array(&json, "policies");
   } else {
     hec_text_printf(out,
                     "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iteration%s "
                     "(synthetic loads)\n\n",
-                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations,
-                    s->iterations == 1 ? "" : "s");
+                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->job.law,
+                    (int)s->iterations, s->iterations == 1 ? "" : "s");
     static const char *const heads[2][10] = {
         {"iterations", "lowering", "simulate", "report", "decide", "replan", "refine", "p99", "transfers", "simulated"},
         {"per s", "us", "us", "us", "us", "us", "us/layer", "us/layer", "mean", "M/s"}};

@@ -26,13 +26,14 @@ typedef struct {
 } hec_experiment_case;
 
 /* Pace: how much slower a rank's core is around an iteration than at the reference, by its two probes. Computing slows
- * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it (measured on shared two-core
- * machines: of shares 0, 0.5, 0.8 and 1 the one that leaves the least scatter between rounds). On devices there is no probe:
+ * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it. That was measured on shared
+ * two-core machines. Of the shares 0, 0.5, 0.8 and 1 it leaves the least scatter between rounds. On devices there is no
+ * probe:
  * pace 1, and nothing is known to be lost.
  *
- * A reading is undisturbed when no rank computed without a processor for more than HEC_INTERRUPTED_MAX of it (in virtual
- * time it may: what is measured is processor time), and no probe around it was more than HEC_SLOWED_MAX slower than
- * the median of the last some hundred. */
+ * A reading is undisturbed under two conditions. No rank computed without a processor for more than HEC_INTERRUPTED_MAX
+ * of it; in virtual time it may, since processor time is measured there. No probe around it was more than
+ * HEC_SLOWED_MAX slower than the median of the last hundreds. */
 #define HEC_INTERRUPTED_MAX 0.02
 #define HEC_SLOWED_MAX 0.10
 #define HEC_PACE_SHARE 0.8

@@ -1,5 +1,6 @@
-/* What a training step of an MoE model costs under a parallel layout and a recipe: closed forms over the cost laws of a GPU,
- * for one micro-batch through one layer of one rank; who puts micro-batches and stages together is in sim/.
+/* What a training step of an MoE model costs under a parallel layout and a recipe. These are closed forms over the cost
+ * laws of a GPU, for one micro-batch through one layer of one rank. Code in sim/ puts micro-batches and stages
+ * together.
  *
  *   T = seq micro_batch / (tp cp) tokens of a rank, R = top_k T assignments, m = R etp / (experts / ep) rows of an expert
  *

@@ -5,7 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/model/reference.h"
-#include "runtime/plan/problem.h"
+#include "runtime/plan/replicas.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -261,11 +261,6 @@ static void adopt(hec_check *check, const hec_reference_part *part, const float 
     hec_reference_adopt(check->reference, part, values);
 }
 
-/* With parts of the optimizer, gradients are summed and moments kept in the rank's own part alone. */
-static hec_problem_part part_of(hec_problem_part own, int32_t array) {
-  return array == 0 ? (hec_problem_part){0, 1} : own;
-}
-
 /* Of a block: what the rank has of it (dense_part.h), or updates of it; of the rest: all. */
 static void compare_dense(hec_check *check, const float *found, int64_t n, int32_t layer, int32_t array, int32_t rank) {
   hec_reference_state state = hec_reference_block(check->reference, layer);
@@ -279,7 +274,9 @@ static void compare_dense(hec_check *check, const float *found, int64_t n, int32
     hec_dense_part_take(&(hec_dense_part){check->model, rank % mp, mp}, whole, part);
     expected = part;
   }
-  hec_problem_part own = part_of(hec_problem_dense_part(check->problem, rank % check->problem->n_ranks), array);
+  hec_problem_part own = hec_problem_dense_part(check->problem, rank % check->problem->n_ranks);
+  if (array == 0) /* gradients are summed and moments kept in the rank's own part alone, with ZeRO-1 */
+    own = (hec_problem_part){0, 1};
   int64_t begin = hec_part_begin(n, own.place, own.of), end = hec_part_begin(n, own.place + 1, own.of);
   compare(check, found + begin, (expectation){whole, state.n, expected + begin, end - begin}, what);
   hec_arena_rewind(&check->arena, mark);
@@ -367,10 +364,14 @@ static void compare_parts(hec_check *check, const kept_parts *kept, int32_t *see
     (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[kept->array], expert,
                    kept->layer, kept->rank);
     hec_expert_shard_take(&shard, whole, expected);
-    hec_problem_part own = hec_problem_expert_part(check->problem, kept->rank % check->problem->n_ranks);
-    own = part_of(own, kept->array);
-    int64_t from = hec_part_begin(n, own.place, own.of), to = hec_part_begin(n, own.place + 1, own.of);
-    compare(check, floats + from, (expectation){whole, state.n, expected + begin + from, to - from}, what);
+    hec_replica_own own = hec_replica_own_of(check->problem, expert, kept->rank % check->problem->n_ranks);
+    if (kept->array == 0)
+      own = (hec_replica_own){0, 1, 1, 1};
+    for (int32_t i = 0; i < own.n; i++) {
+      int32_t at_part = own.first + i * own.stride;
+      int64_t from = hec_part_begin(n, at_part, own.n_parts), to = hec_part_begin(n, at_part + 1, own.n_parts);
+      compare(check, floats + from, (expectation){whole, state.n, expected + begin + from, to - from}, what);
+    }
     floats += n;
     seen[*parts]++;
   }

@@ -326,16 +326,16 @@ static void check_open(pipeline *l, hec_arena *arena) {
   hec_check_stages_are(l->check, &stages);
 }
 
-/* Every expert once in each expert-parallel group: then the group's number is the place of its part (hec_problem_expert_part). */
+/* Every expert at the same place of each expert-parallel group, as hec_replica_own_of has it. */
 static bool in_every_group(const hec_problem *problem, const hec_plan *plan) {
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
       const int32_t *ranks;
       const uint8_t *kinds;
       int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds), home = hec_plan_home(plan, l, e);
-      bool right = n == problem->dp - 1 && home / problem->ep == 0;
+      bool right = n == problem->dp - 1 && home < problem->ep;
       for (int32_t i = 0; right && i < n; i++)
-        right = ranks[i] / problem->ep == i + 1;
+        right = ranks[i] == home + (i + 1) * problem->ep && kinds[i] == HEC_COPY_RESIDENT;
       if (!right)
         return false;
     }

@@ -5,11 +5,12 @@
  *
  * A stage is a group of ranks (launch/group.h) with a problem, a policy and a program of its own: the layers of its parts.
  * What happens inside a stage (expert parallelism, several expert-parallel groups, the all-reduce of gradients) is the
- * program's. This file adds the order of pieces (program/pipelines) and what goes between stages: a stage's rank i sends the
- * stream of its tokens to rank i of the stage that has the next part, and the stream's gradient to that with the part before.
+ * program's. This file adds the order of pieces (program/pipelines) and what goes between stages. Rank i of a stage
+ * sends the stream of its tokens to rank i of the stage that has the next part. It sends the stream's gradient to rank
+ * i of the stage that has the part before.
  *
- * Deadlock freedom: a device sends in the order of its pieces and does not wait for the end of its newest send, so that a
- * piece waits for pieces that its input comes from and for the receiver of the send before. */
+ * Deadlock freedom: a device sends in the order of its pieces and does not wait for the end of its newest send. So a
+ * piece waits only for pieces that its input comes from, and for the receiver of the send before. */
 #ifndef HEC_EXEC_PIPELINE_H
 #define HEC_EXEC_PIPELINE_H
 #include "runtime/exec/replay.h"

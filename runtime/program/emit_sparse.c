@@ -5,6 +5,7 @@
 #include "runtime/program/lowering_state.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/replicas.h"
 
 #include <string.h>
 
@@ -378,60 +379,66 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
     }
 }
 
-static void add_piece(hec_lowering *low, int32_t source, int32_t destination, hec_parcel parcel) {
-  bool params_alone = parcel.state == HEC_STATE_PARAM;
-  double whole = params_alone ? low->problem->bytes.expert_param : low->problem->bytes.expert_grad,
-         params = hec_moe_expert_params(low->problem->moe);
-  int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, parcel.part, parcel.n_parts);
+typedef struct {
+  hec_lowering *low;
+  int32_t layer, expert;
+  bool back;
+  hec_state state; /* gradients, or parameters that were updated */
+} replica_pieces;
+
+static void add_piece(void *context, hec_replica_piece piece) {
+  const replica_pieces *of = context;
+  hec_lowering *low = of->low;
+  bool gradient = of->state == HEC_STATE_GRAD;
+  double whole = gradient ? low->problem->bytes.expert_grad : low->problem->bytes.expert_param;
+  double params = hec_moe_expert_params(low->problem->moe);
+  int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, piece.part, piece.n_parts);
+  int32_t source = of->back ? piece.destination : piece.source;
+  int32_t destination = of->back ? piece.source : piece.destination;
   low->in->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
   if (low->in->detail && bytes > 0)
-    hec_move_list_add(&low->in->moves, (hec_move){source, destination, parcel});
+    hec_move_list_add(&low->in->moves,
+                      (hec_move){source, destination, {of->layer, of->expert, piece.part, piece.n_parts, of->state}});
 }
 
-/* Every piece of an expert that several ranks keep, between its owner and each other one, as transfers: gradients to the owner,
- * parameters from it. False: there are none. */
-static bool list_pieces(hec_lowering *low, int32_t layer, hec_state state) {
-  bool any = false;
+/* One step of all experts of the layer, there or back, into low->migration and low->moves. */
+static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step, bool back, hec_state state) {
   low->in->moves.n = 0;
   for (int32_t e = 0; e < low->problem->n_experts; e++) {
+    replica_pieces of = {low, layer, e, back, state};
     int32_t n = keepers(low, layer, e, low->in->holders);
-    for (int32_t i = 0; n > 1 && i < n; i++)
-      for (int32_t j = 0; j < n; j++) { /* j owns piece j */
-        int32_t other = low->in->holders[i], owner = low->in->holders[j];
-        bool to_owner = state == HEC_STATE_GRAD;
-        if (i != j)
-          add_piece(low, to_owner ? other : owner, to_owner ? owner : other, (hec_parcel){layer, e, j, n, state});
-      }
-    any = any || n > 1;
+    hec_replica_pieces(low->problem, e, low->in->holders, n, step, add_piece, &of);
   }
   take_pairs(low, &low->in->migration);
   hec_move_list_sort(&low->in->moves);
-  return any;
+}
+
+enum { REPLICA_STEPS = 4, REPLICA_BACK = 2 };
+
+/* Steps first .. end - 1 of replicas.h. */
+static int32_t emit_replica_steps(hec_lowering *low, int32_t layer, int first, int end, const int32_t *deps,
+                                  int32_t n_deps) {
+  static const hec_replica_step steps[REPLICA_STEPS] = {HEC_REPLICA_INSIDE, HEC_REPLICA_BETWEEN, HEC_REPLICA_BETWEEN,
+                                                        HEC_REPLICA_INSIDE};
+  int32_t id = -1;
+  for (int k = first; k < end; k++) {
+    bool back = k >= REPLICA_BACK;
+    list_pieces(low, layer, steps[k], back, back && low->problem->zero ? HEC_STATE_PARAM : HEC_STATE_GRAD);
+    if (low->in->migration.n == 0)
+      continue;
+    hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
+    id = back ? add_exchange(low, op, &low->in->migration, 1, deps, n_deps)
+              : emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->in->migration, deps, n_deps);
+    deps = &id; /* of the next step */
+    n_deps = 1;
+  }
+  return id;
 }
 
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
-  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT) ||
-      !list_pieces(low, layer, HEC_STATE_GRAD))
+  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
     return -1;
-  int32_t n_ranks = low->problem->n_ranks;
-  int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->in->migration, deps, n_deps);
-  if (low->problem->zero) /* its owner updates it */
-    return reduced;
-  /* Each reduced piece returns to every other holder: the same pairs, the other way. */
-  for (size_t i = 0; i < low->in->migration.n; i++) {
-    hec_transfer *t = &low->in->migration.data[i];
-    low->in->pair_bytes[(size_t)t->destination * (size_t)n_ranks + (size_t)t->source] = t->bytes;
-  }
-  for (size_t i = 0; i < low->in->moves.n; i++) {
-    hec_move *move = &low->in->moves.data[i];
-    int32_t source = move->source;
-    move->source = move->destination;
-    move->destination = source;
-  }
-  take_pairs(low, &low->in->migration);
-  hec_move_list_sort(&low->in->moves);
-  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
-  return add_exchange(low, op, &low->in->migration, 1, &reduced, 1);
+  return emit_replica_steps(low, layer, 0, low->problem->zero ? REPLICA_BACK : REPLICA_STEPS, deps, n_deps);
 }
 
 void hec_emit_updated(hec_lowering *low, int32_t optimizer) {
@@ -443,10 +450,8 @@ void hec_emit_updated(hec_lowering *low, int32_t optimizer) {
     op.allreduce.half = HEC_ALLREDUCE_GATHER;
     if (problem->n_ranks > 1 && op.bytes > 0)
       (void)hec_program_add(&low->in->program, op, &optimizer, 1);
-    if (l < 0 || !has_copies(low, l, HEC_COPY_RESIDENT) || !list_pieces(low, l, HEC_STATE_PARAM))
-      continue;
-    op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, l, true);
-    (void)add_exchange(low, op, &low->in->migration, 1, &optimizer, 1);
+    if (l >= 0 && has_copies(low, l, HEC_COPY_RESIDENT))
+      (void)emit_replica_steps(low, l, REPLICA_BACK, REPLICA_STEPS, &optimizer, 1);
   }
 }
 

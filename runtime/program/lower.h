@@ -9,10 +9,10 @@
  *
  * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row.
  *
- * A pipeline stage has several micro-batches under way. After hec_lowering_interleave their layers come in any order, each
- * forward before its backward: hec_lower_micro_batch begins a micro-batch, hec_lower_resume goes on with one that has begun,
- * hec_lower_backward is the backward of one layer, hec_lower_micro_batch_done ends it. Gradients are reduced with the backward
- * of micro-batch `last`, so every layer's backward of that one comes last. */
+ * A pipeline stage has several micro-batches under way. After hec_lowering_interleave their layers come in any order,
+ * each forward before its backward. hec_lower_micro_batch begins a micro-batch, and hec_lower_resume goes on with one
+ * that has begun. hec_lower_backward is the backward of one layer, and hec_lower_micro_batch_done ends it. Gradients
+ * are reduced with the backward of micro-batch `last`, so every layer's backward of that one comes last. */
 #ifndef HEC_PROGRAM_LOWER_H
 #define HEC_PROGRAM_LOWER_H
 #include "runtime/base/table.h"

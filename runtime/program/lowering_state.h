@@ -132,8 +132,9 @@ static inline int32_t hec_wait_also(int32_t wait[HEC_WAITS_MAX], const int32_t *
   return n_deps + 1;
 }
 
-/* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is; of a layer, not of a
- * chunk, so a layer in chunks holds what one piece would, from the first chunk that needs it to the last.
+/* Buffers are opened when their first operation is emitted and closed (last = id) when their last one is. They belong
+ * to a layer, not to a chunk. So a layer in chunks holds what one piece would, from the first chunk that needs it to
+ * the last.
  * local_bytes[at + r] * bytes; at -1: `bytes` on every rank. */
 void hec_open_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, hec_hold hold);
 void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t last);

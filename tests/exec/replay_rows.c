@@ -3,7 +3,8 @@
  *
  *   problem   ranks exact forward steps mbs top-k layers d-model esp mp machine load copies   (hec_replay_wish, loads, below)
  *   policy    NAME, next (of the table, case by case), all (default)      policies  NAME+NAME: all cases with each of them
- *   schedule  NAME, auto (each policy's own), chunked (each that is); default: a third of the policies, each under another
+ *   schedule  NAME, published (each policy's own), chunked (each that is); default: a third of the policies, each under
+ *             another
  *   run       transport threads virtual collective limit unchecked        device staged probe: on queued_cpu.h
  *   counts    NAME+NAME: what must have come up in the row's programs (see count); for ranks that are threads
  *   every     all cases always, not a share of them (hec_test_cases): where something must come up */
@@ -43,19 +44,19 @@ static const row rows[] = {
      * beside begins before the gather ends. */
     {"plain", "lanes overlap", 777, 1,
      "ranks=2 steps=2 mbs=1 top-k=1 machine=late transport=emulated threads copies policy=hecate-nosharding "
-     "schedule=auto counts=beside"},
+     "schedule=published counts=beside"},
     /* Under laer a gather lies beside the experts of the layer before, and the return of its gradients beside their
      * backward. In real time these few rows can be done before the return is posted. */
     {"plain", "experts overlap", 778, 1,
-     "ranks=2 steps=2 mbs=1 top-k=2 layers=3 machine=late transport=emulated threads virtual policy=laer schedule=auto "
-     "counts=ahead+behind"},
+     "ranks=2 steps=2 mbs=1 top-k=2 layers=3 machine=late transport=emulated threads virtual policy=laer "
+     "schedule=published counts=ahead+behind"},
     /* A link whose law takes longer than the longest wait for a peer: nobody is late, for nobody is waited for. */
     {"plain", "law beyond the limit", 877, 1,
-     "ranks=2 steps=1 mbs=1 top-k=1 layers=1 forward load=none machine=2.5s transport=emulated policy=ep schedule=auto "
-     "limit=2"},
+     "ranks=2 steps=1 mbs=1 top-k=1 layers=1 forward load=none machine=2.5s transport=emulated policy=ep "
+     "schedule=published limit=2"},
     /* A buffer that takes the place of very many small ones, each free after another operation. */
     {"plain", "more fragments than operations", 977, 1,
-     "ranks=8 steps=1 mbs=2 top-k=8 layers=48 load=meet unchecked threads policy=ep schedule=auto"},
+     "ranks=8 steps=1 mbs=2 top-k=8 layers=48 load=meet unchecked threads policy=ep schedule=published"},
 
     /* Schedules that cut a layer's tokens into chunks. With four micro-batches Tutel tries every degree, 8 the last; with
      * the few tokens of these cases many chunks are then empty on some rank, or on all. */

@@ -21,26 +21,26 @@ typedef struct {
 
 static const row rows[] = {
     /* Small layouts with pp, ep and dp. */
-    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false},
-    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false}, /* dp: two expert-parallel groups in each stage */
-    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 4, 4, 8, 4, 2, true, false},
-    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false, false}, /* dp: two expert-parallel groups in each stage */
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 4, 4, 8, 4, 2, true, false, false},
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false, false},
     /* Stages of unequal length, more of them, an odd number of them, one rank each. */
-    {"pp=2:1,4 ep=2", "1f1b", "ep", 4, 5, 6, 3, 2, true, false},
-    {"pp=4", "1f1b", "ep", 4, 5, 4, 6, 2, false, false},
-    {"pp=3 ep=2", "1f1b", "ep", 6, 3, 4, 5, 1, false, false},
-    {"pp=2 vpp=3", "interleaved", "ep", 2, 10, 4, 6, 2, false, false},
-    {"pp=4 vpp=2 ep=2", "interleaved", "ep", 8, 8, 4, 8, 1, false, false},
-    {"pp=6 vpp=2", "interleaved", "ep", 6, 12, 2, 12, 1, false, false},
-    {"pp=3 ep=2", "gpipe", "ep", 6, 4, 4, 4, 2, false, false},
-    {"pp=2:2,1,1,3 vpp=2 ep=2", "interleaved", "ep", 4, 7, 4, 4, 2, false, false},
+    {"pp=2:1,4 ep=2", "1f1b", "ep", 4, 5, 6, 3, 2, true, false, false},
+    {"pp=4", "1f1b", "ep", 4, 5, 4, 6, 2, false, false, false},
+    {"pp=3 ep=2", "1f1b", "ep", 6, 3, 4, 5, 1, false, false, false},
+    {"pp=2 vpp=3", "interleaved", "ep", 2, 10, 4, 6, 2, false, false, false},
+    {"pp=4 vpp=2 ep=2", "interleaved", "ep", 8, 8, 4, 8, 1, false, false, false},
+    {"pp=6 vpp=2", "interleaved", "ep", 6, 12, 2, 12, 1, false, false, false},
+    {"pp=3 ep=2", "gpipe", "ep", 6, 4, 4, 4, 2, false, false, false},
+    {"pp=2:2,1,1,3 vpp=2 ep=2", "interleaved", "ep", 4, 7, 4, 4, 2, false, false, false},
     /* Fewer micro-batches than stages; one stage; no backward; policies that keep copies and move them between steps. */
-    {"pp=4", "1f1b", "ep", 4, 4, 4, 2, 2, false, false},
-    {"pp=4", "1f1b", "ep", 4, 4, 4, 1, 2, false, false},
-    {"pp=1 ep=2", "1f1b", "ep", 4, 2, 4, 3, 2, false, false},
-    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, true},
-    {"pp=2 ep=4", "1f1b", "eplb", 8, 4, 8, 4, 3, false, false},
-    {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 8, 4, 4, 4, 3, false, false},
+    {"pp=4", "1f1b", "ep", 4, 4, 4, 2, 2, false, false, false},
+    {"pp=4", "1f1b", "ep", 4, 4, 4, 1, 2, false, false, false},
+    {"pp=1 ep=2", "1f1b", "ep", 4, 2, 4, 3, 2, false, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, true, false},
+    {"pp=2 ep=4", "1f1b", "eplb", 8, 4, 8, 4, 3, false, false, false},
+    {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 8, 4, 4, 4, 3, false, false, false},
     /* ZeRO-1: two groups a stage; one, so that experts are whole; three, whose parts are not equal; one rank; one stage; virtual ones. */
     {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false, true},
     {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 3, true, false, true},

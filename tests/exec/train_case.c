@@ -165,7 +165,7 @@ hec_train_wish hec_train_small(int32_t ranks, int32_t steps) {
 
 hec_train_outcome hec_trained;
 
-/* "hecate under auto, gate softmax, 2 ranks" in a static buffer. */
+/* "hecate under published, gate softmax, 2 ranks" in a static buffer. */
 static const char *name_of(hec_train_wish wish) {
   static char name[256];
   (void)snprintf(name, sizeof name, "%s under %s, gate %s, %d ranks", wish.policy ? wish.policy : "ep",

@@ -9,7 +9,7 @@ typedef struct {
   int32_t ranks, tokens, micro_batches, steps, layers, experts, top_k;
   float aux;
   bool check, threads, virtual_time;
-  const char *policy, *schedule; /* NULL: ep, auto */
+  const char *policy, *schedule; /* NULL: ep, published */
   const char *record;
   double capacity;
   bool other_text;     /* the last rank reads a text in which the letter e is another */

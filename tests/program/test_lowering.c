@@ -214,21 +214,50 @@ HEC_TEST_LOOP(tokens_once, hec_test_cases(CASES)) {
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_tokens, NULL);
 }
 
-/* Traffic from nothing but the transfers; dense gradients once an iteration; replicas as Eq. 2 of hecate.md says. */
-static double replica_bytes(const hec_test_step *step) {
+/* Traffic from nothing but the transfers; dense gradients once an iteration; replicas as Eq. 2 of hecate.md says, and
+ * into and out of a node each gradient no oftener than its nodes must (replicas.h). */
+static double replica_bytes(const hec_test_step *step, double *between) {
   const hec_plan *plan = &hec_lowering_run(step->low)->plan;
-  double bytes = 0;
+  const hec_problem *problem = &step->c->problem;
+  double bytes = *between = 0;
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
       const int32_t *ranks;
       const uint8_t *kinds;
       int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      uint64_t keepers = 1u << hec_plan_home(plan, l, e);
+      uint64_t keepers = 1u << hec_plan_home(plan, l, e), nodes = 0;
       for (int32_t i = 0; i < n; i++)
         keepers |= kinds[i] == HEC_COPY_RESIDENT ? 1u << ranks[i] : 0;
-      bytes += 2.0 * (__builtin_popcountll(keepers) - 1) * step->c->problem.bytes.expert_grad;
+      for (int32_t r = 0; r < problem->n_ranks; r++)
+        nodes |= keepers >> r & 1 ? 1u << hec_problem_node(problem, r) : 0;
+      bytes += 2.0 * (__builtin_popcountll(keepers) - 1) * problem->bytes.expert_grad;
+      *between += 2.0 * (__builtin_popcountll(nodes) - 1) * problem->bytes.expert_grad;
     }
   return bytes;
+}
+
+/* Bytes of replicas' gradients from node to node. */
+static double replicas_between(const hec_test_step *step) {
+  const hec_program *program = step->program;
+  double bytes = 0;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->exchange.n_transfers; k++) {
+      const hec_transfer *t = &program->transfers[op->exchange.transfer_at + k];
+      if (hec_role_traffic[op->role] == HEC_TRAFFIC_REPLICA &&
+          hec_problem_node(&step->c->problem, t->source) != hec_problem_node(&step->c->problem, t->destination))
+        bytes += (double)t->bytes;
+    }
+  }
+  return bytes;
+}
+
+static void check_replicas(const hec_test_step *step, double counted) {
+  double between, all = replica_bytes(step, &between);
+  bool train = step->c->problem.train;
+  ck_assert_msg(counted == (train ? all : 0), "replicas: %s", hec_test_step_name(step));
+  ck_assert_msg(replicas_between(step) == (train ? between : 0), "replicas between nodes: %s",
+                hec_test_step_name(step));
 }
 
 static void visit_traffic(const hec_test_step *step, void *context) {
@@ -255,8 +284,7 @@ static void visit_traffic(const hec_test_step *step, void *context) {
   ck_assert_msg(dense >= wanted * (1 - 1e-12) && dense <= wanted * (1 + 1e-12), "dense %.17g, wanted %.17g: %s", dense,
                 wanted, hec_test_step_name(step));
   if (!is_ideal(step))
-    ck_assert_msg(counted[HEC_TRAFFIC_REPLICA] == (problem->train ? replica_bytes(step) : 0), "replicas: %s",
-                  hec_test_step_name(step));
+    check_replicas(step, counted[HEC_TRAFFIC_REPLICA]);
   if (is_ideal(step))
     for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
       ck_assert(k == HEC_TRAFFIC_DENSE || told[k] == 0);

@@ -268,7 +268,7 @@ HEC_TEST_LOOP(comparison, 2) {
   ck_assert_uint_eq(count(m.page.data, " data-iters=\"3 2 4;\""), 1);
   ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration, as the trace numbers it<"), 1);
   ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration (downwards"), (size_t)n_policies);
-  ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word behind a policy is its schedule"));
+  ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word is the schedule"));
   check_eight(&m, "ranking");
   check_eight(&m, "memory");
   check_lines(&m);

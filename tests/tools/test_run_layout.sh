@@ -90,6 +90,7 @@ several parts|pp=2|--pipeline interleaved
 an even number of stages|pp=3 vpp=2|--micro-batches 6
 use ep or eplb|pp=2|--policy ep,hecate
 --schedule: expected serial|pp=2|--schedule deepspeed
+--schedule: expected serial|pp=2|--schedule best
 --ep: means nothing|pp=2|--ep 2
 --esp|pp=2|--esp 2
 --mp|pp=2|--mp 2

@@ -4,21 +4,25 @@
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
 #include "tools/bench/collective_bench.h"
-#include "tools/front/args.h"
+#include "tools/front/options.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct {
   int64_t ranks, repeats, min, max;
-  const char *backend;
+  hec_target_args target; /* backend */
   bool json;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = 2, .repeats = 60, .min = 1, .max = 64, .backend = "cpu"};
+  static const hec_run_option_words words[] = {
+      {"backend", NULL, "cpu (default: processes over shared memory) or mpi (under mpirun)"},
+      {.key = NULL},
+  };
+  *s = (settings){.ranks = 2, .repeats = 60, .min = 1, .max = 64, .target = HEC_TARGET_ARGS};
   const hec_arg args[] = {
-      HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default: processes over shared memory) or mpi (under mpirun)"),
+      HEC_ARG_TARGET("", s->target, "backend", words),
       HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks of backend cpu, one per core (default 2)", 2, 256),
       HEC_ARG_WHOLE("--repeats", s->repeats, "N", "timed repeats of each row (default 60)", 5, 100000),
       HEC_ARG_WHOLE("--min", s->min, "M", "smallest message in MiB (default 1); then 4 times as much each", 1, 1024),
@@ -54,7 +58,7 @@ static void json_rows(const settings *s, const hec_collective_row *rows, int32_t
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
   hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "backend", s->backend);
+  hec_json_string(&json, "backend", s->target.backend);
   hec_json_string(&json, "transport", transport);
   hec_json_int(&json, "ranks", s->ranks);
   hec_json_int(&json, "repeats", s->repeats);
@@ -64,7 +68,7 @@ static void json_rows(const settings *s, const hec_collective_row *rows, int32_t
     hec_json_string(&json, "collective", row->scatter ? "spRS" : "spAG");
     hec_json_string(&json, "pattern", row->all ? "all" : "one");
     hec_json_int(&json, "message_bytes", row->bytes);
-    hec_json_string(&json, "limit", limit_name(row->scatter, strcmp(s->backend, "mpi") == 0));
+    hec_json_string(&json, "limit", limit_name(row->scatter, strcmp(s->target.backend, "mpi") == 0));
     hec_bench_spread_json(&json, "executor_bytes_per_s", row->speed);
     hec_bench_spread_json(&json, "limit_bytes_per_s", row->limit);
     hec_bench_spread_json(&json, "ratio", row->ratio);
@@ -91,16 +95,17 @@ static void print_rows(const settings *s, const hec_collective_row *rows, int32_
       hec_text_printf(out, " %6.2f [%6.2f,%6.2f] ", unit * of[k]->median, unit * of[k]->low, unit * of[k]->high);
     }
     hec_text_printf(out, " %5d/%d  %s\n", row->n_clean, (int)s->repeats,
-                    limit_name(row->scatter, strcmp(s->backend, "mpi") == 0));
+                    limit_name(row->scatter, strcmp(s->target.backend, "mpi") == 0));
   }
 }
 
 static hec_status run(settings *s, hec_text *out) {
-  const hec_backend *backend = hec_backend_find(s->backend);
+  const hec_backend *backend = hec_backend_find(s->target.backend);
   hec_text why = {0};
   if (!backend || backend->link) /* the collectives here are those of hosts */
-    return hec_fail(HEC_BAD_INPUT, "--backend: expected cpu or mpi, found %s", s->backend);
-  hec_status status = backend->available(&why) ? HEC_OK : hec_fail(HEC_FAILED, "backend %s: %s", s->backend, why.data);
+    return hec_fail(HEC_BAD_INPUT, "--backend: expected cpu or mpi, found %s", s->target.backend);
+  hec_status status =
+      backend->available(&why) ? HEC_OK : hec_fail(HEC_FAILED, "backend %s: %s", s->target.backend, why.data);
   hec_text_free(&why);
   HEC_TRY(status);
   int32_t n_ranks;

@@ -2,7 +2,7 @@
  * alternate, ours and the peer's; medians. */
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
-#include "tools/front/args.h"
+#include "tools/front/options.h"
 #include "validate/network_case.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@
 enum { SIZES_MAX = 16, RUNS_MAX = 99 };
 
 typedef struct {
-  const char *ranks, *law, *peer;
+  hec_job_options job; /* law */
+  const char *ranks, *peer;
   int64_t runs, peer_max;
   bool json;
 } settings;
@@ -35,7 +36,7 @@ static hec_status measure(const settings *s, hec_network network, int32_t n, res
   hec_status status = HEC_OK;
   for (int64_t i = 0; status == HEC_OK && i < s->runs; i++) {
     double begin = hec_bench_now_s();
-    status = hec_flows_run(&flows, s->law, finish);
+    status = hec_flows_run(&flows, s->job.law, finish);
     ours[i] = hec_bench_now_s() - begin;
     if (status == HEC_OK && s->peer && n <= s->peer_max)
       status = hec_network_peer(s->peer, &flows, &theirs[r->n_peer++], other);
@@ -78,10 +79,15 @@ static void print(const settings *s, hec_network network, const result *r, hec_j
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = "16,64,128,256", .law = "max_min", .runs = 3, .peer_max = 64};
+  static const hec_run_option_words words[] = {
+      {"law", NULL, "max_min (default), nccl_rounds or alpha_beta"},
+      {.key = NULL},
+  };
+  *s = (settings){.job = HEC_JOB_OPTIONS, .ranks = "16,64,128,256", .runs = 3, .peer_max = 64};
+  s->job.law = "max_min";
   const hec_arg args[] = {
       {"--ranks", HEC_ARG_TEXT, &s->ranks, "N[,N...]", "hosts (default 16,64,128,256; at most 1024)", 0, 0},
-      {"--law", HEC_ARG_TEXT, &s->law, "L", "max_min (default), nccl_rounds or alpha_beta", 0, 0},
+      HEC_ARG_JOB("", s->job, "law", words),
       HEC_ARG_WHOLE("--runs", s->runs, "N", "runs of each case; the median counts (default 3)", 1, RUNS_MAX),
       {"--peer", HEC_ARG_TEXT, &s->peer, "PROGRAM",
        "a program that answers the same cases (build/simgrid-flows, where SimGrid is installed)", 0, 0},
@@ -107,13 +113,13 @@ static void begin_table(const settings *s, hec_json_out *json, hec_text *out) {
   if (s->json) {
     hec_json_object(json, NULL);
     hec_json_int(json, "version", 1);
-    hec_json_string(json, "law", s->law);
+    hec_json_string(json, "law", s->job.law);
     hec_json_array(json, "cases");
     return;
   }
   char runs[32];
   (void)snprintf(runs, sizeof runs, s->runs == 1 ? "1 run" : "medians of %d runs", (int)s->runs);
-  hec_text_printf(out, "%s, one thread, %s (synthetic all-to-alls)\n\n", s->law, runs);
+  hec_text_printf(out, "%s, one thread, %s (synthetic all-to-alls)\n\n", s->job.law, runs);
   hec_text_printf(out, "%-8s %6s %9s %12s %12s %14s", "network", "hosts", "flows", "seconds", "flows per s",
                   "makespan, ms");
   if (s->peer)
@@ -139,9 +145,9 @@ static hec_status run(const settings *s, hec_text *out) {
   int32_t size[SIZES_MAX], n;
   if (s->peer && !*s->peer)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected a program, found \"\"");
-  if (s->peer && strcmp(s->law, "max_min") != 0)
+  if (s->peer && strcmp(s->job.law, "max_min") != 0)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected --law max_min, which is what a peer solves, found --law %.60s",
-                    s->law);
+                    s->job.law);
   HEC_TRY(hec_args_wholes(&(hec_args_list){"--ranks", 2, 1024, SIZES_MAX}, s->ranks, size, &n));
   hec_json_out json = hec_json_begin(out, 1);
   begin_table(s, &json, out);

@@ -36,8 +36,8 @@ static const instance instances[] = {
 enum { N_INSTANCES = sizeof instances / sizeof *instances };
 
 typedef struct {
-  int64_t iterations, tokens;
-  const char *policies;
+  hec_job_options job; /* policy, tokens */
+  int64_t iterations;
   bool json;
 } settings;
 
@@ -68,7 +68,7 @@ static hec_status time_instance(const settings *s, const instance *in, hec_arena
   moe.n_layers = moe.n_moe_layers = 1;
   moe.n_experts = in->experts;
   moe.top_k = TOP_K;
-  HEC_TRY(hec_problem_make(&moe, &cluster, true, in->ranks, (int32_t)s->tokens, &problem));
+  HEC_TRY(hec_problem_make(&moe, &cluster, true, in->ranks, s->job.tokens, &problem));
   problem.slots = in->slots;
   hec_load loads[LOADS];
   for (int32_t i = 0; i < LOADS; i++)
@@ -133,7 +133,7 @@ static void print_head(const settings *s, hec_json_out *json, hec_text *out) {
   if (s->json) {
     hec_json_object(json, NULL);
     hec_json_int(json, "version", 1);
-    hec_json_int(json, "tokens", s->tokens);
+    hec_json_int(json, "tokens", s->job.tokens);
     hec_json_int(json, "top_k", TOP_K);
     hec_json_int(json, "iterations", s->iterations);
     hec_json_array(json, "sigma");
@@ -148,7 +148,7 @@ static void print_head(const settings *s, hec_json_out *json, hec_text *out) {
       "one layer's plan from loads in memory, one thread, microseconds: medians of %d by skew of the loads "
       "(synthetic,\nlog-normal with this sigma; %d tokens per rank, top-%d); p99 of the worst. Judged is the largest "
       "of the three\nmedians against the limit; p99 is not\n\n",
-      (int)s->iterations, (int)s->tokens, TOP_K);
+      (int)s->iterations, s->job.tokens, TOP_K);
   hec_text_printf(out, "%-10s %5s %7s", "planner", "ranks", "experts");
   for (int32_t k = 0; k < SKEWS; k++)
     hec_text_printf(out, "   sigma %1.1g%s", sigmas[k], sigmas[k] < 1 ? "" : "  ");
@@ -165,7 +165,7 @@ static bool asked_for(const hec_policy **policies, int32_t n, const char *name) 
 static hec_status run(const settings *s, hec_arena *listed, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies, n_rows = 0, n_wanted = 0;
-  HEC_TRY(hec_job_args_policies(s->policies, listed, policies, &n_policies));
+  HEC_TRY(hec_job_args_policies(s->job.policy, listed, policies, &n_policies));
   for (int32_t i = 0; i < n_policies; i++)
     if (policies[i]->given)
       return hec_fail(HEC_BAD_INPUT, "--policy: expected names without options here, found \"%s\"", policies[i]->name);
@@ -188,7 +188,7 @@ static hec_status run(const settings *s, hec_arena *listed, hec_text *out) {
     n_rows++;
   }
   if (n_rows == 0)
-    return hec_fail(HEC_BAD_INPUT, "--policy: expected a planner with an instance here, found \"%s\"", s->policies);
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected a planner with an instance here, found \"%s\"", s->job.policy);
   if (s->json) {
     hec_json_close(&json);
     hec_json_close(&json);
@@ -197,11 +197,16 @@ static hec_status run(const settings *s, hec_arena *listed, hec_text *out) {
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.iterations = 1000, .tokens = 4096, .policies = "all"};
+  static const hec_run_option_words words[] = {
+      {"policy", NULL, "planners to time (default all that have an instance)"},
+      {"tokens", NULL, "tokens per rank (default 4096)"},
+      {.key = NULL},
+  };
+  *s = (settings){.job = HEC_JOB_OPTIONS, .iterations = 1000};
+  s->job.tokens = 4096;
   const hec_arg args[] = {
-      HEC_ARG_WORD("--policy", s->policies, "P[,P...]", "planners to time (default all that have an instance)"),
+      HEC_ARG_JOB("", s->job, "policy tokens", words),
       HEC_ARG_WHOLE("--iterations", s->iterations, "N", "plans timed per skew (default 1000)", 1, 1e6),
-      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "tokens per rank (default 4096)", 1, 1e6),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {

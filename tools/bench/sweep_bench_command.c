@@ -13,8 +13,8 @@
 enum { RUNS_MAX = 99, CLUSTERS = 5, TOKENS = 2 };
 
 typedef struct {
-  const char *policies, *law;
-  int64_t configurations, ranks, layers, experts, iterations, threads, runs;
+  hec_job_options job; /* policy, law, ranks */
+  int64_t configurations, layers, experts, iterations, threads, runs;
   bool json;
 } settings;
 
@@ -28,21 +28,22 @@ typedef struct {
 static hec_status write_spec(const settings *s, hec_arena *arena, hec_text *spec) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
-  HEC_TRY(hec_job_args_policies(s->policies, arena, policies, &n_policies));
+  HEC_TRY(hec_job_args_policies(s->job.policy, arena, policies, &n_policies));
   int64_t per_load = (int64_t)n_policies * CLUSTERS * TOKENS, n_loads = (s->configurations + per_load - 1) / per_load;
-  int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
+  int32_t per_node = s->job.ranks < 8 ? s->job.ranks : 8;
   hec_text_printf(spec, "{\"trace\":[");
   for (int64_t i = 0; i < n_loads; i++)
     hec_text_printf(spec,
                     "%s{\"synth\":{\"workload\":\"lognormal\",\"layers\":%" PRId64 ",\"experts\":%" PRId64
-                    ",\"top_k\":2,\"source_ranks\":%" PRId64 ",\"tokens\":2048,\"iterations\":%" PRId64
+                    ",\"top_k\":2,\"source_ranks\":%" PRId32 ",\"tokens\":2048,\"iterations\":%" PRId64
                     ",\"seed\":%" PRId64 "}}",
-                    i ? "," : "", s->layers, s->experts, s->ranks, s->iterations, i + 1);
+                    i ? "," : "", s->layers, s->experts, s->job.ranks, s->iterations, i + 1);
   hec_text_printf(spec, "],\"cluster\":[");
   for (int c = 0; c < CLUSTERS; c++)
-    hec_text_printf(spec, "%s\"%" PRId64 "x%d nvlink=300G@2us nic=%dG@5us flops=312T mem=40G\"", c ? "," : "",
-                    (s->ranks + per_node - 1) / per_node, per_node, 25 * (c + 1));
-  hec_text_printf(spec, "],\"ranks\":%" PRId64 ",\"tokens\":[2048,4096],\"law\":\"%s\",\"policy\":[", s->ranks, s->law);
+    hec_text_printf(spec, "%s\"%" PRId32 "x%d nvlink=300G@2us nic=%dG@5us flops=312T mem=40G\"", c ? "," : "",
+                    (s->job.ranks + per_node - 1) / per_node, per_node, 25 * (c + 1));
+  hec_text_printf(spec, "],\"ranks\":%" PRId32 ",\"tokens\":[2048,4096],\"law\":\"%s\",\"policy\":[", s->job.ranks,
+                  s->job.law);
   for (int32_t p = 0; p < n_policies; p++)
     hec_text_printf(spec, "%s\"%s\"", p ? "," : "", policies[p]->name);
   hec_text_printf(spec, "]}");
@@ -91,15 +92,15 @@ static void print(const settings *s, const result *r, hec_text *out) {
     hec_json_int(&json, "version", 1);
     hec_json_int(&json, "configurations", r->configurations);
     hec_json_int(&json, "iterations", r->iterations);
-    hec_json_string(&json, "law", s->law);
+    hec_json_string(&json, "law", s->job.law);
     hec_json_array(&json, "runs");
   } else {
     hec_text_printf(out,
-                    "%" PRId64 " configurations of %" PRId64 " iterations, %" PRId64 " ranks x %" PRId64
+                    "%" PRId64 " configurations of %" PRId64 " iterations, %" PRId32 " ranks x %" PRId64
                     " layers x %" PRId64 " experts, %s, medians of %" PRId64 " (synthetic loads)\n\n"
                     "%7s %10s %16s %14s %9s\n",
-                    r->configurations, s->iterations, s->ranks, s->layers, s->experts, s->law, s->runs, "threads",
-                    "seconds", "configurations", "iterations", "speed-up");
+                    r->configurations, s->iterations, s->job.ranks, s->layers, s->experts, s->job.law, s->runs,
+                    "threads", "seconds", "configurations", "iterations", "speed-up");
     hec_text_printf(out, "%7s %10s %16s %14s %9s\n", "", "", "per s", "per s", "");
   }
   for (int k = 0; k < r->n; k++) {
@@ -123,21 +124,25 @@ static void print(const settings *s, const result *r, hec_text *out) {
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.policies = "ep,fastermoe,flexmoe,eplb,hecate",
-                  .law = "alpha_beta",
+  static const hec_run_option_words words[] = {
+      {"policy", NULL, "policies (default ep,fastermoe,flexmoe,eplb,hecate)"},
+      {"law", NULL, "network law (default alpha_beta)"},
+      {"ranks", NULL, "ranks, 8 per node (default 32)"},
+      {.key = NULL},
+  };
+  *s = (settings){.job = HEC_JOB_OPTIONS,
                   .configurations = 250,
-                  .ranks = 32,
                   .layers = 12,
                   .experts = 64,
                   .iterations = 20,
                   .threads = hec_machine_cores(),
                   .runs = 3};
+  s->job.policy = "ep,fastermoe,flexmoe,eplb,hecate";
+  s->job.ranks = 32;
   const hec_arg args[] = {
-      {"--policy", HEC_ARG_TEXT, &s->policies, "P[,P...]", "policies (default ep,fastermoe,flexmoe,eplb,hecate)", 0, 0},
-      {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
+      HEC_ARG_JOB("", s->job, "policy law ranks", words),
       HEC_ARG_WHOLE("--configurations", s->configurations, "N",
                     "at least so many: loads times 5 NIC speeds, 2 token counts, policies (default 250)", 1, 100000),
-      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks, 8 per node (default 32)", 2, 4096),
       HEC_ARG_WHOLE("--layers", s->layers, "L", "MoE layers (default 12)", 1, 1024),
       HEC_ARG_WHOLE("--experts", s->experts, "E", "experts per layer (default 64)", 3, 4096),
       HEC_ARG_WHOLE("--iterations", s->iterations, "N", "iterations of a configuration (default 20)", 1, 100000),
@@ -167,7 +172,7 @@ int hec_sweep_bench_command(int argc, char **argv) {
   const hec_law *law;
   hec_status status = parse(argc, argv, &s, &done);
   if (status == HEC_OK && !done)
-    status = hec_job_args_law(s.law, &law);
+    status = hec_job_args_law(s.job.law, &law);
   if (status == HEC_OK && !done)
     status = measure(&s, &sweep, &r);
   if (status == HEC_OK && !done)

@@ -1,6 +1,6 @@
-/* Options that describe a run, a row each: the one place that knows them. A row makes the member of hec_job_options, the
- * option of every command that takes it (help, manual page, completion), the key of JSON and of the spec of a sweep, and the
- * column of its results. What the member means is job_make.c's.
+/* Options that describe a run, a row each: the one place that knows them. A row makes the member of hec_job_options and
+ * the option of every command that takes it, with its help, manual page and completion. It also makes the key of JSON
+ * and of the spec of a sweep, and the column of its results. What the member means is job_make.c's.
  *
  *   X(name, kind, absent, value, help, min, max, values)
  *

@@ -29,10 +29,10 @@ hec_status hec_output_check_stream(const char *path) HEC_MUST_USE;
  * empty. */
 hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) HEC_MUST_USE;
 
-/* The folder, made where it is not there and held (flock) until hec_output_end: of runs that end at the same time the files
- * come one after the other, never mixed; the later one says that it waits. Where that cannot be had (file systems without
- * locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is empty still
- * goes again. */
+/* The folder, made where it is not there and held (flock) until hec_output_end. If runs end at the same time, their
+ * files come one after the other, never mixed. The later one says that it waits. Where that cannot be had (file systems
+ * without locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is
+ * empty still goes again. */
 typedef struct {
   bool begun, made;
   int lock;

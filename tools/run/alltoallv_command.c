@@ -18,7 +18,8 @@ enum { WARMUP = 5, ITERATIONS = 20, MOST = 1000000 };
 
 typedef struct {
   hec_target_args target;
-  const char *matrix, *cluster, *law;
+  hec_job_options job; /* cluster, law */
+  const char *matrix;
   int64_t warmup, iterations;
   bool check, json, list;
 } settings;
@@ -43,6 +44,11 @@ typedef struct {
 } command;
 
 static const hec_run_option_words words[] = {
+    {"cluster", NULL,
+     "preset (--list), JSON file or line: what hecate-sim flows predicts on its first devices is printed beside; its "
+     "links are what transports emulated and paced imitate"},
+    {"law", "LAW",
+     "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"},
     {"transport", NULL,
      "of backend cpu: shm (default), emulated, paced (no latency, some 60 to 100 kB pass unpaced: small exchanges beat "
      "the links); of nccl: nccl, local; see --list"},
@@ -50,19 +56,15 @@ static const hec_run_option_words words[] = {
 };
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.target = HEC_TARGET_ARGS, .warmup = WARMUP, .iterations = ITERATIONS};
+  *s = (settings){.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .warmup = WARMUP, .iterations = ITERATIONS};
+  s->job.law = NULL; /* the transport's */
   const hec_arg args[] = {
       HEC_ARG_TITLE("What runs"),
       HEC_ARG_WHOLE("--iterations", s->iterations, "N", "exchanges that are timed (default 20)", 1, MOST),
       HEC_ARG_WHOLE("--warmup", s->warmup, "N", "exchanges before them (default 5)", 0, MOST),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
        "compare every byte that came with what was sent, in every exchange; exit 1 where one differs", 0, 0},
-      HEC_ARG_WORD("--cluster", s->cluster, "C",
-                   "preset (--list), JSON file or line: what hecate-sim flows predicts on its first devices is printed "
-                   "beside; its links are what transports emulated and paced imitate"),
-      HEC_ARG_WORD(
-          "--law", s->law, "LAW",
-          "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"),
+      HEC_ARG_JOB("", s->job, "cluster law", words),
       HEC_ARG_TARGET("Execution", s->target, "backend transport threads pin timeout", words),
       HEC_ARG_TITLE("Output"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else; bytes, s, bytes/s", 0, 0},
@@ -88,7 +90,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return HEC_OK;
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a file with a matrix of bytes (see --help)");
-  if (s->law && !s->cluster)
+  if (s->job.law && !s->job.cluster)
     return hec_fail(HEC_BAD_INPUT, "--law: expected --cluster beside it, found none");
   return HEC_OK;
 }
@@ -130,14 +132,14 @@ static hec_status check_memory(const command *c) {
 static hec_status predict(command *c) {
   const settings *s = c->s;
   const char *own = c->target.transport->law;
-  if (!s->cluster)
+  if (!s->job.cluster)
     return own && !c->target.link
                ? hec_fail(HEC_BAD_INPUT, "--transport %s: expected --cluster C beside it, whose links it imitates",
                           c->target.transport->name)
                : HEC_OK;
-  c->law = s->law ? s->law : own && !c->target.link ? own : hec_flows_law_name(0);
+  c->law = s->job.law ? s->job.law : own && !c->target.link ? own : hec_flows_law_name(0);
   hec_flows flows;
-  HEC_TRY(hec_cluster_load(s->cluster, &c->arena, &c->cluster));
+  HEC_TRY(hec_cluster_load(s->job.cluster, &c->arena, &c->cluster));
   HEC_TRY(hec_flows_of_matrix(&c->matrix, &c->cluster, &c->arena, &flows));
   double *finish = HEC_NEW(&c->arena, double, flows.n_flows);
   HEC_TRY(hec_flows_run(&flows, c->law, finish));
@@ -207,9 +209,9 @@ static void json_report(const command *c, int64_t between, int64_t inside, hec_t
   hec_json_double(&json, "max", c->measured.max);
   hec_json_close(&json);
   json_times(&json, &c->measured);
-  if (s->cluster) {
+  if (s->job.cluster) {
     hec_json_object(&json, "predicted");
-    hec_json_string(&json, "cluster", s->cluster);
+    hec_json_string(&json, "cluster", s->job.cluster);
     hec_json_string(&json, "law", c->law);
     hec_json_double17(&json, "time_s", c->predicted.median);
     json_times(&json, &c->predicted);
@@ -253,9 +255,9 @@ static void add_head(const command *c, int64_t between, int64_t inside, hec_text
 
 static void add_tail(const command *c, hec_text *out) {
   const settings *s = c->s;
-  if (s->cluster) {
+  if (s->job.cluster) {
     hec_text_printf(out, "predicted: network law %s on ", c->law);
-    hec_text_add_plain(out, s->cluster);
+    hec_text_add_plain(out, s->job.cluster);
     hec_text_add(out, ", as hecate-sim flows");
     if (imitates(c) && c->predicted.median > 0 && c->measured.median > 0)
       hec_text_printf(out, "; measured / predicted %.3f", c->measured.median / c->predicted.median);
@@ -282,7 +284,7 @@ static hec_status show(const command *c) {
     hec_text_printf(&out, "\n%-10s %13s %13s %13s %12s %12s\n", "time, us", "median", "min", "max", "algbw, GB/s",
                     "busbw, GB/s");
     add_row("measured", &c->measured, true, &out);
-    if (c->s->cluster)
+    if (c->s->job.cluster)
       add_row("predicted", &c->predicted, false, &out);
     add_tail(c, &out);
   }
@@ -308,7 +310,7 @@ static hec_status launch(command *c) {
                                   .pin = s->target.pin,
                                   .transport = c->target.transport,
                                   .link = c->target.link,
-                                  .cluster = s->cluster ? &c->cluster : NULL,
+                                  .cluster = s->job.cluster ? &c->cluster : NULL,
                                   .limit_s = s->target.timeout};
   double *seconds = HEC_NEW(&c->arena, double, n);
   if (c->target.backend->speaks())

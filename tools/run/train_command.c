@@ -30,8 +30,8 @@ enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20, NAME_BYTES = 320 }; /
 
 typedef struct {
   hec_job_options job;
-  const char *text, *attention, *record, *name, *gate, *balance;
-  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
+  const char *text, *record, *name, *gate, *balance;
+  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, seed, every;
   double rate, aux, memory;
   const hec_gate *gate_row;
   hec_gate_options gate_options;
@@ -61,7 +61,6 @@ typedef struct {
 } command;
 
 static const settings defaults = {.gate = "softmax",
-                                  .attention = "causal",
                                   .steps = 100,
                                   .layers = 4,
                                   .experts = 16,
@@ -70,8 +69,6 @@ static const settings defaults = {.gate = "softmax",
                                   .d_ffn = 128,
                                   .heads = 4,
                                   .seq_len = 64,
-                                  .tokens = 256,
-                                  .micro_batches = 1,
                                   .seed = 1,
                                   .rate = 3e-3};
 
@@ -96,6 +93,9 @@ static void list_gates(void) {
 
 static const hec_run_option_words words[] = {
     {"ranks", NULL, "ranks (default 4; under mpirun: its processes)"},
+    {"attention", NULL, "causal (default) or s2:shards=N,local=N,block=N,dense=N"},
+    {"tokens", NULL, "characters per rank and micro-batch, whole sequences (default 256)"},
+    {"micro_batches", NULL, "per step (default 1)"},
     {"policy", "P", "one policy (default hecate), with options as hecate:t=4; see --list"},
     {"schedule", NULL, "published (default: the policy's own) or a schedule"},
     {"ep", NULL, "ranks of an expert-parallel group (default: the largest that fits)"},
@@ -112,6 +112,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
   s->job = HEC_JOB_OPTIONS;
   s->job.schedule = "published";
+  s->job.attention = "causal";
+  s->job.tokens = 256;
+  s->job.micro_batches = 1;
   s->target = HEC_TARGET_ARGS;
   s->job.policy = "hecate";
   const hec_arg args[] = {
@@ -125,11 +128,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--d-ffn", s->d_ffn, "N", "inner width of an expert (default 128)", 1, 65536),
       HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
       HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
-      HEC_ARG_WORD("--attention", s->attention, "K", "causal (default) or s2:shards=N,local=N,block=N,dense=N"),
-      HEC_ARG_JOB("Training", s->job, "ranks", words),
-      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
-                    1e7),
-      HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
+      HEC_ARG_JOB("", s->job, "attention", words),
+      HEC_ARG_JOB("Training", s->job, "ranks tokens micro_batches", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "optimizer steps (default 100)", 1, STEPS_MAX),
       HEC_ARG_REAL("--lr", s->rate, "X", "learning rate of Adam (default 0.003)", 1e-9, 1),
       HEC_ARG_WORD("--gate", s->gate, "G",
@@ -202,8 +202,8 @@ static hec_moe shape_of(const settings *s) {
                    .n_kv_heads = (int32_t)s->heads,
                    .d_head = (int32_t)(s->d_model / s->heads),
                    .seq_len = (int32_t)s->seq_len,
-                   .tokens_per_rank = (int32_t)s->tokens,
-                   .micro_batches = (int32_t)s->micro_batches,
+                   .tokens_per_rank = s->job.tokens,
+                   .micro_batches = s->job.micro_batches,
                    .dtype_bytes = 4,
                    .grad_bytes = 4,
                    .optimizer_bytes = 8,
@@ -217,14 +217,14 @@ static hec_status choose_attention(const settings *s, hec_moe *moe) {
   if (s->top_k > s->experts)
     return hec_fail(HEC_BAD_INPUT, "--top-k: expected at most the --experts (%" PRId64 "), found %" PRId64, s->experts,
                     s->top_k);
-  const char *wrong = hec_attention_read(s->attention, &moe->attention, &moe->s2);
+  const char *wrong = hec_attention_read(s->job.attention, &moe->attention, &moe->s2);
   if (!wrong && moe->attention == HEC_ATTENTION_FULL)
     wrong = "causal or s2, because the next character must not be seen";
   if (wrong)
-    return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->attention);
+    return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->job.attention);
   wrong = moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
   if (wrong)
-    return hec_fail(HEC_BAD_INPUT, "--attention %s: %s (--heads %" PRId32 ")", s->attention, wrong, moe->n_heads);
+    return hec_fail(HEC_BAD_INPUT, "--attention %s: %s (--heads %" PRId32 ")", s->job.attention, wrong, moe->n_heads);
   return hec_moe_check(moe, "the model");
 }
 
@@ -251,10 +251,10 @@ static void describe(command *c) {
                   "%" PRId64 " bytes, %" PRId32 " distinct; recorded, not synthetic",
                   file_name(s->text), c->corpus.n, c->corpus.vocabulary);
   hec_text_printf(&c->notes,
-                  "%" PRId64 " steps of %" PRId32 " ranks x %" PRId32 " tokens x %" PRId64
+                  "%" PRId64 " steps of %" PRId32 " ranks x %" PRId32 " tokens x %" PRId32
                   " micro-batches, Adam with rate %g, auxiliary balance loss %g, seed %" PRId64
                   ", backend %s, %s. Gate ",
-                  s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->balancing.aux,
+                  s->steps, c->problem.n_ranks, m->tokens_per_rank, s->job.micro_batches, s->rate, s->balancing.aux,
                   s->seed, c->target.backend->name, hec_math_library());
   hec_gate_describe(&c->model, &c->notes);
   hec_text_printf(&c->notes,
@@ -326,7 +326,7 @@ static hec_status make(command *c) {
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
   HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));
-  HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
+  HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, s->job.tokens, &c->problem));
   HEC_TRY(hec_problem_group(&c->problem, s->job.ep));
   HEC_TRY(hec_problem_shard(&c->problem, s->job.esp > 0 ? s->job.esp : 1));
   c->problem.solver = hec_solver_cbc();
@@ -334,7 +334,7 @@ static hec_status make(command *c) {
                          .model = &c->model,
                          .corpus = &c->corpus,
                          .n_steps = (int32_t)s->steps,
-                         .n_micro_batches = (int32_t)s->micro_batches,
+                         .n_micro_batches = s->job.micro_batches,
                          .schedule = s->job.schedule,
                          .virtual_time = s->target.virtual,
                          .check = s->check,

@@ -4,7 +4,7 @@
 
 #include "models/straggler.h"
 #include "sim/flows.h"
-#include "tools/front/args.h"
+#include "tools/front/options.h"
 #include "tools/front/output.h"
 
 #include <stdio.h>
@@ -14,19 +14,24 @@
 enum { SHOWN = 5 };
 
 typedef struct {
-  const char *path, *law, *cluster, *slow;
+  hec_job_options job; /* law, cluster, slow */
+  const char *path;
   bool json;
 } options;
 
 static hec_status read_options(int argc, char **argv, options *o, bool *done) {
-  *o = (options){.law = hec_flows_law_name(0)};
+  static const hec_run_option_words words[] = {
+      {"law", "LAW",
+       "how flows share links: max_min (default), nccl_rounds, or alpha_beta: all flows of a case are one exchange, a "
+       "later start only delays all partners"},
+      {"cluster", NULL, "of a MATRIX: preset, JSON file or line; ranks are its first devices, all flows start at 0"},
+      {"slow", "S", "slow links of it, as of hecate-sim: link=nic_out:node1:0.5,..."},
+      {.key = NULL},
+  };
+  *o = (options){.job = HEC_JOB_OPTIONS};
+  o->job.law = hec_flows_law_name(0);
   const hec_arg args[] = {
-      HEC_ARG_WORD("--law", o->law, "LAW",
-                   "how flows share links: max_min (default), nccl_rounds, or alpha_beta: all flows "
-                   "of a case are one exchange, a later start only delays all partners"),
-      HEC_ARG_WORD("--cluster", o->cluster, "C",
-                   "of a MATRIX: preset, JSON file or line; ranks are its first devices, all flows start at 0"),
-      HEC_ARG_WORD("--slow", o->slow, "S", "slow links of it, as of hecate-sim: link=nic_out:node1:0.5,..."),
+      HEC_ARG_JOB("", o->job, "law cluster slow", words),
       {"--json", HEC_ARG_FLAG, &o->json, NULL,
        "one JSON document: {\"law\",\"makespan\",\"flows\":[{\"src\",\"dst\",\"bytes\",\"start\",\"finish\"}]}; rates "
        "in "
@@ -59,10 +64,11 @@ static hec_status read_options(int argc, char **argv, options *o, bool *done) {
     return HEC_OK;
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a case file; see hecate-sim flows --help");
-  if (o->slow && !o->cluster)
+  if (o->job.slow && !o->job.cluster)
     return hec_fail(HEC_BAD_INPUT, "--slow: expected --cluster beside it, found none");
-  if (o->slow && strstr(o->slow, "rank="))
-    return hec_fail(HEC_BAD_INPUT, "--slow: expected links only (no rank computes here), found \"%.100s\"", o->slow);
+  if (o->job.slow && strstr(o->job.slow, "rank="))
+    return hec_fail(HEC_BAD_INPUT, "--slow: expected links only (no rank computes here), found \"%.100s\"",
+                    o->job.slow);
   return HEC_OK;
 }
 
@@ -152,7 +158,7 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
   double makespan = hec_flows_makespan(flows, finish);
   char text[32];
   hec_text_printf(out, "%s: %d flows between %d hosts over %d links, law %s\nmakespan %s\n", o->path, flows->n_flows,
-                  flows->n_hosts, flows->n_links, o->law, in_units(makespan, text, sizeof text));
+                  flows->n_hosts, flows->n_links, o->job.law, in_units(makespan, text, sizeof text));
   if (flows->of_matrix) {
     char algbw[32], busbw[32];
     hec_traffic_rate rate = hec_traffic_rates(flows->size_bytes, flows->n_hosts, makespan);
@@ -160,7 +166,7 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
                     (long long)flows->size_bytes, hec_traffic_gb_s(rate.algbw, algbw),
                     hec_traffic_gb_s(rate.busbw, busbw));
   }
-  if (strcmp(o->law, "alpha_beta") == 0)
+  if (strcmp(o->job.law, "alpha_beta") == 0)
     hec_text_add(out, "alpha_beta: all flows are one exchange, so a later start only delays all partners\n");
   add_slowest(flows, finish, out);
   add_busiest(flows, makespan, arena, out);
@@ -170,15 +176,15 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
 
 /* The flows, by the cluster or else by the case. */
 static hec_status read_flows(const options *o, hec_arena *arena, hec_flows *flows) {
-  if (!o->cluster)
+  if (!o->job.cluster)
     return hec_flows_read(o->path, arena, flows);
   hec_cluster cluster;
   hec_traffic_matrix matrix;
   hec_text said = {0};
-  HEC_TRY(hec_cluster_load(o->cluster, arena, &cluster));
+  HEC_TRY(hec_cluster_load(o->job.cluster, arena, &cluster));
   HEC_TRY(hec_traffic_matrix_read(o->path, arena, &matrix));
   hec_status status =
-      hec_stragglers_apply(&(hec_stragglers){.slow = o->slow}, matrix.n, &cluster, arena, &cluster, &said);
+      hec_stragglers_apply(&(hec_stragglers){.slow = o->job.slow}, matrix.n, &cluster, arena, &cluster, &said);
   hec_text_free(&said);
   HEC_TRY(status);
   return hec_flows_of_matrix(&matrix, &cluster, arena, flows);
@@ -188,9 +194,9 @@ static hec_status run_case(const options *o, hec_arena *arena, hec_text *out) {
   hec_flows flows;
   HEC_TRY(read_flows(o, arena, &flows));
   double *finish = HEC_NEW(arena, double, flows.n_flows);
-  HEC_TRY(hec_flows_run(&flows, o->law, finish));
+  HEC_TRY(hec_flows_run(&flows, o->job.law, finish));
   if (o->json)
-    hec_flows_write(&flows, o->law, finish, out);
+    hec_flows_write(&flows, o->job.law, finish, out);
   else
     add_table(&flows, o, finish, arena, out);
   return hec_output_print(out);

@@ -19,7 +19,7 @@
 
 typedef struct {
   hec_job_options job;
-  const char *trace, *policy, *stage, *matrix, *layer_word, *export, *out;
+  const char *trace, *stage, *matrix, *layer_word, *export, *out;
   int64_t layer, iter; /* layer -1: none is printed */
   bool json, reshard;
   const hec_placement_format *format; /* of --export; NULL: none */
@@ -42,7 +42,7 @@ static hec_status read_layer(settings *s) {
 
 /* What goes with what. */
 static hec_status check(settings *s) {
-  if (!s->policy || s->iter < 0)
+  if (!s->job.policy || s->iter < 0)
     return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
   if (strcmp(s->stage, "decide") != 0 && strcmp(s->stage, "refine") != 0)
     return hec_fail(HEC_BAD_INPUT, "--stage: expected decide or refine, found \"%s\"", s->stage);
@@ -70,6 +70,9 @@ static hec_status check(settings *s) {
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS, .stage = "refine", .layer = -1, .iter = -1};
+  static const hec_run_option_words words[] = {
+      {"policy", "P", "policy, with options as hecate:t=4 (hecate-sim --list)"}, {.key = NULL}};
+  s->job.policy = NULL; /* has to be named */
   hec_text formats = {0};
   hec_text_add(&formats, "write where every expert of every layer stands:");
   for (int32_t i = 0; hec_placement_formats[i]; i++)
@@ -77,7 +80,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     hec_placement_formats[i]->summary);
   const hec_arg args[] = {
       {.name = "Which plan", .kind = HEC_ARG_SECTION},
-      {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy, with options as hecate:t=4 (hecate-sim --list)", 0, 0},
+      HEC_ARG_JOB("", s->job, "policy", words),
       HEC_ARG_WORD("--layer", s->layer_word, "L",
                    "MoE layer that is printed, from 0; beside --export none need be (all)"),
       {"--iter", HEC_ARG_INT, &s->iter, "I",
@@ -444,11 +447,11 @@ static hec_status tell(const settings *s, const found_plan *found, hec_arena *ar
 static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n;
-  HEC_TRY(hec_job_args_policies(s->policy, arena, policies, &n));
+  HEC_TRY(hec_job_args_policies(s->job.policy, arena, policies, &n));
   if (n != 1)
-    return hec_fail(HEC_BAD_INPUT, "--policy: expected one policy, found \"%s\"", s->policy);
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected one policy, found \"%s\"", s->job.policy);
   if (s->job.placement && !policies[0]->placed)
-    return hec_fail(HEC_BAD_INPUT, "--placement: expected --policy given beside it, found --policy %s", s->policy);
+    return hec_fail(HEC_BAD_INPUT, "--placement: expected --policy given beside it, found --policy %s", s->job.policy);
   hec_job_options wanted = s->job;
   hec_job job;
   wanted.solver = hec_solver_cbc();

@@ -1,7 +1,7 @@
 /* Calibration: what this machine takes for the operations of a model shape, as a cluster that predicts it.
  *
- * Everything is measured where it will be used: whole iterations of the executor with synthetic loads, all ranks at work,
- * cases in random order, and the laws are fitted to the operations in them (samples.h, fit.h):
+ * Everything is measured where it will be used: in whole iterations of the executor with synthetic loads, all ranks at
+ * work, cases in random order. The laws are fitted to the operations in them (samples.h, fit.h):
  *     GEMMs of attention, gate, experts; permute, reduce, optimizer; all-reduce, counts      curves over rows or bytes
  *     exchanges       latency + scale * what the law of the links says (links that are imitated, or a stand-in)
  *     planning        a + b * work units

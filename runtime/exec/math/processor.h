@@ -117,7 +117,7 @@ typedef struct {
   /* Waits until everything is done, ends all events, and sets the device's clock by the host's. */
   void (*restart)(hec_processor *on);
   const char *(*error)(hec_processor *on); /* NULL: none */
-  /* Memory of the host that the device reaches (until the processor is closed; zero at the start), NULL: none left; and
+  /* Memory of the host that the device reaches, until the processor is closed; zero at the start. NULL: none left. Then
    * copies from and to it on the selected stream: it must stay as it is until they are done. */
   void *(*host_memory)(hec_processor *on, size_t bytes);
   void (*put)(hec_processor *on, void *to, const void *from, size_t bytes);   /* host to device */

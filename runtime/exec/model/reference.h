@@ -20,8 +20,8 @@ void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *
  * micro-batches. */
 typedef struct {
   const uint8_t *ids, *next; /* [n_micro_batches][n_ranks][T] */
-  /* Of every rank, micro-batch and block: tokens of the assignments by expert, as many as the loads say, [.][T * k]; what
-   * they were chosen by, [.][T, E], NULL: what the gates of the reference give. */
+  /* Of every rank, micro-batch and block: tokens of the assignments by expert, as many as the loads say, [.][T * k].
+   * Then what they were chosen by, [.][T, E]; NULL: what the gates of the reference give. */
   const int32_t *choices;
   const float *affinities;
   float balance;   /* coefficient of the balance loss; 0: none */

@@ -24,8 +24,8 @@
  * Errors. Functions that return int return HECATE_OK, HECATE_FAILED (the run failed: a peer died, no space) or
  * HECATE_BAD_INPUT (an argument is wrong; nothing was changed); hec_error says what and what was expected. Outputs are
  * written only on HECATE_OK. Pointers must not be NULL unless said. Out of memory ends the process with a message.
- * Ownership. What the library returns by pointer belongs to the planner or communicator it came from, and says until
- * when it is valid; what you pass is yours and only read during the call unless said.
+ * Ownership. What the library returns by pointer belongs to the planner or communicator it came from. Its description
+ * says until when it is valid. What you pass is yours and only read during the call unless said.
  * Threads. One thread at a time per planner and per communicator; different ones are independent. hec_error is the
  * calling thread's. hec_run may not be called from two threads at once.
  * Numbers. Ranks, layers and experts count from 0; bytes are bytes, times seconds, tokens token-expert assignments
@@ -104,9 +104,9 @@ HEC_API void hec_planner_close(hec_planner *planner); /* NULL: nothing */
 /* The decision before the gates of a micro-batch, for all layers, from the history. `iteration` >= 0 and never falls;
  * `micro_batch` counts from 0 in each iteration. O(what the policy does): microseconds to milliseconds. */
 HEC_API int hec_planner_step(hec_planner *planner, int64_t iteration, int32_t micro_batch);
-/* After the gate of one layer, once per layer and step, layers in any order: counts[source * n_experts + expert] =
- * assignments that rank `source` sends to the expert, the same array on every rank; at most 2^31 - 1 in all. Needed by
- * split, and by policies that look at the actual load. Only this layer's copies may change. */
+/* After the gate of one layer, once per layer and step, layers in any order. counts[source * n_experts + expert] is how
+ * many assignments rank `source` sends to the expert. It is the same array on every rank, with at most 2^31 - 1 in all.
+ * Needed by split, and by policies that look at the actual load. Only this layer's copies may change. */
 HEC_API int hec_planner_refine(hec_planner *planner, int32_t layer, const uint32_t *counts);
 /* Ends the step: the counts become history. counts: [n_layers][n_ranks][n_experts], or NULL: those given to refine,
  * which then must have been called for every layer. */
@@ -203,8 +203,8 @@ HEC_API int hec_step_routes(hec_step *step, int32_t layer, int32_t rank, uint32_
 /* The planner between two steps as bytes, for checkpoints; equal on all ranks, so one of them may save it. state NULL: only
  * *bytes. The bytes are of this machine's byte order. */
 HEC_API int hec_planner_save(const hec_planner *planner, void *state, size_t capacity, size_t *bytes);
-/* Into a planner that made no step yet. *same (may be NULL) is 1 where policy and ranks are those of the saved planner:
- * every plan is then what it would have been, and homes and residents are where the saved planner had them. Else 0: the
+/* Into a planner that made no step yet. *same (may be NULL) is 1 where policy and ranks are those of the saved planner.
+ * Then every plan is what it would have been, and homes and residents are where the saved planner had them. Else 0: the
  * loads of the past are taken over, and the next step chooses homes by them. */
 HEC_API int hec_planner_restore(hec_planner *planner, const void *state, size_t bytes, int32_t *same);
 
@@ -213,8 +213,9 @@ HEC_API int hec_planner_restore(hec_planner *planner, const void *state, size_t 
 /* A rank's end of a group of ranks made by hec_run. */
 typedef struct hec_comm hec_comm;
 
-/* Backends, i = 0, 1, ...: "cpu" (processes or threads of this machine), "mpi" (under mpirun or srun), "nccl" (GPUs, which
- * the collectives here do not run on yet: hec_backend_check says so); NULL after the last. *summary is set unless NULL. */
+/* Backends, i = 0, 1, ...; NULL after the last. "cpu": processes or threads of this machine. "mpi": under mpirun or
+ * srun. "nccl": GPUs, which the collectives here do not run on yet (hec_backend_check says so). *summary is set unless
+ * NULL. */
 HEC_API const char *hec_backend_name(int32_t i, const char **summary);
 /* HECATE_OK: can be used here and now. Else hec_error says why not. */
 HEC_API int hec_backend_check(const char *name);

@@ -34,8 +34,10 @@
  * In training dispatch and combine come back with gradients: the same rows twice more, and computing by the backward law.
  *
  * COPIES, training: a rank whose tokens go to expert e sends 2 n rows in a micro-batch (inputs, gradients of outputs), or
- * computes and sends its gradient of G bytes (a copy returned; a replica reduced: 2 (n-1)/n G >= G, once an iteration,
- * of which a micro-batch is given G/M); one rank, the home, sends neither. So, of a micro-batch,
+ * computes. Who computes sends its gradient of G bytes, as a copy, or has a replica whose gradient is reduced, once an
+ * iteration, of which a micro-batch is given G/M; one rank, the home, sends neither. However replicas are reduced (replicas.h,
+ * or over all pairs), n of them on m nodes send 2 (n-1) G >= (n-1) G together, and their nodes 2 (m-1) G >= (m-1) G: G for each
+ * of them but one. So, of a micro-batch,
  *     V' = sum over e of (sum over s of m_se - max_s m_se),  m_se = min(2 n row, G/M);  per node likewise
  * leave ranks over two lanes (tokens, gradients), which the closed-form law lets run side by side, so
  *     time >= V' / (2 sum over r of (port + NICs)).  Forward only: replicas are everywhere, nothing moves.

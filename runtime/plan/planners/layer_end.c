@@ -7,6 +7,7 @@
 #include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/planners/degree.h"
 #include "runtime/plan/problem.h"
+#include "runtime/plan/replicas.h"
 
 #include <string.h>
 
@@ -67,20 +68,19 @@ static int32_t list_holders(const hec_layer_end *end, int32_t expert) {
 
 /* ---- The layer ---- */
 
-/* Every holder sends each other one an n-th of its gradient, and back: emit_replicas of program/emit_sparse.c. */
-static double replicas_s(hec_layer_end *end) {
+/* In 1/65536 of a gradient. */
+static void add_piece(void *context, hec_replica_piece piece) {
+  const hec_layer_end *end = context;
+  end->part[piece.source * end->n_ranks + piece.destination] += 65536 / (uint32_t)piece.n_parts;
+}
+
+static double replica_step_s(hec_layer_end *end, hec_replica_step step) {
   const hec_problem *p = end->problem;
   int32_t n_ranks = end->n_ranks, n_transfers = 0;
-  bool any = false;
   memset(end->part, 0, (size_t)n_ranks * (size_t)n_ranks * sizeof *end->part);
-  for (int32_t e = 0; e < end->n_experts; e++) {
-    int32_t n = list_holders(end, e);
-    any = any || n > 1;
-    for (int32_t i = 0; n > 1 && i < n; i++)
-      for (int32_t j = 0; j < n; j++) /* in 1/65536 of a gradient */
-        end->part[end->holder[i] * n_ranks + end->holder[j]] += i == j ? 0 : 65536 / (uint32_t)n;
-  }
-  for (int32_t s = 0; any && s < n_ranks; s++)
+  for (int32_t e = 0; e < end->n_experts; e++)
+    hec_replica_pieces(p, e, end->holder, list_holders(end, e), step, add_piece, end);
+  for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t d = 0; d < n_ranks; d++)
       if (end->part[s * n_ranks + d] > 0)
         end->transfers[n_transfers++] =
@@ -89,7 +89,12 @@ static double replicas_s(hec_layer_end *end) {
                            .destination = d,
                            .item = -1,
                            .after = -1};
-  return any ? 2 * hec_link_cost_exchange(end->link, end->transfers, n_transfers, false, 1) : 0;
+  return n_transfers > 0 ? hec_link_cost_exchange(end->link, end->transfers, n_transfers, false, 1) : 0;
+}
+
+/* There and back. */
+static double replicas_s(hec_layer_end *end) {
+  return 2 * (replica_step_s(end, HEC_REPLICA_INSIDE) + replica_step_s(end, HEC_REPLICA_BETWEEN));
 }
 
 static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {

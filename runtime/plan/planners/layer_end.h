@@ -1,6 +1,7 @@
-/* When a layer ends, for planners that ask "what if": given who holds which expert and what each source sends, the split of tokens
- * over holders, and from it the predicted time of the layer on the critical path under a schedule (hiding.h). Prices are those of
- * the simulator's law `alpha_beta`: link_cost.h for tokens, compute_cost.h for experts, part_lanes.h for copies.
+/* When a layer ends, for planners that ask "what if". Given is who holds which expert and what each source sends. From
+ * that follow the split of tokens over holders, and the predicted time of the layer on the critical path under a
+ * schedule (hiding.h). Prices are those of the simulator's law `alpha_beta`: link_cost.h for tokens, compute_cost.h for
+ * experts, part_lanes.h for copies.
  *
  *   D        the dispatch of the split, E, E' the busiest rank's experts, forward and backward, A the layer's attention and gate
  *   tokens   2 D + E; in chunks at best min over r of max(2 D, 2 D/r + E)             (degree.h)

@@ -66,6 +66,7 @@ static void init(hec_policy_run *run) {
   c->was = HEC_NEW(arena, double, c->budget + 1);
   c->choice = HEC_NEW(arena, int32_t, (size_t)p->n_layers * (size_t)(c->budget + 1));
   run->state = c;
+  hec_policy_keep(run, &c->last, sizeof c->last);
   hec_plan_set_contiguous(&run->plan, p);
 }
 

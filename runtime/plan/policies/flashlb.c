@@ -80,6 +80,8 @@ static void init(hec_policy_run *run) {
       .reached = HEC_NEW(arena, double, p->n_layers),
   };
   run->state = f;
+  hec_policy_keep(run, &f->last, sizeof f->last);
+  hec_policy_keep(run, f->reached, (size_t)p->n_layers * sizeof *f->reached);
   hec_plan_set_contiguous(&run->plan, p);
 }
 

@@ -364,6 +364,9 @@ static void init(hec_policy_run *run) {
     state->placement[state->n_placements++] =
         hec_eplb_new(arena, p->n_experts, (share + extra) * p->n_ranks, 1, 1, p->n_ranks);
   run->state = state;
+  hec_policy_keep(run, &state->last, sizeof state->last);
+  hec_policy_keep(run, state->expected, (size_t)p->n_layers * experts * sizeof *state->expected);
+  hec_policy_keep(run, state->drift, (size_t)p->n_layers * sizeof *state->drift);
   state->guests.end.link = &run->link;
   first_placement(run, state, room);
   hec_quota_reserve(&run->plan, arena, p->n_experts * 4 * p->n_ranks);

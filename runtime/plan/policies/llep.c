@@ -30,8 +30,8 @@ static void spill_expert(hec_spill *s, int32_t e, int64_t rest, int64_t cap) {
   while (rest > 0) {
     int32_t o = least_loaded(s, hec_spill_home(s, e));
     int64_t room = cap - s->a[o] - s->b[o], chunk = rest < room ? rest : room;
-    if (chunk <= 0 || (chunk < (int64_t)s->options.min && chunk < rest))
-      chunk = rest;
+    if (chunk <= 0 || chunk < (int64_t)s->options.min)
+      chunk = rest; /* which it may be already */
     hec_spill_add(s, e, o, (uint64_t)chunk);
     s->a[o] += chunk;
     rest -= chunk;

@@ -21,6 +21,8 @@
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
 
+#include <stddef.h>
+
 enum { THRESHOLD, SWAPS, MIN, DECAY, LONGEST };
 enum { STEADY = 3 };
 static const double jump = 0.03, settled = 0.015, gain_min = 0.001;
@@ -65,6 +67,8 @@ static void init(hec_policy_run *run) {
       .sum = HEC_NEW(run->arena, uint64_t, p->n_experts),
   };
   run->state = state;
+  hec_policy_keep(run, state, offsetof(pb_oeplb, load));
+  hec_policy_keep(run, state->load, rows * sizeof *state->load);
   hec_plan_set_contiguous(&run->plan, p);
 }
 

@@ -100,6 +100,11 @@ static void add_cell(const hec_report_cell *cell, hec_text *out) {
   }
   hec_text_printf(out, "<td class=\"g%" PRId32 "\">", class_of(cell));
   hec_page_name(&(hec_page_item){cell->who, cell->name, cell->about}, out);
+  if (cell->schedule && cell->schedule[0]) {
+    hec_text_add(out, "<small>schedule ");
+    hec_page_add(cell->schedule, out);
+    hec_text_add(out, "</small>");
+  }
   if (cell->vs_ep.low > 0) {
     hec_text_add(out, "<small>");
     add_range(hec_times(cell->vs_ep.low), hec_times(cell->vs_ep.high), out);

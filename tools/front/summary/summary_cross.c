@@ -16,29 +16,35 @@ static int32_t place_of(const hec_summary_cross *cross, int32_t row) {
   return at;
 }
 
-void hec_summary_add_cross(hec_summary *summary, hec_text *out) {
+void hec_summary_say_cross(hec_summary *summary, hec_text *words) {
   const hec_summary_cross *cross = summary->cross;
   if (!cross)
     return;
   int32_t best = hec_summary_winner(summary), place = place_of(cross, best);
-  hec_text words = {0};
-  hec_text_printf(&words, "Checked under law %s", cross->law);
+  hec_text_printf(words, "Checked under law %s", cross->law);
   if (cross->n_iterations < summary->n_iterations)
-    hec_text_printf(&words, " (%" PRId64 " of %" PRId64 " iterations)", cross->n_iterations, summary->n_iterations);
+    hec_text_printf(words, " (%" PRId64 " of %" PRId64 " iterations)", cross->n_iterations, summary->n_iterations);
   if (hec_summary_cross_agrees(cross)) {
-    hec_text_printf(&words, ": the %" PRId32 " fastest keep their order.", cross->n);
+    hec_text_printf(words, ": the %" PRId32 " fastest keep their order.", cross->n);
   } else if (place == 0) {
-    hec_text_printf(&words, ": %s stays the fastest of %" PRId32 ", %.3f ms before %s with %.3f ms; the others change places.",
+    hec_text_printf(words,
+                    ": %s stays the fastest of %" PRId32 ", %.3f ms before %s with %.3f ms; the others change places.",
                     summary->rows[best].label, cross->n, 1e3 * cross->rows[0].other_s,
                     summary->rows[cross->rows[1].row].label, 1e3 * cross->rows[1].other_s);
   } else {
-    hec_text_add(&words, ": the order changes. The fastest there is ");
-    add_row(summary, &cross->rows[0], &words);
-    hec_text_add(&words, ", before ");
-    add_row(summary, &cross->rows[place], &words);
-    hec_text_add(&words, ". The laws disagree: measure both.");
+    hec_text_add(words, ": the order changes. The fastest there is ");
+    add_row(summary, &cross->rows[0], words);
+    hec_text_add(words, ", before ");
+    add_row(summary, &cross->rows[place], words);
+    hec_text_add(words, ". The laws disagree: measure both.");
   }
-  hec_summary_add_paragraph(words.data, 0, out);
+}
+
+void hec_summary_add_cross(hec_summary *summary, hec_text *out) {
+  hec_text words = {0};
+  hec_summary_say_cross(summary, &words);
+  if (words.length > 0)
+    hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
 }
 

@@ -74,8 +74,7 @@ static int32_t name_of(mapper *m, const char *name, int64_t index) {
     if (strcmp(m->names[i], name) == 0)
       return i;
   m->names[m->n_names] = hec_arena_text(m->arena, name);
-  m->about[m->n_names] =
-      hec_report_about(policy->summary, policy->source, hec_sweep_schedule(m->grid->rows, index), m->arena);
+  m->about[m->n_names] = hec_report_about(policy->summary, policy->source, NULL, m->arena);
   return m->n_names++;
 }
 
@@ -118,6 +117,8 @@ static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *ce
          vs_ep = hec_sweep_value_of(rows, index, rows->sweep->kind->vs_ep);
   const char *second = cell->who < 0 ? NULL : cell->name;
   *cell = (hec_report_cell){.who = who, .name = m->names[who], .about = m->about[who], .seconds = {median, median}};
+  if (rows->sweep->axis[HEC_AXIS_schedule].n == 1)
+    cell->schedule = hec_sweep_schedule(rows, index);
   if (second)
     set_next(cell, second, before);
   if (ep >= 0 && isfinite(vs_ep)) {
@@ -229,6 +230,8 @@ static void widen_cell(hec_report_cell *cell, const hec_report_cell *by) {
   widen(&cell->vs_ep, by->vs_ep);
   if (cell->next_name && (!by->next_name || strcmp(cell->next_name, by->next_name) != 0))
     cell->next_name = NULL;
+  if (cell->schedule && (!by->schedule || strcmp(cell->schedule, by->schedule) != 0))
+    cell->schedule = NULL;
 }
 
 static const hec_sweep_cell *cells_of(const hec_sweep_grid *grid, int64_t combination) {

@@ -1,4 +1,5 @@
 /* The files of a training job's --out: the same figures as a page, JSON and CSV; the pipeline of three rows as timelines. */
+#include "tools/front/args.h"
 #include "tools/front/page/report.h"
 #include "tools/front/timeline_files.h"
 #include "tools/front/training/pipeline_drawing.h"
@@ -60,10 +61,15 @@ static hec_report_trained step_of(const hec_training_summary *s, const char *nam
 /* Fastest first, balanced routing among them. */
 static hec_report_trained *sorted_steps(const hec_training_summary *s, hec_arena *arena) {
   hec_report_trained *steps = HEC_NEW(arena, hec_report_trained, s->n_rows + 1);
+  int32_t shown[HEC_REPORT_SHOWN], n = hec_training_choose_rows(s, HEC_REPORT_SHOWN - 1, shown);
   for (int32_t i = -1; i < s->n_rows; i++) {
     const hec_training_row *row = i < 0 ? NULL : &s->rows[i];
     hec_report_trained step =
         row ? step_of(s, row->policy->name, row, &row->result) : step_of(s, balanced_name, NULL, &s->balanced);
+    step.about = row ? hec_args_with_flags(row->policy->summary, arena) : "every expert gets the mean load";
+    step.shown = !row;
+    for (int32_t k = 0; k < n; k++)
+      step.shown = step.shown || shown[k] == i;
     int32_t k = i + 1;
     for (; k > 0 && steps[k - 1].step_s > step.step_s; k--)
       steps[k] = steps[k - 1];
@@ -82,9 +88,9 @@ typedef struct {
 
 static void page_words(const hec_training_summary *s, page *p) {
   const hec_training *t = &s->set_up->training;
-  hec_training_verdict(s, &p->verdict);
+  hec_training_verdict(s, "\n", &p->verdict);
   hec_text_add(&p->verdict, "\n");
-  hec_training_fit_say(&s->rows[s->baseline].result.memory, &s->fix, &p->verdict);
+  hec_training_say_memory(s, "\n", &p->verdict);
   hec_text_printf(&p->job, "%s on %d GPUs (%s), %d sequences of %d tokens a step, micro-batches of %d",
                   s->set_up->moe.name, (int)t->layout.gpus, t->laws->gpu.name, (int)t->global_batch, (int)t->seq,
                   (int)t->micro_batch);
@@ -134,11 +140,8 @@ static hec_status draw_row(const hec_training_summary *s, int32_t row, page *p, 
                                                            .timeline = &drawing.timeline});
   hec_report_piece *kept = HEC_NEW(&p->arena, hec_report_piece, drawing.n_pieces);
   memcpy(kept, drawing.pieces, (size_t)drawing.n_pieces * sizeof *kept);
-  *shown = (hec_report_pipeline){.name = name,
-                                 .open = row < 0 || row == s->baseline,
-                                 .n_stages = drawing.program.n_ranks,
-                                 .pieces = kept,
-                                 .n = drawing.n_pieces};
+  *shown = (hec_report_pipeline){
+      .name = name, .open = row >= 0, .n_stages = drawing.program.n_ranks, .pieces = kept, .n = drawing.n_pieces};
   hec_report_draw_memory(&drawing.program, &drawing.timeline, &shown->held);
   p->training.n_pipelines++;
   hec_pipeline_drawing_free(&drawing);

@@ -77,10 +77,15 @@ const char *hec_training_pipeline_name(const hec_set_up *set_up);
 const hec_band *hec_training_band(const hec_training_summary *summary);
 void hec_training_band_say(const hec_training_summary *summary, hec_text *words);
 extern const char hec_training_not_modelled[];
-/* The fastest row that drops nothing. */
+/* The fastest row that drops nothing, of those that fit into memory; where none fits, of all. */
 int32_t hec_training_fastest(const hec_training_summary *summary);
-/* Its first paragraph. */
-void hec_training_verdict(const hec_training_summary *summary, hec_text *words);
+/* Its first paragraph; `between` its sentences. */
+void hec_training_verdict(const hec_training_summary *summary, const char *between, hec_text *words);
+/* Whether ep and the fastest policy fit into memory. */
+void hec_training_say_memory(const hec_training_summary *summary, const char *between, hec_text *words);
+/* Rows that matter, the fastest first: ep, the user's placement, the best of each family, then the best of the rest.
+ * row: [n_max]. How many. */
+int32_t hec_training_choose_rows(const hec_training_summary *summary, int32_t n_max, int32_t *row);
 /* The verdict, at most six rows, what it rests on; `full`: all rows. DESIGN section 12. */
 void hec_training_screen(const hec_training_summary *summary, bool full, hec_text *out);
 void hec_training_json(const hec_training_summary *summary, hec_text *out);
