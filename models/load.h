@@ -46,6 +46,8 @@ void hec_load_scale(hec_load *load, uint64_t assignments, hec_load_remainder *or
 hec_status hec_load_fit(const hec_load *from, uint64_t assignments, hec_load *to,
                         hec_load_remainder *order) HEC_MUST_USE;
 
+/* Counts of a layer above `capacity` become it. How many assignments are dropped by that. */
+uint64_t hec_load_cap(hec_load *load, int32_t layer, uint32_t capacity);
 uint64_t hec_load_layer_total(const hec_load *load, int32_t layer);
 /* By expert, from sources first .. first + n - 1: total[n_experts]. */
 void hec_load_totals(const hec_load *load, int32_t layer, int32_t first, int32_t n, uint64_t *total);

@@ -105,14 +105,15 @@ static void allreduce(hec_engine *engine, hec_exchange *x) {
   x->n_flows = n * rings * stride;
   x->flow = HEC_NEW(&x->arena, hec_flow, x->n_flows);
   x->left[0] = x->n_flows;
-  double bytes = 2.0 * (n - 1) / n * x->row->bytes / rings;
+  int32_t halves = x->row->allreduce.half ? 1 : 2;
+  double bytes = (double)halves * (n - 1) / n * x->row->bytes / rings;
   for (int32_t r = 0; r < problem->n_ranks; r++)
     hec_engine_begin(engine, x, r);
   int64_t latency = 0;
   for (int32_t i = 0; i < x->n_flows; i++) {
     ring of = {i / n / rings, stride, i / n % rings, rings};
     int32_t p = i % n;
-    latency = p == 0 ? ring_latency_ps(problem, of) : latency;
+    latency = p == 0 ? ring_latency_ps(problem, of) * halves / 2 : latency;
     hec_flow *flow = &x->flow[i];
     *flow = (hec_flow){
         .source = ring_rank(problem, of, p), .destination = ring_rank(problem, of, (p + 1) % n), .after = -1};

@@ -8,6 +8,8 @@
  *
  *   record --spread and scaled--> load --policy decides, refines, dispatches--> rows of each rank --> the busiest rank's
  *
+ * A capacity is of a rank and an expert, as in GShard (arXiv 2006.16668) and Megatron Core: what one rank sends to one expert.
+ *
  * A decision that is made once in several iterations falls on the beginning of the step, which bears its part of what it costs.
  * Each record is planned once, however often the step comes back to it. */
 #ifndef HEC_SIM_TRAINING_LOADS_H
@@ -23,7 +25,9 @@ typedef struct {
   const hec_job *job; /* of one expert-parallel group: a rank is a place with experts / ep experts */
   const hec_policy *const *policies;
   int32_t n_policies, n_threads;
-  bool silent;      /* no progress */
+  bool silent; /* no progress */
+  double
+      capacity; /* each rank drops its assignments to an expert above so many times its mean over experts, rounded up; 0: none */
   int32_t n_layers; /* MoE layers of the model */
   int32_t n_micro;  /* micro-batches of a step */
   int32_t n_groups; /* expert-parallel groups of a layer; 0: 1 */

@@ -21,7 +21,10 @@ typedef enum {
   HEC_PIPELINE_RIGHT,
   HEC_PIPELINE_SENDS_ANOTHER,          /* micro-batch 0's activations are another micro-batch's */
   HEC_PIPELINE_SENDS_ANOTHER_GRADIENT, /* likewise its gradients */
-  HEC_PIPELINE_FORGETS                 /* gradients of the micro-batches before the last are not kept */
+  HEC_PIPELINE_FORGETS,                /* gradients of the micro-batches before the last are not kept */
+  /* With ZeRO-1, of the stage's first rank: */
+  HEC_PIPELINE_UPDATES_ANOTHER, /* the part of another rank is updated, by gradients that are not summed there */
+  HEC_PIPELINE_UPDATES_NOTHING
 } hec_pipeline_fault;
 
 typedef struct {
@@ -33,10 +36,14 @@ typedef struct {
   hec_pipeline_fault fault;
 } hec_pipelined;
 
-/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
+/* With ZeRO-1 (problem.zero) gradients of a stage are reduce-scattered among the ranks that keep the parameters, each updates its
+ * part of them, and an all-gather brings the parts back: the stage's program has all three (program/lowering.c).
+ *
+ * HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
 hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule,
                                         const hec_pipeline_shape *shape) HEC_MUST_USE;
-/* ... and policies that change their plan within an iteration or compute something else than the gate chose. */
+/* ... and policies that change their plan within an iteration or compute something else than the gate chose; with ZeRO-1 also those
+ * that move experts, whose optimizer state is in parts then. */
 hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
 /* Bytes that each rank's region must have. */
 hec_status hec_pipelined_bytes(const hec_pipelined *pipelined, const hec_policy *policy, size_t *bytes) HEC_MUST_USE;

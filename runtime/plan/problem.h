@@ -61,6 +61,7 @@ typedef struct hec_problem {
   int32_t dp;     /* expert-parallel groups: n_ranks / ep; group of rank r is r / ep */
   int32_t esp;    /* ranks of an expert-sharding group; 1: experts are whole */
   int32_t mp;     /* ranks that share the dense part; 1: it is whole on every rank */
+  int32_t zero;   /* 1: of what several ranks keep, each updates its part alone (ZeRO-1); 0: each updates all of it */
   hec_memory_cost bytes;
   hec_work_shape expert;       /* forward, per assignment; of a shard */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
@@ -105,6 +106,17 @@ hec_status hec_problem_shard(hec_problem *problem, int32_t esp) HEC_MUST_USE;
 /* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides the ranks, the
  * devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is one. */
 hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) HEC_MUST_USE;
+
+/* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts, that of an expert in as many as
+ * groups keep it. Parameters and gradients stay whole. No parts of experts or blocks (esp, mp). */
+void hec_problem_share_optimizer(hec_problem *problem);
+/* The part of the dense state that a rank updates: `place` of `of`, cut by hec_part_begin; of experts: replicas.h. */
+typedef struct {
+  int32_t place, of;
+} hec_problem_part;
+static inline hec_problem_part hec_problem_dense_part(const hec_problem *p, int32_t rank) {
+  return p->zero ? (hec_problem_part){rank, p->n_ranks} : (hec_problem_part){0, 1};
+}
 
 /* Attention of an MoE layer as a rank computes it, forward, over mp * tokens rows; `dense`: as hec_work_dense_attention. */
 hec_work_shape hec_problem_attention(const hec_problem *problem, bool dense);

@@ -82,6 +82,8 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
 /* Gradient all-reduce of resident copies as reduce-scatter, reduction and all-gather among the holders of each expert
  * (2(n-1)/n of the bytes each, hecate.md Eq. 2), only in the last micro-batch; -1 if none. */
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+/* ZeRO-1, after the optimizer: the parts of parameters that each rank has updated go to the others that keep them. */
+void hec_emit_updated(hec_lowering *low, int32_t optimizer);
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. With tensor
  * parallelism a span of both parts (hec_problem_gradients) is two all-reduces, one after the other. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);

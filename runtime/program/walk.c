@@ -78,8 +78,10 @@ double hec_walk_exchange_s(const hec_cluster *cluster, const hec_op *op, double 
 double hec_walk_together_s(const hec_cluster *cluster, int32_t n_ranks, const hec_op *op) {
   if (op->kind != HEC_OP_ALLREDUCE)
     return hec_link_cost_allgather(cluster, n_ranks, op->bytes);
-  return op->allreduce.stride > 1 ? hec_link_cost_allreduce_strided(cluster, n_ranks, op->allreduce.stride, op->bytes)
-                                  : hec_link_cost_allreduce(cluster, n_ranks, op->bytes);
+  double s = op->allreduce.stride > 1
+                 ? hec_link_cost_allreduce_strided(cluster, n_ranks, op->allreduce.stride, op->bytes)
+                 : hec_link_cost_allreduce(cluster, n_ranks, op->bytes);
+  return op->allreduce.half ? s / 2 : s; /* around a ring both take the same */
 }
 
 void hec_walk_own_measured(const void *context, const hec_program *program, int32_t op, int64_t *ps) {

@@ -71,6 +71,7 @@
   X(seq, WHOLE, 0, "N", "tokens of a sequence", 1, 1073741824, none) \
   X(micro_batch, WHOLE, 0, "N", "sequences of a micro-batch of one data-parallel rank", 1, 1048576, none) \
   X(mtp, WHOLE, -1, "N", "multi-token prediction layers", 0, 64, none) \
+  X(capacity, REAL, 0, "F", "each rank drops its assignments to an expert above F times its mean over experts (default: none is dropped)", 1, 1e6, none) \
   X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; or a preset (--list). What is not stated is assumed, and said.", 0, 0, recipes) \
   X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
   X(dispatcher, TEXT, NULL, "D", "short for dispatcher= in --recipe", 0, 0, dispatchers) \
@@ -111,7 +112,7 @@
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
-#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp recipe precision dispatcher recompute zero pipeline measured"
+#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision dispatcher recompute zero pipeline measured"
 
 #define HEC_OPTION_TYPE_FLAG bool
 #define HEC_OPTION_TYPE_TEXT const char *

@@ -178,7 +178,7 @@ void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out) {
   const hec_sweep_kind *kind = s->kind;
   int64_t best = -1;
   for (int64_t i = 0; kind->best >= 0 && i < s->n; i++)
-    if (hec_sweep_competes(rows, i) &&
+    if (hec_sweep_competes(rows, i) && !(rows->row[i]->value[kind->dropped] > 0) &&
         (best < 0 || rows->row[i]->value[kind->best] > rows->row[best]->value[kind->best]))
       best = i;
   if (best < 0)

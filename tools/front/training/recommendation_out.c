@@ -205,6 +205,8 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
   hec_text_printf(out, " --moe-token-dispatcher-type %s", dispatcher->megatron_type);
   if (dispatcher->megatron_backend)
     hec_text_printf(out, " --moe-flex-dispatcher-backend %s", dispatcher->megatron_backend);
+  if (t->capacity > 0)
+    hec_text_printf(out, " --moe-expert-capacity-factor %.6g", t->capacity);
   if (recipe->overlap)
     hec_text_add(out, " --overlap-moe-expert-parallel-comm");
   if (recipe->recompute & HEC_RECOMPUTE_FULL)
@@ -327,6 +329,8 @@ void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
   hec_json_int(&json, "global_batch", t->global_batch);
   hec_json_int(&json, "micro_batch", t->micro_batch);
   hec_json_int(&json, "mtp", t->mtp);
+  if (t->capacity > 0)
+    hec_json_double(&json, "capacity", t->capacity);
   hec_text recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   hec_json_string(&json, "recipe", recipe.data);

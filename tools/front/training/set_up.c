@@ -132,9 +132,10 @@ static hec_status merge(maker *m) {
   to->global_batch = a->global_batch > 0 ? a->global_batch : to->global_batch;
   to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
   to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
+  to->capacity = a->capacity > 0 ? a->capacity : to->capacity;
   if (a->layout || a->recipe || a->precision || a->dispatcher || a->recompute || a->zero >= 0 || a->pipeline ||
       to->gpus != file.gpus || m->options->cluster || to->seq != file.seq || to->global_batch != file.global_batch ||
-      to->micro_batch != file.micro_batch || to->mtp != file.mtp || m->options->model)
+      to->micro_batch != file.micro_batch || to->mtp != file.mtp || a->capacity > 0 || m->options->model)
     memset(&to->published, 0, sizeof to->published); /* it is another job */
   return HEC_OK;
 }
@@ -252,6 +253,7 @@ static hec_status choose_batch(maker *m) {
   t->seq = to->file.seq > 0 ? to->file.seq : to->moe.seq_len;
   t->micro_batch = to->file.micro_batch > 0 ? to->file.micro_batch : 1;
   t->mtp = to->file.mtp;
+  t->capacity = to->file.capacity;
   t->global_batch = to->file.global_batch;
   if (to->file.seq == 0)
     say(m, "sequences of %d tokens (--seq)", (int)t->seq);

@@ -290,6 +290,25 @@ static void add_memory(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
+/* Tokens really computed: what a capacity drops skips its experts. */
+static void add_dropped(const hec_training_summary *s, hec_text *out) {
+  const hec_training *t = &s->set_up->training;
+  const hec_training_row *ep = &s->rows[s->baseline];
+  double tokens = (double)t->global_batch * (double)t->seq;
+  hec_text words = {0};
+  if (t->capacity <= 0)
+    return;
+  hec_text_printf(
+      &words,
+      "at capacity %.4g, %.2f %% of the assignments are dropped: experts compute what %.0f of the %.0f tokens "
+      "of a step would be, %.0f tokens/s per GPU with ep. Model TFLOP/s and MFU count this work alone. "
+      "Balanced routing drops nothing.",
+      t->capacity, 100 * ep->dropped_share, tokens * (1 - ep->dropped_share), tokens,
+      ep->result.tokens_per_s_per_gpu * (1 - ep->dropped_share));
+  hec_summary_add_foot("dropped:", words.data, out);
+  hec_text_free(&words);
+}
+
 /* What its source measured, beside this. */
 static void add_published(const hec_training_summary *s, hec_text *out) {
   const hec_training_result *ep = &s->rows[s->baseline].result, *b = &s->balanced;
@@ -325,6 +344,7 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   hec_text_free(&words);
   add_table(s, full, out);
   hec_text_add(out, "\n");
+  add_dropped(s, out);
   add_memory(s, out);
   add_published(s, out);
   add_assumed(s, out);

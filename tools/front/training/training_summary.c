@@ -37,7 +37,8 @@ static hec_training_job job_of(const hec_set_up *set_up, const hec_training_load
                             .pipeline = set_up->pipeline,
                             .loads = of->loads + at,
                             .gather_s = of->gather_s ? of->gather_s + 2 * at : NULL,
-                            .moves_s = of->moves_s};
+                            .moves_s = of->moves_s,
+                            .dropped_share = of->dropped_share};
 }
 
 /* The group that ends last; of memory, what the group says that needs most. */
@@ -120,6 +121,7 @@ hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *c
                                     .n_policies = summary->n_rows,
                                     .n_threads = choice->n_threads,
                                     .silent = choice->silent,
+                                    .capacity = set_up->training.capacity,
                                     .n_layers = set_up->moe.n_moe_layers,
                                     .n_groups = set_up->training.layout.edp,
                                     .n_stages = set_up->training.layout.pp,
