@@ -13,6 +13,7 @@ refuses 2 "uplink=RATE beside leaf=2" up "4x1 nic=1M leaf=2"
 refuses 2 "expected nic=RATE, leaf=HOSTS or uplink=RATE" up "2x1 nic=1M fast"
 refuses 2 "--slow: expected nic_out:node1:0.5" up "2x1 nic=1M" --slow nic_out:node1:2
 refuses 2 "--name: expected" up "2x1 nic=1M" --name "../x"
+refuses 2 "--mpi: expected openmpi or mpich" mpirun --mpi lam true
 refuses 2 "expected up, exec" sideways
 "$hosts" --help | grep -q "Exit codes" || fail "no help"
 
@@ -65,6 +66,12 @@ not_faster 2000000 1000000
 refuses 2 "there is a cluster" up "2x1 nic=2M" --name $name
 refuses 2 "expected a host from 0 to 1" exec --name $name 7 true
 [ "$("$hosts" exec --name $name 0 ip route | wc -l)" = 1 ] || fail "a host has a way out"
+refuses 2 "expected a share from 0" link --name $name nic_out:node1:2
+refuses 2 "expected nic_out:node1:SHARE" link --name $name node1
+refuses 2 "expected a host from 0 to 1" link --name $name nic_in:node2:1
+refuses 2 "no uplink of leaf 0" link --name $name leaf_up:leaf0:0.5
+"$hosts" link --name $name nic_out:node0:0.25 || fail "link"
+not_faster 500000 500000
 "$hosts" exec --name $name 0 sh -c 'exit 3'
 [ $? = 3 ] || fail "the exit code of a command is lost"
 "$hosts" down --name $name
@@ -75,14 +82,28 @@ not_faster 1000000 600000
 
 # ---- MPI ----
 source "$source_dir/tests/support/mpi.sh"
+unset OMPI_MCA_btl OMPI_MCA_oob_tcp_if_include OMPI_MCA_plm_rsh_agent
+printf '0 90000 90000 90000\n90000 0 90000 90000\n90000 90000 0 90000\n90000 90000 90000 0\n' >matrix.txt
+across() { timeout -k 5 120 "$hosts" run "2x2 nic=10M" "$@" >out.txt 2>err.txt </dev/null; }
 if has_mpi openmpi; then
-  unset OMPI_MCA_btl OMPI_MCA_oob_tcp_if_include OMPI_MCA_plm_rsh_agent
-  printf '0 90000 90000 90000\n90000 0 90000 90000\n90000 90000 0 90000\n90000 90000 90000 0\n' >matrix.txt
-  timeout -k 5 300 "$hosts" run "2x2 nic=10M" -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 \
-    --warmup 1 --check >out.txt 2>err.txt </dev/null || fail "alltoallv across hosts: $(cat err.txt)"
+  across -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 --warmup 1 --check ||
+    fail "alltoallv across hosts: $(cat err.txt)"
   has "passed"
-  timeout -k 5 300 "$hosts" run "2x2 nic=10M" -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 \
-    --check >out.txt 2>err.txt </dev/null || fail "replay across hosts: $(tail -3 err.txt)"
+  across -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 --check ||
+    fail "replay across hosts: $(tail -3 err.txt)"
+fi
+# MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize: ranks that wait for the process manager move no
+# messages, and others wait for them. What counts is what rank 0 says.
+if has_mpi mpich; then
+  "$hosts" run "2x2 nic=10M" --mpi mpich -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 \
+    --warmup 1 --check >out.txt 2>err.txt </dev/null &
+  run=$!
+  for ((i = 0; i < 600; i++)); do
+    ! grep -q passed out.txt && kill -0 $run 2>/dev/null && sleep 0.1
+  done
+  has "passed"
+  kill -TERM $run 2>/dev/null
+  wait $run
 fi
 
 # ---- Nothing is left ----

@@ -225,6 +225,21 @@ static hec_status add_flow(hec_rank *rank, lane_state *lane, hec_message *messag
   return HEC_OK;
 }
 
+/* The first units. Receives first. Then sends, from the peer after this rank on: were rank 0 everybody's first, its port would
+ * fill while the last rank's stands idle (4 hosts of 4 MB/s, 400 kB each: 340 ms, so 310 ms). */
+static hec_status advance_in_turn(hec_rank *rank, lane_state *lane) {
+  int32_t n = lane->n_flows, first = 0;
+  while (first < n && !(lane->flows[first].send && lane->flows[first].message->peer > rank->rank))
+    first++;
+  for (int32_t i = 0; i < n; i++)
+    if (!lane->flows[i].send)
+      HEC_TRY(advance(rank, lane, i));
+  for (int32_t i = 0; i < n; i++)
+    if (lane->flows[(first + i) % n].send)
+      HEC_TRY(advance(rank, lane, (first + i) % n));
+  return HEC_OK;
+}
+
 static hec_status start(hec_rank *rank, hec_post *post) {
   channels *c = rank->channels;
   lane_state *lane = &c->lanes[post->lane];
@@ -255,9 +270,7 @@ static hec_status start(hec_rank *rank, hec_post *post) {
     HEC_TRY(add_flow(rank, lane, &post->sends[i], true));
   lane->n_moving = n_flows;
   lane->post = post;
-  for (int32_t i = 0; i < n_flows; i++)
-    HEC_TRY(advance(rank, lane, i));
-  return HEC_OK;
+  return advance_in_turn(rank, lane);
 }
 
 static hec_status test(hec_rank *rank, hec_post *post, bool *done) {
