@@ -9,7 +9,7 @@
  * of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s of them at once, each
  * over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a node. */
 #include "runtime/base/arena.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 #include "sim/law.h"
 
 static void open(hec_engine *engine, hec_exchange *x) {

@@ -80,6 +80,7 @@ struct hec_policy {
    * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
   bool rearranges;
   bool by_schedule;          /* plans by what its schedule hides: never one plan for several schedules */
+  bool portfolio;            /* under its own schedule other rows are tried too, and followed (program/portfolio.h) */
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Schedules that its paper excludes, names with blanks between them, the reason in a comment of the row: no candidates
    * where each policy has its best. NULL: none. */

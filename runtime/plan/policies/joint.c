@@ -384,6 +384,7 @@ const hec_policy hec_policy_joint = {
     .dispatch = &hec_dispatch_quota,
     .relays = true,
     .by_schedule = true,
+    .portfolio = true,
     .window = 2,
     .by_source = true,
     .period = 100,

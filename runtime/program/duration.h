@@ -1,7 +1,7 @@
 /* How long an operation takes on a device that does nothing else: the compute law of models/ applied to a program's
  * rows. */
-#ifndef HEC_SIM_DURATION_H
-#define HEC_SIM_DURATION_H
+#ifndef HEC_PROGRAM_DURATION_H
+#define HEC_PROGRAM_DURATION_H
 #include "runtime/plan/problem.h"
 #include "runtime/program/program.h"
 
