@@ -149,7 +149,7 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   hec_lowering *low = lowering_new(problem, schedule, collective, arena);
   make_shared(low, policy);
   make_own(low);
-  low->among = policy->portfolio && schedule->own ? hec_portfolio_new(low) : NULL;
+  low->among = policy->portfolio > 0 && schedule->own ? hec_portfolio_new(low) : NULL;
   return low;
 }
 

@@ -158,7 +158,7 @@ static const hec_policy *with_parts(const hec_policy *policy, bool parts, hec_ar
 }
 
 /* Inserts into the sorted list of `n`, of a policy its OF_A_POLICY fastest; the new number. */
-static int32_t insert(hec_pair *list, int32_t n, const hec_pair *pair) {
+static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pair) {
   int32_t at = n, others = 0, last = -1;
   for (int32_t i = 0; i < n; i++)
     if (list[i].policy == pair->policy) {
@@ -173,9 +173,9 @@ static int32_t insert(hec_pair *list, int32_t n, const hec_pair *pair) {
   }
   while (at > 0 && is_better(pair, &list[at - 1]))
     at--;
-  if (at == PORTFOLIO_KEPT)
+  if (at == max)
     return n;
-  n = n < PORTFOLIO_KEPT ? n + 1 : n;
+  n = n < max ? n + 1 : n;
   memmove(list + at + 1, list + at, (size_t)(n - 1 - at) * sizeof *list);
   list[at] = *pair;
   return n;
@@ -206,14 +206,16 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   hec_pair pairs[N_SCHEDULES + 1];
   int32_t n = schedules_of(policy, own->in->schedule, own->problem, schedules);
   hec_arena arena = {0};
+  int32_t max = own->in->shared->run.policy->portfolio;
   bool fit = true;
+  HEC_ASSERT(max <= PORTFOLIO_KEPT);
   for (int32_t s = 0; s < n; s++) {
     pairs[s] = (hec_pair){.policy = policy, .schedule = schedules[s], .parts = parts};
     lows[s] = s > 0 ? hec_lowering_beside(lows[0], schedules[s]) : lower_alone(p, &pairs[0], &arena);
   }
   replay(p, lows, pairs, n);
   for (int32_t s = 0; s < n; s++) {
-    n_list = insert(list, n_list, &pairs[s]);
+    n_list = insert(list, n_list, max, &pairs[s]);
     fit = fit && pairs[s].fits;
   }
   for (int32_t s = n - 1; s >= 0; s--)
