@@ -243,7 +243,7 @@ static const hec_load *loads_of(bounds *b, const row_run *one, const hec_iterati
 
 static double bound_s_of(bounds *b, const row_run *one, const hec_iteration *iteration) {
   const hec_policy_run *run = hec_lowering_run(one->low);
-  hec_bound_class class = hec_bound_class_of(run->policy, run->problem);
+  hec_bound_class class = hec_bound_class_of(one->policy, run->problem); /* the run's may be one that it follows */
   const hec_load *loads = loads_of(b, one, iteration);
   bounds_s *all_s = run->policy->rewrite ? &b->rewritten_s : &b->known_s;
   double *known_s = &(*all_s)[class][one->schedule->tokens_wait][one->schedule->by_node];
@@ -268,7 +268,7 @@ static void add_bounds(bounds *b, const comparison *c) {
     const hec_policy_run *run = hec_lowering_run(c->runs[p].low);
     if (c->runs[p].schedule->bound) /* is one itself */
       continue;
-    row->bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
+    row->bound_class = hec_bound_class_name[hec_bound_class_of(c->runs[p].policy, run->problem)];
     hec_series_add(&row->bound_s, bound_s_of(b, &c->runs[p], c->iteration));
   }
 }

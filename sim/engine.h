@@ -44,7 +44,7 @@ const hec_problem *hec_engine_problem(const hec_engine *engine);
 hec_link_cost *hec_engine_link_cost(hec_engine *engine);
 const hec_program *hec_engine_program(const hec_engine *engine);
 
-/* Runs the program; `fluid` has the cluster's links (and is empty). Durations as in sim/duration.h. */
+/* Runs the program; `fluid` has the cluster's links (and is empty). Durations as in runtime/program/duration.h. */
 void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cost *cost, const hec_program *program,
                     hec_sim_options options, hec_timeline *timeline);
 

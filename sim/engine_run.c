@@ -12,7 +12,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/program/walk.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 #include "sim/law.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
  * of them at once, each over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a
  * node. */
 #include "runtime/base/arena.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 #include "sim/law.h"
 
 static void open(hec_engine *engine, hec_exchange *x) {

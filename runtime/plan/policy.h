@@ -80,6 +80,8 @@ struct hec_policy {
    * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
   bool rearranges;
   bool by_schedule;          /* plans by what its schedule hides: never one plan for several schedules */
+  /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
+  int32_t portfolio;
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Schedules that its paper excludes, names with blanks between them, the reason in a comment of the row: no candidates
    * where each policy has its best. NULL: none. */

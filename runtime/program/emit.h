@@ -33,6 +33,7 @@ struct hec_lowering {
   int32_t tail;         /* the compute operation that ended the previous stage on every rank; -1 at the start */
   int32_t moved;        /* migration that everything waits for; -1 */
   void *own;            /* of the schedule */
+  struct hec_portfolio *among; /* which policy and schedule it stands for is chosen (portfolio.h); NULL: it is itself */
   struct hec_lowering_inside *in;
 };
 /* Guests are dropped after forward and gathered again in backward. */

@@ -7,6 +7,7 @@
 #include "runtime/base/text.h"
 #include "runtime/plan/replicas.h"
 #include "runtime/program/lowering_state.h"
+#include "runtime/program/portfolio.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,10 +152,12 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   hec_lowering *low = lowering_new(problem, schedule, collective, arena);
   make_shared(low, policy);
   make_own(low);
+  low->among = policy->portfolio > 0 && schedule->own ? hec_portfolio_new(low) : NULL;
   return low;
 }
 
 hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule *schedule) {
+  HEC_ASSERT(!first->among);
   hec_lowering *low = lowering_new(first->problem, schedule, first->in->collective, first->in->arena);
   low->in->shared = first->in->shared;
   low->in->beside = true;
@@ -177,6 +180,8 @@ void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
 void hec_lowering_free(hec_lowering *low) {
   if (!low)
     return;
+  if (low->among)
+    hec_portfolio_free(low);
   if (!low->in->beside) {
     hec_policy_stop(&low->in->shared->run);
     hec_collective_plan_free(&low->in->shared->answer[0].plan);
@@ -256,6 +261,8 @@ static void add_shapes(hec_lowering *low) {
 }
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
+  if (low->among)
+    hec_portfolio_begin(low, iter, n_micro_batches);
   hec_program_clear(&low->in->program, low->problem->n_ranks);
   add_shapes(low);
   low->in->shared->run.iter = iter;
@@ -290,6 +297,8 @@ static void emit_before_layers(hec_lowering *low, bool backward) {
 }
 
 void hec_lowering_interleave(hec_lowering *low, int32_t n_micro_batches, int32_t last) {
+  if (low->among) /* micro-batches under way would have to change sides */
+    hec_portfolio_stop(low);
   low->in->last_backward = last;
   low->in->layers_of = HEC_NEW(low->in->arena, hec_layer_ops *, n_micro_batches);
   for (int32_t mb = 0; mb < n_micro_batches; mb++)
@@ -359,6 +368,8 @@ void hec_lower_micro_batch_done(hec_lowering *low, const hec_load *load) {
     low->in->schedule->end(low);
   if (!low->in->beside)
     hec_policy_observe(&low->in->shared->run, load);
+  if (low->among)
+    hec_portfolio_observe(low, load);
 }
 
 static void backward_of(hec_lowering *const *lows, int32_t n) {
@@ -474,12 +485,14 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
 void hec_lower_end(hec_lowering *low) {
   int32_t kept = count_kept(low);
   hold_kept(low, count_reserved(low, kept));
-  if (!low->problem->train)
-    return;
-  (void)hec_emit_dense_reduce(low, -1, hec_problem_gradients(low->problem, -1), HEC_DEPS(low->tail));
-  emit_optimizer(low, kept);
-  if (low->problem->zero)
-    hec_emit_updated(low, low->tail);
+  if (low->problem->train) {
+    (void)hec_emit_dense_reduce(low, -1, hec_problem_gradients(low->problem, -1), HEC_DEPS(low->tail));
+    emit_optimizer(low, kept);
+    if (low->problem->zero)
+      hec_emit_updated(low, low->tail);
+  }
+  if (low->among)
+    hec_portfolio_end(low);
 }
 
 static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {

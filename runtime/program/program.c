@@ -336,11 +336,14 @@ static int by_position(const void *a, const void *b) {
   return (x->hold > y->hold) - (x->hold < y->hold);
 }
 
-void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]) {
+void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch *scratch, double *peak,
+                                  double by_class[HEC_N_MEMORY]) {
   int32_t n_ranks = program->n_ranks;
   size_t n = 2 * program->n_holds;
-  hold_end *ends = hec_malloc(n, sizeof *ends);
-  double *now = hec_malloc((size_t)n_ranks * (HEC_N_MEMORY + 1), sizeof *now); /* sums, then [rank][class] */
+  scratch->ends = hec_reserve(scratch->ends, &scratch->ends_capacity, n, sizeof(hold_end));
+  HEC_RESERVE(scratch->now, scratch->now_capacity, (size_t)n_ranks * (HEC_N_MEMORY + 1));
+  hold_end *ends = scratch->ends;
+  double *now = scratch->now; /* sums, then [rank][class] */
   double *classes = now + n_ranks, fullest = -1;
   for (int32_t i = 0; i < n_ranks * (HEC_N_MEMORY + 1); i++)
     now[i] = 0;
@@ -369,8 +372,17 @@ void hec_program_memory_peak(const hec_program *program, double *peak, double by
       }
     }
   }
-  free(now);
-  free(ends);
+}
+
+void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]) {
+  hec_memory_scratch scratch = {0};
+  hec_program_memory_peak_with(program, &scratch, peak, by_class);
+  hec_memory_scratch_free(&scratch);
+}
+
+void hec_memory_scratch_free(hec_memory_scratch *scratch) {
+  free(scratch->ends);
+  free(scratch->now);
 }
 
 int32_t hec_program_fullest_rank(const hec_program *program) {

@@ -341,6 +341,16 @@ void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFF
  * Peak per rank into peak[n_ranks]; with by_class not NULL, the classes at the peak of the fullest rank. This is a
  * function of the program alone, so both interpreters agree on it; lanes that run ahead can briefly hold more. */
 void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]);
+
+/* The same in memory that is reused. Zero-initialise. */
+typedef struct {
+  void *ends;
+  double *now;
+  size_t ends_capacity, now_capacity;
+} hec_memory_scratch;
+void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch *scratch, double *peak,
+                                  double by_class[HEC_N_MEMORY]);
+void hec_memory_scratch_free(hec_memory_scratch *scratch);
 static inline const char *hec_program_rank_word(const hec_program *p) {
   return p->names ? p->names->rank : "rank";
 }

@@ -2,7 +2,7 @@
 #include "tests/validate/imitated.h"
 
 #include "runtime/program/walk.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>

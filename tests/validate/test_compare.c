@@ -1,7 +1,7 @@
 /* Comparisons whose outcome is known: what is "measured" is the prediction times a factor per case. And the negative
  * controls, on programs of one operation and on machines on which they must change nothing. */
 #include "models/json.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"
 #include "tests/validate/imitated.h"

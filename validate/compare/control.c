@@ -6,7 +6,7 @@
 #include "validate/compare/control.h"
 
 #include "runtime/base/arena.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -97,6 +97,19 @@ static double replicas_s(hec_layer_end *end) {
   return 2 * (replica_step_s(end, HEC_REPLICA_INSIDE) + replica_step_s(end, HEC_REPLICA_BETWEEN));
 }
 
+/* The optimizer of what the fullest rank keeps of the layer: emit_optimizer of program/lowering.c. */
+static double optimizer_s(const hec_layer_end *end) {
+  const hec_memory_cost *bytes = &end->problem->bytes;
+  double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param, max = 0;
+  for (int32_t r = 0; r < end->n_ranks; r++) {
+    int32_t kept = 0;
+    for (int32_t e = 0; e < end->n_experts; e++)
+      kept += held_of(end, e)[r] != HEC_HELD_NOT;
+    max = larger(max, hec_local_s(&end->problem->cluster->devices[r], HEC_CURVE_NONE, true, kept * expert));
+  }
+  return max;
+}
+
 static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {
   end->layer = layer;
   end->counts = counts;
@@ -123,6 +136,7 @@ void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *coun
     end->home[e] = home[e];
   }
   end->replicas_s = resident && end->problem->train ? replicas_s(end) : 0;
+  end->optimizer_s = end->problem->train ? optimizer_s(end) : 0;
 }
 
 void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, const uint32_t *counts) {
@@ -139,7 +153,7 @@ void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, 
       else if (ranks[i] != end->home[e])
         held_of(end, e)[ranks[i]] = HEC_HELD_RESIDENT;
   }
-  end->replicas_s = 0; /* the same whatever is decided now */
+  end->replicas_s = end->optimizer_s = 0; /* the same whatever is decided now */
 }
 
 void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_held held) {
@@ -406,7 +420,7 @@ static double end_s(const hec_layer_end *end, const hec_layer_times *t) {
                                                           : backward;
   if (end->hides.returns == HEC_HIDES_LAYER && end->layer == 0)
     hidden = larger(backward - lane, 0); /* the layer's before has the lane first, and takes about as long */
-  return forward + backward + larger(lane - hidden, 0);
+  return forward + backward + larger(lane - hidden, 0) + end->optimizer_s;
 }
 
 hec_layer_times hec_layer_end_times(hec_layer_end *end) {

@@ -8,7 +8,8 @@
  *            once per node: D of one row for all assignments of a token to a node      (an estimate, see layer_end.c)
  *   forward  F = A + tokens + late gather + what of the early gather outlasts its window
  *   backward B = 2 A + tokens',  lane = returned gradients + replicas + the layer's own gradients
- *   end      F + max(B, lane)       where returns hide; else F + B + lane
+ *   end      F + max(B, lane) + O   where returns hide; else F + B + lane + O; O: the optimizer of the fullest rank's homes and
+ *                                   residents
  *
  * Windows: a schedule that hides copies beside a layer has F for the gather (of the first layer, A and D alone) and B for the
  * returns (of the first layer, which backward comes to last, B less the lane, since the second's are on it too); beside attention A
@@ -60,6 +61,7 @@ typedef struct {
   uint64_t *load;         /* [n_ranks] their sums */
   int32_t *n_guests;      /* [n_ranks] */
   double replicas_s;      /* of the residents */
+  double optimizer_s;     /* of homes and residents, the fullest rank's */
   double even_s;          /* the dispatch where every rank sends every rank as much; < 0: not yet known */
   hec_part_lanes early, late, all;
   uint64_t units; /* inner steps since the layer began */

@@ -39,7 +39,8 @@
 #include <string.h>
 
 enum { PLACEMENTS_MAX = 12 };
-#define NEAR 0.03 /* of an end: what gains less is within the error of the prediction */
+enum { HOMES, EARLY, LATE }; /* of policy->own: parts that can be switched off, to see what they are worth */
+#define NEAR 0.03            /* of an end: what gains less is within the error of the prediction */
 
 typedef struct {
   hec_guests guests;
@@ -269,11 +270,12 @@ static void decide(hec_policy_run *run) {
   bool due = hec_policy_due(run, &state->last), moved = false;
   for (int32_t layer = 0; layer < run->plan.n_layers; layer++) {
     read_history(run, state, layer);
-    moved = (due && replace(run, state, layer)) || moved;
+    moved = (due && run->policy->own[HOMES] > 0 && replace(run, state, layer)) || moved;
     read_placement(run, state, layer);
     (void)try_on(run, state, layer, state->mean);
     write_placement(run, state, layer);
-    write_guests(run, state, layer, HEC_HELD_EARLY);
+    if (run->policy->own[EARLY] > 0)
+      write_guests(run, state, layer, HEC_HELD_EARLY);
   }
   run->plan.version += moved;
   run->planned = true;
@@ -287,7 +289,8 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
     return;
   hec_layer_end_set(end, &run->plan, layer, hec_load_row(load, layer, 0));
   hec_layer_times times = hec_guests_split(&state->guests);
-  if (state->guests.m > 0 && hec_layer_end_hope(end, &times, 0) < (1 - NEAR) * times.end_s) {
+  if (run->policy->own[LATE] > 0 && state->guests.m > 0 &&
+      hec_layer_end_hope(end, &times, 0) < (1 - NEAR) * times.end_s) {
     times = hec_guests_hold_late(&state->guests, times);
     (void)hec_guests_spill(&state->guests, &times, state->guests.m, HEC_HELD_LATE);
   }
@@ -377,7 +380,16 @@ static void init(hec_policy_run *run) {
   }
 }
 
-static const hec_option options[] = {HEC_POLICY_WINDOW(), HEC_POLICY_PERIOD(), HEC_POLICY_M(), {0}};
+static const hec_option options[] = {
+    HEC_POLICY_WINDOW(),
+    HEC_POLICY_PERIOD(),
+    HEC_POLICY_M(),
+    HEC_POLICY_INT("pairs", portfolio, 0, 12,
+                   .help = "pairs of another row and a schedule that it keeps to follow; 0: none"),
+    HEC_POLICY_WHOLE("homes", HOMES, 0, 1, .help = "1: homes and residents are placed by past loads; 0: they stay"),
+    HEC_POLICY_WHOLE("early", EARLY, 0, 1, .help = "1: copies before the gate, too; 0: none"),
+    HEC_POLICY_WHOLE("late", LATE, 0, 1, .help = "1: copies after the gate, too; 0: none"),
+    {0}};
 
 const hec_policy hec_policy_joint = {
     .name = "joint",
@@ -388,11 +400,13 @@ const hec_policy hec_policy_joint = {
     .dispatch = &hec_dispatch_quota,
     .relays = true,
     .by_schedule = true,
+    .portfolio = 12,
     .window = 2,
     .by_source = true,
     .period = 100,
     .rearranges = true,
     .options = options,
+    .own = {[HOMES] = 1, [EARLY] = 1, [LATE] = 1},
     .init = init,
     .decide = decide,
     .refine = refine,

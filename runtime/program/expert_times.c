@@ -1,8 +1,8 @@
 /* A table of SLOTS answers, each in the one place that its hash has; the newest stays. */
-#include "sim/expert_times.h"
+#include "runtime/program/expert_times.h"
 
 #include "runtime/base/arena.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 
 enum { SLOT_BITS = 12, ROWS_MAX = 64 /* experts of a rank; with more nothing is kept */ };
 

@@ -1,7 +1,7 @@
 /* What experts' work took before: layers, micro-batches, policies and schedules repeat it, and a GPU's laws cost more than a
  * look. Exact: a slot is compared with all that the time depends on. */
-#ifndef HEC_SIM_EXPERT_TIMES_H
-#define HEC_SIM_EXPERT_TIMES_H
+#ifndef HEC_PROGRAM_EXPERT_TIMES_H
+#define HEC_PROGRAM_EXPERT_TIMES_H
 #include "runtime/plan/problem.h"
 #include "runtime/program/program.h"
 

@@ -1,0 +1,66 @@
+/* See the header. */
+#include "runtime/program/durations.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/program/duration.h"
+#include "runtime/program/expert_times.h"
+
+/* What the last operation of a shape took whose ranks all have the same rows. */
+enum { UNIFORM_SHAPES = 64 };
+typedef struct {
+  double rows; /* < 0: none yet */
+  int64_t ps;
+} uniform_time;
+
+struct hec_durations {
+  const hec_problem *problem;
+  bool uniform;                       /* all devices in use are alike */
+  uniform_time times[UNIFORM_SHAPES]; /* of this program */
+  hec_expert_times *experts;
+};
+
+static bool same_device(const hec_device *a, const hec_device *b) {
+  return a->flops == b->flops && a->flops_efficiency == b->flops_efficiency && a->hbm_bandwidth == b->hbm_bandwidth &&
+         a->gemm_a_s == b->gemm_a_s && a->gemm_c_s == b->gemm_c_s && a->gemm_tile == b->gemm_tile &&
+         a->launch_s == b->launch_s && a->speed == b->speed && a->gpu == b->gpu && a->in_step == b->in_step;
+}
+
+hec_durations *hec_durations_new(const hec_problem *problem, hec_arena *arena) {
+  hec_durations *d = HEC_NEW(arena, hec_durations, 1);
+  d->problem = problem;
+  d->uniform = true;
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    d->uniform = d->uniform && same_device(&problem->cluster->devices[r], &problem->cluster->devices[0]);
+  d->experts = hec_expert_times_new(d->uniform, arena);
+  hec_durations_begin(d);
+  return d;
+}
+
+void hec_durations_begin(hec_durations *d) {
+  for (int32_t i = 0; i < UNIFORM_SHAPES; i++)
+    d->times[i].rows = -1;
+}
+
+static int64_t uniform_ps(hec_durations *d, const hec_program *program, const hec_op *op) {
+  uniform_time *time =
+      op->kind == HEC_OP_COMPUTE && op->compute.shape < UNIFORM_SHAPES ? &d->times[op->compute.shape] : NULL;
+  if (time && time->rows == (double)op->compute.rows)
+    return time->ps;
+  int64_t ps = hec_seconds_to_ps(hec_duration_s(d->problem, program, op, 0));
+  if (time)
+    *time = (uniform_time){(double)op->compute.rows, ps};
+  return ps;
+}
+
+void hec_durations_own(const void *context, const hec_program *program, int32_t id, int64_t *ps) {
+  hec_durations *d = *(hec_durations *const *)context;
+  const hec_op *op = &program->ops[id];
+  bool differs =
+      op->kind == HEC_OP_COMPUTE ? op->compute.work_at >= 0 : op->kind == HEC_OP_LOCAL && op->local.bytes_at >= 0;
+  bool same = d->uniform && !differs;
+  int64_t all_ps = same ? uniform_ps(d, program, op) : 0;
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    ps[r] = same                                    ? all_ps
+            : op->kind == HEC_OP_COMPUTE && differs ? hec_expert_times_ps(d->experts, d->problem, program, op, r)
+                                                    : hec_seconds_to_ps(hec_duration_s(d->problem, program, op, r));
+}

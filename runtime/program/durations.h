@@ -1,0 +1,16 @@
+/* What ranks do alone, by the compute law, as a walk asks for it (walk.h). It remembers what it has computed: layers
+ * repeat it, and a GPU's laws cost more than a look. */
+#ifndef HEC_PROGRAM_DURATIONS_H
+#define HEC_PROGRAM_DURATIONS_H
+#include "runtime/plan/problem.h"
+#include "runtime/program/walk.h"
+
+typedef struct hec_durations hec_durations;
+
+/* For programs of one problem, in one thread. */
+hec_durations *hec_durations_new(const hec_problem *problem, hec_arena *arena);
+void hec_durations_begin(hec_durations *durations); /* before each program: its shapes may be other ones */
+/* A hec_walk_own; `context`: hec_durations *const *. */
+void hec_durations_own(const void *context, const hec_program *program, int32_t op, int64_t *ps);
+
+#endif

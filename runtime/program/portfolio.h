@@ -1,0 +1,38 @@
+/* A policy that keeps up with simple plans: beside its own planner it tries pairs of another row of the table and a
+ * schedule, and each iteration follows the one that is predicted to end soonest.
+ *
+ *   iterations 1, 2       its own planner; their loads are kept
+ *   after 2               every pair is lowered on both, as if it had run, and walked on the second (walk.h): the time
+ *                         that the law `alpha_beta` gives the iteration, exactly. The fastest that fit in memory stay
+ *   after 3, 4, 6, 10 ..  its own planner and these are walked on the iteration that has just been. The fastest by the
+ *                         mean, newer iterations counting more, is followed from the next one on, if what it saves in
+ *                         a part of a period pays for what must move
+ *
+ * They are compared at least every period, and after the next iteration where what is followed takes 1 % longer than
+ * expected.
+ *
+ * Guarantee. On the iterations that it looks at, what it follows is predicted to end no later than any pair, but for
+ * the dead zone, the cost of moving, and pairs that were dropped after the second iteration. Nothing is guaranteed of
+ * loads that change faster, of networks that are not as the closed form has them, and of memory beyond what those
+ * iterations took.
+ *
+ * Pairs are the rows and schedules listed in portfolio.c, and each of these rows under the policy's own schedule. Their
+ * copies may travel in parts (collectives/parts.c). Known are past loads and the cost laws. Comparing is work of the
+ * host beside the iterations. No rank waits for it, so it takes no time of the program. Every rank compares alike. */
+#ifndef HEC_PROGRAM_PORTFOLIO_H
+#define HEC_PROGRAM_PORTFOLIO_H
+#include "runtime/program/emit.h"
+
+typedef struct hec_portfolio hec_portfolio;
+
+/* For a new lowering whose policy has one (policy.h, `portfolio`). From then on it stands for what it follows. */
+hec_portfolio *hec_portfolio_new(const hec_lowering *low);
+void hec_portfolio_free(hec_lowering *low); /* afterwards the lowering is its own planner's, still to be freed */
+
+void hec_portfolio_begin(hec_lowering *low, int64_t iter,
+                         int32_t n_micro_batches);                   /* may follow another from here on */
+void hec_portfolio_observe(hec_lowering *low, const hec_load *load); /* after a micro-batch */
+void hec_portfolio_end(hec_lowering *low);                           /* the program is complete */
+void hec_portfolio_stop(hec_lowering *low);                          /* from now on it stays with what it follows */
+
+#endif
