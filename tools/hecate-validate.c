@@ -13,6 +13,7 @@ static const hec_tool_command commands[] = {
     {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command, "Others' numbers"},
     {"outcomes", "a recorded run of three placement methods, predicted from its loads", hec_outcomes_command, NULL},
     {"published", "the numbers of the FSSDP paper beside ours, simulated", hec_published_command, NULL},
+    {"trainer", "a PyTorch trainer's iteration, predicted and run (needs PyTorch)", hec_trainer_command, NULL},
     {"training", "published training runs, by layout and recipe", hec_training_command, NULL},
     {.name = NULL}};
 

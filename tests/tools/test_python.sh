@@ -63,6 +63,28 @@ else
   has "('hecate', "
 fi
 
+# The wheel of tools/wheel brings the library: in a fresh environment, with no compiler, no build and nothing of Debian's GSL.
+if command -v objdump >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null; then
+  wheel=$("$source_dir/tools/wheel" wheel "$build" 2>err.txt) || fail "tools/wheel: $(tail -5 err.txt)"
+  python3 -m venv fresh && env -u PYTHONPATH fresh/bin/pip install --no-index --no-cache-dir --disable-pip-version-check -q "$wheel" >out.txt 2>&1 ||
+    fail "pip install $wheel: $(tail -5 out.txt)"
+  (unset HECATE_LIBRARY PYTHONPATH && PATH=$work/fresh/bin && python -m hecate) >out.txt 2>&1 || fail "python -m hecate: $(cat out.txt)"
+  has "libhecate    $version at $work/fresh/lib"
+  has "hecate.torch not available: "
+  (unset HECATE_LIBRARY PYTHONPATH && PATH=$work/fresh/bin && python -c 'import hecate; p = hecate.Planner("hecate", layers=1, experts=4, top_k=1, ranks=2)
+p.step(0); print("planned", len(p.homes.tolist()[0])); print(hecate.simulate([[4, 3, 2, 1]], cluster="1x2 nvlink=1G@1us flops=1G mem=1G",
+policies=["ep"], model="gpt-moe-s", top_k=1)["policies"][0]["name"])
+from hecate import _library; print({line.split()[-1].split("/")[-1]: line.split()[-1] for line in open("/proc/self/maps") if "libgsl" in line})') >out.txt 2>&1 ||
+    fail "the wheel: $(cat out.txt)"
+  has "planned 4"
+  has "': '$work/fresh/lib"
+else
+  echo "SKIPPED python (wheel): no objdump or no venv"
+fi
+python3 -m hecate >out.txt 2>&1 && has "libhecate    $version at $HECATE_LIBRARY" || fail "python -m hecate: $(cat out.txt)"
+HECATE_LIBRARY=nowhere.so python3 -m hecate >out.txt 2>&1 && fail "python -m hecate without the library"
+has "libhecate was not found (nowhere.so"
+
 # The library is found beside hecate-sim, and a library that is not there is said to be so.
 (unset HECATE_LIBRARY && python3 -c 'import hecate; print(hecate.version())') >out.txt 2>&1 && has "$version" || fail "beside hecate-sim: $(cat out.txt)"
 HECATE_LIBRARY=nowhere.so python3 -c 'import hecate; hecate.version()' >out.txt 2>&1 && fail "a library from nowhere"

@@ -19,9 +19,21 @@ export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PYTHONPATH=$
 "$python" "$checks/check_training.py" >out.txt 2>&1 || fail "check_training.py: $(tail -20 out.txt)"
 PYTHONPATH=$PYTHONPATH:${HECATE_TORCHTITAN:-} "$python" "$checks/check_titan.py" >out.txt 2>&1 || fail "check_titan.py: $(tail -20 out.txt)"
 grep ^SKIPPED out.txt
+PYTHONPATH=$PYTHONPATH:${HECATE_TRANSFORMERS:-} "$python" "$checks/check_hf.py" >out.txt 2>&1 || fail "check_hf.py: $(tail -20 out.txt)"
+grep ^SKIPPED out.txt
 "$python" "$checks/check_example.py" "$package/examples/train_moe.py" >out.txt 2>&1 || fail "check_example.py: $(tail -20 out.txt)"
 for first in 000000 000004; do
   "$build/hecate-sim" "out/trace-$first.jsonl.gz" --policy ep,hecate >out.txt 2>&1 || fail "hecate-sim: $(tail -5 out.txt)"
 done
+# Predicted against trained: that it runs and counts, not what it finds, which depends on the machine.
+HECATE_TORCH_PYTHON=$python "$build/hecate-validate" trainer --json --policy ep,hecate --hot 2 --rounds 1 --block 3 --layers 2 --d-model 32 \
+  --d-ffn 64 --batch 4 --length 16 --out trainer >found.json 2>out.txt || fail "hecate-validate trainer: $(tail -5 out.txt)"
+expect found.json '[(r["policy"], r["steps"], r["predicted_s"] > 0, r["measured_s"] > 0) for r in d["rows"]]' \
+  "[('ep', 2, True, True), ('hecate', 2, True, True)]"
+expect found.json 'd["pairs"]' 1
+"$build/hecate-sim" trainer/ep-hot2.jsonl --cluster trainer/trainer-cluster.json --model trainer/trainer-model.json --policy ep >out.txt 2>&1 ||
+  fail "hecate-sim with the calibration: $(tail -5 out.txt)"
+HECATE_TORCH_PYTHON=nowhere "$build/hecate-validate" trainer >out.txt 2>&1 && fail "a Python from nowhere"
+has "set HECATE_TORCH_PYTHON"
 [ $failures -eq 0 ] || exit 1
 echo "all passed"

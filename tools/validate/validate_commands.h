@@ -9,6 +9,7 @@ int hec_compare_command(int argc, char **argv);
 int hec_gate_command(int argc, char **argv);
 int hec_hardware_command(int argc, char **argv);
 int hec_outcomes_command(int argc, char **argv);
+int hec_trainer_command(int argc, char **argv);
 int hec_training_command(int argc, char **argv);
 
 #endif

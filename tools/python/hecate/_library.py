@@ -1,5 +1,5 @@
-"""libhecate by ctypes. It is looked for as $HECATE_LIBRARY, where the loader finds it, and beside hecate-sim: in its
-folder (a build) and in ../lib* (installed)."""
+"""libhecate by ctypes. It is looked for as $HECATE_LIBRARY, in this package (a wheel of tools/wheel brings it), where the loader
+finds it, and beside hecate-sim: in its folder (a build) and in ../lib* (installed)."""
 import ctypes
 import glob
 import os
@@ -22,13 +22,16 @@ class Failed(Error, RuntimeError):
 
 
 _loaded = None
+_loaded_from = None
+BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
 
 
 def _candidates():
     given = os.environ.get("HECATE_LIBRARY")
     if given:
         return [given]
-    names = ["libhecate.so." + VERSION, "libhecate.so"]
+    names = [name for name in [os.path.join(BUNDLED, "libhecate.so." + VERSION)] if os.path.exists(name)]
+    names += ["libhecate.so." + VERSION, "libhecate.so"]
     tool = shutil.which("hecate-sim")
     if tool:
         folder = os.path.dirname(os.path.realpath(tool))
@@ -37,20 +40,41 @@ def _candidates():
     return names
 
 
+def _open(name):
+    """Of a wheel the libraries that it needs are opened first: the loader then takes those, by their names."""
+    waiting = sorted(glob.glob(os.path.join(BUNDLED, "*"))) if os.path.dirname(name) == BUNDLED else []
+    waiting = [path for path in waiting if path != name]
+    for _ in range(len(waiting)):  # they need each other
+        for path in list(waiting):
+            try:
+                ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+                waiting.remove(path)
+            except OSError:
+                pass
+    return ctypes.CDLL(name)
+
+
+def where():
+    """The file that the library was opened from."""
+    library()
+    return _loaded_from
+
+
 def library():
     """The library, opened once."""
-    global _loaded
+    global _loaded, _loaded_from
     if _loaded is not None:
         return _loaded
     why = []
     for name in _candidates():
         try:
-            found = ctypes.CDLL(name)
+            found = _open(name)
+            _loaded_from = name
             break
         except OSError as error:
             why.append(str(error))
     else:
-        raise Failed("libhecate was not found (%s); build it, then set HECATE_LIBRARY to build/libhecate.so, or install "
+        raise Failed("libhecate was not found (%s); install a wheel of tools/wheel, or build it and set HECATE_LIBRARY to build/libhecate.so, or install "
                      "it and have hecate-sim on PATH" % "; ".join(why))
     text, number, pointer = ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER
     found.hec_version.restype = found.hec_error.restype = found.hec_policy_name.restype = text

@@ -5,17 +5,18 @@
 
 Measured are medians: whole steps, taken apart at the MoE layers (window before a layer, and what is left of a step), and single
 operations at several sizes. Computing is measured one rank after another, so a time is that of a rank alone; how much
-slower ranks are together is `cores`. Collectives are measured with all ranks."""
+slower ranks are together is `cores`. Collectives are measured with all ranks. Time in which a rank had no processor is taken
+out where there is a core a rank: then others had it."""
 import json
 import os
 import platform
 import statistics
-import time
 
 import torch
 import torch.distributed as dist
 
 from .._library import BadInput
+from ._watch import Watch, now, own_cores
 from .moe import MoELayer, _by_destination
 
 ROWS = (1, 8, 32, 128, 512, 2048)
@@ -24,7 +25,7 @@ ALWAYS = 1e15  # a size that nothing reaches: the curve up to it is flat
 
 def _windows(layers, batch, steps):
     """Seconds of whole steps: {"forward": window before a layer, "backward": ..., "rest": .., "step": ..}; medians."""
-    now, marks = time.perf_counter, []
+    marks = []
 
     def enter(layer, given):
         marks[-1]["in", layer.layer] = now()
@@ -80,13 +81,12 @@ class _Bench:
 
     def timed(self, function, *tensors):
         leaves = [t.detach().requires_grad_() for t in tensors]
-        begin = time.perf_counter()
+        watch = Watch()
         out = function(*leaves)
-        middle = time.perf_counter()
-        grad = torch.ones_like(out)
-        start = time.perf_counter()
+        forward, grad = watch.lap(), torch.ones_like(out)
+        watch.start()
         out.backward(grad)
-        return middle - begin, time.perf_counter() - start
+        return forward, watch.lap()
 
     def gate(self):
         for p in self.layer.router.parameters():
@@ -111,10 +111,10 @@ class _Bench:
     def plan(self):
         counts = torch.full((self.exchange.size, self.parallel.experts), len(self.x) // self.parallel.experts + 1)
         plan = self.parallel.planner.step(self.parallel.iteration, 1)  # a further micro-batch: nothing moves
-        begin = time.perf_counter()
+        watch = Watch()
         plan.refine(0, counts.numpy())
         plan.routes(0, self.exchange.rank)
-        took = time.perf_counter() - begin
+        took = watch.lap()
         plan.release()
         return took, 0.0
 
@@ -136,10 +136,10 @@ class _Bench:
     def product(self):
         """What shows how ranks slow each other down: a millisecond or so of GEMMs."""
         a = torch.ones(256, 256)
-        begin = time.perf_counter()
+        watch = Watch()
         for _ in range(20):
             a @ a
-        return time.perf_counter() - begin, 0.0
+        return watch.lap(), 0.0
 
 
 def _alone(bench, rounds):
@@ -169,9 +169,9 @@ def _together(bench, sizes, rounds):
 
     def add(name, function):
         dist.barrier(group=exchange.group)
-        begin = time.perf_counter()
+        watch = Watch()
         function()
-        found.setdefault(name, []).append(time.perf_counter() - begin)
+        found.setdefault(name, []).append(watch.lap())
 
     for _ in range(rounds):
         add("counts", lambda: exchange.counts("calibrate", 0, 0, False, own))
@@ -219,6 +219,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     parallel, exchange, seen = layers[0].parallel, layers[0].parallel.exchange, []
     if group is not None and group is not exchange.group:
         raise BadInput("calibrate: expected the group of the ExpertParallel")
+    own_cores(exchange.size)
     hook = layers[0].register_forward_pre_hook(lambda layer, given: seen.append(given[0].detach()))
     whole = _windows(layers, batch, steps)
     hook.remove()

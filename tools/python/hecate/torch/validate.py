@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import torch
 import torch.distributed as dist
@@ -23,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hecate
 from hecate.torch import ExpertParallel, Recorder, calibrate
+from hecate.torch._watch import Watch, own_cores
 
 PERIODIC = ("eplb", "hecate", "flexmoe", "smartmoe", "hecate-rm", "hecate-published")
 
@@ -89,16 +89,19 @@ class Case:
     def run(self, steps):
         for k in range(steps):
             dist.barrier()
-            begin = time.perf_counter()
+            watch = Watch()
             self.one()
             dist.barrier()  # the step of the slowest rank
+            took = torch.tensor(watch.laps(), dtype=torch.float64)
+            dist.all_reduce(took)
             if k > 0:
-                self.times.append((self.step - 1, time.perf_counter() - begin))
+                self.times.append((took / self.o.ranks).tolist())
 
 
 def rank_of_job(o, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    own_cores(o.ranks)
     spec = importlib.util.spec_from_file_location("train_moe", o.example)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
@@ -156,7 +159,7 @@ def judge(o, job, folder):
             json.dump(document, out, indent=1)
     rows = []
     for case in job["cases"]:
-        times = [s for _, s in case["times"]]
+        times = [wall - without for wall, without in case["times"]]  # without a processor, which others had
         measured, said = statistics.median(times), predicted(o, case, *files)
         low, high = interval(times)
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
@@ -165,10 +168,11 @@ def judge(o, job, folder):
     pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
     told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
     right = lambda some: sum((a["predicted_s"] < b["predicted_s"]) == (a["measured_s"] < b["measured_s"]) for a, b in some)
+    lost = statistics.median(without / wall for case in job["cases"] for wall, without in case["times"])
     drift = job["calibrations"][1][0]["calibration"]["step_s"] / job["calibrations"][0][0]["calibration"]["step_s"] - 1
     return {"rows": rows, "error": {"median": statistics.median(errors), "worst": errors[-1]}, "pairs": len(pairs),
             "pairs_in_order": right(pairs), "pairs_told_apart": len(told), "pairs_told_apart_in_order": right(told),
-            "drift": drift, "ranks": o.ranks, "cores": os.cpu_count(), "slower_together": cluster["calibration"]["slower_together"]}
+            "drift": drift, "without_processor": lost, "ranks": o.ranks, "cores": os.cpu_count(), "slower_together": cluster["calibration"]["slower_together"]}
 
 
 def show(found):
@@ -179,8 +183,9 @@ def show(found):
     print("error: median %.1f %%, worst %.1f %%" % (100 * found["error"]["median"], 100 * found["error"]["worst"]))
     print("order: %d of %d pairs; of the %d pairs that the measurement tells apart, %d" %
           (found["pairs_in_order"], found["pairs"], found["pairs_told_apart"], found["pairs_told_apart_in_order"]))
-    print("%d ranks on %d cores, %.2f times slower together than alone; steps of the second calibration took %+.0f %%" %
-          (found["ranks"], found["cores"], found["slower_together"], 100 * found["drift"]))
+    print("%d ranks on %d cores, %.2f times slower together than alone; steps of the second calibration took %+.0f %%;\n"
+          "of the time of a step %.0f %% was taken out: others had the processor" %
+          (found["ranks"], found["cores"], found["slower_together"], 100 * found["drift"], 100 * found["without_processor"]))
 
 
 def launch(o, words, folder):
