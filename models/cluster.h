@@ -25,8 +25,8 @@
 
 struct hec_gpu_laws; /* models/gpu_compute.h */
 
-/* With `gpu` the laws of that GPU price compute, and the fields from flops to launch_s sum them up for those who need one number:
- * flops_efficiency is what its fastest product reaches in a step. Without it they are the law itself.
+/* With `gpu` the laws of that GPU price compute. The fields from flops to launch_s sum them up for those who need one
+ * number: flops_efficiency is what its fastest product reaches in a step. Without it they are the law itself.
  * Time of one GEMM of `rows` rows: max(gemm_a + rows rounded up to the tile * flops_per_row / (flops*efficiency),
  *                                      gemm_c + weight_bytes / hbm). */
 typedef struct {
@@ -90,8 +90,9 @@ enum { HEC_ROUTE_MAX = 8 };
 typedef struct {
   int32_t channels, channels_per_peer; /* the latter divides the former */
   int32_t batch;                       /* rounds that a set of channels works on at a time */
-  /* Protocol LL, of transfers inside a node with at most `ll_bytes` on each of their channels: every 4 bytes travel with a
-   * flag of 4 bytes, so they reach `ll_share` of their links. What is a little larger takes as long as the largest of these:
+  /* Protocol LL is for transfers inside a node with at most `ll_bytes` on each of their channels. Every 4 bytes travel
+   * with a flag of 4 bytes, so they reach `ll_share` of their links. What is a little larger takes as long as the
+   * largest of these:
    * inferred, since NCCL changes protocol about where both are as fast. Between nodes it has no LL unless told to. */
   int32_t ll_bytes; /* 0: never */
   double ll_share;
@@ -110,6 +111,7 @@ typedef struct {
   int32_t n_links;
   hec_link *links;                /* [n_links] */
   hec_device *devices;            /* [n_devices] */
+  double cores;                   /* processors that all devices share; 0: each device is its own */
   double plan_a_s, plan_b_s;      /* simulated planning time: a + b * work units */
   hec_curves measured;            /* of every device, and of its collectives; n 0: none */
   const struct hec_gpu_laws *gpu; /* of its collectives inside a node; NULL: by the links */
@@ -136,6 +138,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  *
  * The JSON form (numbers in bytes/s, bytes, FLOP/s, seconds):
  *     {"name": "a4", "nodes": 4, "devices_per_node": 8, "nics": 1, "pxn": false, "nic_through_port": false,
+ *      "cores": 2,         devices are processes of one machine with so many processors (a share where others use it,
+ *                          too); times are those of a device alone
  *      "nvlink": {"bandwidth": 300e9, "latency": 2e-6, "efficiency": 0.8,
  *                 "efficiency_by_bytes": [[2e6, 0.6], [256e6, 1]]},      optional, of any class: hec_link_share
  *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC
@@ -159,8 +163,8 @@ enum { HEC_DEVICES_MAX = 4096 };
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 /* Share of its links that a transfer of `bytes` reaches by its protocol alone (law nccl_rounds). */
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes);
-/* How long relays on the route from device s to d hold a transfer of `bytes` back: of each its first chunk at the rate of the
- * ports before it, as if they were free (law nccl_rounds). */
+/* How long relays on the route from device s to d hold back a transfer of `bytes`. Each holds its first chunk at the
+ * rate of the ports before it, as if they were free (law nccl_rounds). */
 int64_t hec_cluster_relay_ps(const hec_cluster *c, int32_t s, int32_t d, double bytes);
 bool hec_cluster_is_line(const char *spec); /* is its first word NxM? */
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
@@ -177,8 +181,8 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
 double hec_cluster_slowest(const hec_cluster *c, int32_t s, int32_t d);     /* bytes/s of the route's slowest link */
 
-/* Devices first .. first + n - 1 as a cluster of their own: device i is `first` + i of the whole, with the same rates and
- * routes; devices are shared with the whole. O(n^2 * route length). */
+/* Devices first .. Ranks first .. first + n - 1 as a cluster of their own. Device i is `first` + i of the whole, with
+ * the same rates and routes. Devices are shared with the whole. O(n^2 * route length). */
 hec_cluster hec_cluster_part(const hec_cluster *whole, int32_t first, int32_t n, hec_arena *arena);
 
 /* Of a double from 1 to 2^63. */

@@ -176,7 +176,7 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
                                       "device",      "devices",  "links",
                                       "plan",        "measured", "machine",
                                       "calibration", "p2p",      "gpu",
-                                      NULL};
+                                      "cores",       NULL};
   HEC_TRY(hec_json_only(json, root, known));
   if (hec_json_get(root, "name")) {
     const char *name;
@@ -186,6 +186,7 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
   HEC_TRY(hec_json_want_int(json, root, "nodes", 1, HEC_DEVICES_MAX, &spec->n_nodes));
   HEC_TRY(hec_json_want_int(json, root, "devices_per_node", 1, HEC_DEVICES_MAX, &spec->devices_per_node));
   HEC_TRY(hec_json_int_or(json, root, "nics", 1, HEC_DEVICES_MAX, 1, &spec->nics));
+  HEC_TRY(hec_json_double_or(json, root, "cores", 0, HEC_DEVICES_MAX, 0, &spec->cores));
   HEC_TRY(hec_json_bool_or(json, root, "pxn", false, &spec->pxn));
   HEC_TRY(hec_json_bool_or(json, root, "nic_through_port", false, &spec->nic_through_port));
   HEC_TRY(read_gpu(json, root, arena, spec));

@@ -1,9 +1,9 @@
 /* From a cluster's description to one-way links and routes.
  *
- * Links are numbered port out [R], port in [R], NIC out [N * nics], NIC in [N * nics], leaf up [L], leaf down [L]; NICs
- * only when there is more than one node, leaves only with a leaf tier. With rails (one NIC per device) a group of nodes
- * has one leaf per rail, so L = groups * nics; otherwise L = groups. Routes go to one table of all ordered pairs, made
- * once: O(R^2 * route length), 1024 devices in some 10 ms and 30 MB at most. */
+ * Links are numbered port out [R], port in [R], NIC out [N * nics], NIC in [N * nics], leaf up [L], leaf down [L].
+ * There are NICs only with more than one node, leaves only with a leaf tier. With rails (one NIC per device) a group of
+ * nodes has one leaf per rail, so L = groups * nics; otherwise L = groups. Routes go to one table of all ordered pairs,
+ * made once: O(R^2 * route length), 1024 devices in some 10 ms and 30 MB at most. */
 #include "models/cluster_spec.h"
 
 #include "models/preset_data.h"
@@ -223,6 +223,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .n_links = l.n_links,
                            .links = HEC_NEW(arena, hec_link, l.n_links),
                            .devices = HEC_NEW(arena, hec_device, l.n_devices),
+                           .cores = spec->cores,
                            .plan_a_s = spec->plan_a_s,
                            .plan_b_s = spec->plan_b_s,
                            .gpu = spec->port.by_laws ? spec->gpu : NULL,

@@ -33,6 +33,7 @@ typedef struct {
   hec_link_spec port, nic, leaf;
   int64_t nodes_per_leaf; /* 0: no leaf tier */
   hec_device device;      /* every device */
+  double cores;
   double plan_a_s, plan_b_s;
   hec_p2p p2p;
   const struct hec_gpu_laws *gpu; /* what its links and devices were taken from; NULL: none */

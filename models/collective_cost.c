@@ -4,9 +4,10 @@
  * carry all of them. Where links reach a share of their rate by message size, the message is one step's, bytes / n over all rings.
  * Inside a node of a GPU with laws: what its collective law says (gpu_collective.c), all-reduce in the switch included.
  *
- * Of stride s there are s such all-reduces at once, of m = n / s ranks each: a device's port carries its own one's bytes,
- * the NICs of a node and a shared uplink those of all s, and a ring hops from rank r to r + s. NCCL gives each communicator
- * a ring for every NIC near its ranks. Over all communicators a NIC has s bytes / K, whatever K is. O(ranks). */
+ * Of stride s there are s such all-reduces at once, of m = n / s ranks each. A device's port carries its own one's
+ * bytes. The NICs of a node and a shared uplink carry those of all s. A ring hops from rank r to r + s. NCCL gives each
+ * communicator a ring for every NIC near its ranks. Over all communicators a NIC has s bytes / K, whatever K is.
+ * O(ranks). */
 #include "models/gpu_compute.h"
 #include "models/link_cost.h"
 

@@ -21,10 +21,10 @@ typedef struct {
 
 /* rows == 0 costs nothing. Seconds:
  *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm)
- *     + rows*bytes_per_row/hbm
- * or, where the device has a measured curve of the shape, the curve's time / speed; or, of a GPU, in_step times its laws. One
- * expert of a GPU alone is the first formula with constants that its laws give: experts of a rank share their waves, so
- * that they have a time together only (hec_work_experts_s). Planners use that first formula: it is a sum over experts. */
+ *     + rows*bytes_per_row/hbm or, where the device has a measured curve of the shape, the curve's time / speed; or, of
+ *     a GPU, in_step times its laws. One expert of a GPU alone is the first formula with constants that its laws give.
+ *     Experts of a rank share their waves, so they have a time together only (hec_work_experts_s). Planners use that
+ *     first formula: it is a sum over experts. */
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows);
 
 /* Seconds of the experts that a rank computes: rows[0], rows[stride], ... of n experts. */

@@ -72,9 +72,10 @@ typedef enum { HEC_COLLECTIVE_FITTED, HEC_COLLECTIVE_BETWEEN, HEC_COLLECTIVE_NON
 
 /* Bytes through the busiest port for a buffer of `bytes` (nccl-tests' size). */
 double hec_collective_port_bytes(hec_collective_op op, int32_t ranks, double bytes);
-/* A collective of one node. Without a fit of (operation, ranks): that of the twin operation (all-gather and reduce-scatter
- * move the same bytes the same way); else between the nearest numbers of ranks of this operation, or of its twin, linear in
- * log2 of the ranks; outside them the nearest. NONE: the device has nothing alike, and the result is 0. */
+/* A collective of one node. Without a fit of (operation, ranks), that of the twin operation is taken: all-gather and
+ * reduce-scatter move the same bytes the same way. Without that, it is between the nearest numbers of ranks of this
+ * operation, or of its twin, linear in log2 of the ranks. Outside them it is the nearest. NONE: the device has nothing
+ * alike, and the result is 0. */
 double hec_gpu_collective_s(const hec_gpu *gpu, hec_collective_op op, int32_t ranks, double bytes,
                             hec_collective_how *how);
 

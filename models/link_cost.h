@@ -46,7 +46,7 @@ void hec_link_cost_free(hec_link_cost *cost);
 double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               int32_t n_chunks);
 
-/* Ring all-reduce of `bytes` over ranks 0..n-1 (in that order, one ring per NIC of a node, bytes split evenly):
+/* Ring all-reduce of `bytes` over ranks 0..n-1, in that order, one ring per NIC of a node, bytes split evenly. It takes
  * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies (mean over the hops of the ring). n == 1: 0.
  * NCCL's ring, reference field.md 3.4; or the cluster's measured curve. Rings share ports and shared uplinks, each has its NIC and rail to itself. */
 double hec_link_cost_allreduce(const hec_cluster *cluster, int32_t n_ranks, double bytes);
@@ -54,7 +54,7 @@ double hec_link_cost_allreduce(const hec_cluster *cluster, int32_t n_ranks, doub
  * n_ranks. By the law: measured curves are of all ranks together. */
 double hec_link_cost_allreduce_strided(const hec_cluster *cluster, int32_t n_ranks, int32_t stride, double bytes);
 
-/* All-gather of `bytes` from each of ranks 0..n-1 (the counts after a gate): (n-1) * bytes into each port,
+/* All-gather of `bytes` from each of ranks 0..n-1 (the counts after a gate). It takes (n-1) * bytes into each port,
  * (n - ranks of the node) * bytes into each node, plus one route latency; or the measured curve. */
 double hec_link_cost_allgather(const hec_cluster *cluster, int32_t n_ranks, double bytes);
 

@@ -104,6 +104,17 @@ uint64_t hec_load_layer_total(const hec_load *load, int32_t layer) {
   return total;
 }
 
+uint64_t hec_load_cap(hec_load *load, int32_t layer, uint32_t capacity) {
+  uint32_t *counts = hec_load_row(load, layer, 0);
+  size_t cells = (size_t)load->n_sources * (size_t)load->n_experts;
+  uint64_t dropped = 0;
+  for (size_t i = 0; i < cells; i++) {
+    dropped += counts[i] > capacity ? counts[i] - capacity : 0;
+    counts[i] = counts[i] > capacity ? capacity : counts[i];
+  }
+  return dropped;
+}
+
 void hec_load_totals(const hec_load *load, int32_t layer, int32_t first, int32_t n, uint64_t *total) {
   int32_t n_experts = load->n_experts;
   memset(total, 0, (size_t)n_experts * sizeof *total);

@@ -30,8 +30,8 @@ static inline uint32_t *hec_load_row(const hec_load *load, int32_t layer, int32_
  * (layer, expert) are kept exactly. HEC_FAILED when a sum exceeds 2^32-1. */
 hec_status hec_load_spread(const hec_load *from, hec_load *to) HEC_MUST_USE;
 
-/* Scales every layer so that its total is exactly `assignments` (n_ranks * tokens * top_k) by largest remainder, ties
- * to the lower (source, expert); a layer without any assignment stays empty. `assignments` is at most 2^32-1 (asserted;
+/* Scales every layer so that its total is exactly `assignments` (n_ranks * tokens * top_k). By largest remainder, ties
+ * to the lower (source, expert). A layer without any assignment stays empty. `assignments` is at most 2^32-1 (asserted;
  * so no count overflows). `order`: caller's scratch, [n_sources*n_experts]. Exact integer arithmetic, O(cells). */
 typedef struct {
   uint64_t remainder;
@@ -39,12 +39,15 @@ typedef struct {
 } hec_load_remainder;
 void hec_load_scale(hec_load *load, uint64_t assignments, hec_load_remainder *order);
 
-/* Both: the sources of `from` on the ranks of `to`, every layer scaled. Where sources are divided they are scaled before:
- * a few tokens dealt out to many ranks and scaled then would be another load, with the rounding of the first step in it
- * (3 tokens on 4 ranks, scaled to 4000 tokens: 1333 each on three ranks, not 1000 on four). */
+/* Both: the sources of `from` on the ranks of `to`, every layer scaled. Where sources are divided they are scaled
+ * first. If a few tokens were dealt out to many ranks and scaled after that, the rounding of the first step would make
+ * another load. An example is 3 tokens on 4 ranks, scaled to 4000 tokens: it must be 1333 each on three ranks, not 1000
+ * on four. */
 hec_status hec_load_fit(const hec_load *from, uint64_t assignments, hec_load *to,
                         hec_load_remainder *order) HEC_MUST_USE;
 
+/* Counts of a layer above `capacity` become it. How many assignments are dropped by that. */
+uint64_t hec_load_cap(hec_load *load, int32_t layer, uint32_t capacity);
 uint64_t hec_load_layer_total(const hec_load *load, int32_t layer);
 /* By expert, from sources first .. first + n - 1: total[n_experts]. */
 void hec_load_totals(const hec_load *load, int32_t layer, int32_t first, int32_t n, uint64_t *total);

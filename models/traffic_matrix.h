@@ -1,5 +1,5 @@
-/* A traffic matrix: bytes from each rank to each rank, in the text form that nccl-tests' alltoallv_perf reads
- * (NCCL_TESTS_ALLTOALLV_MATRIX_FILE; src/alltoallv.cu, github.com/NVIDIA/nccl-tests), so that one file drives that benchmark
+/* A traffic matrix: bytes from each rank to each rank. Its text form is the one that nccl-tests' alltoallv_perf reads
+ * (NCCL_TESTS_ALLTOALLV_MATRIX_FILE; src/alltoallv.cu, github.com/NVIDIA/nccl-tests). So one file drives that benchmark
  * and this simulator:
  *
  *     0 200 150             line i: what rank i sends to rank 0, 1, 2 ..., numbers between blanks; as many lines as columns
@@ -11,10 +11,11 @@
  * Differences: nccl-tests rounds every number down to 16 bytes and uses the first ranks of a larger matrix. Here bytes are as
  * written, and the matrix has as many ranks as lines. The diagonal is a copy inside a rank: it crosses no link.
  *
- * Rates, as there: algbw = size / time, busbw = algbw (n - 1) / n. The size is what the busiest rank sends or receives, its own
- * part included (AlltoAllvGetBw there; its user is told to let it report the longest time of any rank, -a 3). A balanced
- * all-to-all has size = count of all its n parts, as in alltoall_perf. Why the busiest: all end when it does, so its bytes over
- * that time are the rate that was reached. A mean would call a skewed matrix slow. What is simulated and what is measured is rated by the same function, hec_traffic_rates. */
+ * Rates, as there: algbw = size / time, busbw = algbw (n - 1) / n. The size is what the busiest rank sends or receives,
+ * its own part included (AlltoAllvGetBw there). Its user is told to let it report the longest time of any rank (-a 3).
+ * A balanced all-to-all has size = count of all its n parts, as in alltoall_perf. Why the busiest: all end when it
+ * does, so its bytes over that time are the rate that was reached. A mean would call a skewed matrix slow. What is
+ * simulated and what is measured is rated by the same function, hec_traffic_rates. */
 #ifndef HEC_MODELS_TRAFFIC_MATRIX_H
 #define HEC_MODELS_TRAFFIC_MATRIX_H
 #include "runtime/base/arena.h"
@@ -29,8 +30,8 @@ typedef struct {
   int64_t *bytes; /* [n * n] row: source, column: destination; each at most 2^50 */
 } hec_traffic_matrix;
 
-/* On the arena. Errors (HEC_BAD_INPUT, "FILE:LINE:COLUMN: expected ..., found ..."): not a number of the form above, negative,
- * above 2^50, a line of another length, more or fewer lines than columns, more than 4096. */
+/* On the arena. Errors (HEC_BAD_INPUT, "FILE:LINE:COLUMN: expected ..., found ..."): a number not of the form above,
+ * negative or above 2^50; a line of another length; more or fewer lines than columns; more than 4096. */
 hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traffic_matrix *matrix) HEC_MUST_USE;
 hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                                     hec_traffic_matrix *matrix) HEC_MUST_USE;

@@ -37,7 +37,7 @@ int64_t hec_expert_times_ps(hec_expert_times *times, const hec_problem *problem,
   const int32_t *at = program->work_index + op->compute.work_at + rank;
   const hec_work *work = program->work + at[0];
   const slot key = {.n = at[1] - at[0], .shape = op->compute.shape, .rank = times->uniform ? 0 : rank};
-  if (key.n == 0 || key.n > ROWS_MAX)
+  if (key.n == 0 || key.n > ROWS_MAX || hec_duration_shares(problem))
     return hec_seconds_to_ps(hec_duration_s(problem, program, op, rank));
   uint64_t hash = (uint64_t)key.shape << 32 | (uint64_t)key.rank;
   for (int32_t i = 0; i < key.n; i++)

@@ -62,10 +62,10 @@ typedef struct {
   bool of_matrix;
 } hec_flows;
 
-/* Memory comes from the arena. Errors (HEC_BAD_INPUT, with file, line and path): not of the form above; a name used
- * twice or unknown; a flow to itself or without a route; a pair with two routes; numbers negative, not finite or, for
- * bytes, not an integer; bandwidth 0; more than 65,536 hosts, 2^20 links, 2^22 routes or flows, 64 links in a route; no
- * host or flow. */
+/* Memory comes from the arena. Errors are HEC_BAD_INPUT with file, line and path. They are: another form than the
+ * above; a name used twice or unknown; a flow to itself or without a route; a pair with two routes. Numbers that are
+ * negative or not finite; bytes that are no integer; bandwidth 0. More than 65,536 hosts, 2^20 links, 2^22 routes or
+ * flows, or 64 links in a route. No host or no flow. */
 hec_status hec_flows_read(const char *path, hec_arena *arena, hec_flows *flows) HEC_MUST_USE;
 hec_status hec_flows_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                            hec_flows *flows) HEC_MUST_USE;

@@ -1,10 +1,10 @@
-/* Fluid max-min fair sharing: flows of an amount (bytes, or seconds of work) over resources with a rate ("links": a
- * port, a NIC, or a device whose capacity is 1 second of work a second). Every flow runs at one rate on all its links
- * at once; the rates are the max-min fair ones at every instant. Used by bare flow sets (sim/flows) and by the event
- * engine.
+/* Fluid max-min fair sharing. Flows have an amount (bytes, or seconds of work) and use resources with a rate ("links").
+ * A link is a port, a NIC, or a device whose capacity is 1 second of work a second. Every flow runs at one rate on all
+ * its links at once; the rates are the max-min fair ones at every instant. Used by bare flow sets (sim/flows) and by
+ * the event engine.
  *
- * Time is double seconds since the busy period's origin: call hec_fluid_rebase when the solver is empty and add the
- * origin outside, so that precision does not depend on how long the simulation has run. The loop of a caller:
+ * Time is double seconds since the busy period's origin. Call hec_fluid_rebase when the solver is empty and add the
+ * origin outside. So precision does not depend on how long the simulation has run. The loop of a caller:
  *
  *     double next = hec_fluid_next(fluid);        // INFINITY when empty
  *     if (my own next event <= next) { hec_fluid_advance(fluid, event); hec_fluid_add(fluid, ...); }

@@ -4,10 +4,11 @@
  * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another
  * starts when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
  *
- * All-reduce: one ring per NIC of a node, the bytes split evenly; ring k passes a node's ranks starting after local
- * rank k * ranks / NICs; every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow, after the latency
- * of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s of them at once, each
- * over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a node. */
+ * All-reduce: one ring per NIC of a node, the bytes split evenly. Ring k passes a node's ranks starting after local
+ * rank k * ranks / NICs. Every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow. It starts after
+ * the latency of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s
+ * of them at once, each over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a
+ * node. */
 #include "runtime/base/arena.h"
 #include "sim/duration.h"
 #include "sim/law.h"
@@ -104,14 +105,15 @@ static void allreduce(hec_engine *engine, hec_exchange *x) {
   x->n_flows = n * rings * stride;
   x->flow = HEC_NEW(&x->arena, hec_flow, x->n_flows);
   x->left[0] = x->n_flows;
-  double bytes = 2.0 * (n - 1) / n * x->row->bytes / rings;
+  int32_t halves = x->row->allreduce.half ? 1 : 2;
+  double bytes = (double)halves * (n - 1) / n * x->row->bytes / rings;
   for (int32_t r = 0; r < problem->n_ranks; r++)
     hec_engine_begin(engine, x, r);
   int64_t latency = 0;
   for (int32_t i = 0; i < x->n_flows; i++) {
     ring of = {i / n / rings, stride, i / n % rings, rings};
     int32_t p = i % n;
-    latency = p == 0 ? ring_latency_ps(problem, of) : latency;
+    latency = p == 0 ? ring_latency_ps(problem, of) * halves / 2 : latency;
     hec_flow *flow = &x->flow[i];
     *flow = (hec_flow){
         .source = ring_rank(problem, of, p), .destination = ring_rank(problem, of, (p + 1) % n), .after = -1};

@@ -1,6 +1,6 @@
-/* Law `nccl_rounds`: as max_min, but of an exchange only as many transfers are in flight at a rank as NCCL has, in NCCL's
- * order (sim/rounds.h), and small ones inside a node are as slow as their protocol; each pays its latency when its turn
- * comes. How many channels, and what is small: the cluster's p2p.
+/* Law `nccl_rounds` is as max_min, with two differences. Only as many transfers of an exchange are in flight at a rank
+ * as NCCL has, in NCCL's order (sim/rounds.h). Small ones inside a node are as slow as their protocol. Each pays its
+ * latency when its turn comes. How many channels, and what is small: the cluster's p2p.
  *
  * Chunks (p2p.chunk_bytes): in a fluid law they change one thing, that a relay (PXN) has the first before it passes bytes on.
  * That is charged as latency, at the free rate of the ports before the relay: inferred, and too little where these are busy.

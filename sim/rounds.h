@@ -1,6 +1,6 @@
 /* Which transfers of an exchange NCCL has in flight at once (law `nccl_rounds`). Shared by the event engine and bare flows.
  *
- * A rank walks its peers in rounds; in a round it sends to one rank and receives from one, and all ranks have the same
+ * A rank walks its peers in rounds. In a round it sends to one rank and receives from one. All ranks have the same
  * round for the same transfer (ncclP2pSchedule in NCCL's src/init.cc; reference field.md 5.5):
  *
  *   nodes with G ranks each     round of (s, d) = a G + b,  a: place of (node(d) - node(s)) mod nodes, b: place of
@@ -13,8 +13,8 @@
  * rank has nothing to move are left out. So at most slots * batch rounds are in flight, and a large transfer delays what comes
  * later on its channels.
  *
- * A transfer runs when it is in flight at both ends. That never deadlocks: of the unfinished transfers of a slot the one of
- * the earliest round is in flight at both ends, since what stands before it there is of earlier rounds.
+ * A transfer runs when it is in flight at both ends. That never deadlocks. Of the unfinished transfers of a slot, the
+ * one of the earliest round is in flight at both ends, since what stands before it there is of earlier rounds.
  *
  * Inferred: batches wait for all their rounds; how many channels a peer has does not depend on the size of the message.
  * Left out: transfers of 0 bytes (NCCL launches them), the grouping of ranks by eight in newer versions. */

@@ -1,8 +1,8 @@
 /* The simulator: executes a program on a cluster under a network law and returns its timeline.
  *
- * Two ways that agree to the picosecond (a test): a law in closed form (an exchange's times depend only on when its
- * ranks post) on devices that communication does not slow down is walked in id order, one visit per (operation, rank);
- * everything else runs through the event engine. */
+ * There are two ways, and they agree to the picosecond (a test). In a law in closed form an exchange's times depend
+ * only on when its ranks post. Under such a law, on devices that communication does not slow down, the program is
+ * walked in id order, one visit per (operation, rank). Everything else runs through the event engine. */
 #ifndef HEC_SIM_SIMULATE_H
 #define HEC_SIM_SIMULATE_H
 #include "runtime/program/timeline.h"

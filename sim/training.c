@@ -176,10 +176,10 @@ static int32_t busiest(const run *r, const hec_pipeline_run *pipeline) {
   return max;
 }
 
-static void figures(const hec_training *t, hec_training_result *result) {
+static void figures(const hec_training *t, double dropped, hec_training_result *result) {
   double tokens = (double)t->global_batch * (double)t->seq, gpus = (double)t->layout.gpus;
   result->tokens_per_s_per_gpu = tokens / result->step_s / gpus;
-  result->model_tflops_per_gpu = result->tokens_per_s_per_gpu * hec_training_flops_per_token(t) * 1e-12;
+  result->model_tflops_per_gpu = result->tokens_per_s_per_gpu * hec_training_flops_per_token(t, dropped) * 1e-12;
   result->mfu = result->model_tflops_per_gpu * 1e12 / t->laws->gpu.sheet.flops[HEC_LAW_BF16];
   result->gpu_hours_per_1e12_tokens = 1e12 / result->tokens_per_s_per_gpu / 3600;
 }
@@ -213,7 +213,7 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
     result->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
   }
   result->step_s = pipeline_s + result->data_s + result->optimizer_s + r->job->moves_s;
-  figures(t, result);
+  figures(t, r->job->dropped_share, result);
 }
 
 static hec_status make_order(run *r) {

@@ -16,6 +16,7 @@ typedef struct {
   const hec_layer_load *loads;           /* [n_moe_layers][micro-batches]; NULL: balanced */
   const double *gather_s; /* [n_moe_layers][micro-batches][2] on top of a layer, forward and backward; NULL: nothing */
   double moves_s;         /* once a step */
+  double dropped_share;   /* of the assignments to experts: the loads are without them */
 } hec_training_job;
 
 typedef struct {
@@ -29,8 +30,8 @@ typedef struct {
   double gather_s; /* of the job's, in busy_s */
   double data_s;   /* exposed data-parallel traffic */
   double optimizer_s;
-  double tokens_per_s_per_gpu, model_tflops_per_gpu;
-  double mfu; /* of the dense bf16 peak on the data sheet */
+  double tokens_per_s_per_gpu, model_tflops_per_gpu; /* all tokens; FLOPs of what is not dropped */
+  double mfu;                                        /* of the dense bf16 peak on the data sheet */
   double gpu_hours_per_1e12_tokens;
   int32_t device; /* the busiest, of the pipeline */
   hec_training_memory memory;

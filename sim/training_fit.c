@@ -121,9 +121,9 @@ static double needed_gib(const hec_training_memory *m) {
   return (m->reserved + m->outside) / 1073741824;
 }
 
-void hec_training_fit_say(const hec_training_memory *m, const hec_training_fix *fix, hec_text *text) {
-  hec_text_printf(text, "%s: stage %d needs %.1f of %.1f GiB", m->fits ? "Fits" : "Does not fit", (int)m->device,
-                  needed_gib(m), m->device_bytes / 1073741824);
+void hec_training_fit_say(const hec_training_memory *m, const hec_training_fix *fix, const char *who, hec_text *text) {
+  hec_text_printf(text, "%s %s: stage %d needs %.1f of %.1f GiB", who, m->fits ? "fits" : "does not fit",
+                  (int)m->device, needed_gib(m), m->device_bytes / 1073741824);
   if (!m->fits && fix && fix->fits)
     hec_text_printf(text, "; %s would fit with %.1f GiB", fix->change, needed_gib(&fix->memory));
   else if (!m->fits && fix && fix->change[0])

@@ -12,13 +12,15 @@ typedef struct {
 } hec_training_fix;
 
 /* Tries, in this order: norm+act, moe, full computed again; zero one and two levels up; pp, ep, tp doubled; half a
- * micro-batch. Changes that do not make a valid job are left out, and so are levels above 1 with a pipeline, where gradients
- * would have to be reduced in every micro-batch. Loads under another layout are not known: then every layer and micro-batch
- * has the largest share of the job's loads. */
+ * micro-batch. Changes that do not make a valid job are left out. So are levels above 1 with a pipeline, where
+ * gradients would have to be reduced in every micro-batch. Loads under another layout are not known: then every layer
+ * and micro-batch has the largest share of the job's loads. */
 void hec_training_fix_find(const hec_training_job *job, hec_training_fix *fix);
 
-/* One sentence: "Fits: stage 0 needs 61.3 of 79.2 GiB." or "Does not fit: stage 0 needs 101.2 of 79.2 GiB;
- * recompute=norm+act would fit with 77.1 GiB." Counted with what the allocator and libraries take. `fix`: NULL: not asked. */
-void hec_training_fit_say(const hec_training_memory *memory, const hec_training_fix *fix, hec_text *text);
+/* One sentence: "ep fits: stage 0 needs 61.3 of 79.2 GiB." or "ep does not fit: stage 0 needs 101.2 of 79.2 GiB;
+ * recompute=norm+act would fit with 77.1 GiB." Counted with what the allocator and libraries take. `fix`: NULL: not asked.
+ * `who`: "ep". */
+void hec_training_fit_say(const hec_training_memory *memory, const hec_training_fix *fix, const char *who,
+                          hec_text *text);
 
 #endif

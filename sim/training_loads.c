@@ -29,9 +29,12 @@ typedef struct {
 typedef struct {
   const hec_training_loads_of *of;
   hec_training_loads *loads;
-  row_run *runs;        /* [n_policies] */
-  const hec_load *load; /* of the record at hand */
-  int32_t index;        /* of it; those below n_before come before the step */
+  row_run *runs;                 /* [n_policies] */
+  const hec_load *load;          /* of the record at hand */
+  int32_t index;                 /* of it; those below n_before come before the step */
+  uint64_t *offered;             /* [layers of the trace] assignments of it, with those that a capacity drops */
+  uint64_t dropped;              /* of it by a capacity, all layers */
+  uint64_t n_offered, n_dropped; /* of the step's records */
 } work;
 
 /* Assignments that cross ranks, at the rank that sends or receives most, over the mean of an even spread. */
@@ -81,7 +84,7 @@ static void count_copies(row_run *one, const hec_plan *plan, int32_t layer, hec_
 }
 
 /* Of the busiest rank. Its rows are on the arena. */
-static hec_layer_load load_of(const hec_routing *routing, const hec_load *load, int32_t layer, hec_arena *arena) {
+static hec_layer_load load_of(const hec_routing *routing, double mean, hec_arena *arena) {
   int32_t busiest = 0;
   for (int32_t r = 1; r < routing->n_ranks; r++)
     busiest = routing->rank_tokens[r] > routing->rank_tokens[busiest] ? r : busiest;
@@ -89,7 +92,6 @@ static hec_layer_load load_of(const hec_routing *routing, const hec_load *load, 
   int32_t *rows = HEC_NEW(arena, int32_t, n + 1);
   for (int32_t i = 0; i < n; i++)
     rows[i] = (int32_t)routing->tokens[from + i];
-  double mean = (double)hec_load_layer_total(load, layer) / (double)routing->n_ranks;
   return (hec_layer_load){.rows = rows, .n = n, .received = received(routing, mean)};
 }
 
@@ -146,7 +148,7 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
     refine(one, l, load, &one->gather_s[2 * ((int64_t)at * n_layers + l)]);
     hec_routing_make(&one->routing, run->policy->dispatch, run->problem, &run->plan, load, l);
     hec_layer_load *record = &one->record[(int64_t)at * n_layers + l];
-    *record = load_of(&one->routing, load, l, &one->arena);
+    *record = load_of(&one->routing, (double)w->offered[l] / (double)run->problem->n_ranks, &one->arena);
     count_copies(one, &run->plan, l, record);
     hec_series_add(&w->loads->of[item].overload, hec_routing_overload(&one->routing));
   }
@@ -205,6 +207,25 @@ static void start(work *w, hec_arena *arena) {
   }
 }
 
+/* Before any policy sees the record: what is left is what ranks send. */
+static void drop(work *w, hec_load *load) {
+  double cells = (double)load->n_sources * (double)load->n_experts;
+  w->dropped = 0;
+  for (int32_t l = 0; l < load->n_layers; l++) {
+    w->offered[l] = hec_load_layer_total(load, l);
+    double exact = w->of->capacity * (double)w->offered[l] / cells;
+    uint32_t capacity = exact < (double)UINT32_MAX ? (uint32_t)exact : UINT32_MAX;
+    capacity += (double)capacity < exact && capacity < UINT32_MAX;
+    w->dropped += w->of->capacity > 0 ? hec_load_cap(load, l, capacity) : 0;
+  }
+}
+
+static void count_dropped(work *w, int32_t n_layers) {
+  for (int32_t l = 0; l < n_layers; l++)
+    w->n_offered += w->offered[l];
+  w->n_dropped += w->dropped;
+}
+
 static hec_status plan_all(work *w, hec_trace_reader *reader, hec_pool *pool, hec_arena *scratch) {
   const hec_job *job = w->of->job;
   const hec_problem *problem = &job->problem;
@@ -213,14 +234,21 @@ static hec_status plan_all(work *w, hec_trace_reader *reader, hec_pool *pool, he
       HEC_NEW(scratch, hec_load_remainder, (size_t)problem->n_ranks * (size_t)problem->n_experts);
   int32_t n = w->loads->n_before + w->loads->n_records;
   w->load = &load;
-  hec_progress_stage("planning micro-batches", "records");
+  w->offered = HEC_NEW(scratch, uint64_t, problem->n_layers);
+  if (!w->of->silent)
+    hec_progress_stage("planning micro-batches", "records");
   for (w->index = 0; w->index < n; w->index++) {
     const hec_trace_record *record;
     HEC_TRY(hec_trace_next(reader, &record));
-    if (record) /* else it is the only one, once more */
+    if (record) { /* else it is the only one, once more */
       HEC_TRY(hec_job_load(job, record, &load, order));
+      drop(w, &load);
+    }
+    if (w->index >= w->loads->n_before)
+      count_dropped(w, load.n_layers);
     hec_pool_run(pool, &(hec_pool_job){.n = w->of->n_policies, .work = plan_record, .context = w});
-    hec_progress_at((double)(w->index + 1), (double)n, 0);
+    if (!w->of->silent)
+      hec_progress_at((double)(w->index + 1), (double)n, 0);
   }
   return HEC_OK;
 }
@@ -249,8 +277,10 @@ static void hand_out(const work *w, int32_t p, hec_arena *arena) {
   }
   to->moves_s = (one->first_s + one->each_s * (double)of->n_micro / (double)n_records) * (double)of->n_layers /
                 (double)n_trace / (double)of->n_stages;
-  if (one->run.n_offered > 0)
-    to->dropped_share = (double)one->run.n_dropped / (double)one->run.n_offered;
+  double left = w->n_offered > 0 ? 1 - (double)w->n_dropped / (double)w->n_offered : 1;
+  if (one->run.n_offered > 0) /* the policy drops of what a capacity has left */
+    left *= 1 - (double)one->run.n_dropped / (double)one->run.n_offered;
+  to->dropped_share = 1 - left;
 }
 
 hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_reader *reader, hec_arena *arena,

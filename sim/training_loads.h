@@ -1,11 +1,14 @@
 /* From the records of a trace to what routing costs a training step, for every placement policy.
  *
- * The expert-parallel groups of a layer, G of them, take the records in turn: micro-batch m of group g has record m G + g, and
+ * The G expert-parallel groups of a layer take the records in turn. Micro-batch m of group g has record m G + g, and
  * begins again at the end of the trace. Groups from HEC_TRAINING_GROUPS on repeat the loads of others, and no more than
- * HEC_TRAINING_RECORDS (or the micro-batches of one group) are taken. The first records are not in the step, for policies have seen
- * them before. A model with more or fewer MoE layers than the trace takes, for layer l of L, layer floor(l L' / L) of its L'.
+ * HEC_TRAINING_RECORDS (or the micro-batches of one group) are taken. The first records are not in the step, for
+ * policies have seen them before. A model with more or fewer MoE layers than the trace takes, for layer l of L, layer
+ * floor(l L' / L) of its L'.
  *
  *   record --spread and scaled--> load --policy decides, refines, dispatches--> rows of each rank --> the busiest rank's
+ *
+ * A capacity is of a rank and an expert, as in GShard (arXiv 2006.16668) and Megatron Core: what one rank sends to one expert.
  *
  * A decision that is made once in several iterations falls on the beginning of the step, which bears its part of what it costs.
  * Each record is planned once, however often the step comes back to it. */
@@ -22,6 +25,9 @@ typedef struct {
   const hec_job *job; /* of one expert-parallel group: a rank is a place with experts / ep experts */
   const hec_policy *const *policies;
   int32_t n_policies, n_threads;
+  bool silent; /* no progress */
+  double
+      capacity; /* each rank drops its assignments to an expert above so many times its mean over experts, rounded up; 0: none */
   int32_t n_layers; /* MoE layers of the model */
   int32_t n_micro;  /* micro-batches of a step */
   int32_t n_groups; /* expert-parallel groups of a layer; 0: 1 */

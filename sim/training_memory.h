@@ -1,6 +1,7 @@
-/* Memory of a pipeline's devices over a step: state and standing buffers, the activations of the micro-batches that are in flight
- * in the order of the schedule, and what the backward at work needs on top (models/training/memory.h). The peak is that of the
- * worst device at its worst moment; the busiest expert-parallel rank's rows count where loads are given. */
+/* Memory of a pipeline's devices over a step. It has state and standing buffers, the activations of the micro-batches
+ * that are in flight in the order of the schedule, and what the backward at work needs on top
+ * (models/training/memory.h). The peak is that of the worst device at its worst moment; the busiest expert-parallel
+ * rank's rows count where loads are given. */
 #ifndef HEC_SIM_TRAINING_MEMORY_H
 #define HEC_SIM_TRAINING_MEMORY_H
 #include "models/training/memory.h"

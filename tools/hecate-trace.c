@@ -42,8 +42,8 @@ static hec_status parse_info(int argc, char **argv, info_settings *s, bool *done
   *s = (info_settings){.info = {.n_lags = 4, .lags = {1, 5, 10, 20}}};
   const hec_arg args[] = {
       HEC_ARG_WHOLE("--ranks", s->ranks, "R",
-                    "expert-parallel ranks for the overload factor: expert e of E on rank floor(e*R/E) (default: ranks "
-                    "of the header, else its source_ranks if above 1, else 8, but no more than experts)",
+                    "expert-parallel ranks for the overload factor: expert e of E on rank floor(e*R/E). Default: ranks "
+                    "of the header, or its source_ranks if above 1, or 8; at most the experts.",
                     1, 1 << 20),
       HEC_ARG_WORD("--lags", s->lags, "A,B,...",
                    "lags of the drift, in records (default 1,5,10,20; at most 16 of 1..1000)"),
@@ -126,7 +126,7 @@ static hec_status parse_synth(int argc, char **argv, synth_settings *s, bool *do
       SYNTH("layers experts top_k source_ranks tokens iterations seed sigma exponent"),
       HEC_ARG_WORD("--drift", s->drift, "L:R,...",
                    "lognormal and zipf: median correlation R of a layer's loads with those L records earlier (L up to "
-                   "100), within 0.03; without it the popularity stands still"),
+                   "100), within 0.03. Without it the popularity stands still."),
       SYNTH("switch hot_share hot_experts idle_share period affinity ranks name shape"),
       {.name = NULL}};
   hec_text summary = {0};

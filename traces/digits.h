@@ -1,7 +1,7 @@
 /* Digits to numbers and back; strtoull and printf take several times as long.
  *
- * Read: eight bytes are loaded at once, the first byte that is no digit is found with one subtraction-free test (d = b ^
- * 0x30 is a digit iff d + 0x76 and d stay below 0x80; a carry only spoils bytes above the first hit), and up to seven
+ * Read: eight bytes are loaded at once. The first byte that is no digit is found with one subtraction-free test: d = b
+ * ^ 0x30 is a digit iff d + 0x76 and d stay below 0x80. A carry only spoils bytes above the first hit. Up to seven
  * digits become a number by three multiplications (pairs, fours, eights). No branch depends on the digits. Other byte
  * orders take the plain loop. Printed: two digits at a time from the right. */
 #ifndef HEC_TRACES_DIGITS_H

@@ -1,5 +1,5 @@
-/* How fast expert loads change: Pearson correlation of a layer's count vector (summed over sources) with itself some
- * records earlier, and the total variation distance of its shares at lag 1. */
+/* How fast expert loads change. One measure is the Pearson correlation of a layer's count vector (summed over sources)
+ * with itself some records earlier. The other is the total variation distance of its shares at lag 1. */
 #ifndef HEC_TRACES_DRIFT_H
 #define HEC_TRACES_DRIFT_H
 #include "traces/histogram.h"

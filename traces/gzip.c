@@ -1,6 +1,6 @@
 /* The one door to zlib: gzip (RFC 1952) between the scanner and a source, and between the writer and a sink. Members
- * may follow one another (as `cat a.gz b.gz` makes them) and be followed by zero bytes (tape padding); anything else
- * behind a member, a damaged or an unfinished one is an error: a cut file never looks like a short trace. */
+ * may follow one another (as `cat a.gz b.gz` makes them) and be followed by zero bytes (tape padding). Anything else
+ * behind a member, or a damaged or unfinished one, is an error. So a cut file never looks like a short trace. */
 #define ZLIB_CONST /* zlib then promises not to write to its input */
 #include "traces/sink.h"
 #include "traces/source.h"

@@ -1,6 +1,6 @@
-/* Transitions with a chosen affinity A (0 to 1): of the top_k assignments in layer l + 1 that follow an assignment to
- * expert a in layer l, a share A goes where a coupling of both layers' loads sends a, the rest to experts drawn by the
- * loads of layer l + 1 alone.
+/* Transitions with a chosen affinity A (0 to 1). Take the top_k assignments in layer l + 1 that follow an assignment to
+ * expert a in layer l. A share A goes where a coupling of both layers' loads sends a. The rest goes to experts drawn by
+ * the loads of layer l + 1 alone.
  *
  * The coupling: both layers' experts in random order, load laid on load (the north-west corner rule), so that it keeps
  * both margins and joins at most 2 E - 1 pairs. Rows sum to top_k times the loads of iteration 1 exactly, columns in

@@ -2,9 +2,9 @@
  *
  * The log-popularity of an expert is a stationary Gaussian process z with autocorrelation g, independent of the others.
  * g runs through (0, 1) and (lag_k, g_k) by Steffen's monotone interpolation and ends in a Gaussian tail. Its periodic
- * spectrum P_m = sum_k g_k cos(2 pi k m / N) is made a spectrum by dropping negative values, and z is white noise
- * filtered with the taps h_j = 1/N sum_m sqrt(P_m) cos(2 pi j m / N), whose autocorrelation is that g again (a moving
- * average: a stream, with a ring of N noises). A mixture of AR(1) processes would not do: it decays convexly, measured
+ * spectrum P_m = sum_k g_k cos(2 pi k m / N) is made a spectrum by dropping negative values. z is white noise filtered
+ * with the taps h_j = 1/N sum_m sqrt(P_m) cos(2 pi j m / N), whose autocorrelation is that g again. It is a moving
+ * average: a stream, with a ring of N noises. A mixture of AR(1) processes would not do: it decays convexly, measured
  * drift (0.96 / 0.89 / 0.76 / 0.33 at 1 / 5 / 9 / 20) does not.
  *
  * What is asked for is not g but the correlation of counts, median over layers and pairs of records, as hecate-trace

@@ -37,8 +37,9 @@ typedef struct {
   hec_trace_spread correlation[HEC_DRIFT_LAGS], tvd;
 } hec_trace_info;
 
-/* How far transitions are from what the layers' loads alone would give: the share of counts that expert a in a layer sends
- * elsewhere than the next layer's totals would (total variation distance from independence), over all pairs of layers.
+/* How far transitions are from what the layers' loads alone would give. It is the share of counts that expert a in a
+ * layer sends elsewhere than the next layer's totals would (total variation distance from independence), over all pairs
+ * of layers.
  * 0: no affinity, 1 - 1/E: each expert is followed by one of its own. Few counts are never quite independent. NaN: none. */
 double hec_trace_affinity(const hec_trace_header *header);
 

@@ -1,6 +1,7 @@
-/* Cases executed for real, interleaved: in every round all of them run, in an order drawn anew, so that what changes on the
- * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two kinds
- * alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry history.
+/* Cases executed for real, interleaved. In every round all of them run, in an order drawn anew. So what changes on the
+ * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two
+ * kinds alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry
+ * history.
  *
  * What a machine does to a reading is taken out of it where that can be measured, and told where not:
  *   a rank lost its processor   the executor knows of each operation how long; that time is taken out (spans.h, mending)
@@ -26,13 +27,14 @@ typedef struct {
 } hec_experiment_case;
 
 /* Pace: how much slower a rank's core is around an iteration than at the reference, by its two probes. Computing slows
- * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it (measured on shared two-core
- * machines: of shares 0, 0.5, 0.8 and 1 the one that leaves the least scatter between rounds). On devices there is no probe:
+ * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it. That was measured on shared
+ * two-core machines. Of the shares 0, 0.5, 0.8 and 1 it leaves the least scatter between rounds. On devices there is no
+ * probe:
  * pace 1, and nothing is known to be lost.
  *
- * A reading is undisturbed when no rank computed without a processor for more than HEC_INTERRUPTED_MAX of it (in virtual
- * time it may: what is measured is processor time), and no probe around it was more than HEC_SLOWED_MAX slower than
- * the median of the last some hundred. */
+ * A reading is undisturbed under two conditions. No rank computed without a processor for more than HEC_INTERRUPTED_MAX
+ * of it; in virtual time it may, since processor time is measured there. No probe around it was more than
+ * HEC_SLOWED_MAX slower than the median of the last hundreds. */
 #define HEC_INTERRUPTED_MAX 0.02
 #define HEC_SLOWED_MAX 0.10
 #define HEC_PACE_SHARE 0.8

@@ -1,6 +1,6 @@
-/* Line by line: a run of lines that begin with '|' is a table, its columns as wide as their widest cell, its rule line left
- * out, but that a column of the rule "---:" goes to the right; "#" headings lose the marks; lines between "```" stay as they
- * are; others are wrapped, list items with an indent. O(length). */
+/* It goes line by line. A run of lines that begin with '|' is a table, its columns as wide as their widest cell. Its
+ * rule line is left out, except that a column of the rule "---:" goes to the right. "#" headings lose the marks. Lines
+ * between "```" stay as they are. Others are wrapped, list items with an indent. O(length). */
 #include "validate/plain.h"
 
 #include <string.h>

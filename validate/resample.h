@@ -1,8 +1,8 @@
 /* How far medians of repeated readings can be trusted, when a machine disturbs some of them: pure functions of the readings,
  * the same numbers in, the same numbers out.
  *
- * A row is what is measured again and again (one iteration of one case); a block is the rows that run together (the
- * iterations of a case), so that a disturbance which lasts hits all of them: resampling draws whole executions of a block.
+ * A row is what is measured again and again: one iteration of one case. A block is the rows that run together: the
+ * iterations of a case. A disturbance that lasts hits all of them, so resampling draws whole executions of a block.
  *
  *   choose     which readings of a row count: those that nothing disturbed, and the least disturbed half of all. How
  *              disturbed a reading is comes from probes and lost processor time, never from the reading itself, so choosing

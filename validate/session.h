@@ -6,9 +6,10 @@
  *      every case is known well enough (compare.h) or the time is over
  *   3  on rank 0: the laws are fitted to the calibration cases of steps 1 and 2, and predict the others
  *
- * A machine's speed drifts by some percent within a minute; what is fitted and what is predicted from it ran in the same
- * minutes, side by side, each put at the pace of the probes around it. Plans are decided before anything that is compared is
- * measured. Whatever the machine did meanwhile, there is a result, and intervals that say how far it can be trusted. */
+ * A machine's speed drifts by some percent within a minute. What is fitted and what is predicted from it ran in the
+ * same minutes, side by side. Each was put at the pace of the probes around it. Plans are decided before anything that
+ * is compared is measured. Whatever the machine did meanwhile, there is a result, and intervals that say how far it can
+ * be trusted. */
 #ifndef HEC_VALIDATE_SESSION_H
 #define HEC_VALIDATE_SESSION_H
 #include "validate/calibrate/calibrate.h"

@@ -22,7 +22,8 @@ typedef struct {
   hec_recipe recipe;
   int32_t seq, global_batch, micro_batch; /* tokens; sequences */
   int32_t mtp;                            /* multi-token prediction layers */
-  double nic_bandwidth;                   /* bytes/s and GPU; 0: the device's */
+  double capacity;      /* of an expert, over the mean of what a rank sends to each; 0: none is dropped */
+  double nic_bandwidth; /* bytes/s and GPU; 0: the device's */
   hec_step_constants constants;
 } hec_training;
 

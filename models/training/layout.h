@@ -3,10 +3,11 @@
  *     dense part    tp x cp x dp x pp = gpus        attention, norms, dense FFN, shared experts, embedding, head
  *     experts       etp x ep x edp x pp = gpus      so etp x ep x edp = tp x cp x dp in every pipeline stage
  *
- * The two mappings share one stage ("parallel folding", arXiv 2504.14960). Ranks are numbered as Megatron does: tp fastest,
- * then cp, then dp, then pp; of the experts etp fastest, then ep, then edp. As text: "tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1", in any
- * order; what is not named is 1, dp and edp follow from the GPUs. Layers per stage are as even as they can be, the first
- * stages have one more; where embedding and head count as a layer each makes them even, they do; "pp=4:15,15,16,15" gives them. */
+ * The two mappings share one stage ("parallel folding", arXiv 2504.14960). Ranks are numbered as Megatron does: tp
+ * fastest, then cp, then dp, then pp; of the experts etp fastest, then ep, then edp. As text: "tp=2 pp=8 vpp=2 ep=32
+ * etp=1 cp=1", in any order; what is not named is 1, dp and edp follow from the GPUs. Layers per stage are as even as
+ * they can be, and the first stages have one more. Where embedding and head count as a layer each makes them even, they
+ * do. "pp=4:15,15,16,15" gives them. */
 #ifndef HEC_MODELS_TRAINING_LAYOUT_H
 #define HEC_MODELS_TRAINING_LAYOUT_H
 #include "models/moe.h"

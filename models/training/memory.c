@@ -28,8 +28,9 @@ const double hec_allocator_loss = 0.06;
 /* Assumed: CUDA context, cuBLAS workspace and NCCL buffers, which no tensor has. */
 const double hec_outside_bytes = 1.5e9;
 
-/* Data sheets say GB where memory has GiB, and a hundredth is the driver's: 178.4 GiB of a B200 of 180 GB (NousResearch/torchtitan
- * pull 19: 167.93 GiB are 94.15 %), 79.1 GiB of an H100 of 80 GB (PyTorch's messages when it runs out). */
+/* Data sheets say GB where memory has GiB, and a hundredth is the driver's. A B200 of 180 GB has 178.4 GiB
+ * (NousResearch/torchtitan pull 19: 167.93 GiB are 94.15 %). An H100 of 80 GB has 79.1 GiB (PyTorch's messages when it
+ * runs out). */
 static const double visible = 0.99 * 1.073741824;
 
 double hec_visible_bytes(const hec_gpu_sheet *sheet) {

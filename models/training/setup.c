@@ -57,7 +57,7 @@ static hec_status read_sizes(const hec_json *json, hec_setup *setup) {
                             &value));
     *sizes[i].to = (int32_t)value;
   }
-  return HEC_OK;
+  return hec_json_double_or(json, hec_json_root(json), "capacity", 1, 1e6, 0, &setup->capacity);
 }
 
 static hec_status read_published(const hec_json *json, hec_setup *setup) {
@@ -96,7 +96,7 @@ static hec_status check(const hec_json *json, hec_arena *arena, const hec_setup 
 static hec_status read_document(const hec_json *json, hec_arena *arena, hec_setup *setup) {
   static const char *const known[] = {"name",   "model",    "device",       "cluster",     "gpus",
                                       "layout", "pipeline", "global_batch", "micro_batch", "seq",
-                                      "mtp",    "recipe",   "published",    NULL};
+                                      "mtp",    "recipe",   "published",    "capacity",    NULL};
   hec_setup read = {.name = ""};
   const hec_json_value *root = hec_json_root(json);
   if (!hec_json_is_object(root))

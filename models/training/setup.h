@@ -18,6 +18,7 @@ typedef struct {
   const char *model, *device, *cluster, *layout, *recipe, *pipeline; /* NULL: not said */
   int32_t gpus, seq, global_batch, micro_batch;                      /* 0: not said */
   int32_t mtp;                                                       /* multi-token prediction layers */
+  double capacity; /* of an expert, over the mean; 0: none is dropped */
   struct {
     double step_s, tokens_per_s_per_gpu, model_tflops_per_gpu, mfu, gpu_hours_per_1e12_tokens; /* 0: not published */
   } published;

@@ -324,13 +324,14 @@ double hec_training_optimizer_s(const hec_training *t, double dense, double expe
   return bytes_s(t, optimizer_bytes * (dense + expert));
 }
 
-double hec_training_flops_per_token(const hec_training *t) {
+double hec_training_flops_per_token(const hec_training *t, double dropped) {
   const hec_moe *moe = t->moe;
   double dense = (double)(moe->n_layers - moe->n_moe_layers), blocks = (double)(moe->n_moe_layers + t->mtp);
   double width = (double)moe->d_model, heads = 1 + (double)t->mtp;
-  double active = dense * hec_moe_dense_block_params(moe) +
-                  blocks * (hec_moe_block_params(moe) + (double)moe->top_k * hec_moe_expert_params(moe)) +
-                  heads * width * (double)moe->vocabulary + (double)t->mtp * 2 * width * width;
+  double experts = (double)moe->top_k * hec_moe_expert_params(moe);
+  double active = dense * hec_moe_dense_block_params(moe) + blocks * (hec_moe_block_params(moe) + experts) -
+                  dropped * (double)moe->n_moe_layers * experts + heads * width * (double)moe->vocabulary +
+                  (double)t->mtp * 2 * width * width;
   double context = moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
   double scores = 12 * context * (double)(moe->n_heads * moe->d_head);
   return 6 * active + (dense + blocks) * scores;

@@ -1,5 +1,6 @@
-/* What a training step of an MoE model costs under a parallel layout and a recipe: closed forms over the cost laws of a GPU,
- * for one micro-batch through one layer of one rank; who puts micro-batches and stages together is in sim/.
+/* What a training step of an MoE model costs under a parallel layout and a recipe. These are closed forms over the cost
+ * laws of a GPU, for one micro-batch through one layer of one rank. Code in sim/ puts micro-batches and stages
+ * together.
  *
  *   T = seq micro_batch / (tp cp) tokens of a rank, R = top_k T assignments, m = R etp / (experts / ep) rows of an expert
  *
@@ -65,8 +66,9 @@ double hec_training_optimizer_s(const hec_training *t, double dense_params, doub
 /* Parameters of one rank in `layers` layers of a kind, split by tp and by ep x etp. */
 void hec_training_params(const hec_training *t, hec_layer_kind kind, double *dense, double *expert);
 
-/* FLOPs of one token by the usual definition: 6 for each active parameter of a matrix, attention scores counted by half where it
- * is causal, the head; nothing of recomputation. */
-double hec_training_flops_per_token(const hec_training *t);
+/* FLOPs of one token by the usual definition: 6 for each active parameter of a matrix, attention scores (counted by
+ * half where causal), and the head. Recomputation is not counted. `dropped`: share of the assignments to experts that is
+ * not computed. */
+double hec_training_flops_per_token(const hec_training *t, double dropped);
 
 #endif

@@ -1,6 +1,6 @@
 /* Arena: a chain of blocks; allocation bumps a pointer, O(1); rewinding frees the blocks made since, O(blocks). A large
- * piece has a block of its own, zeroed by calloc: that costs nothing where the system hands out pages that are zero
- * already, and pages nobody writes to (room for the most copies there can be, say) are never there at all. */
+ * piece has a block of its own, zeroed by calloc. That costs nothing where the system hands out pages that are zero
+ * already. Pages nobody writes to (room for the most copies there can be, say) are never there at all. */
 #include "runtime/base/arena.h"
 
 #include "runtime/base/status.h"

@@ -1,6 +1,6 @@
-/* A binary heap of indices: heap[0] comes before all others, by a total order over what `keys` says of them, so that what
- * comes out depends on nothing else. An item whose key came to stand later sinks (hec_heap_sink). O(log n) each; inline, so
- * that `before` is, too. */
+/* A binary heap of indices. heap[0] comes before all others, by a total order over what `keys` says of them. So what
+ * comes out depends on nothing else. An item whose key came to stand later sinks (hec_heap_sink). O(log n) each;
+ * inline, so that `before` is, too. */
 #ifndef HEC_BASE_HEAP_H
 #define HEC_BASE_HEAP_H
 #include <stdbool.h>

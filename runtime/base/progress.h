@@ -1,6 +1,7 @@
-/* One line on a terminal that says what is being done, how far it is and how long that may take, for everything that takes
- * longer than a second. Whoever works says where it is; a thread of its own draws the line, so that it is there however long a
- * step lasts. Until hec_progress_begin all calls do nothing. Any thread may call; words are copied, up to 63 bytes. */
+/* One line on a terminal for everything that takes longer than a second. It says what is being done, how far it is and
+ * how long that may take. Whoever works says where it is; a thread of its own draws the line, so that it is there
+ * however long a step lasts. Until hec_progress_begin all calls do nothing. Any thread may call; words are copied, up
+ * to 63 bytes. */
 #ifndef HEC_BASE_PROGRESS_H
 #define HEC_BASE_PROGRESS_H
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-/* Two failures, two tools. The world is wrong (bad file, no such preset, no space): a hec_status, which must be used;
- * the function that knows the cause records one message, callers only propagate. We are wrong: HEC_ASSERT, always on. */
+/* Two failures, two tools. The world is wrong (bad file, no such preset, no space): a hec_status, which must be used.
+ * The function that knows the cause records one message; callers only propagate. We are wrong: HEC_ASSERT, always on.
+ */
 #ifndef HEC_BASE_STATUS_H
 #define HEC_BASE_STATUS_H
 

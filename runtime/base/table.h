@@ -1,6 +1,6 @@
-/* Tables of named rows. Whatever can vary (policies, schedules, laws, gates, backends, formats) is such a table: an array of
- * pointers to rows that ends with NULL, where the first member of a row is its name. This is the one place that looks a name
- * up and that answers a name which is in no row. */
+/* Tables of named rows. Whatever can vary (policies, schedules, laws, gates, backends, formats) is such a table. It is
+ * an array of pointers to rows that ends with NULL, where the first member of a row is its name. This is the one place
+ * that looks a name up and that answers a name which is in no row. */
 #ifndef HEC_BASE_TABLE_H
 #define HEC_BASE_TABLE_H
 #include "runtime/base/text.h"

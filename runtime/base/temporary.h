@@ -11,18 +11,18 @@ typedef struct {
   size_t length;
 } hec_file_out;
 
-/* Writes at most 8 files under temporary names in their folders, then renames: each file is whole or absent, and when
- * one cannot be written (a full disk) none is touched. */
+/* Writes at most 8 files under temporary names in their folders, then renames. So each file is whole or absent, and
+ * when one cannot be written (a full disk) none is touched. */
 hec_status hec_write_files(const hec_file_out *files, int32_t n) HEC_MUST_USE;
-/* With something else that takes its place with them: `place` is called when all are written and none is renamed yet, in
- * the order given; where it fails, none is touched. */
+/* With something else that takes its place with them. `place` is called when all are written and none is renamed yet,
+ * in the order given. Where it fails, none is touched. */
 hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
                                 void *context) HEC_MUST_USE;
 hec_status hec_write_file(const char *path, const char *data, size_t length) HEC_MUST_USE;
 
-/* Adds to `name` what `path` is called while it is written, PATH.PID.part, and remembers that. What killed runs left under
- * such a name of the same path is removed first, where their process is gone and (it may be one of another machine or
- * container) nobody holds the file. */
+/* Adds to `name` what `path` is called while it is written, PATH.PID.part, and remembers that. What killed runs left
+ * under such a name of the same path is removed first. That is done where their process is gone and nobody holds the
+ * file, since the process may be of another machine or container. */
 void hec_temporary_begin(const char *path, hec_text *name);
 /* The file is being written: held until it is closed. */
 void hec_temporary_hold(FILE *file);

@@ -1,5 +1,6 @@
-/* A growing text buffer and a JSON writer on it. Numbers are printed by us: integers in full, doubles with the fewest
- * of 15, 16 or 17 significant digits that read back to the same double (cJSON's printer loses digits). */
+/* A growing text buffer and a JSON writer on it. Numbers are printed by us, since cJSON's printer loses digits.
+ * Integers are printed in full, doubles with the fewest of 15, 16 or 17 significant digits that read back to the same
+ * double. */
 #ifndef HEC_BASE_TEXT_H
 #define HEC_BASE_TEXT_H
 #include "runtime/base/status.h"

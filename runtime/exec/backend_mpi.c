@@ -2,7 +2,7 @@
  *
  * Nothing here needs MPI. What does is in a plug-in (mpi/plugin.h), loaded when this backend is asked for. Which one is
  * decided by the environment that the process manager left, since a process must speak the library of the mpirun that
- * started it: with another one every process would be a job of its own (which is checked after the start).
+ * started it. With another one every process would be a job of its own, which is checked after the start.
  *
  * Failure: the rank that fails says so and aborts the job (MPI_Abort), which ends every process, stopped ones too. */
 #include "runtime/exec/backend.h"

@@ -3,9 +3,9 @@
  *
  *     open the processor | a share of its free memory as the region | open the link | body | barrier | close
  *
- * Under a process manager they are its processes, brought together by backend mpi: hosts then talk by MPI, devices by NCCL,
- * and the device of a process is its rank modulo the devices it sees, so ranks of a machine should follow each other and
- * be as many as its devices, or see one each (CUDA_VISIBLE_DEVICES).
+ * Under a process manager they are its processes, brought together by backend mpi: hosts then talk by MPI, devices by
+ * NCCL. The device of a process is its rank modulo the devices it sees. So ranks of a machine should follow each other
+ * and be as many as its devices, or see one each (CUDA_VISIBLE_DEVICES).
  *
  * Links: nccl where every rank has a device of its own, else local (device_link.h). */
 #include "runtime/base/arena.h"

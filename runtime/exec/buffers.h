@@ -1,10 +1,10 @@
 /* The buffers of one rank, planned from the holds of a program. A hold that opens gets memory, one that closes gives it
- * back, in the order of operation ids, so that what is in use never exceeds the program's own memory model
+ * back, in the order of operation ids. So what is in use never exceeds the program's own memory model
  * (hec_program_memory_peak), which the simulator reports.
  *
- * Lanes run ahead of each other, so memory that is free in the order of ids may still be in use in time: every piece of
- * free memory remembers the operation after which it is free, and whoever takes it must wait for that one (`after`). It
- * has a smaller id, so waiting cannot deadlock. */
+ * Lanes run ahead of each other, so memory that is free in the order of ids may still be in use in time. Every piece of
+ * free memory remembers the operation after which it is free. Whoever takes it must wait for that one (`after`). It has
+ * a smaller id, so waiting cannot deadlock. */
 #ifndef HEC_EXEC_BUFFERS_H
 #define HEC_EXEC_BUFFERS_H
 #include "runtime/program/program.h"

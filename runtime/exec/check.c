@@ -1,11 +1,12 @@
-/* Everything is gathered on rank 0 in pieces: streams per step, and at the end of a window per layer the dense state of every rank and the
- * expert parts that each rank keeps (their list first, then their floats, padded to the longest list). */
+/* Everything is gathered on rank 0 in pieces. Per step these are the streams. At the end of a window they are, per
+ * layer, the dense state of every rank and the expert parts that each rank keeps (their list first, then their floats,
+ * padded to the longest list). */
 #include "runtime/exec/check.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/model/reference.h"
-#include "runtime/plan/problem.h"
+#include "runtime/plan/replicas.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -261,7 +262,7 @@ static void adopt(hec_check *check, const hec_reference_part *part, const float 
     hec_reference_adopt(check->reference, part, values);
 }
 
-/* Of a block: what the rank has of it (dense_part.h); of the rest: all. */
+/* Of a block: what the rank has of it (dense_part.h), or updates of it; of the rest: all. */
 static void compare_dense(hec_check *check, const float *found, int64_t n, int32_t layer, int32_t array, int32_t rank) {
   hec_reference_state state = hec_reference_block(check->reference, layer);
   const float *whole = reference_array(&state, array), *expected = whole;
@@ -274,7 +275,11 @@ static void compare_dense(hec_check *check, const float *found, int64_t n, int32
     hec_dense_part_take(&(hec_dense_part){check->model, rank % mp, mp}, whole, part);
     expected = part;
   }
-  compare(check, found, (expectation){whole, state.n, expected, n}, what);
+  hec_problem_part own = hec_problem_dense_part(check->problem, rank % check->problem->n_ranks);
+  if (array == 0) /* gradients are summed and moments kept in the rank's own part alone, with ZeRO-1 */
+    own = (hec_problem_part){0, 1};
+  int64_t begin = hec_part_begin(n, own.place, own.of), end = hec_part_begin(n, own.place + 1, own.of);
+  compare(check, found + begin, (expectation){whole, state.n, expected + begin, end - begin}, what);
   hec_arena_rewind(&check->arena, mark);
 }
 
@@ -360,7 +365,14 @@ static void compare_parts(hec_check *check, const kept_parts *kept, int32_t *see
     (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[kept->array], expert,
                    kept->layer, kept->rank);
     hec_expert_shard_take(&shard, whole, expected);
-    compare(check, floats, (expectation){whole, state.n, expected + begin, n}, what);
+    hec_replica_own own = hec_replica_own_of(check->problem, expert, kept->rank % check->problem->n_ranks);
+    if (kept->array == 0)
+      own = (hec_replica_own){0, 1, 1, 1};
+    for (int32_t i = 0; i < own.n; i++) {
+      int32_t at_part = own.first + i * own.stride;
+      int64_t from = hec_part_begin(n, at_part, own.n_parts), to = hec_part_begin(n, at_part + 1, own.n_parts);
+      compare(check, floats + from, (expectation){whole, state.n, expected + begin + from, to - from}, what);
+    }
     floats += n;
     seen[*parts]++;
   }
@@ -434,6 +446,7 @@ static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer,
 
 /* goes_on: another window follows, from the state of the run. */
 static hec_status check_state(hec_check *check, hec_exec *exec, bool goes_on) {
+  HEC_ASSERT(!goes_on || !check->problem->zero); /* nobody has whole moments to go on from */
   at(check);
   for (int32_t l = check->model->moe.vocabulary > 0 ? -1 : 0; l < check->stages.n_local; l++) {
     HEC_TRY(check_dense(check, exec, l, goes_on));

@@ -1,7 +1,7 @@
-/* Checking a run against the dense single-rank reference, on rank 0. After every step the outputs and the gradients
- * of inputs of all ranks, after the last the gradients, parameters and moments of every dense block on every rank and of
- * every expert wherever it is kept. Exact mode: bit for bit. Random mode: the relative error (Euclidean) of every tensor
- * is at most the reference's tolerance.
+/* Checking a run against the dense single-rank reference, on rank 0. After every step it compares the outputs and the
+ * gradients of inputs of all ranks. After the last it also compares gradients, parameters and moments: of every dense
+ * block on every rank, and of every expert wherever it is kept. Exact mode: bit for bit. Random mode: the relative
+ * error (Euclidean) of every tensor is at most the reference's tolerance.
  *
  * A gate that learns makes training chaotic: a difference by rounding grows with every step, so that two correct runs of
  * some hundred steps have nothing in common. Training is therefore checked in windows of hec_check_steps steps: after
@@ -12,10 +12,11 @@
 #include "runtime/exec/model/reference.h"
 #include "runtime/exec/work.h"
 
-/* Steps of a window: HEC_CHECK_WINDOW, less where the learning rate is high: until the parameters may have moved by a
- * share HEC_CHECK_MOVED of their size, which is at most rate * sqrt(width) a step under Adam; and less where the gate
- * multiplies differences of scores by more than HEC_CHECK_SHARP before its softmax: that much faster do two runs of equal
- * routing part (X-MoE's at temperature 0.03: by 1e4 in six steps, all of it rounding at first). One at least. */
+/* Steps of a window: HEC_CHECK_WINDOW, or fewer. Fewer where the learning rate is high: the window ends before the
+ * parameters may have moved by a share HEC_CHECK_MOVED of their size. Under Adam a step moves them by at most
+ * rate * sqrt(width). Fewer also where the gate multiplies differences of scores by more than HEC_CHECK_SHARP before
+ * its softmax. There, two runs of equal routing part that much faster. X-MoE's at temperature 0.03 part by 1e4 in six
+ * steps, all of it rounding at first. One at least. */
 enum { HEC_CHECK_WINDOW = 10, HEC_CHECK_SHARP = 10 };
 #define HEC_CHECK_MOVED 0.35
 int32_t hec_check_steps(const hec_model *model);
@@ -40,10 +41,10 @@ typedef struct {
 enum { HEC_CHECK_EXPLODED = 4 };
 typedef hec_check_result hec_replay_check;
 
-/* What training adds: the batch of all ranks is a function of the text, so rank 0 makes it again. The experts that the
- * gates chose are taken over by the reference, which verifies that its own gate makes just these choices of the
- * affinities of the run, and that these are its own up to the tolerance (two nearly equal ones may change places by
- * rounding: `flips` counts the assignments that did). */
+/* What training adds: the batch of all ranks is a function of the text, so rank 0 makes it again. The reference takes
+ * over the experts that the gates chose. It verifies that its own gate makes just these choices from the affinities of
+ * the run. It also verifies that the affinities are its own up to the tolerance. Two nearly equal ones may change
+ * places by rounding; `flips` counts the assignments that did. */
 typedef struct {
   const hec_corpus *corpus;
   float balance;             /* coefficient as in hec_work_state */

@@ -2,20 +2,20 @@
  *
  * Operations are posted in the order of their ids. Posting plans the operation's buffers (buffers.h), finds what it
  * reads and writes, and puts it at the end of its lane; nothing is computed yet. Lanes are in-order queues that advance
- * whenever the rank looks at them: communication lanes are moved on between any two steps of the compute lane (a step:
- * one expert's GEMMs, one attention), so transfers are in flight while the rank computes. One thread per rank; it sleeps
- * when no lane can move. Deadlock freedom: program.h; a buffer's memory waits only for smaller ids.
+ * whenever the rank looks at them. Communication lanes are moved on between any two steps of the compute lane; a step
+ * is one expert's GEMMs or one attention. So transfers are in flight while the rank computes. One thread per rank; it
+ * sleeps when no lane can move. Deadlock freedom: program.h; a buffer's memory waits only for smaller ids.
  *
  * Where a device computes (processor.h, streams), lanes are its streams and posting is all that the host does: exec_stream.c.
  *
  * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
- * knows the model but neither lanes nor transports. Known here: exchanges of token rows (inside expert-sharding and
- * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, counts; bytes of any
- * other kind (a traffic matrix) stand where the work table says.
+ * knows the model but neither lanes nor transports. Known here are exchanges of token rows (inside expert-sharding and
+ * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, and counts.
+ * Bytes of any other kind (a traffic matrix) stand where the work table says.
  *
- * Times: nanoseconds from the start of the iteration. Real time by default; virtual: compute and local operations are
- * measured in CPU time of the thread while one rank at a time computes, and the timeline is walked with these durations
- * and the closed-form costs of exchanges (more ranks than cores). */
+ * Times: nanoseconds from the start of the iteration. Real time is the default. In virtual time, compute and local
+ * operations are measured in CPU time of the thread while one rank at a time computes. Then the timeline is walked with
+ * these durations and the closed-form costs of exchanges. So there may be more ranks than cores. */
 #ifndef HEC_EXEC_EXEC_H
 #define HEC_EXEC_EXEC_H
 #include "runtime/exec/buffers.h"
@@ -135,12 +135,13 @@ void hec_exec_planned(hec_exec *exec, int64_t begin_ns, int64_t end_ns);
 hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) HEC_MUST_USE;
 /* On rank 0: the timeline of all ranks (and how much it was interrupted), and that all planned the same program; the others take part. */
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) HEC_MUST_USE;
-/* Of the last timeline, on rank 0: the share of the iteration in which the worst rank computed but had no processor
- * (something else ran there); on a device: in which its compute stream had nothing to do but could have had, since the host
- * was late. */
+/* Of the last timeline, on rank 0. On a CPU: the share of the iteration in which the worst rank computed but had no
+ * processor, because something else ran there. On a device: the share in which its compute stream had nothing to do but
+ * could have had, since the host was late. */
 double hec_exec_interrupted(const hec_exec *exec);
-/* Likewise, of each (operation, rank): picoseconds in which the rank had no processor, [n_ops * n_ranks], valid until the next
- * iteration: of its computing; where it is watched, also how late it woke up to end an exchange, all-reduce or counts.
+/* Likewise for each (operation, rank), [n_ops * n_ranks], valid until the next iteration: picoseconds in which the rank
+ * had no processor while computing. Where it is watched, also how late it woke up to end an exchange, all-reduce or
+ * counts.
  * NULL in virtual time, whose times have none of that, and on a device. */
 const int64_t *hec_exec_lost_ps(const hec_exec *exec);
 /* The rank's own operations first .. end - 1 of the iteration: when the last of them ended (ns of hec_clock_ns; 0: none has), and

@@ -8,8 +8,8 @@
  *                       of stride s among the ranks of equal place alone, of slices that are theirs
  *   counts              every rank's row to all
  *
- * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory;
- * otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
+ * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory.
+ * Otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
  * order is ascending by source, so both give the same bits. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
@@ -249,14 +249,14 @@ static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, 
   return buffer + begin;
 }
 
-/* What an all-reduce sums: a span of dense gradients. */
+/* What an all-reduce sums: a span of dense gradients; what its second half alone brings: of parameters. */
 static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   hec_dense dense = hec_exec_dense(exec, op->layer);
   int64_t first = op->allreduce.first_byte / (int64_t)sizeof(float);
   *n = (int64_t)(op->bytes / sizeof(float));
   HEC_ASSERT((double)*n * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->allreduce.first_byte);
   HEC_ASSERT(first >= 0 && first + *n <= dense.n);
-  return dense.grads + first;
+  return (op->allreduce.half == HEC_ALLREDUCE_GATHER ? dense.params : dense.grads) + first;
 }
 
 static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
@@ -289,6 +289,12 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
     hec_message_add(x->second.receives, &x->second.n_receives, p, &segment[3], 1);
     segment += 4;
   }
+  if (op->op.allreduce.half == HEC_ALLREDUCE_GATHER) {
+    x->post = x->second;
+    x->n_additions = 0;
+  }
+  if (op->op.allreduce.half != HEC_ALLREDUCE_WHOLE)
+    x->second = (hec_post){.lane = x->post.lane};
 }
 
 static void bind_counts(hec_exec *exec, hec_exec_op *op) {
@@ -387,7 +393,8 @@ static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
   int64_t n;
   float *all = reduced(exec, &op->op, &n);
   HEC_TRY(check_device(exec));
-  if (exec->rank->link->allreduce && op->op.allreduce.stride <= 1) /* the link's is of all ranks */
+  bool whole = op->op.allreduce.stride <= 1 && op->op.allreduce.half == HEC_ALLREDUCE_WHOLE;
+  if (exec->rank->link->allreduce && whole) /* the link's is of all ranks */
     return exec->rank->link->allreduce(exec->rank, x->post.lane, all, n);
   HEC_TRY(exchange(exec, &x->post));
   on->math->add(on, x->additions, x->n_additions);

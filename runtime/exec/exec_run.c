@@ -1,6 +1,6 @@
-/* Running: any lane whose head can move is moved. One pass looks at the communication lanes first, then does one step of
- * the compute lane; a pass in which nothing moved ends in a sleep until a peer rings, a held operation is due, or it is
- * time to ask whether the peer is late. */
+/* Running: any lane whose head can move is moved. One pass looks at the communication lanes first, then does one step
+ * of the compute lane. A pass in which nothing moved ends in a sleep. It lasts until a peer rings, a held operation is
+ * due, or it is time to ask whether the peer is late. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 

@@ -9,7 +9,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/rows/relays.h"
-#include "runtime/plan/problem.h"
+#include "runtime/plan/replicas.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -219,13 +219,25 @@ static double kept_experts(const hec_exec *exec, const hec_plan *plan) {
   return kept > reserved ? kept : reserved;
 }
 
+/* Optimizer state of them, in experts. */
+static double updated_experts(const hec_exec *exec, double kept) {
+  double updated = 0;
+  for (int32_t e = 0; exec->problem->zero && e < exec->n_experts; e++) {
+    hec_replica_own own = hec_replica_own_of(exec->problem, e, exec->r);
+    for (int32_t l = 0; l < exec->n_layers; l++)
+      updated += hec_exec_keeps(exec, l, e, 0) ? (double)own.n / own.n_parts : 0;
+  }
+  return exec->problem->zero ? updated : kept;
+}
+
 static double state_of_plan(const hec_exec *exec, const hec_plan *plan) {
   const hec_memory_cost *bytes = &exec->problem->bytes;
   double experts = kept_experts(exec, plan);
   if (!exec->train)
     return bytes->dense_param + experts * bytes->expert_param;
   return bytes->dense_param + bytes->dense_grad + bytes->dense_optimizer + bytes->activation_rest +
-         experts * (bytes->expert_param + bytes->expert_grad + bytes->expert_optimizer);
+         experts * (bytes->expert_param + bytes->expert_grad) +
+         updated_experts(exec, experts) * bytes->expert_optimizer;
 }
 
 hec_status hec_exec_check_capacity(hec_exec *exec) {

@@ -3,9 +3,9 @@
  *     the stream waits for the end events of what the operation waits for on other lanes (memory that is reused too)
  *     event "began" | its steps, or its exchange over the link | event "ended"
  *
- * The host never waits for the device here, only where a policy asks for counts and at the end of an iteration; then it
- * looks at the oldest operation that is not done, whose change is progress, and after limit_ns without any says where it
- * hangs. Deadlock freedom: the argument of program.h, since every wait of a stream names an operation that was put on its
+ * The host waits for the device only where a policy asks for counts, and at the end of an iteration. Then it looks at
+ * the oldest operation that is not done, whose change is progress. After limit_ns without any it says where it hangs.
+ * Deadlock freedom: the argument of program.h, since every wait of a stream names an operation that was put on its
  * stream before. Times are those of the events. O(operations) per iteration beside the work itself. */
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/launch/world.h"

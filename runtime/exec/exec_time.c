@@ -1,8 +1,9 @@
 /* An iteration's frame: its start, its end, and the timeline of all ranks.
  *
- * Rank r reports for each operation when it posted it, began and ended it. An exchange begins on a rank when its partners
- * have posted too (timeline.h), so rank 0 takes for each exchange the latest post among the rank and its partners, and
- * for all-reduce and counts the latest of all. Virtual time: rank 0 walks the program with the measured CPU times. */
+ * Rank r reports for each operation when it posted it, began and ended it. An exchange begins on a rank when its
+ * partners have posted too (timeline.h). So rank 0 takes for each exchange the latest post among the rank and its
+ * partners. For all-reduce and counts it takes the latest of all. Virtual time: rank 0 walks the program with the
+ * measured CPU times. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 #include "runtime/program/walk.h"

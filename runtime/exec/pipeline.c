@@ -2,10 +2,11 @@
  * sent. Streams stand in the workspace per micro-batch and are worked on in place, so a piece's output is where its input
  * was, and neighbours on one device need no message.
  *
- * Channels: programs use the token and gradient lanes while pieces run, so the others are free for what goes between stages
- * (the parameter lane moves experts too, before the first piece). A rank has one post at a time on each, so a device never
- * receives on the channel that it sends on: neighbours have two colours, and a device sends on the channel of its own, streams
- * and their gradients apart, for they do not come in one order. Around a ring, colours need an even number of devices. */
+ * Channels: programs use the token and gradient lanes while pieces run, so the others are free for what goes between
+ * stages (the parameter lane moves experts too, before the first piece). A rank has one post at a time on each, so a
+ * device never receives on the channel that it sends on. Neighbours have two colours, and a device sends on the channel
+ * of its own colour. Streams and their gradients have channels of their own, for they do not come in one order. Around
+ * a ring, colours need an even number of devices. */
 #include "runtime/exec/pipeline.h"
 
 #include "runtime/base/arena.h"
@@ -131,6 +132,12 @@ hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy)
         policy->sliced    ? "cuts experts into slices"
         : policy->rewrite ? "computes other loads than the gate's"
                           : "plans anew for every micro-batch");
+  if (p->replay.problem->zero && policy->known != HEC_KNOWN_STATIC)
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "policy %s: expected one that leaves experts where they are to be executed with --zero 1, which keeps "
+        "optimizer state in parts; use ep",
+        policy->name);
   return HEC_OK;
 }
 
@@ -277,11 +284,20 @@ static hec_status load_of(hec_runner *r, int32_t micro_batch, int32_t layer, con
   return HEC_OK;
 }
 
+/* Of the step's end, where parts are updated. */
+static void prepare_end(pipeline *l) {
+  hec_work_state *work = &l->runner.work;
+  bool first = l->runner.rank->rank == 0;
+  work->update_another = first && faulty(l, HEC_PIPELINE_UPDATES_ANOTHER, 0);
+  work->update_nothing = first && faulty(l, HEC_PIPELINE_UPDATES_NOTHING, 0);
+}
+
 static hec_status step(pipeline *l, int64_t index) {
   const hec_replay_step *of = &l->p->replay.steps[index];
   prepare(l, of, index);
   HEC_TRY(hec_pipeline_watch_begin(&l->watch, &l->runner, of->iter));
   HEC_TRY(run_pieces(l));
+  prepare_end(l);
   HEC_TRY(hec_runner_end(&l->runner));
   HEC_TRY(hec_pipeline_watch_end(&l->watch, l->runner.exec, hec_lowering_program(l->runner.low), of));
   return l->check ? hec_check_step(l->check, &l->runner.work, index, l->whole, NULL) : HEC_OK;
@@ -311,6 +327,22 @@ static void check_open(pipeline *l, hec_arena *arena) {
   hec_check_stages_are(l->check, &stages);
 }
 
+/* Every expert at the same place of each expert-parallel group, as hec_replica_own_of has it. */
+static bool in_every_group(const hec_problem *problem, const hec_plan *plan) {
+  for (int32_t l = 0; l < plan->n_layers; l++)
+    for (int32_t e = 0; e < plan->n_experts; e++) {
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds), home = hec_plan_home(plan, l, e);
+      bool right = n == problem->dp - 1 && home < problem->ep;
+      for (int32_t i = 0; right && i < n; i++)
+        right = ranks[i] == home + (i + 1) * problem->ep && kinds[i] == HEC_COPY_RESIDENT;
+      if (!right)
+        return false;
+    }
+  return true;
+}
+
 /* Guests of several micro-batches at once would need a place for each. */
 static bool has_guests(const hec_plan *plan) {
   for (int32_t l = 0; l < plan->n_layers; l++)
@@ -331,6 +363,9 @@ static hec_status run(pipeline *l, const hec_policy *policy, hec_replay_check *r
   HEC_TRY(hec_runner_open(r, policy));
   if (has_guests(&hec_lowering_run(r->low)->plan))
     return hec_rank_fail(l->rank, "policy %s gathers experts for a layer: pipeline stages do not execute that yet",
+                         policy->name);
+  if (l->stage->in.problem.zero && !in_every_group(&l->stage->in.problem, &hec_lowering_run(r->low)->plan))
+    return hec_rank_fail(l->rank, "policy %s: expected every expert once in each expert-parallel group for --zero 1",
                          policy->name);
   hec_lowering_interleave(r->low, n, l->stage->in.last);
   l->n_forward = HEC_NEW(&r->arena, int32_t, n);

@@ -5,11 +5,12 @@
  *
  * A stage is a group of ranks (launch/group.h) with a problem, a policy and a program of its own: the layers of its parts.
  * What happens inside a stage (expert parallelism, several expert-parallel groups, the all-reduce of gradients) is the
- * program's. This file adds the order of pieces (program/pipelines) and what goes between stages: a stage's rank i sends the
- * stream of its tokens to rank i of the stage that has the next part, and the stream's gradient to that with the part before.
+ * program's. This file adds the order of pieces (program/pipelines) and what goes between stages. Rank i of a stage
+ * sends the stream of its tokens to rank i of the stage that has the next part. It sends the stream's gradient to rank
+ * i of the stage that has the part before.
  *
- * Deadlock freedom: a device sends in the order of its pieces and does not wait for the end of its newest send, so that a
- * piece waits for pieces that its input comes from and for the receiver of the send before. */
+ * Deadlock freedom: a device sends in the order of its pieces and does not wait for the end of its newest send. So a
+ * piece waits only for pieces that its input comes from, and for the receiver of the send before. */
 #ifndef HEC_EXEC_PIPELINE_H
 #define HEC_EXEC_PIPELINE_H
 #include "runtime/exec/replay.h"
@@ -20,7 +21,10 @@ typedef enum {
   HEC_PIPELINE_RIGHT,
   HEC_PIPELINE_SENDS_ANOTHER,          /* micro-batch 0's activations are another micro-batch's */
   HEC_PIPELINE_SENDS_ANOTHER_GRADIENT, /* likewise its gradients */
-  HEC_PIPELINE_FORGETS                 /* gradients of the micro-batches before the last are not kept */
+  HEC_PIPELINE_FORGETS,                /* gradients of the micro-batches before the last are not kept */
+  /* With ZeRO-1, of the stage's first rank: */
+  HEC_PIPELINE_UPDATES_ANOTHER, /* the part of another rank is updated, by gradients that are not summed there */
+  HEC_PIPELINE_UPDATES_NOTHING
 } hec_pipeline_fault;
 
 typedef struct {
@@ -32,10 +36,14 @@ typedef struct {
   hec_pipeline_fault fault;
 } hec_pipelined;
 
-/* HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
+/* With ZeRO-1 (problem.zero) gradients of a stage are reduce-scattered among the ranks that keep the parameters, each updates its
+ * part of them, and an all-gather brings the parts back: the stage's program has all three (program/lowering.c).
+ *
+ * HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
 hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule,
                                         const hec_pipeline_shape *shape) HEC_MUST_USE;
-/* ... and policies that change their plan within an iteration or compute something else than the gate chose. */
+/* ... and policies that change their plan within an iteration or compute something else than the gate chose; with ZeRO-1 also those
+ * that move experts, whose optimizer state is in parts then. */
 hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
 /* Bytes that each rank's region must have. */
 hec_status hec_pipelined_bytes(const hec_pipelined *pipelined, const hec_policy *policy, size_t *bytes) HEC_MUST_USE;

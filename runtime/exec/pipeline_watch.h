@@ -1,5 +1,6 @@
-/* What a step of pipeline stages took: every rank notes when its pieces were done, rank 0 makes the timeline of the step's program
- * (program/pipelines/step_program.h) of it and hands it on as an iteration that was executed (replay.h).
+/* What a step of pipeline stages took. Every rank notes when its pieces were done. From that, rank 0 makes the timeline
+ * of the step's program (program/pipelines/step_program.h). It hands it on as an iteration that was executed
+ * (replay.h).
  *
  *     hec_pipeline_watch_begin, then for each piece _input and _done, then _end */
 #ifndef HEC_EXEC_PIPELINE_WATCH_H

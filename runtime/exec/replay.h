@@ -1,6 +1,7 @@
-/* Replay: the iterations of a trace executed for real on one rank of a launch. Every rank plans for itself, from the
- * same past loads and, after each gate that the policy looks at, from the counts that it received; that all planned the
- * same program is verified every iteration. Routing is forced to the recorded counts; all else is computed.
+/* Replay: the iterations of a trace executed for real on one rank of a launch. Every rank plans for itself from the
+ * same past loads. After each gate that the policy looks at, it also plans from the counts that it received. Every
+ * iteration verifies that all ranks planned the same program. Routing is forced to the recorded counts; all else is
+ * computed.
  */
 #ifndef HEC_EXEC_REPLAY_H
 #define HEC_EXEC_REPLAY_H

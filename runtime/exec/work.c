@@ -12,7 +12,7 @@
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/rows/node_work.h"
 #include "runtime/exec/train/language.h"
-#include "runtime/plan/problem.h"
+#include "runtime/plan/replicas.h"
 
 #include <string.h>
 
@@ -315,6 +315,27 @@ static void zero(hec_exec *exec, float *x, int64_t n) {
     hec_exec_processor(exec)->math->zero(hec_exec_processor(exec), x, n);
 }
 
+/* Parts of `n` numbers that this rank updates, and has moments of. */
+static hec_replica_own dense_own(const hec_problem *problem, int32_t rank) {
+  hec_problem_part part = hec_problem_dense_part(problem, rank);
+  return (hec_replica_own){part.place, 1, 1, part.of};
+}
+
+static hec_moments moments_of(const hec_store_part *at, hec_replica_own own, int32_t i, bool clear) {
+  int32_t part = own.first + i * own.stride;
+  int64_t begin = hec_part_begin(at->n, part, own.n_parts), n = hec_part_begin(at->n, part + 1, own.n_parts) - begin;
+  return (hec_moments){at->params + begin, at->grads + begin, at->first + begin, at->second + begin, n, clear};
+}
+
+/* Only what is used takes memory. */
+static void zero_moments(hec_exec *exec, const hec_store_part *at, hec_replica_own own) {
+  for (int32_t i = 0; at->first && i < own.n; i++) {
+    hec_moments m = moments_of(at, own, i, false);
+    zero(exec, m.first, m.n);
+    zero(exec, m.second, m.n);
+  }
+}
+
 /* `host`: room for two blocks' parameters, for two experts'. */
 static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, float *host) {
   hec_processor *on = hec_exec_processor(exec);
@@ -329,8 +350,8 @@ static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, floa
     hec_dense_part_take(&(hec_dense_part){work->model, work->rank % mp, mp}, host, kept);
   }
   on->math->to_device(on, d.params, kept, d.n);
-  zero(exec, d.first, d.n);
-  zero(exec, d.second, d.n);
+  zero_moments(exec, &(hec_store_part){d.params, d.grads, d.first, d.second, d.n},
+               dense_own(hec_exec_problem(exec), work->rank));
 }
 
 static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t part, float *host) {
@@ -343,8 +364,7 @@ static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t
                         row % work->model->n_experts, host);
   hec_expert_shard_take(&(hec_expert_shard){work->model, hec_exec_rank(exec) % esp, esp}, host, kept);
   on->math->to_device(on, at.params, kept + hec_part_begin(store->expert_size, part, store->n_parts), at.n);
-  zero(exec, at.first, at.n);
-  zero(exec, at.second, at.n);
+  zero_moments(exec, &at, hec_replica_own_of(hec_exec_problem(exec), row % work->model->n_experts, work->rank));
 }
 
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
@@ -374,25 +394,32 @@ void hec_work_zero_grads(hec_work_state *work, hec_exec *exec) {
         zero(exec, hec_store_at(store, row, part).grads, hec_store_at(store, row, part).n);
 }
 
-/* Everything that this rank keeps. The next iteration adds to the gradients. */
+/* Everything that this rank keeps, or its parts of it. The next iteration adds to the gradients. */
 static void optimizer(hec_work_state *work, hec_exec *exec) {
   hec_processor *on = hec_exec_processor(exec);
   const hec_store *store = hec_exec_store(exec);
-  int32_t n = 0, n_experts = work->model->n_experts;
-  int32_t max = work->model->n_blocks + 1 + store->n_rows * store->n_parts;
+  const hec_problem *problem = hec_exec_problem(exec);
+  int32_t n = 0, n_experts = work->model->n_experts, rank = (work->rank + work->update_another) % problem->n_ranks;
+  int32_t max = work->model->n_blocks + 1 + store->n_rows * store->n_parts * (problem->zero ? problem->dp : 1);
   hec_moments *list = HEC_NEW(hec_exec_step_arena(exec), hec_moments, max);
+  bool clear = !work->keep_grads && !problem->zero;
   for (int32_t l = -1; l < work->model->n_blocks; l++) {
     hec_dense d = hec_exec_dense(exec, l);
-    list[n++] = (hec_moments){d.params, d.grads, d.first, d.second, d.n, !work->keep_grads};
+    list[n++] =
+        moments_of(&(hec_store_part){d.params, d.grads, d.first, d.second, d.n}, dense_own(problem, rank), 0, clear);
   }
   for (int32_t row = 0; row < store->n_rows; row++)
     for (int32_t part = 0; part < store->n_parts; part++) {
       if (!hec_exec_keeps(exec, row / n_experts, row % n_experts, part))
         continue;
       hec_store_part at = hec_store_at(store, row, part);
-      list[n++] = (hec_moments){at.params, at.grads, at.first, at.second, at.n, !work->keep_grads};
+      hec_replica_own own = hec_replica_own_of(problem, row % n_experts, work->rank);
+      for (int32_t i = 0; i < own.n; i++)
+        list[n++] = moments_of(&at, own, i, clear);
     }
-  on->math->adam(on, &work->model->adam, work->step, list, n);
+  on->math->adam(on, &work->model->adam, work->step, list, work->update_nothing ? 0 : n);
+  if (!work->keep_grads && problem->zero) /* the other parts have what was sent */
+    hec_work_zero_grads(work, exec);
 }
 
 static void attention(hec_work_state *work, hec_processor *on, const hec_op *op, bound *b) {

@@ -27,11 +27,13 @@ typedef struct {
   int32_t assigned;                /* assignments of a rank's tokens in a layer and micro-batch, at most */
   const hec_load *loads;           /* [n_micro_batches] forced counts; NULL: the gate chooses */
   hec_work_ends ends;
-  int64_t step;         /* optimizer step, from 1 */
-  bool keep_grads;      /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
-  float balance;        /* coefficient of the balance loss of a layer and micro-batch (hec_assign_balance); 0: none */
-  const float *bias;    /* [n_blocks][E] of the gate's choice (hec_bias_update); NULL: none */
-  float *affinities;    /* [n_micro_batches * n_blocks][T, E] what gates gave, on the host; NULL: not kept */
+  int64_t step;      /* optimizer step, from 1 */
+  bool keep_grads;   /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
+  float balance;     /* coefficient of the balance loss of a layer and micro-batch (hec_assign_balance); 0: none */
+  const float *bias; /* [n_blocks][E] of the gate's choice (hec_bias_update); NULL: none */
+  float *affinities; /* [n_micro_batches * n_blocks][T, E] what gates gave, on the host; NULL: not kept */
+  /* Faults on purpose, with parts of the optimizer (problem.zero): it updates another rank's part; it updates nothing. */
+  bool update_another, update_nothing;
   bool double_gradient; /* a fault on purpose: the first expert of a backward operation */
   double balance_loss;  /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;

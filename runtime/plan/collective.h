@@ -22,8 +22,8 @@ typedef struct {
 
 /* Which guests: all, or those whose mark[expert * n_ranks + rank] is set, or is not. */
 typedef enum { HEC_GUESTS_ANY, HEC_GUESTS_MARKED, HEC_GUESTS_UNMARKED } hec_guest_choice;
-/* The guests of a layer, each from who keeps the expert in its group: fills items, owners and receivers, of which there is
- * room for all (experts * groups, times slices; experts * ranks). `mark` may be NULL for any. */
+/* The guests of a layer, each from who keeps the expert in its group. Fills items, owners and receivers, of which there
+ * is room for all (experts * groups, times slices; experts * ranks). `mark` may be NULL for any. */
 void hec_sparse_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, hec_guest_choice choice,
                        const uint8_t *mark);
 
@@ -31,10 +31,11 @@ enum { HEC_COLLECTIVE_STAGES_MAX = 4 };
 
 /* One way: `stages` exchanges, none empty, run one after the other. A scatter's stage delivers into staging slots and
  * is followed by a local reduction at its destinations. Transfers stand ascending by (source, destination), those of a
- * pair merged (item -1), but in a chunked chain by item, each behind the one it forwards (after < own index).
+ * pair merged (item -1). In a chunked chain they stand by item, each behind the one it forwards (after < own index).
  *
- * An item travels in n_parts parts (hec_part_begin): its slices, or what the row cuts it into. A rank that passes on a part
- * of an item without holding it is in `relayed` of the stage that brings the part there, whether transfers are merged or not.
+ * An item travels in n_parts parts (hec_part_begin): its slices, or what the row cuts it into. A rank may pass on a
+ * part of an item without holding it. Then it is in `relayed` of the stage that brings the part there, whether
+ * transfers are merged or not.
  * Zero-initialise; free with hec_collective_plan_free. */
 typedef struct {
   bool per_item;              /* set by the caller: never merge; item = expert * n_parts + part (executors) */

@@ -1,5 +1,5 @@
-/* The loads that planners may look at: per-expert totals of the last records, as integers (reference hecate.md 14:
- * floating means changed owners through the rounding of ties); counts by source for those who ask. */
+/* The loads that planners may look at: per-expert totals of the last records. They are integers, because floating means
+ * changed owners through the rounding of ties (reference hecate.md 14). Counts by source are kept for those who ask. */
 #ifndef HEC_PLAN_HISTORY_H
 #define HEC_PLAN_HISTORY_H
 #include "models/load.h"

@@ -1,5 +1,5 @@
-/* A mixed-integer linear programme, minimised, and who solves it: planners write the one and are handed the other (in
- * hec_problem), so that they, the executors and libhecate link no solver. */
+/* A mixed-integer linear programme, minimised, and who solves it. Planners write the programme and are handed the
+ * solver (in hec_problem), so that they, the executors and libhecate link no solver. */
 #ifndef HEC_PLAN_MILP_H
 #define HEC_PLAN_MILP_H
 #include "runtime/base/arena.h"

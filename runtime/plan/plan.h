@@ -67,8 +67,8 @@ typedef struct {
 
 typedef struct {
   int32_t n_layers, n_experts, n_ranks;
-  /* Ranks of a group that tokens and guests stay inside, consecutive: all, or those of an expert-parallel group
-   * (problem.ep), which then has every expert: its keeper there is the home or a resident copy. */
+  /* Ranks of a group that tokens and guests stay inside, consecutive. It is all ranks, or those of an expert-parallel
+   * group (problem.ep). Such a group has every expert: its keeper there is the home or a resident copy. */
   int32_t width;
   int32_t n_slices;      /* equal slices of an expert's parameters: 1 (EP, FSSDP) or n_ranks (FSDP) */
   int32_t *home;         /* [rows * n_slices] rank that keeps slice j */
@@ -132,10 +132,10 @@ void hec_plan_check(const hec_plan *plan);
 /* FNV-1a over every array, in order: equal plans, equal digests, on every machine. */
 uint64_t hec_plan_digest(const hec_plan *plan);
 
-/* What must move to get from plan `from` to plan `to` in one layer: for every home slice and resident copy that `to`
- * has and `from` has not, parameters and optimizer state from the nearest rank that has them (same node first, then the
- * lower rank); only parameters when not training. Summed per (source, destination), ascending, appended to `out`;
- * `bytes` is scratch [n_ranks * n_ranks], zero before and after. */
+/* What must move to get from plan `from` to plan `to` in one layer. For every home slice and resident copy that `to`
+ * has and `from` has not, parameters and optimizer state come from the nearest rank that has them (same node first,
+ * then the lower rank). When not training, parameters only. Summed per (source, destination), ascending, appended to
+ * `out`; `bytes` is scratch [n_ranks * n_ranks], zero before and after. */
 void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
                         int64_t *bytes, hec_transfer_list *out);
 /* The same, parcel by parcel, appended to `out` by expert, slice, parameters before optimizer state: for executors. */

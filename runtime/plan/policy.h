@@ -1,9 +1,9 @@
 /* A policy decides placements: from a problem and past loads to a plan. It moves no byte and counts none. One file in
  * policies/ with everything static except one hec_policy, and one row in policy_list.h.
  *
- * A policy plans for one expert-parallel group and never sees another: where a problem has several (problem.dp > 1), each
- * group has a run of its own, on a problem of its own ranks with dp 1, and the plans are joined. Only a policy
- * whose paper places experts over all ranks says `all_ranks` and sees the whole problem. */
+ * A policy plans for one expert-parallel group and never sees another. Where a problem has several (problem.dp > 1),
+ * each group has a run of its own, on a problem of its own ranks with dp 1. The plans are joined. Only a policy whose
+ * paper places experts over all ranks says `all_ranks` and sees the whole problem. */
 #ifndef HEC_PLAN_POLICY_H
 #define HEC_PLAN_POLICY_H
 #include "runtime/base/option.h"
@@ -25,8 +25,8 @@ typedef struct hec_policy_groups hec_policy_groups;
 
 enum { HEC_NOTE_BYTES = 400, HEC_POLICY_OWN_MAX = 5, HEC_POLICY_KEPT_MAX = 8 };
 
-/* A policy at work on one problem, or with several groups what their runs give together: then state and history of a
- * policy are in the groups' runs, and here are the joined plan and the history of all sources. */
+/* A policy at work on one problem, or what the runs of several groups give together. In the second case, state and
+ * history of a policy are in the groups' runs. Here are the joined plan and the history of all sources. */
 typedef struct {
   const hec_policy *policy;
   const hec_problem *problem;
@@ -185,8 +185,8 @@ void hec_policy_plans_read(hec_policy_plans *plans, const hec_policy_run *run); 
 /* hec_policy_refine on these plans; the run's stay as they are. */
 void hec_policy_plans_refine(hec_policy_plans *plans, hec_policy_run *run, int32_t layer, const hec_load *load);
 
-/* True when a periodic policy decides now: first micro-batch of an iteration, history not empty, and at least `period`
- * (problem.period if set, else the policy's) iterations since *last (-1: never); then sets *last. */
+/* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
+ * history, and at least `period` (problem.period if set, else the policy's) iterations since *last (-1: never). */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
 
 #endif

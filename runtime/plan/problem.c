@@ -58,6 +58,13 @@ hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool
   return HEC_OK;
 }
 
+void hec_problem_share_optimizer(hec_problem *problem) {
+  HEC_ASSERT(problem->esp == 1 && problem->mp == 1);
+  if (!problem->zero)
+    problem->bytes.dense_optimizer /= problem->n_ranks;
+  problem->zero = 1;
+}
+
 void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
   problem->t = from->t;
   problem->m = from->m;
@@ -70,6 +77,8 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
     problem->ep = from->ep;
     problem->dp = from->dp;
   }
+  if (from->zero && problem->n_ranks == from->n_ranks)
+    hec_problem_share_optimizer(problem);
   bool same = problem->n_layers > 1 && problem->n_layers <= from->n_layers && problem->n_experts == from->n_experts;
   problem->transitions = same ? from->transitions : NULL;
 }

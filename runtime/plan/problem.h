@@ -31,12 +31,13 @@
  *                  sequences of seq_len, never longer ones, so a token's context stays what it is
  *   ReduceScatter  of the partial sums: each rank gets S - 1 parts of its T rows and adds them to its own
  *
- * and backward the same with gradients. A block without MoE does so twice, for attention and for its FFN. Cut are the
- * projections of attention and the matrices of dense FFNs (rounded up to whole parameters; low-rank forms, MLA, as a whole, of
- * which systems cut the up-projections alone); whole on every rank, over its own rows: norms, gate, shared experts, embedding
- * and head. So a rank's dense gradients are two parts: what is cut is reduced among the n/S ranks of equal place in their
- * groups, what is whole among all n. What backward needs of gathered rows is kept, not gathered again (Megatron-LM has
- * both). With recomputation it is gathered again, and the ReduceScatter comes again too. */
+ * and backward the same with gradients. A block without MoE does so twice, for attention and for its FFN. The
+ * projections of attention and the matrices of dense FFNs are cut, rounded up to whole parameters. Low-rank forms (MLA)
+ * are cut as a whole, though systems cut the up-projections alone. Norms, gate, shared experts, embedding and head are
+ * whole on every rank, over its own rows. So a rank's dense gradients are two parts. What is cut is reduced among the
+ * n/S ranks of equal place in their groups, what is whole among all n. What backward needs of gathered rows is kept,
+ * not gathered again (Megatron-LM has both). With recomputation it is gathered again, and the ReduceScatter comes again
+ * too. */
 #ifndef HEC_PLAN_PROBLEM_H
 #define HEC_PLAN_PROBLEM_H
 #include "models/cluster.h"
@@ -60,6 +61,7 @@ typedef struct hec_problem {
   int32_t dp;     /* expert-parallel groups: n_ranks / ep; group of rank r is r / ep */
   int32_t esp;    /* ranks of an expert-sharding group; 1: experts are whole */
   int32_t mp;     /* ranks that share the dense part; 1: it is whole on every rank */
+  int32_t zero;   /* 1: of what several ranks keep, each updates its part alone (ZeRO-1); 0: each updates all of it */
   hec_memory_cost bytes;
   hec_work_shape expert;       /* forward, per assignment; of a shard */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
@@ -84,9 +86,9 @@ static inline double hec_problem_window_s(const hec_problem *p, int32_t layer) {
 hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,
                             hec_problem *problem) HEC_MUST_USE;
 
-/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, the
- * transitions between the layers it has, and, where ranks and experts are as many, the placement and the expert-parallel
- * groups. */
+/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too. That is options, solver
+ * and the transitions between the layers it has. Where ranks and experts are as many, it is also the placement and the
+ * expert-parallel groups. */
 void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
 
 /* Expert-parallel groups of `ep` ranks from now on; 0: the largest that there can be, as after make. HEC_BAD_INPUT unless ep
@@ -105,10 +107,21 @@ hec_status hec_problem_shard(hec_problem *problem, int32_t esp) HEC_MUST_USE;
  * devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is one. */
 hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) HEC_MUST_USE;
 
+/* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts, that of an expert in as many as
+ * groups keep it. Parameters and gradients stay whole. No parts of experts or blocks (esp, mp). */
+void hec_problem_share_optimizer(hec_problem *problem);
+/* The part of the dense state that a rank updates: `place` of `of`, cut by hec_part_begin; of experts: replicas.h. */
+typedef struct {
+  int32_t place, of;
+} hec_problem_part;
+static inline hec_problem_part hec_problem_dense_part(const hec_problem *p, int32_t rank) {
+  return p->zero ? (hec_problem_part){rank, p->n_ranks} : (hec_problem_part){0, 1};
+}
+
 /* Attention of an MoE layer as a rank computes it, forward, over mp * tokens rows; `dense`: as hec_work_dense_attention. */
 hec_work_shape hec_problem_attention(const hec_problem *problem, bool dense);
-/* Bytes of dense gradients that a rank has of an MoE block (layer >= 0; all have as many) or of all the rest (-1), and how
- * many of these are reduced among ranks of equal place only: they are the first ones, and none where mp is 1. */
+/* Bytes of dense gradients that a rank has of an MoE block (layer >= 0; all have as many) or of all the rest (-1). Of
+ * these, how many are reduced among ranks of equal place only: they are the first ones, and none where mp is 1. */
 double hec_problem_gradients(const hec_problem *problem, int32_t layer);
 double hec_problem_cut_gradients(const hec_problem *problem, int32_t layer);
 /* Closed form of reducing `bytes` of an MoE block's gradients, of both parts in proportion. */

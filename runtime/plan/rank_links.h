@@ -1,5 +1,5 @@
-/* The links that the ranks of a problem use, numbered without gaps, and the routes between them in those numbers: what
- * planners that price link by link walk instead of the whole cluster. */
+/* The links that the ranks of a problem use, numbered without gaps, and the routes between them in those numbers.
+ * Planners that price link by link walk these instead of the whole cluster. */
 #ifndef HEC_PLAN_RANK_LINKS_H
 #define HEC_PLAN_RANK_LINKS_H
 #include "runtime/base/arena.h"

@@ -45,6 +45,29 @@ static void between(const sharing *s, hec_replica_visit *visit, void *context) {
     }
 }
 
+hec_replica_own hec_replica_own_of(const hec_problem *problem, int32_t expert, int32_t rank) {
+  int32_t n_pieces = 1, n_nodes = 0, here = 0, node = 0, place = 0;
+  for (int32_t r = rank % problem->ep, last = -1, n = 0; problem->zero && r < problem->n_ranks; r += problem->ep) {
+    int32_t of = hec_problem_node(problem, r);
+    n = of == last ? n + 1 : 1;
+    n_nodes += of != last;
+    last = of;
+    n_pieces = n > n_pieces ? n : n_pieces;
+    if (r == rank) {
+      node = n_nodes - 1;
+      place = n - 1;
+    }
+    here += of == hec_problem_node(problem, rank);
+  }
+  if (!problem->zero)
+    return (hec_replica_own){0, 1, 1, 1};
+  int32_t piece = ((place - expert) % here + here) % here; /* the first that is summed here, see summing */
+  return (hec_replica_own){.first = piece * n_nodes + node,
+                           .stride = here * n_nodes,
+                           .n = (n_pieces - piece + here - 1) / here,
+                           .n_parts = n_pieces * n_nodes};
+}
+
 void hec_replica_pieces(const hec_problem *problem, int32_t expert, const int32_t *keeper, int32_t n,
                         hec_replica_step step, hec_replica_visit *visit, void *context) {
   sharing s = {.problem = problem, .expert = expert, .n = n, .keeper = keeper};

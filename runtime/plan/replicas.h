@@ -28,4 +28,12 @@ typedef void hec_replica_visit(void *context, hec_replica_piece piece);
 void hec_replica_pieces(const hec_problem *problem, int32_t expert, const int32_t *keeper, int32_t n,
                         hec_replica_step step, hec_replica_visit *visit, void *context);
 
+/* ZeRO-1: step 4 and 3 bring parameters back instead, which the rank that has a part's sums has updated. Where every
+ * expert-parallel group keeps every expert at the same place, these are the parts that `rank` updates, if it keeps the expert:
+ * first, first + stride ... (n of them) of n_parts. Without problem.zero all: one of one. O(groups). */
+typedef struct {
+  int32_t first, stride, n, n_parts;
+} hec_replica_own;
+hec_replica_own hec_replica_own_of(const hec_problem *problem, int32_t expert, int32_t rank);
+
 #endif

@@ -3,8 +3,8 @@
  *   x[s][e][d] >= 0 integers, sum over d of x[s][e][d] = load[s][e], x > 0 only where d holds e
  *   pair[s][d] = sum over e of x,   tokens of (d, e) = sum over s of x
  *
- * Hot: called for every layer of every simulated micro-batch. Holders are listed once per layer; an expert with a
- * single holder (most of them) needs no rule, nor does one that all ranks hold where own ranks come first; sources run
+ * Hot: called for every layer of every simulated micro-batch. Holders are listed once per layer. An expert with a
+ * single holder (most of them) needs no rule, nor does one that all ranks hold where own ranks come first. Sources run
  * outside so that a row of `pair` stays in cache. A rule sees the holders of the source's group alone (plan.width).
  * O(ranks * experts + parts). */
 #include "runtime/plan/dispatch/dispatch.h"

@@ -66,9 +66,10 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
  * permute cuts the layer's token work into its degree. */
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
-/* Tokens to the experts or back (role DISPATCH or COMBINE): forward dispatch and backward combine go to the experts. -1 if
- * no token of the chunk leaves its rank. Token lane. Over relays, where the layer's route has them. With expert-sharding
- * groups the AllGather follows on the way to the experts, and the ReduceScatter precedes on the way back. */
+/* Tokens to the experts or back (role DISPATCH or COMBINE). Forward dispatch and backward combine go to the experts. -1
+ * if no token of the chunk leaves its rank. Token lane. Over relays, where the layer's route has them. With
+ * expert-sharding groups the AllGather follows on the way to the experts, and the ReduceScatter precedes on the way
+ * back. */
 int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                         int32_t n_deps);
 
@@ -81,6 +82,8 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
 /* Gradient all-reduce of resident copies as reduce-scatter, reduction and all-gather among the holders of each expert
  * (2(n-1)/n of the bytes each, hecate.md Eq. 2), only in the last micro-batch; -1 if none. */
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+/* ZeRO-1, after the optimizer: the parts of parameters that each rank has updated go to the others that keep them. */
+void hec_emit_updated(hec_lowering *low, int32_t optimizer);
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. With tensor
  * parallelism a span of both parts (hec_problem_gradients) is two all-reduces, one after the other. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
@@ -100,8 +103,8 @@ void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces);
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last);
 bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
 
-/* Seconds of a layer's token work as it was lowered, by closed forms: its exchanges and its experts, beside each other as
- * degree.h has it, forward and, when training, backward. O(transfers + work). */
+/* Seconds of a layer's token work as it was lowered, by closed forms: its exchanges and its experts, beside each other
+ * as degree.h has it. Forward and, when training, backward. O(transfers + work). */
 double hec_token_work_s(hec_lowering *low, int32_t layer);
 
 #endif

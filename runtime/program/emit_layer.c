@@ -320,6 +320,10 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
   if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || span.bytes <= 0)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, lane, HEC_ROLE_DENSE_REDUCE, span.layer, true);
+  if (low->problem->zero) { /* parts are of all that a layer has */
+    HEC_ASSERT(span.first_byte == 0 && span.bytes >= hec_problem_gradients(low->problem, span.layer));
+    op.allreduce.half = HEC_ALLREDUCE_SCATTER;
+  }
   double before = hec_problem_cut_gradients(low->problem, span.layer) - (double)span.first_byte;
   int32_t id = -1;
   if (before > 0) { /* among ranks of equal place */

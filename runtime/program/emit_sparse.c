@@ -383,27 +383,29 @@ typedef struct {
   hec_lowering *low;
   int32_t layer, expert;
   bool back;
+  hec_state state; /* gradients, or parameters that were updated */
 } replica_pieces;
 
 static void add_piece(void *context, hec_replica_piece piece) {
   const replica_pieces *of = context;
   hec_lowering *low = of->low;
-  double whole = low->problem->bytes.expert_grad, params = hec_moe_expert_params(low->problem->moe);
+  bool gradient = of->state == HEC_STATE_GRAD;
+  double whole = gradient ? low->problem->bytes.expert_grad : low->problem->bytes.expert_param;
+  double params = hec_moe_expert_params(low->problem->moe);
   int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, piece.part, piece.n_parts);
   int32_t source = of->back ? piece.destination : piece.source;
   int32_t destination = of->back ? piece.source : piece.destination;
   low->in->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
   if (low->in->detail && bytes > 0)
-    hec_move_list_add(
-        &low->in->moves,
-        (hec_move){source, destination, {of->layer, of->expert, piece.part, piece.n_parts, HEC_STATE_GRAD}});
+    hec_move_list_add(&low->in->moves,
+                      (hec_move){source, destination, {of->layer, of->expert, piece.part, piece.n_parts, of->state}});
 }
 
 /* One step of all experts of the layer, there or back, into low->migration and low->moves. */
-static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step, bool back) {
+static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step, bool back, hec_state state) {
   low->in->moves.n = 0;
   for (int32_t e = 0; e < low->problem->n_experts; e++) {
-    replica_pieces of = {low, layer, e, back};
+    replica_pieces of = {low, layer, e, back, state};
     int32_t n = keepers(low, layer, e, low->in->holders);
     hec_replica_pieces(low->problem, e, low->in->holders, n, step, add_piece, &of);
   }
@@ -411,15 +413,17 @@ static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step,
   hec_move_list_sort(&low->in->moves);
 }
 
-int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
-  static const hec_replica_step steps[4] = {HEC_REPLICA_INSIDE, HEC_REPLICA_BETWEEN, HEC_REPLICA_BETWEEN,
-                                            HEC_REPLICA_INSIDE};
-  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
-    return -1;
+enum { REPLICA_STEPS = 4, REPLICA_BACK = 2 };
+
+/* Steps first .. end - 1 of replicas.h. */
+static int32_t emit_replica_steps(hec_lowering *low, int32_t layer, int first, int end, const int32_t *deps,
+                                  int32_t n_deps) {
+  static const hec_replica_step steps[REPLICA_STEPS] = {HEC_REPLICA_INSIDE, HEC_REPLICA_BETWEEN, HEC_REPLICA_BETWEEN,
+                                                        HEC_REPLICA_INSIDE};
   int32_t id = -1;
-  for (int k = 0; k < 4; k++) {
-    bool back = k >= 2;
-    list_pieces(low, layer, steps[k], back);
+  for (int k = first; k < end; k++) {
+    bool back = k >= REPLICA_BACK;
+    list_pieces(low, layer, steps[k], back, back && low->problem->zero ? HEC_STATE_PARAM : HEC_STATE_GRAD);
     if (low->in->migration.n == 0)
       continue;
     hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
@@ -429,6 +433,26 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
     n_deps = 1;
   }
   return id;
+}
+
+int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
+    return -1;
+  return emit_replica_steps(low, layer, 0, low->problem->zero ? REPLICA_BACK : REPLICA_STEPS, deps, n_deps);
+}
+
+void hec_emit_updated(hec_lowering *low, int32_t optimizer) {
+  const hec_problem *problem = low->problem;
+  const hec_moe *moe = problem->moe;
+  for (int32_t l = -1; l < problem->n_layers; l++) {
+    hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_GATHER, l, true);
+    op.bytes = hec_problem_gradients(problem, l) * moe->dtype_bytes / moe->grad_bytes;
+    op.allreduce.half = HEC_ALLREDUCE_GATHER;
+    if (problem->n_ranks > 1 && op.bytes > 0)
+      (void)hec_program_add(&low->in->program, op, &optimizer, 1);
+    if (l >= 0 && has_copies(low, l, HEC_COPY_RESIDENT))
+      (void)emit_replica_steps(low, l, REPLICA_BACK, REPLICA_STEPS, &optimizer, 1);
+  }
 }
 
 int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {

@@ -2,14 +2,15 @@
  * part beside gate' and attention'. These are on the token lane, which is FSMoE's stream between nodes, so tokens and gradients never
  * share the network. What nothing hides comes after the backward, on the gradient lane, where the optimizer waits for it.
  *
- * The planner's units are bytes of one pool, oldest first. Pieces are whole parameters of one block, so a slot that spans
- * two blocks has two all-reduces, each with its own start (the planner counts one), and what is left after the last layer
- * has one a block. With several micro-batches the gradients are reduced in the last one.
+ * The planner's units are bytes of one pool, oldest first. Pieces are whole parameters of one block. So a slot that
+ * spans two blocks has two all-reduces, each with its own start (the planner counts one). What is left after the last
+ * layer has one a block. With several micro-batches the gradients are reduced in the last one.
  * O(degree + blocks a slot spans) operations a layer.
  *
- * One degree for both directions, where the paper has two. What two would save: over the paper's grid 0.4 % on its testbed A
- * and 0.1 % on B, at most 2.5 % (walked, tests/validate/test_fsmoe.c); over presets of clusters and models here 0.24 %, at
- * most 3.9 %, and 42 of 177 would have two (the planner's closed form, tests/plan/test_fsmoe_problem.c). What it would take:
+ * One degree for both directions, where the paper has two. What two would save: over the paper's grid 0.4 % on its
+ * testbed A and 0.1 % on B, at most 2.5 % (walked, tests/validate/test_fsmoe.c). Over presets of clusters and models
+ * here it is 0.24 %, at most 3.9 %, and 42 of 177 would have two (the planner's closed form,
+ * tests/plan/test_fsmoe_problem.c). What it would take:
  *
  *   cells      cut once, at the finer degree F of the two (chunks.c); degrees are powers of two, so chunk c of a direction of
  *              degree r is the fine chunks c F/r .. (c+1) F/r - 1. Buffers keep their layout, by fine chunks

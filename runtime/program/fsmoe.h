@@ -1,5 +1,5 @@
-/* What the two schedules of FSMoE share: chunks (chunked.h) whose number and whose division of the dense gradients are
- * planned before training (runtime/plan/planners/fsmoe_problem.h), and the lowering of what was planned. */
+/* What the two schedules of FSMoE share. The number of chunks (chunked.h) and the division of the dense gradients are
+ * planned before training (runtime/plan/planners/fsmoe_problem.h). The lowering follows that plan. */
 #ifndef HEC_PROGRAM_FSMOE_H
 #define HEC_PROGRAM_FSMOE_H
 #include "runtime/program/chunked.h"

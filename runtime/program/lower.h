@@ -9,10 +9,10 @@
  *
  * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row.
  *
- * A pipeline stage has several micro-batches under way. After hec_lowering_interleave their layers come in any order, each
- * forward before its backward: hec_lower_micro_batch begins a micro-batch, hec_lower_resume goes on with one that has begun,
- * hec_lower_backward is the backward of one layer, hec_lower_micro_batch_done ends it. Gradients are reduced with the backward
- * of micro-batch `last`, so every layer's backward of that one comes last. */
+ * A pipeline stage has several micro-batches under way. After hec_lowering_interleave their layers come in any order,
+ * each forward before its backward. hec_lower_micro_batch begins a micro-batch, and hec_lower_resume goes on with one
+ * that has begun. hec_lower_backward is the backward of one layer, and hec_lower_micro_batch_done ends it. Gradients
+ * are reduced with the backward of micro-batch `last`, so every layer's backward of that one comes last. */
 #ifndef HEC_PROGRAM_LOWER_H
 #define HEC_PROGRAM_LOWER_H
 #include "runtime/base/table.h"
@@ -25,8 +25,8 @@
 typedef struct hec_lowering hec_lowering;
 
 enum { HEC_DEGREE_MAX = 16 };
-/* How layers had their token work cut and sent, counted once for each micro-batch: [r] those of degree r, [k] those on route
- * k of hec_token_routes, those whose rows travel once per node. */
+/* How layers had their token work cut and sent, counted once for each micro-batch. [r] counts those of degree r, [k]
+ * those on route k of hec_token_routes. Then those whose rows travel once per node. */
 typedef struct {
   int64_t n_layers, degree[HEC_DEGREE_MAX + 1], route[HEC_N_TOKEN_ROUTES], by_node;
 } hec_token_choice;
@@ -53,8 +53,8 @@ typedef struct {
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
   void (*end)(hec_lowering *low); /* after the backward of a micro-batch: what was put off; NULL: nothing was */
-  /* What the schedule itself remembers from layer to layer and iteration to iteration (hec_lowering.own), at its start; the
-   * same on every rank, so by nothing but the problem and the loads. NULL: nothing. */
+  /* What the schedule itself remembers from layer to layer and iteration to iteration (hec_lowering.own), at its start.
+   * It is the same on every rank, so it follows from nothing but the problem and the loads. NULL: nothing. */
   void *(*start)(const hec_problem *problem, hec_arena *arena);
 } hec_schedule;
 
@@ -89,8 +89,9 @@ void hec_lowering_free(hec_lowering *low);
  * (hec_lower_iterations), in one thread, and freed before `first`, whose arena they are on. */
 hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule *schedule);
 
-/* Swaps the memory of the program with `program`, which may be empty. Between iterations: what was lowered is then in
- * `program`, and the next one goes into what that had, so that many lowerings can work in the memory of one program. */
+/* Swaps the memory of the program with `program`, which may be empty. Between iterations. What was lowered is then in
+ * `program`, and the next iteration goes into what that had. So many lowerings can work in the memory of one program.
+ */
 void hec_lowering_swap_program(hec_lowering *low, hec_program *program);
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches);

@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/replicas.h"
 #include "runtime/program/lowering_state.h"
 
 #include <stdio.h>
@@ -37,6 +38,8 @@ const hec_table hec_schedule_best_table = {
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
   bool published = strcmp(name, "published") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
+  if (strcmp(name, "best") == 0)
+    return hec_fail(HEC_BAD_INPUT, "`schedule`: best is for predictions; name the schedule that hecate-sim found best");
   if (!published && (!*schedule || (*schedule)->bound))
     return hec_table_unknown(&hec_schedule_table, "`schedule`", name);
   if (policy->only_schedule) /* whatever is asked for: such a row stands beside the others in every comparison */
@@ -377,6 +380,12 @@ void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
   hec_lower_micro_batch_done(low, load);
 }
 
+/* The share of an expert's optimizer state that a rank has which keeps the expert. */
+static double updated(const hec_lowering *low, int32_t expert, int32_t rank) {
+  hec_replica_own own = hec_replica_own_of(low->problem, expert, rank);
+  return (double)own.n / own.n_parts;
+}
+
 /* Experts (in slices) that each rank keeps: parameters in [r], optimizer state in [n_ranks + r]. */
 static int32_t count_kept(hec_lowering *low) {
   const hec_plan *plan = &low->in->shared->run.plan;
@@ -385,17 +394,20 @@ static int32_t count_kept(hec_lowering *low) {
   size_t n = (size_t)plan->n_layers * (size_t)plan->n_experts * (size_t)plan->n_slices;
   for (size_t i = 0; i < n; i++) {
     kept[plan->home[i]] += slice;
-    kept[n_ranks + plan->opt_home[i]] += slice;
+    int32_t expert = (int32_t)(i / (size_t)plan->n_slices % (size_t)plan->n_experts);
+    kept[n_ranks + plan->opt_home[i]] += slice * updated(low, expert, plan->opt_home[i]);
   }
-  for (int32_t l = 0; l < plan->n_layers; l++) {
-    const int32_t *copy_at = plan->copy_at + (size_t)l * (size_t)(plan->n_experts + 1);
-    size_t block = (size_t)l * (size_t)plan->copy_capacity;
-    for (int32_t i = copy_at[0]; i < copy_at[plan->n_experts]; i++)
-      if (plan->copy_kind[block + (size_t)i] == HEC_COPY_RESIDENT) {
-        kept[plan->copy_rank[block + (size_t)i]] += 1;
-        kept[n_ranks + plan->copy_rank[block + (size_t)i]] += 1;
-      }
-  }
+  for (int32_t l = 0; l < plan->n_layers; l++)
+    for (int32_t e = 0; e < plan->n_experts; e++) {
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t n_copies = hec_plan_copies(plan, l, e, &ranks, &kinds);
+      for (int32_t i = 0; i < n_copies; i++)
+        if (kinds[i] == HEC_COPY_RESIDENT) {
+          kept[ranks[i]] += 1;
+          kept[n_ranks + ranks[i]] += updated(low, e, ranks[i]);
+        }
+    }
   int32_t esp = low->problem->esp;
   for (int32_t i = 0; esp > 1 && i < 2 * n_ranks;
        i++) /* a home stands for its group, which has a shard on every rank */
@@ -444,7 +456,8 @@ static void hold_kept(hec_lowering *low, int32_t kept) {
 /* Adam reads gradient and state, writes state and parameters. */
 static void emit_optimizer(hec_lowering *low, int32_t kept) {
   const hec_memory_cost *bytes = &low->problem->bytes;
-  double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
+  double dense = (bytes->dense_grad + bytes->dense_param) / hec_problem_dense_part(low->problem, 0).of +
+                 2 * bytes->dense_optimizer;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, n_ranks);
   double share = (double)low->problem->n_layers * (double)low->problem->n_experts / (double)n_ranks;
@@ -465,6 +478,8 @@ void hec_lower_end(hec_lowering *low) {
     return;
   (void)hec_emit_dense_reduce(low, -1, hec_problem_gradients(low->problem, -1), HEC_DEPS(low->tail));
   emit_optimizer(low, kept);
+  if (low->problem->zero)
+    hec_emit_updated(low, low->tail);
 }
 
 static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {

@@ -50,8 +50,8 @@ struct hec_layer_inside {
   hec_layer_nodes nodes;
 };
 
-/* The last gather, or scatter, and the collective chosen for it: where every expert is gathered everywhere, or copies stay
- * as they are, the next layer's is the same. */
+/* The last gather, or scatter, and the collective chosen for it. Where every expert is gathered everywhere, or copies
+ * stay as they are, the next layer's is the same. */
 typedef struct {
   hec_sparse sparse;
   hec_collective_plan plan;
@@ -132,8 +132,9 @@ static inline int32_t hec_wait_also(int32_t wait[HEC_WAITS_MAX], const int32_t *
   return n_deps + 1;
 }
 
-/* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is; of a layer, not of a
- * chunk, so a layer in chunks holds what one piece would, from the first chunk that needs it to the last.
+/* Buffers are opened when their first operation is emitted and closed (last = id) when their last one is. They belong
+ * to a layer, not to a chunk. So a layer in chunks holds what one piece would, from the first chunk that needs it to
+ * the last.
  * local_bytes[at + r] * bytes; at -1: `bytes` on every rank. */
 void hec_open_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, hec_hold hold);
 void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t last);
@@ -155,8 +156,8 @@ void hec_add_cells(hec_lowering *low, int32_t layer);
 
 /* shards.c, for problem.esp > 1: the AllGather's transfers of a chunk from low->arrived (bytes of rows, zeroed). */
 void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk);
-/* The AllGather of the rows that arrived, after `deps` and the exchange `arrived` (-1: there was none); the ReduceScatter of
- * what was computed with its addition. -1 if nobody has a row. */
+/* The AllGather of the rows that arrived, after `deps` and the exchange `arrived` (-1: there was none). The
+ * ReduceScatter of what was computed, with its addition. -1 if nobody has a row. */
 int32_t hec_emit_shard_gather(hec_lowering *low, hec_chunk chunk, bool backward, int32_t arrived, const int32_t *deps,
                               int32_t n_deps);
 int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps);

@@ -1,5 +1,5 @@
 /* Token rows that travel once per node (HierMoE's de-duplication, arXiv 2508.09591). A token with one or more of its
- * assignments on another node v is sent there once, to its proxy, which acts for it as for a token of its own.
+ * assignments on another node v is sent there once, to its proxy. The proxy acts for it as for a token of its own.
  *
  *   proxy(s, v) = the rank of node v with s's place in its own node, modulo the ranks that v has
  *
@@ -26,9 +26,9 @@ int32_t hec_proxy_of(const hec_problem *problem, int32_t source, int32_t node);
 
 typedef struct hec_nodes hec_nodes;
 hec_nodes *hec_nodes_new(const hec_problem *problem, hec_arena *arena);
-/* Before the layer's permute: whether its rows travel once per node, by the closed-form price of either way; the plain
- * way, whose price is `gain_s` less than that, where equal. Never on one node, with expert-sharding groups, or where gates choose (lower.h). O(ranks *
- * experts * (nodes + devices of a node)) beside pricing. */
+/* Before the layer's permute: whether its rows travel once per node, by the closed-form price of either way. Where
+ * equal, the plain way, whose price is `gain_s` less than that. Never on one node, with expert-sharding groups, or
+ * where gates choose (lower.h). O(ranks * experts * (nodes + devices of a node)) beside pricing. */
 bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer, double gain_s);
 
 #endif

@@ -252,6 +252,8 @@ static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec
     digest = digest_add(digest, &op->allreduce.stride, sizeof op->allreduce.stride);
   if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.first_byte != 0)
     digest = digest_add(digest, &op->allreduce.first_byte, sizeof op->allreduce.first_byte);
+  if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.half != HEC_ALLREDUCE_WHOLE)
+    digest = digest_add(digest, &(int32_t){(int32_t)op->allreduce.half}, sizeof(int32_t));
   digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
   digest = digest_add(digest, &rows, sizeof rows);
   digest = digest_add(digest, &op->bytes, sizeof op->bytes);
@@ -315,7 +317,8 @@ void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFF
       continue;
     double bytes = op->bytes;
     if (op->kind == HEC_OP_ALLREDUCE) /* each among n_ranks / stride */
-      bytes *= 2.0 * (program->n_ranks - (op->allreduce.stride > 1 ? op->allreduce.stride : 1));
+      bytes *=
+          (op->allreduce.half ? 1.0 : 2.0) * (program->n_ranks - (op->allreduce.stride > 1 ? op->allreduce.stride : 1));
     (op->one_off ? one_off : ordinary)[traffic] += bytes;
   }
 }

@@ -2,8 +2,8 @@
  * runtime are two interpreters of it; a program depends on neither, nor on any network law or backend.
  *
  * An operation is a row over ranks: (operation, rank) is the unit of execution. Compute, local, allreduce, counts and
- * plan rows run on every rank (a rank without work takes no time); an exchange runs on the ranks that have a transfer
- * in it. Only in a step of pipeline stages (pipelines/step_program.h) local operations run on the ranks of a stage alone.
+ * plan rows run on every rank; a rank without work takes no time. An exchange runs on the ranks that have a transfer in
+ * it. Only in a step of pipeline stages (pipelines/step_program.h) local operations run on the ranks of a stage alone.
  *
  *   in order    (op, r) starts after every earlier (smaller id) operation of the same lane on r
  *   local       (B, r) waits for (A, r) when B names A and r takes part in both; waiting across ranks happens only
@@ -89,7 +89,8 @@ typedef enum {
   X(STAGE_FORWARD, "forward of a stage", COMPUTE, NONE, NONE)                                                          \
   X(STAGE_BACKWARD, "backward of a stage", COMPUTE, NONE, NONE)                                                        \
   X(STAGE_SEND, "between stages", TOKEN, NONE, NONE)                                                                   \
-  X(STAGE_END, "end of a step", COMPUTE, NONE, NONE)
+  X(STAGE_END, "end of a step", COMPUTE, NONE, NONE)                                                                   \
+  X(DENSE_GATHER, "dense all-gather", GRAD, DENSE, ALLREDUCE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -130,9 +131,13 @@ typedef struct {
       parcel_at; /* its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]]; -1: no detail */
 } hec_op_exchange;
 
+/* An all-reduce is both halves, one after the other: rank i has part i of n of the sum (hec_part_begin), then all have all. */
+typedef enum { HEC_ALLREDUCE_WHOLE, HEC_ALLREDUCE_SCATTER, HEC_ALLREDUCE_GATHER } hec_allreduce_half;
+
 typedef struct {
-  int64_t first_byte; /* of the layer's dense gradients, from this byte on, op.bytes of them */
+  int64_t first_byte; /* of the layer's dense gradients (gather: parameters), from this byte on, op.bytes of them */
   int32_t stride;     /* above 1, that many at once, each among the ranks r, r + stride, r + 2 stride ... */
+  hec_allreduce_half half;
 } hec_op_allreduce;
 
 typedef struct {
@@ -235,8 +240,8 @@ typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 
 enum { HEC_HOLD_OPEN = -2 }; /* `last` of a hold whose end has not been lowered yet */
 
-/* Bytes that rank r holds (local_bytes[bytes_at + r] * bytes; bytes_at -1: `bytes`) from the start of operation `first`
- * to the end of `last` (first -1: before the program; last -1: to its end). */
+/* Bytes that rank r holds (local_bytes[bytes_at + r] * bytes; bytes_at -1: `bytes`). It holds them from the start of
+ * operation `first` to the end of `last` (first -1: before the program; last -1: to its end). */
 typedef struct {
   hec_memory memory;
   int32_t layer, first, last;
@@ -329,7 +334,7 @@ uint64_t hec_program_times_digest(const hec_program *program);
 /* The first with the detail: what executors of one launch compare. */
 uint64_t hec_program_detail_digest(const hec_program *program);
 
-/* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all): by ordinary operations, and by one-off ones. */
+/* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all, a half of it half): by ordinary operations, and by one-off ones. */
 void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]);
 
 /* Memory in the order of the program: rank r's bytes while operation i is the newest posted, all earlier ones finished.

@@ -7,9 +7,10 @@
  *   to the experts   inside    alignment   between    end            all on the token lane, in line
  *   back             between   alignment   inside     end            (reversed)
  *
- * The published all-to-all copies twice so that what goes to one rank stands together: before the first exchange, which here
- * is part of the permute, since that may sort as it likes; and between the two, at the relay, by destination instead of by
- * source. That one is charged, and executed: every row at rest is read and written once. Rows that do not rest need no copy.
+ * The published all-to-all copies twice so that what goes to one rank stands together. The first copy is before the
+ * first exchange. Here that is part of the permute, since that may sort as it likes. The second is between the two, at
+ * the relay, by destination instead of by source. That one is charged, and executed: every row at rest is read and
+ * written once. Rows that do not rest need no copy.
  * Two buffers, one for either order, live from the exchange that fills them to the one that empties them, chunk by chunk.
  *
  * A rank may have a part in one exchange and none in the other, so both end in a row that every rank has (it takes no time):

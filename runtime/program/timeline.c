@@ -1,5 +1,5 @@
 /* Breakdown: per rank, the operations of a lane are disjoint and ordered. The first lane books its operations and hands
- * each gap between them to the next lane, which does the same, so every moment is booked once and each lane is read
+ * each gap between them to the next lane, which does the same. So every moment is booked once and each lane is read
  * once from front to back: O((operation, rank) pairs). */
 #include "runtime/program/timeline.h"
 

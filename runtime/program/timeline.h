@@ -22,9 +22,9 @@ void hec_timeline_check(const hec_timeline *timeline, const hec_program *program
 int64_t hec_timeline_end_ps(const hec_timeline *timeline); /* the iteration time */
 
 /* Where the time went, mean over ranks; the parts add up to total_s. A moment in which the compute lane is busy is
- * booked under what it does; otherwise under the operation in progress on the first busy lane of token, intra-node,
- * parameter, gradient; otherwise it is waiting (for partners or dependencies). Before a rank begins (late_ps) it does not
- * wait: that time is its start skew. */
+ * booked under what it does. Otherwise it is booked under the operation in progress on the first busy lane of token,
+ * intra-node, parameter, gradient. Otherwise it is waiting (for partners or dependencies). Before a rank begins
+ * (late_ps) it does not wait: that time is its start skew. */
 typedef struct {
   double total_s;
   double book_s[HEC_N_BOOKS]; /* compute, planning, then exposed communication per kind */

@@ -1,6 +1,6 @@
-/* Memory of one rank over time: what is held is held from when its first operation begins to when its last one ends,
- * or, where the rank takes no part in one, its next one or the one before. O(holds * (operations without the rank +
- * log)). */
+/* Memory of one rank over time. What is held is held from when its first operation begins to when its last one ends.
+ * Where the rank takes no part in one of these, its next operation or the one before counts. O(holds * (operations
+ * without the rank + log)). */
 #include "runtime/program/timeline.h"
 
 #include "runtime/base/arena.h"

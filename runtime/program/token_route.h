@@ -1,6 +1,6 @@
-/* How token rows get from the rank of their tokens to the rank of their expert: directly, or over a relay, a third rank
- * that gathers the rows of several others and sends them on. The schedule chooses a route for each layer before its
- * permute, as it chooses the degree; the way back is the same way backwards. */
+/* How token rows get from the rank of their tokens to the rank of their expert: directly, or over a relay. A relay is a
+ * third rank that gathers the rows of several others and sends them on. The schedule chooses a route for each layer
+ * before its permute, as it chooses the degree; the way back is the same way backwards. */
 #ifndef HEC_PROGRAM_TOKEN_ROUTE_H
 #define HEC_PROGRAM_TOKEN_ROUTE_H
 #include <stdbool.h>

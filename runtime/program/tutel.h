@@ -5,18 +5,19 @@
  *   a key that is new tries r = 1, 2, 4, 8, each with the linear all-to-all and, where that is another one, with 2DH
  *   (token_route.h), one each time it is met; after that the best stays, the earlier of equals
  *
- * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree and its all-to-all, but is
- * priced by the law of degree.h on the chunks that it had, so that a simulation and an execution, and all ranks, decide
- * alike:
+ * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree and its all-to-all. But
+ * it is priced by the law of degree.h on the chunks that it had, so that a simulation and an execution, and all ranks,
+ * decide alike:
  *
  *   t = max(2 A, 2 A / r + X),   A: sum over chunks of the exchange's closed form, of 2DH both and the busiest relay's
  *                                   alignment between them;   X: sum of the busiest rank's experts
  *
- * forward and backward added. Every trial has the load of its own micro-batch, as published, so where loads change from one
- * to the next, above all while a policy still learns them, luck decides between candidates that are nearly alike.
+ * forward and backward added. Every trial has the load of its own micro-batch, as published. So where loads change from
+ * one to the next, luck decides between candidates that are nearly alike. This is strongest while a policy still learns
+ * the loads.
  *
- * What 2DH gains is what the cluster says of small messages (efficiency_by_bytes, models/cluster.h): the laws count the
- * latency of an exchange once, however many messages it has, not once for each as the paper's estimate does. On a cluster
+ * What 2DH gains is what the cluster says of small messages (efficiency_by_bytes, models/cluster.h). The laws count the
+ * latency of an exchange once, however many messages it has. The paper's estimate counts it once for each. On a cluster
  * that says nothing of them 2DH gains nothing on equal loads.
  *
  * That the capacity is a source's, the length of its buffer for an expert, is inferred. So are the window of 128 tokens, the

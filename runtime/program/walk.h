@@ -18,8 +18,8 @@ typedef struct {
   const void *context;  /* for `own` */
   bool without_one_off; /* one-off operations take no time and wait for no other rank */
   bool on_time;         /* every rank begins at 0, whatever skew the cluster's devices have */
-  /* The programs of the walks before, back to the last one without this, are still there as they were: exchanges that are
-   * equal to theirs are not priced again. */
+  /* The programs of the walks before are still there as they were, back to the last one without this. Exchanges that
+   * are equal to theirs are not priced again. */
   bool goes_on;
 } hec_walk_options;
 

@@ -16,30 +16,39 @@ typedef struct {
   const char *layout, *pipeline, *policy;
   int32_t gpus, layers, experts, micro_batches, steps;
   bool threads, forward;
+  bool zero; /* ZeRO-1 */
 } row;
 
 static const row rows[] = {
     /* Small layouts with pp, ep and dp. */
-    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false},
-    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false}, /* dp: two expert-parallel groups in each stage */
-    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 4, 4, 8, 4, 2, true, false},
-    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false, false}, /* dp: two expert-parallel groups in each stage */
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 4, 4, 8, 4, 2, true, false, false},
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false, false},
     /* Stages of unequal length, more of them, an odd number of them, one rank each. */
-    {"pp=2:1,4 ep=2", "1f1b", "ep", 4, 5, 6, 3, 2, true, false},
-    {"pp=4", "1f1b", "ep", 4, 5, 4, 6, 2, false, false},
-    {"pp=3 ep=2", "1f1b", "ep", 6, 3, 4, 5, 1, false, false},
-    {"pp=2 vpp=3", "interleaved", "ep", 2, 10, 4, 6, 2, false, false},
-    {"pp=4 vpp=2 ep=2", "interleaved", "ep", 8, 8, 4, 8, 1, false, false},
-    {"pp=6 vpp=2", "interleaved", "ep", 6, 12, 2, 12, 1, false, false},
-    {"pp=3 ep=2", "gpipe", "ep", 6, 4, 4, 4, 2, false, false},
-    {"pp=2:2,1,1,3 vpp=2 ep=2", "interleaved", "ep", 4, 7, 4, 4, 2, false, false},
+    {"pp=2:1,4 ep=2", "1f1b", "ep", 4, 5, 6, 3, 2, true, false, false},
+    {"pp=4", "1f1b", "ep", 4, 5, 4, 6, 2, false, false, false},
+    {"pp=3 ep=2", "1f1b", "ep", 6, 3, 4, 5, 1, false, false, false},
+    {"pp=2 vpp=3", "interleaved", "ep", 2, 10, 4, 6, 2, false, false, false},
+    {"pp=4 vpp=2 ep=2", "interleaved", "ep", 8, 8, 4, 8, 1, false, false, false},
+    {"pp=6 vpp=2", "interleaved", "ep", 6, 12, 2, 12, 1, false, false, false},
+    {"pp=3 ep=2", "gpipe", "ep", 6, 4, 4, 4, 2, false, false, false},
+    {"pp=2:2,1,1,3 vpp=2 ep=2", "interleaved", "ep", 4, 7, 4, 4, 2, false, false, false},
     /* Fewer micro-batches than stages; one stage; no backward; policies that keep copies and move them between steps. */
-    {"pp=4", "1f1b", "ep", 4, 4, 4, 2, 2, false, false},
-    {"pp=4", "1f1b", "ep", 4, 4, 4, 1, 2, false, false},
-    {"pp=1 ep=2", "1f1b", "ep", 4, 2, 4, 3, 2, false, false},
-    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, true},
-    {"pp=2 ep=4", "1f1b", "eplb", 8, 4, 8, 4, 3, false, false},
-    {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 8, 4, 4, 4, 3, false, false},
+    {"pp=4", "1f1b", "ep", 4, 4, 4, 2, 2, false, false, false},
+    {"pp=4", "1f1b", "ep", 4, 4, 4, 1, 2, false, false, false},
+    {"pp=1 ep=2", "1f1b", "ep", 4, 2, 4, 3, 2, false, false, false},
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, true, false},
+    {"pp=2 ep=4", "1f1b", "eplb", 8, 4, 8, 4, 3, false, false, false},
+    {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 8, 4, 4, 4, 3, false, false, false},
+    /* ZeRO-1: two groups a stage; one, so that experts are whole; three, whose parts are not equal; one rank; one stage; virtual ones. */
+    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false, true},
+    {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 3, true, false, true},
+    {"pp=1 ep=1", "1f1b", "ep", 3, 2, 2, 3, 2, false, false, true},
+    {"pp=4", "gpipe", "ep", 4, 5, 4, 6, 2, false, false, true},
+    {"ep=2", "1f1b", "ep", 6, 2, 4, 3, 3, false, false, true},
+    {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false, true},
+    {"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, true, true},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -101,6 +110,8 @@ static pipeline_case *make_case(const row *w) {
   ck_ok(hec_problem_make(&c->moe, &c->cluster, !w->forward, c->layout.dp, c->moe.tokens_per_rank, &c->problem));
   ck_ok(hec_problem_group(&c->problem, c->layout.ep));
   c->problem.period = 1;
+  if (w->zero)
+    hec_problem_share_optimizer(&c->problem);
   ck_ok(hec_model_make(&c->moe, false, 7, &c->model));
   hec_pipeline_shape sizes = {c->layout.pp, c->layout.vpp, w->micro_batches, 0};
   ck_ok(hec_pipeline_order_make(hec_pipeline_find(w->pipeline), &sizes, &arena, &c->order));
@@ -132,12 +143,14 @@ static void run_case(pipeline_case *c, const row *w) {
 }
 
 /* Every number of the step is compared: the outputs and input gradients of all ranks, and four arrays of each block and
- * expert wherever it is kept. */
+ * expert wherever it is kept; with ZeRO-1 of gradients and moments each number once. */
 static int64_t expected_numbers(const pipeline_case *c, const row *w) {
   int64_t stream = (int64_t)c->problem.tokens * c->moe.d_model, arrays = w->forward ? 1 : 4;
   int64_t streams = (w->forward ? 1 : 2) * (int64_t)w->steps * w->micro_batches * c->layout.dp * stream;
-  int64_t dense = arrays * w->layers * c->layout.dp * hec_model_block(&c->model).size;
-  return streams + dense + arrays * w->layers * c->layout.edp * w->experts * hec_model_expert_size(&c->model);
+  int64_t dense = w->layers * hec_model_block(&c->model).size;
+  int64_t experts = (int64_t)w->layers * w->experts * hec_model_expert_size(&c->model);
+  int64_t parts = w->zero ? arrays - 1 : 0; /* of gradients and moments each rank has its own */
+  return streams + (arrays - parts) * (dense * c->layout.dp + experts * c->layout.edp) + parts * (dense + experts);
 }
 
 HEC_TEST_LOOP(stages_compute_what_the_reference_does, N_ROWS) {
@@ -172,6 +185,24 @@ HEC_TEST_LOOP(faults_between_stages_are_noticed, N_FAULTS *N_FAULTY_ROWS) {
   ck_assert_msg(strstr(c->result->failed_at, faults[_i / N_FAULTY_ROWS].where) != NULL, "%s", c->result->failed_at);
 }
 
+/* ZeRO-1: of the first stage's first rank. Parameters that nobody has updated come back, or others are updated twice. */
+static const row shared[] = {{"pp=2 ep=2", "1f1b", "ep", 8, 4, 8, 4, 2, false, false, true},
+                             {"pp=2 ep=2", "1f1b", "ep", 4, 4, 8, 4, 2, false, false, true},
+                             {"pp=2 vpp=2 ep=2", "interleaved", "ep", 8, 4, 8, 4, 2, false, false, true}};
+enum { N_SHARED = sizeof shared / sizeof *shared };
+
+HEC_TEST_LOOP(faults_of_parts_are_noticed, 3 * N_SHARED) {
+  static const hec_pipeline_fault of[] = {HEC_PIPELINE_FORGETS, HEC_PIPELINE_UPDATES_ANOTHER,
+                                          HEC_PIPELINE_UPDATES_NOTHING};
+  const row *w = &shared[_i % N_SHARED];
+  pipeline_case *c = make_case(w);
+  c->p.fault = of[_i / N_SHARED];
+  run_case(c, w);
+  ck_assert(!c->result->passed);
+  ck_assert_int_eq(c->result->failed_step, w->steps);
+  ck_assert_msg(strstr(c->result->failed_at, "of dense block") != NULL, "%s", c->result->failed_at);
+}
+
 /* ---- What is refused ---- */
 
 static const struct {
@@ -181,12 +212,14 @@ static const struct {
                {"zb-h1", "ep", "splits or pairs", 2},
                {"dualpipe", "ep", "holds every part twice", 2},
                {"1f1b", "fastermoe", "plans anew", 2},
-               {"1f1b", "ep-balanced", "other loads", 2}};
+               {"1f1b", "ep-balanced", "other loads", 2},
+               {"1f1b", "eplb", "leaves experts where they are", 2}};
 
 HEC_TEST_LOOP(what_is_not_executed_is_refused, (int)(sizeof refused / sizeof *refused)) {
   const hec_pipeline_shape sizes = {refused[_i].stages, 0, 6, 0};
   hec_pipeline_order order;
   ck_ok(hec_pipeline_order_make(hec_pipeline_find(refused[_i].pipeline), &sizes, &arena, &order));
-  const hec_pipelined p = {.order = &order};
+  const hec_problem shared_problem = {.zero = 1};
+  const hec_pipelined p = {.replay.problem = &shared_problem, .order = &order};
   ck_refused(hec_pipelined_check(&p, hec_policy_find(refused[_i].policy)), refused[_i].words);
 }

@@ -42,6 +42,7 @@ typedef struct {
   const char *layout, *pipeline, *policy;
   int32_t ranks, layers, micro_batches, steps;
   bool even; /* every expert has as many tokens in every record */
+  bool zero; /* ZeRO-1 */
 } row;
 
 static stages_case *make_case(const row *w, const char *cluster) {
@@ -55,6 +56,8 @@ static stages_case *make_case(const row *w, const char *cluster) {
   ck_ok(hec_problem_make(&c->moe, &c->cluster, true, c->layout.dp, c->moe.tokens_per_rank, &c->problem));
   ck_ok(hec_problem_group(&c->problem, c->layout.ep));
   c->problem.period = 1;
+  if (w->zero)
+    hec_problem_share_optimizer(&c->problem);
   ck_ok(hec_model_make(&c->moe, false, 7, &c->model));
   const hec_pipeline_shape sizes = {c->layout.pp, c->layout.vpp, w->micro_batches, 0};
   ck_ok(hec_pipeline_order_make(hec_pipeline_find(w->pipeline), &sizes, &arena, &c->order));
@@ -100,7 +103,7 @@ static void predict(const stages_case *c, int64_t *step_ps, uint64_t *digest) {
 }
 
 static int64_t step_of(const char *layout, const char *pipeline, int32_t ranks, int32_t layers, int32_t micro_batches) {
-  const row w = {layout, pipeline, "ep", ranks, layers, micro_batches, 1, true};
+  const row w = {layout, pipeline, "ep", ranks, layers, micro_batches, 1, true, false};
   int64_t ps;
   uint64_t digest;
   predict(make_case(&w, "1x4 nvlink=1000000T@0us flops=1G eff=1 hbm=10G mem=8G launch=5us"), &ps, &digest);
@@ -122,10 +125,11 @@ HEC_TEST(equal_stages_take_what_one_of_them_says) {
 
 /* ---- Against what is executed ---- */
 
-static const row rows[] = {{"pp=2", "1f1b", "ep", 2, 2, 4, 2, false},
-                           {"pp=2 ep=2", "1f1b", "ep", 8, 4, 4, 2, false},
-                           {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 4, 4, 4, 3, false},
-                           {"pp=3:1,2,1 ep=2", "gpipe", "eplb", 6, 4, 3, 3, false}};
+static const row rows[] = {{"pp=2", "1f1b", "ep", 2, 2, 4, 2, false, false},
+                           {"pp=2 ep=2", "1f1b", "ep", 8, 4, 4, 2, false, false},
+                           {"pp=2 vpp=2 ep=2", "interleaved", "eplb", 4, 4, 4, 3, false, false},
+                           {"pp=3:1,2,1 ep=2", "gpipe", "eplb", 6, 4, 3, 3, false, false},
+                           {"pp=2 ep=2", "1f1b", "ep", 8, 4, 4, 2, false, true}};
 
 enum { STEPS_MAX = 8 };
 typedef struct {

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       abort();
     for (int64_t i = 0; i < sweep.n; i += 1 + sweep.n / 64) {
       hec_job_options options = HEC_JOB_OPTIONS;
-      hec_sweep_options(&sweep, i, &options);
+      hec_training_args training = HEC_TRAINING_ARGS;
+      hec_sweep_options(&sweep, i, &options, &training);
       int32_t owners = 0;
       for (int32_t shard = 0; shard < 3; shard++)
         owners += hec_sweep_mine(&sweep, i, shard, 3);

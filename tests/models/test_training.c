@@ -112,9 +112,16 @@ static hec_training training(const char *layout, int32_t gpus, const char *model
 /* Qwen3-235B-A22B: 148.1 GFLOP per token published by Megatron-Bridge at 4,096 tokens, 739 at 131,072. */
 HEC_TEST(flops_per_token) {
   hec_training t = training("pp=2", 16, "qwen3-235b-a22b", "");
-  ck_assert_double_eq_tol(hec_training_flops_per_token(&t), 148.1e9, 1e9);
+  ck_assert_double_eq_tol(hec_training_flops_per_token(&t, 0), 148.1e9, 1e9);
   t.seq = 131072;
-  ck_assert_double_eq_tol(hec_training_flops_per_token(&t), 735e9, 4e9);
+  ck_assert_double_eq_tol(hec_training_flops_per_token(&t, 0), 735e9, 4e9);
+}
+
+/* Mixtral-8x22B: 56 layers, top-2 of experts of 3 matrices of 6,144 x 16,384. A quarter of the assignments is dropped. */
+HEC_TEST(flops_of_what_is_computed) {
+  hec_training t = training("ep=8", 8, "mixtral-8x22b", "");
+  double dropped = 0.25 * 6 * 56 * 2 * 3.0 * 6144 * 16384;
+  ck_near(hec_training_flops_per_token(&t, 0) - hec_training_flops_per_token(&t, 0.25), dropped);
 }
 
 HEC_TEST(micro_batches) {

@@ -150,3 +150,51 @@ HEC_TEST(all_keepers_have_the_sum) {
     hec_arena_free(&arena);
   }
 }
+
+/* Gradients that stand in a part of a rank's buffer, [ranks][parts]. */
+typedef struct {
+  int32_t n_parts, *from, *to; /* n_parts of the last step; before and after the step */
+} standing;
+
+static void add_standing(void *context, hec_replica_piece piece) {
+  standing *s = context;
+  int32_t width = s->n_parts / piece.n_parts;
+  for (int32_t i = piece.part * width; i < (piece.part + 1) * width; i++)
+    s->to[piece.destination * s->n_parts + i] += s->from[piece.source * s->n_parts + i];
+}
+
+/* ZeRO-1: every part of an expert is updated by one of its keepers, and that one has the sum of all gradients. */
+HEC_TEST_LOOP(owners_have_the_sums, 60) {
+  static const struct {
+    int32_t ranks, ep;
+  } shapes[] = {{8, 2}, {8, 4}, {8, 1}, {6, 2}, {7, 1}, {12, 3}, {24, 2}, {4, 4}, {20, 4}, {24, 8}};
+  hec_problem *p = hec_test_problem(&arena, "6x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", shapes[_i / 6].ranks,
+                                    1, 8, 1, true);
+  int32_t expert = _i % 6, place = expert % shapes[_i / 6].ep, keeper[RANKS];
+  ck_ok(hec_problem_group(p, shapes[_i / 6].ep));
+  hec_problem_share_optimizer(p);
+  for (int32_t g = 0; g < p->dp; g++)
+    keeper[g] = place + g * p->ep;
+  int32_t n_parts = hec_replica_own_of(p, expert, place).n_parts, seen = 0;
+  size_t cells = (size_t)p->n_ranks * (size_t)n_parts;
+  standing s = {n_parts, HEC_NEW(&arena, int32_t, cells), HEC_NEW(&arena, int32_t, cells)};
+  for (size_t i = 0; i < cells; i++)
+    s.from[i] = s.to[i] = 1;
+  for (int step = 0; step < 2; step++) {
+    hec_replica_pieces(p, expert, keeper, p->dp, (hec_replica_step)step, add_standing, &s);
+    memcpy(s.from, s.to, cells * sizeof *s.from);
+  }
+  bool *updated = HEC_NEW(&arena, bool, n_parts);
+  for (int32_t g = 0; g < p->dp; g++) {
+    hec_replica_own own = hec_replica_own_of(p, expert, keeper[g]);
+    ck_assert_int_eq(own.n_parts, n_parts);
+    ck_assert_int_ge(own.n, 1);
+    for (int32_t i = 0; i < own.n; i++, seen++) {
+      int32_t part = own.first + i * own.stride;
+      ck_assert(part < n_parts && !updated[part]);
+      updated[part] = true;
+      ck_assert_int_eq(s.to[keeper[g] * n_parts + part], p->dp);
+    }
+  }
+  ck_assert_int_eq(seen, n_parts);
+}

@@ -31,7 +31,8 @@ static void make(double (*seconds)(at), maker *m) {
       place[a] = (int)(hec_sweep_at(&m->sweep, i, (hec_sweep_axis)a) - m->sweep.axis[a].value);
     at where = {place[HEC_AXIS_policy], place[HEC_AXIS_ranks], place[HEC_AXIS_tokens], place[HEC_AXIS_micro_batches],
                 place[HEC_AXIS_law]};
-    hec_sweep_row row = {.model = "m", .cluster = "c", .schedule = "serial"};
+    hec_sweep_row row = {.model = "m", .cluster = "c"};
+    (void)strcpy(row.schedule, where.ranks ? "hecate" : where.law ? "lina" : "serial");
     row.value[HEC_SWEEP_MEDIAN] = seconds(where);
     row.value[HEC_SWEEP_FITS] = 1;
     row.value[HEC_SWEEP_TOKENS_USED] = where.tokens ? 4096 : where.ranks ? 512 : 1024;
@@ -68,7 +69,9 @@ HEC_TEST(grids_that_do_not_differ_are_one) {
   const hec_report_cell *cell = maps->maps[0].cells;
   ck_assert_int_eq((int)maps->maps[0].n_joined, 2);
   ck_assert_str_eq(cell[0].name, "eplb");
-  ck_assert_ptr_nonnull(strstr(cell[0].about, "; schedule serial"));
+  ck_assert_ptr_nonnull(strstr(cell[0].about, "periodic replication"));
+  ck_assert_ptr_eq(cell[0].schedule, NULL); /* the laws' differ */
+  ck_assert_str_eq(cell[1].schedule, "hecate");
   ck_assert_double_eq_tol(cell[0].seconds.low, 0.08, 1e-12);
   ck_assert_double_eq_tol(cell[0].seconds.high, 0.0808, 1e-12);
   ck_assert_double_eq_tol(cell[0].vs_ep.low, 1.25, 1e-12);

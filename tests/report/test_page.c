@@ -268,7 +268,7 @@ HEC_TEST_LOOP(comparison, 2) {
   ck_assert_uint_eq(count(m.page.data, " data-iters=\"3 2 4;\""), 1);
   ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration, as the trace numbers it<"), 1);
   ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration (downwards"), (size_t)n_policies);
-  ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word behind a policy is its schedule"));
+  ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word is the schedule"));
   check_eight(&m, "ranking");
   check_eight(&m, "memory");
   check_lines(&m);
@@ -376,7 +376,7 @@ HEC_TEST(drawn_adds_up) {
 
 HEC_TEST(regime_maps) {
   hec_report_cell cells[] = {
-      {HOSTILE, "what it does", 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE},
+      {HOSTILE, "what it does", 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE, NULL},
       {.name = "b", .who = 1, .seconds = {0.01, 0.02}},
       {.who = -1},
       {.name = HOSTILE, .who = 0, .seconds = {0.01, 0.01}, .over_next = {1.7, 2}, .next_name = NULL}};
@@ -436,7 +436,7 @@ HEC_TEST_LOOP(leads_and_ties, 4) {
   hec_report_cell cells[2];
   for (int k = 0; k < 2; k++) {
     double over = cases[_i].next[k] / 0.01;
-    cells[k] = (hec_report_cell){"a", NULL, 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL};
+    cells[k] = (hec_report_cell){"a", NULL, 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL, NULL};
   }
   hec_report_map map = {"", cells, 1};
   const char *const x[] = {"1", "2"}, *const y[] = {""}, *const names[] = {"a"};

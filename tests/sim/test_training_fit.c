@@ -74,8 +74,8 @@ HEC_TEST(nothing_fits) {
   ck_assert(!fix.fits);
   ck_assert_str_ne(fix.change, "");
   const hec_training_memory m = memory_of(&t);
-  hec_training_fit_say(&m, &fix, &text);
-  ck_assert_msg(strstr(text.data, "Does not fit: stage ") && strstr(text.data, "no single change fits, "), "%s",
+  hec_training_fit_say(&m, &fix, "ep", &text);
+  ck_assert_msg(strstr(text.data, "ep does not fit: stage ") && strstr(text.data, "no single change fits, "), "%s",
                 text.data);
   hec_text_free(&text);
 }
@@ -90,12 +90,12 @@ HEC_TEST(cheapest_first) {
   ck_assert(memory_of(&full).peak < memory_of(&t).peak);
   hec_training_fix_find(&(hec_training_job){.training = &t}, &fix);
   ck_assert_str_eq(fix.change, "recompute=norm+act");
-  hec_training_fit_say(&m, NULL, &text);
-  ck_assert_str_eq(text.data, "Does not fit: stage 0 needs 89.9 of 74.5 GiB.");
+  hec_training_fit_say(&m, NULL, "ep", &text);
+  ck_assert_str_eq(text.data, "ep does not fit: stage 0 needs 89.9 of 74.5 GiB.");
   hec_text_free(&text);
   m.fits = true;
-  hec_training_fit_say(&m, &fix, &text);
-  ck_assert_str_eq(text.data, "Fits: stage 0 needs 89.9 of 74.5 GiB.");
+  hec_training_fit_say(&m, &fix, "ep", &text);
+  ck_assert_str_eq(text.data, "ep fits: stage 0 needs 89.9 of 74.5 GiB.");
   hec_text_free(&text);
 }
 

@@ -66,6 +66,56 @@ HEC_TEST(ep_by_hand) {
   hec_trace_close(reader);
 }
 
+/* Capacity 1.5: of 8 assignments on 2 ranks and 4 experts the mean is 1, so a rank sends at most 2 to an expert. Record 2 loses 2
+ * of rank 0's 4 to expert 0, record 3 one of its 3 to expert 2; layer 1 nothing: 3 of 32. Then 3 no longer cross from rank 0. */
+HEC_TEST(capacity_by_hand) {
+  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  const hec_policy *policies[] = {&hec_policy_ep};
+  const hec_training_loads_of of = {.job = &job,
+                                    .policies = policies,
+                                    .n_policies = 1,
+                                    .n_threads = 1,
+                                    .capacity = 1.5,
+                                    .n_layers = 2,
+                                    .n_micro = 2,
+                                    .n_stages = 1,
+                                    .warmup = -1};
+  static const int32_t rows[2][2] = {{4, 0}, {3, 1}};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  for (int32_t m = 0; m < 2; m++) {
+    const hec_layer_load *load = &loads.of[0].loads[m];
+    for (int32_t e = 0; e < 2; e++)
+      ck_assert_int_eq(e < load->n ? load->rows[e] : 0, rows[m][e]);
+    ck_near(load->received, 1);
+    ck_assert_int_eq(loads.of[0].loads[2 + m].rows[0], 2);
+  }
+  ck_near(loads.of[0].dropped_share, 3.0 / 32);
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+}
+
+/* A single record is before the step and in it: dropped once, and counted. */
+HEC_TEST(capacity_of_a_single_record) {
+  static const char single[] =
+      "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1,\"source_ranks\":2,"
+      "\"layout\":\"layer x source_rank x expert\"}\n{\"iter\":1,\"layers\":[[[4,0,0,0],[0,4,0,0]]]}\n";
+  hec_trace_reader *reader = open(single, two_ranks, 2);
+  const hec_policy *policies[] = {&hec_policy_ep};
+  const hec_training_loads_of of = {.job = &job,
+                                    .policies = policies,
+                                    .n_policies = 1,
+                                    .n_threads = 1,
+                                    .capacity = 1,
+                                    .n_layers = 1,
+                                    .n_micro = 1,
+                                    .n_stages = 1};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  ck_near(loads.of[0].dropped_share, 6.0 / 8);
+  ck_assert_int_eq(loads.of[0].loads[0].rows[0] + loads.of[0].loads[0].rows[1], 2);
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+}
+
 /* Two groups take turns: group g has records g, 2 + g, ... of the three, and begins again. */
 HEC_TEST(groups_in_turn) {
   hec_trace_reader *reader = open(by_hand, two_ranks, 2);

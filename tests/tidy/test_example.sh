@@ -53,7 +53,7 @@ tool=("$build/example-sim")
 has "the hottest expert of the last record copied to every rank"
 has "every transfer as if alone"
 "$build/hecate-sim" --list | grep -qE '^ +(hottest|wire) ' && fail "the rows are in hecate-sim itself"
-"${tool[@]}" "$sample" --policy ep,hottest,ideal --json >out.json 2>err.txt || fail "$(cat err.txt)"
+"${tool[@]}" "$sample" --policy ep,hottest,ideal --schedule published --json >out.json 2>err.txt || fail "$(cat err.txt)"
 row='{p["name"]: p for p in d["policies"]}'
 expect out.json "[p['name'] for p in d['policies']]" "['ep', 'hottest', 'ideal']"
 expect out.json "$row['hottest']['schedule']" hecate

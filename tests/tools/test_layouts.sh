@@ -58,7 +58,32 @@ expect out.txt '"precision=fp8 dispatcher=deepep" in d["recipe"]' True
 run e128.jsonl --setup mine.json --precision fp8 --dispatcher alltoall --recompute norm+act --zero 2 --policy ep --json && mv out.txt short.txt
 run e128.jsonl --setup mine.json --recipe "zero=2 precision=fp8 dispatcher=alltoall recompute=norm+act" --policy ep --json
 cmp -s short.txt out.txt || fail "--precision and the like are no parts of --recipe"
-refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --zero 4
+refuses 2 "--zero: expected a whole number from 0 to 3" e128.jsonl --setup mine.json --zero 4
+refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --recipe zero=4
+
+# ---- Capacity: what is dropped is not computed, and no FLOP of it counted; balanced routing drops nothing ----
+job=(e128.jsonl --setup mine.json --recipe graph=full --policy ep)
+run "${job[@]}" --json && mv out.txt all.txt
+run "${job[@]}" --capacity 1.25 --json && mv out.txt some.txt
+expect some.txt '0.01 < d["policies"][0]["dropped_share"] < 0.9' True
+expect some.txt 'abs(d["policies"][0]["computed_tokens_per_s_per_gpu"] / d["policies"][0]["tokens_per_s_per_gpu"] + d["policies"][0]["dropped_share"] - 1) < 1e-9' True
+[ "$(value some.txt 'd["balanced"]')" = "$(value all.txt 'd["balanced"]')" ] || fail "a capacity changes balanced routing"
+if command -v python3 >/dev/null; then
+  python3 - <<'END' >why.txt 2>&1 || fail "FLOPs of a capacity: $(tail -1 why.txt)"
+import json
+a, b = (json.load(open(f))["policies"][0] for f in ("all.txt", "some.txt"))
+per_token = [p["model_tflops_per_gpu"] / p["tokens_per_s_per_gpu"] * 1e12 for p in (a, b)]
+experts = 6 * 94 * 8 * 3 * 4096 * 1536  # Qwen3-235B-A22B: layers, top-k, matrices of an expert
+assert abs(per_token[0] - per_token[1] - b["dropped_share"] * experts) < 1e-6 * experts, (per_token, b["dropped_share"])
+assert b["step_s"] < a["step_s"] and "dropped_share" not in a
+END
+fi
+run "${job[@]}" --capacity 1.25 && has "at capacity 1.25, "
+run "${job[@]}" --capacity 1e6 --json
+[ "$(value out.txt 'd["policies"]')" = "$(value all.txt 'd["policies"]')" ] || fail "a capacity that nobody reaches changes something"
+sed 's/"mtp"/"capacity": 1.25, "mtp"/; t; s/"seq"/"capacity": 1.25, "seq"/' mine.json >capped.json
+run e128.jsonl --setup capped.json --recipe graph=full --policy ep --json && cmp -s out.txt some.txt || fail "capacity in a set-up"
+refuses 2 "--capacity: expected" "${job[@]}" --capacity 0.5
 run e128.jsonl --setup mine.json --gpus 512 --policy ep --json
 expect out.txt 'd["layout"]["dp"]' 16
 

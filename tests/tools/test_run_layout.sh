@@ -41,6 +41,14 @@ fewest pp=3 1f1b [2,2,2] --layers 6 --micro-batches 5
 fewest pp=6 1f1b [1,1,1,1,1,1]
 2 pp=2 1f1b [2,2] --threads
 ROWS
+# ZeRO-1: parameters are compared on every rank, gradients and moments in the part of each.
+parts='2 * d["steps"] * d["micro_batches"] * d["layout"]["dp"] * 16 * 64 + sum(d["layers"]) * (
+  (d["layout"]["dp"] + 3) * (4 * 64 * 64 + 2 * 64 + 64 * 8) + (d["layout"]["edp"] + 3) * 8 * 2 * 64 * 128)'
+for layout in "pp=2 ep=2" "pp=2 vpp=2 ep=2"; do
+  accepts $trace --layout "$layout" --ranks 8 --zero 1 --model tiny --tokens 16 --steps 3 --warmup 0 --policy ep --check --json
+  expect out.txt 'd["zero"], d["policies"][0]["check"]["passed"]' "(1, True)"
+  expect out.txt "d['policies'][0]['check']['compared'] - ($(tr -d '\n' <<<"$parts" | tr '"' "'"))" 0
+done
 # Forward alone: outputs and parameters, no gradients.
 accepts $trace --layout "pp=2 ep=2" --phase forward --tokens 16 --steps 1 --policy ep --check --json
 expect out.txt 'd["phase"], d["policies"][0]["check"]["passed"], d["micro_batches"]' "('forward', True, 8)"
@@ -73,6 +81,8 @@ at least one layer in each of the 4 parts|pp=4|--layers 3
 layers per stage: expected 4|pp=2:1,2|--layers 4
 --layers: expected at most the trace's 6|pp=2|--layers 7
 at most 256 ranks|pp=6 ep=64
+--zero: expected 0 or 1 to be executed, found 2|pp=2|--zero 2
+leaves experts where they are|pp=2 ep=2|--zero 1 --policy eplb
 use 1f1b, interleaved or gpipe|pp=2|--pipeline dualpipe
 use 1f1b, interleaved or gpipe|pp=2|--pipeline zb-h1
 --pipeline|pp=2|--pipeline nonsense
@@ -80,6 +90,7 @@ several parts|pp=2|--pipeline interleaved
 an even number of stages|pp=3 vpp=2|--micro-batches 6
 use ep or eplb|pp=2|--policy ep,hecate
 --schedule: expected serial|pp=2|--schedule deepspeed
+--schedule: expected serial|pp=2|--schedule best
 --ep: means nothing|pp=2|--ep 2
 --esp|pp=2|--esp 2
 --mp|pp=2|--mp 2
@@ -90,5 +101,6 @@ expected cpu or mpi|pp=2|--backend nccl
 ROWS
 refuses 2 "at most the 3 devices of cluster" $trace --layout "pp=2 ep=2" --cluster "1x3 nvlink=1G flops=1T mem=1G"
 refuses 2 "--pipeline: expected --layout" $trace --pipeline gpipe
+refuses 2 "--zero: expected --layout" $trace --zero 1
 [ ! -e folder ] || fail "something written"
 [ "$failures" -eq 0 ]

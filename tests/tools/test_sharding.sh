@@ -10,7 +10,7 @@ command -v python3 >/dev/null || exit 77
 gains() {
   local from=$1 to=$2 option=$3
   shift 3
-  "$build/hecate-sim" loads.jsonl --model gpt-moe-s --warmup 15 --json \
+  "$build/hecate-sim" loads.jsonl --model gpt-moe-s --schedule published --warmup 15 --json \
     --policy "hecate-published:$option,period=10,hecate-nosharding:$option" "$@" >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
   local gain
   gain=$(value out.txt 'd["policies"][1]["iteration_s"]["median"] / d["policies"][0]["iteration_s"]["median"]')

@@ -34,7 +34,7 @@ done
 [ -e only.csv ] && fail "CSV though JSON was asked for"
 ls ./*.journal >/dev/null 2>&1 && fail "a journal is left"
 "${tool[@]}" "$source_dir/traces/sample-sweep.json" --count >out.txt || fail "the example's count"
-has "288 configurations"
+has "144 configurations"
 "${tool[@]}" "$source_dir/traces/sample-sweep.json" --shard 0/32 --out sampled >out.txt 2>err.txt || fail "the example from here: $(cat err.txt)"
 
 # ---- Reasons ----

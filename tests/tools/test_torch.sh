@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hecate.torch on gloo processes: equal to dense data parallelism under four policies; checkpoints, mistakes and the recorder
+# hecate.torch on gloo processes: equal to dense data parallelism under six policies; checkpoints, mistakes and the recorder
 # (tests/tools/python says what); the training example, whose trace hecate-sim reads. With $HECATE_TORCH_PYTHON, else the
 # first python3 that has PyTorch 2.1.
 source "$(dirname "$0")/../support/tool.sh"
@@ -15,7 +15,7 @@ done
 checks=$source_dir/tests/tools/python package=$source_dir/tools/python
 export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PYTHONPATH=$package:$checks
 
-"$python" "$checks/check_parity.py" ep,hecate,eplb,laer >out.txt 2>&1 || fail "check_parity.py: $(tail -20 out.txt)"
+"$python" "$checks/check_parity.py" ep,hecate,eplb,flexmoe,laer,joint >out.txt 2>&1 || fail "check_parity.py: $(tail -20 out.txt)"
 "$python" "$checks/check_training.py" >out.txt 2>&1 || fail "check_training.py: $(tail -20 out.txt)"
 PYTHONPATH=$PYTHONPATH:${HECATE_TORCHTITAN:-} "$python" "$checks/check_titan.py" >out.txt 2>&1 || fail "check_titan.py: $(tail -20 out.txt)"
 grep ^SKIPPED out.txt

@@ -1,5 +1,5 @@
-/* hecate-bench collectives, executor, gpu, planners: what is measured with real ranks, on a device, against a limit; fsmoe:
- * a planner; network: network laws; sweep: sweeps; import: importers of traces. */
+/* hecate-bench collectives, executor, gpu, planners: what is measured with real ranks, or on a device, against a limit.
+ * fsmoe: a planner. network: network laws. sweep: sweeps. import: importers of traces. */
 #ifndef HEC_TOOLS_BENCH_BENCH_COMMANDS_H
 #define HEC_TOOLS_BENCH_BENCH_COMMANDS_H
 

@@ -12,8 +12,8 @@ double hec_bench_now_s(void);
 /* Sorts; values[share * n], the last at most. */
 double hec_bench_quantile(double *values, int32_t n, double share);
 
-/* Log-normal loads as a trace in memory, 24 layers x 16 sources x 64 experts, 2048 tokens x top-2 a row, at least `bytes`
- * long, read once: seconds of reading alone; text is not compressed. */
+/* Log-normal loads as a trace in memory, 24 layers x 16 sources x 64 experts, 2048 tokens x top-2 a row, at least
+ * `bytes` long. It is read once to give the seconds of reading alone. Text is not compressed. */
 typedef struct {
   uint64_t bytes, records;
   double seconds;

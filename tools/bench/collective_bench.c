@@ -4,11 +4,11 @@
  *   limit      gather: memcpy, scatter: to[i] += from[i], both by the rank that receives, out of the sender's memory;
  *              under MPI: MPI_Allgatherv and MPI_Reduce_scatter of the same floats
  *
- * Before each of them every sender writes what it will send, as an optimizer or a backward pass has just done, so the
- * bytes are in the same caches; sources and destinations are the same memory, but for the contiguous buffers that
- * MPI_Reduce_scatter wants. Time = the slowest rank's. The ratio is taken repeat by repeat. A repeat in which the system
- * took the processor from a rank is not clean; only clean ones count when there are enough of them. What arrived is
- * looked at every time. */
+ * Before each of them every sender writes what it will send, as an optimizer or a backward pass has just done. So the
+ * bytes are in the same caches. Sources and destinations are the same memory, but for the contiguous buffers that
+ * MPI_Reduce_scatter wants. Time = the slowest rank's. The ratio is taken repeat by repeat. A repeat in which the
+ * system took the processor from a rank is not clean; only clean ones count when there are enough of them. What arrived
+ * is looked at every time. */
 #include "tools/bench/collective_bench.h"
 #include "runtime/base/arena.h"
 #include "runtime/exec/mpi/plugin.h"

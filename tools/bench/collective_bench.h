@@ -1,5 +1,5 @@
-/* Sparse collectives against their limits, in one run: the executor's SparseAllGather and SparseReduceScatter, timed in
- * turn with what is the min that the same bytes between the same memory can cost. */
+/* Sparse collectives against their limits, in one run. The executor's SparseAllGather and SparseReduceScatter are timed
+ * in turn with the min that moving the same bytes between the same memory can cost. */
 #ifndef HEC_TOOLS_BENCH_COLLECTIVE_BENCH_H
 #define HEC_TOOLS_BENCH_COLLECTIVE_BENCH_H
 #include "runtime/base/text.h"

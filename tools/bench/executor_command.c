@@ -1,7 +1,7 @@
-/* hecate-bench executor: what an operation costs the executor itself. A program of local operations that do nothing,
- * over all lanes, each waiting for the one before and for an earlier one, with as many open buffers as twelve layers
- * have, is posted in segments and run; CPU time of the rank's thread for posting and running, per operation. 'none': the
- * work table has no step for them; 'one': one step that does nothing. */
+/* hecate-bench executor: what an operation costs the executor itself. A program of local operations that do nothing is
+ * posted in segments and run. They are on all lanes, each waiting for the one before and for an earlier one, with as
+ * many open buffers as twelve layers have. The result is CPU time of the rank's thread for posting and running, per
+ * operation. 'none': the work table has no step for them; 'one': one step that does nothing. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
 #include "tools/bench/bench_commands.h"

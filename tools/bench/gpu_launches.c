@@ -1,7 +1,8 @@
-/* What a call costs the host, and how fast a device gets through calls that have next to nothing to do: CALLS calls, the
- * host's clock around them divided by their number; on the device from the event before to the event behind. Permute and
- * combine have the rows of 8192 tokens of GPT-MoE-S: what the host does there is in proportion to the assignments. And how
- * many events a second: marked on one stream and waited for by another, to and fro, until the last one is reached. */
+/* What a call costs the host, and how fast a device gets through calls that have next to nothing to do. For the host it
+ * is the clock around CALLS calls divided by their number. On the device it is from the event before to the event
+ * behind. Permute and combine have the rows of 8192 tokens of GPT-MoE-S: what the host does there is in proportion to
+ * the assignments. And how many events a second: marked on one stream and waited for by another, to and fro, until the
+ * last one is reached. */
 #include "tools/bench/gpu_session.h"
 
 #include "runtime/exec/launch/rank.h"

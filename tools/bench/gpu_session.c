@@ -1,7 +1,7 @@
-/* Timing on a device. One reading of a case: the case once, an event, the case `calls` times, an event. The first call is
- * there so that the device has something to do while the host gives it the others: what is read is the device's time, as
- * long as the host gives work faster than it is done. `calls` is chosen in a first reading so that a reading takes a
- * millisecond or more: events are exact to about half a microsecond.
+/* Timing on a device. One reading of a case: the case once, an event, the case `calls` times, an event. The first call
+ * is there so that the device has something to do while the host gives it the others. What is read is the device's
+ * time, as long as the host gives work faster than it is done. `calls` is chosen in a first reading so that a reading
+ * takes a millisecond or more: events are exact to about half a microsecond.
  *
  * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps); a share
  * is the ratio of two rates of one turn. */

@@ -77,10 +77,10 @@ typedef struct {
 } hec_command;
 #define HEC_ARGS_EXITS "0 done, 1 the run failed, 2 bad input or usage"
 
-/* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere before a "--", behind which there are none. Fills `positional` (at most n) and
- * their number. Unknown option, missing or malformed value, a value given twice, too many positionals: HEC_BAD_INPUT naming it.
- * "--help", "--help all", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before
- * them was parsed. */
+/* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere before a "--", behind which there are
+ * none. Fills `positional` (at most n) and their number. Unknown option, missing or malformed value, a value given
+ * twice, too many positionals: HEC_BAD_INPUT naming it. "--help", "--help all", "--help=man", "--help=complete" and
+ * "--version" print to stdout and set *done. What stands before them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
 /* A command at work: its table with the options that describe a run written out, and which rows have a value. */

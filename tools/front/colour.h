@@ -1,5 +1,5 @@
-/* Colour for people at a terminal. Text is made plain and stays plain in files and pipes; this is the last step before a
- * terminal, and takes nothing away: without the escapes it is the same bytes. */
+/* Colour for people at a terminal. Text is made plain and stays plain in files and pipes. This is the last step before
+ * a terminal, and takes nothing away: without the escapes it is the same bytes. */
 #ifndef HEC_FRONT_COLOUR_H
 #define HEC_FRONT_COLOUR_H
 #include "runtime/base/text.h"

@@ -1,11 +1,12 @@
-/* Files that hecate reads without being given them, wherever it is started: found from the place of the program, which may
- * have been moved together with what was installed beside it. */
+/* Files that hecate reads without being given them, wherever it is started. They are found from the place of the
+ * program, which may have been moved together with what was installed beside it. */
 #ifndef HEC_FRONT_DATA_H
 #define HEC_FRONT_DATA_H
 #include "runtime/base/text.h"
 
-/* A file of the project, `below` its top folder ("validate/gate/gate.json"): in share/hecate beside a program that stands where
- * it was built, in the folder of data of an installed one. `option` names the file instead: the error says so. */
+/* A file of the project, `below` its top folder ("validate/gate/gate.json"). It is in share/hecate beside a program
+ * that stands where it was built, and in the folder of data of an installed one. `option` names the file instead: the
+ * error says so. */
 hec_status hec_data_find(const char *option, const char *below, hec_text *path) HEC_MUST_USE;
 
 /* Recorded data that is no part of the project: `below` $HECATE_SHARED, else below the folder shared/ beside that of the

@@ -31,8 +31,9 @@ void hec_execution_place(const hec_target *target, const hec_target_args *args, 
  * caller adds the seed. */
 void hec_execution_describe(const hec_target *target, const hec_target_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *execution);
-/* HEC_BAD_INPUT where a rank, even without copies, fits neither this machine's memory nor its share of a device, or with
- * `check` the dense reference, which the process that speaks computes, does not fit this machine's. */
+/* HEC_BAD_INPUT where a rank, even without copies, fits neither this machine's memory nor its share of a device. With
+ * `check` it is also an error if the dense reference, which the process that speaks computes, does not fit this
+ * machine's. */
 hec_status hec_execution_check_memory(const hec_target *target, const hec_problem *problem, int32_t ranks_here,
                                       bool check) HEC_MUST_USE;
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */

@@ -12,17 +12,16 @@
 /* What TRACE and the line of --cluster look like, for the end of a help text. */
 #define HEC_JOB_ARGS_FORMS                                                                                             \
   "TRACE: JSON Lines, one JSON object or gzip of either; - is standard input. The form: traces/README.md.\n"           \
-  "Cluster line: NODESxDEVICES flops=F mem=B [nvlink=RATE@LATENCY] [nic=RATE@LATENCY] ..., with K M G T P and ns us "  \
-  "ms s:\n"                                                                                                            \
-  "  gpu=NAME instead of flops and mem: laws, links and memory of that GPU (hecate-sim --list devices);\n"              \
-  "  nvlink and hbm of a device, nic of a node, uplink of a leaf: bytes/s; flops: FLOP/s, mem: bytes of a device;\n"   \
-  "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached; nics per node (1);\n"         \
-  "  leaf: nodes per leaf; p2p=CHANNELS:PER_PEER of law nccl_rounds (32:4);\n"                                         \
-  "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"      \
-  "  as in models/presets/.\n"                                                                                         \
-  "Model file: JSON with name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len, and what "        \
-  "stands\n"                                                                                                           \
-  "  in models/moe.h; hecate-sim --preset NAME prints one to begin with."
+  "Cluster line: NODESxDEVICES gpu=NAME [KEY=VALUE ...], or NODESxDEVICES flops=F mem=B [KEY=VALUE ...].\n"            \
+  "  Numbers take K M G T P, times ns us ms s. RATE may be RATE@LATENCY.\n"                                            \
+  "  gpu: laws, links and memory of that GPU (hecate-sim --list devices).\n"                                           \
+  "  flops: FLOP/s of a device. mem: its bytes. nvlink, hbm: its bytes/s.\n"                                           \
+  "  nic: bytes/s of a network card. nics: cards of a node (1). uplink: bytes/s of a leaf. leaf: its nodes.\n"         \
+  "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached.\n"                            \
+  "  p2p=CHANNELS:PER_PEER: of law nccl_rounds (32:4). slow=DEVICE:SPEED: a slower device.\n"                          \
+  "  tile, a, c, launch, sm, pxn, through, plan: see models/cluster_spec.h and models/presets/.\n"                     \
+  "Model file: JSON with name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len.\n"                \
+  "  models/moe.h lists the other keys. hecate-sim --preset NAME prints one to begin with."
 
 /* The kinds of attention in a list "K,K,...", where parameters of s2 stand between the same commas: copies on the arena.
  * NULL text: n = 1, kind[0] = NULL. HEC_BAD_INPUT: more than HEC_ATTENTIONS_MAX, an empty one, one twice. */

@@ -8,9 +8,10 @@
 
 enum { RANKS = 4, LAYERS = 4, TOKENS = 256 };
 
-/* What policies plan for when no cluster is given: ranks of one machine, each with its own core. The numbers are assumed,
- * of the order of a server core: 10 GFLOP/s reached on GEMMs of this size in float32 (peaks are several times that), 10
- * GB/s from memory, and 1 GB/s and 50 us from rank to rank, slow enough that placement matters, as it does on clusters.
+/* What policies plan for when no cluster is given: ranks of one machine, each with its own core. The numbers are
+ * assumed, of the order of a server core. GEMMs of this size reach 10 GFLOP/s in float32 (peaks are several times
+ * that). Memory gives 10 GB/s. From rank to rank it is 1 GB/s and 50 us, slow enough that placement matters, as it does
+ * on clusters.
  * Tile 8: the time of a GEMM on a core grows with its rows almost from one on. Memory is written so that it reads back. */
 void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]) {
   bool whole = memory >= 1e9 && fmod(memory, 1e9) < 0.5;

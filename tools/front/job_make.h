@@ -22,8 +22,8 @@ const char *hec_job_cluster_default(int32_t ranks_wanted);
 enum { HEC_CPU_LINE_BYTES = 192 };
 void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]);
 
-/* The same for an execution on the CPUs of one or more machines: `executed`, and what neither the user says nor the
- * trace must say has the defaults of DESIGN section 7. Without a cluster: a line for its ranks. Warm-up 0 unless given. */
+/* The same for an execution on the CPUs of one or more machines: `executed`. What neither the user says nor the trace
+ * must say has the defaults of DESIGN section 7. Without a cluster: a line for its ranks. Warm-up 0 unless given. */
 hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                                  hec_job *job) HEC_MUST_USE;
 /* Writes one more choice down. */

@@ -17,8 +17,8 @@ double hec_machine_load(void); /* average over the last minute; -1 where the sys
  * none did, or it is alone. */
 int32_t hec_machine_launched(void);
 
-/* Whether all ranks of it fit in it, and with `check` the dense reference of --check beside them: said sooner than the kernel
- * ends one of them for want of memory. */
+/* Whether all ranks of it fit in it, and with `check` the dense reference of --check beside them. This is said before
+ * the kernel ends one of them for want of memory. */
 hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here, bool check) HEC_MUST_USE;
 
 #endif

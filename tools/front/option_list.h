@@ -1,6 +1,6 @@
-/* Options that describe a run, a row each: the one place that knows them. A row makes the member of hec_job_options, the
- * option of every command that takes it (help, manual page, completion), the key of JSON and of the spec of a sweep, and the
- * column of its results. What the member means is job_make.c's.
+/* Options that describe a run, a row each: the one place that knows them. A row makes the member of hec_job_options and
+ * the option of every command that takes it, with its help, manual page and completion. It also makes the key of JSON
+ * and of the spec of a sweep, and the column of its results. What the member means is job_make.c's.
  *
  *   X(name, kind, absent, value, help, min, max, values)
  *
@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 /* clang-format off */
-/* Axes of a sweep, the first turning slowest; those of kind ROW last. */
-#define HEC_SWEPT_OPTION_LIST(X) \
+/* Axes of a sweep, the first turning slowest: of the job, then (below) of a training job, then rows to be compared. */
+#define HEC_JOB_AXIS_LIST(X) \
   X(model, TEXT, NULL, "M", "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace", 0, 0, models) \
   X(cluster, TEXT, NULL, "C", "preset (--list), JSON file, or a line as \"4x8 gpu=h100\" (default p4d-4x8, above 32 ranks h800)", 0, 0, clusters) \
   X(slow, MAYBE, NULL, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share", 0, 0, none) \
@@ -40,11 +40,13 @@
   X(m, WHOLE, HEC_AUTO, "N", "FSSDP: max copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
   X(period, WHOLE, HEC_AUTO, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000, none) \
   X(slots, WHOLE, HEC_AUTO, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000, none) \
-  X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none) \
+  X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none)
+#define HEC_ROW_AXIS_LIST(X) \
   X(collective, ROW, NULL, "K", "a sparse collective of --list (default: the cheapest by cost)", 0, 0, collectives) \
   X(law, ROW, "alpha_beta", "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)", 0, 0, laws) \
   X(schedule, ROW, NULL, "S", "published (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
   X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); with options: llep:cap=1.5; see --list", 0, 0, policies)
+#define HEC_SWEPT_OPTION_LIST(X) HEC_JOB_AXIS_LIST(X) HEC_ROW_AXIS_LIST(X)
 #define HEC_OTHER_OPTION_LIST(X) \
   X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \
   X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)
@@ -60,20 +62,21 @@
   X(pin, FLAG, false, NULL, "each rank (of backend nccl: its host thread) on a core of its own", 0, 0, none) \
   X(timeout, REAL, 0, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6, none)
 
-/* A training job of many GPUs: members of hec_training_args. */
+/* A training job of many GPUs: members of hec_training_args; axes of a sweep, too. */
 #define HEC_TRAINING_OPTION_LIST(X) \
   X(setup, TEXT, NULL, "NAME|FILE", "a training job as a file: model, GPUs, layout, batch, recipe; preset (--list) or JSON file; the other options change parts of it", 0, 0, setups) \
-  X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\", what is not named is 1; predicts a training step instead of an iteration of one group", 0, 0, none) \
+  X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\"; what is not named is 1. Predicts a training step instead of an iteration of one group.", 0, 0, none) \
   X(gpus, WHOLE, 0, "N", "GPUs of the job (default: the set-up's, else all of the cluster)", 1, 1048576, none) \
   X(global_batch, WHOLE, 0, "N", "sequences of a step, all GPUs together", 1, 1073741824, none) \
   X(seq, WHOLE, 0, "N", "tokens of a sequence", 1, 1073741824, none) \
   X(micro_batch, WHOLE, 0, "N", "sequences of a micro-batch of one data-parallel rank", 1, 1048576, none) \
   X(mtp, WHOLE, -1, "N", "multi-token prediction layers", 0, 64, none) \
-  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; what is not stated is assumed, and said; or a preset (--list)", 0, 0, recipes) \
+  X(capacity, REAL, 0, "F", "each rank drops its assignments to an expert above F times its mean over experts (default: none is dropped)", 1, 1e6, none) \
+  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; or a preset (--list). What is not stated is assumed, and said.", 0, 0, recipes) \
   X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
   X(dispatcher, TEXT, NULL, "D", "short for dispatcher= in --recipe", 0, 0, dispatchers) \
   X(recompute, TEXT, NULL, "R[+R...]", "short for recompute= in --recipe: none, norm, act, mlp, attention, moe, full", 0, 0, recomputed) \
-  X(zero, TEXT, NULL, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 0, zeros) \
+  X(zero, WHOLE, -1, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 3, zeros) \
   X(pipeline, TEXT, NULL, "NAME", "pipeline schedule (default 1f1b, with virtual stages interleaved)", 0, 0, pipelines) \
   X(measured, TEXT, NULL, "TEXT", "\"step=19.7s\": the time of a step of your own run of this layout; one factor is fitted to it. \"factor=1.1\": that of an earlier fit, for other layouts", 0, 0, none)
 
@@ -96,7 +99,7 @@
   X(exponent, REAL, exponent, "X", "zipf: popularity of the k-th expert is k^-X (default 1)", 0, 20) \
   X(hot_share, REAL, hot_share, "X", "W1 W2 W3 W6 W7: share of the assignments for the hot experts (default 0.5)", 0, 1) \
   X(idle_share, REAL, idle_share, "X", "W5: share of the experts without tokens (default 0.25)", 0, 1) \
-  X(affinity, REAL, affinity, "X", "transitions between layers, written to the header: 0 the next layer's experts do not depend on this one's, 1 as much as can be (default: none)", 0, 1) \
+  X(affinity, REAL, affinity, "X", "transitions between layers, written to the header (default: none). 0: the next layer's experts do not depend on this one's; 1: as much as can be.", 0, 1) \
   X(name, TEXT, name, "TEXT", "name of the trace", 0, 0) \
   X(shape, TEXT, shape, "NAME", "model preset for the simulator, written to the header", 0, 0)
 #define HEC_LONG_MAX 9007199254740992.0 /* exact as a double */
@@ -109,7 +112,7 @@
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
-#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp recipe precision dispatcher recompute zero pipeline measured"
+#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision dispatcher recompute zero pipeline measured"
 
 #define HEC_OPTION_TYPE_FLAG bool
 #define HEC_OPTION_TYPE_TEXT const char *
@@ -137,11 +140,12 @@ typedef struct {
 
 typedef struct {
   HEC_TRAINING_OPTION_LIST(HEC_OPTION_MEMBER)
+  const char *setup_text; /* content of the JSON file that `setup` names; NULL: read when it is needed */
 } hec_training_args;
 
 #define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,
 #define HEC_TARGET_ARGS ((hec_target_args){HEC_TARGET_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
-#define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT)})
+#define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT).setup_text = NULL})
 #define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
 
 #endif

@@ -10,8 +10,9 @@
  * output". Reading or writing there still fails. */
 void hec_output_hold_standard(void);
 
-/* Before anything runs: --out is a folder, or can become one, and what hec_output_write may write or remove there is
- * nothing yet or a file that hecate wrote (manifest.h), and none of those `reads`. It is made when there is something to write. */
+/* Checked before anything runs. --out is a folder, or can become one. What hec_output_write may write or remove there
+ * is nothing yet or a file that hecate wrote (manifest.h). It is none of those `reads`. It is made when there is
+ * something to write. */
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) HEC_MUST_USE;
 
 /* Held while the folder is looked at, so that no run writes there meanwhile; it says that it waits for one. To be closed; -1: there
@@ -29,10 +30,10 @@ hec_status hec_output_check_stream(const char *path) HEC_MUST_USE;
  * empty. */
 hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) HEC_MUST_USE;
 
-/* The folder, made where it is not there and held (flock) until hec_output_end: of runs that end at the same time the files
- * come one after the other, never mixed; the later one says that it waits. Where that cannot be had (file systems without
- * locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is empty still
- * goes again. */
+/* The folder, made where it is not there and held (flock) until hec_output_end. If runs end at the same time, their
+ * files come one after the other, never mixed. The later one says that it waits. Where that cannot be had (file systems
+ * without locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is
+ * empty still goes again. */
 typedef struct {
   bool begun, made;
   int lock;

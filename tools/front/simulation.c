@@ -14,8 +14,7 @@
 
 const hec_run_option_words hec_simulation_words[] = {
     {"schedule", "S[,S...]",
-     "best (default: of the schedules that a policy allows its fastest), published (each policy's own) or schedules of --list "
-     "for all"},
+     "best (default): each policy under its fastest; published: under that of its paper; or schedules of --list for all"},
     {"attention", "K[,K...]", NULL},
     {.key = NULL},
 };

@@ -25,6 +25,14 @@ static hec_status check_sizes(const hec_layout *l) {
   return HEC_OK;
 }
 
+static hec_status choose_zero(const hec_training_args *args, hec_stages *s) {
+  s->zero = args->zero > 0 ? args->zero : 0;
+  return s->zero <= 1 ? HEC_OK
+                      : hec_fail(HEC_BAD_INPUT,
+                                 "--zero: expected 0 or 1 to be executed, found %d (hecate-sim predicts the others)",
+                                 (int)s->zero);
+}
+
 static hec_status check_options(const hec_job_options *o) {
   const struct {
     bool given;
@@ -34,7 +42,8 @@ static hec_status check_options(const hec_job_options *o) {
       {o->esp > 1, "--esp: experts in shards are not executed in pipeline stages; leave it out"},
       {o->mp > 1, "--mp: attention in parts is not executed in pipeline stages; leave it out"},
       {o->placement != NULL, "--placement: is not executed in pipeline stages yet; leave out --layout"},
-      {o->schedule && strcmp(o->schedule, "published") != 0 && strcmp(o->schedule, "serial") != 0,
+      /* "published" is what executions take unless --schedule is given, so it cannot be told from no answer. */
+      {strcmp(o->schedule, "published") != 0 && strcmp(o->schedule, "serial") != 0,
        "--schedule: expected serial, which is the schedule inside a pipeline stage (--pipeline orders its pieces)"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
@@ -82,6 +91,7 @@ hec_status hec_stages_open(const hec_training_args *args, const hec_job_options 
   *s = (hec_stages){.schedule = NULL};
   HEC_TRY(hec_layout_read(args->layout, l));
   HEC_TRY(check_sizes(l));
+  HEC_TRY(choose_zero(args, s));
   HEC_TRY(check_options(options));
   HEC_TRY(choose_schedule(args, s));
   int64_t fewest = (int64_t)l->pp * l->ep, ranks = made > 0 ? made : options->ranks > 0 ? options->ranks : fewest;
@@ -118,6 +128,8 @@ hec_status hec_stages_make(const hec_job_options *options, hec_arena *arena, hec
   for (int32_t part = 0, first; part < s->order.n_parts; part++)
     layer_at[part + 1] = layer_at[part] + hec_layout_layers(l, &job->moe, part, &first);
   s->layer_at = layer_at;
+  if (s->zero)
+    hec_problem_share_optimizer(&job->problem);
   hec_job_assume(job, arena, "schedule inside a stage: serial, whatever a policy was published with");
   if (options->ranks == 0)
     hec_job_assume(job, arena, "ranks: %d, as few as the layout can have; choose with --ranks", (int)l->gpus);

@@ -13,6 +13,7 @@ typedef struct {
   const hec_pipeline_schedule *schedule;
   hec_pipeline_order order;
   const int32_t *layer_at; /* [n_parts + 1] */
+  int32_t zero;            /* 0 or 1: ZeRO-1 */
 } hec_stages;
 
 /* `made`: ranks that a process manager made; 0: none. `of_stage`: the options of the job. HEC_BAD_INPUT: sizes that do not fit, with

@@ -2,8 +2,9 @@
  *
  *     0 fill (compute lane) | own copy (compute lane), exchange (token lane) after it | look (compute lane) after both
  *
- * An operation that has nothing to do is left out. Pattern: word i of (s, d, iteration) has 23 bits of a mixed key, with the
- * sign and exponent of numbers in [1, 2): devices copy floats, and these are never changed on the way as some NaNs are.
+ * An operation that has nothing to do is left out. Pattern: word i of (s, d, iteration) has 23 bits of a mixed key,
+ * with the sign and exponent of numbers in [1, 2). Devices copy floats, and these are never changed on the way as some
+ * NaNs are.
  * A wrong byte passes with a chance of 2^-8, a wrong word of 2^-23. O(n^2 + bytes) per iteration. */
 #include "tools/run/alltoallv.h"
 

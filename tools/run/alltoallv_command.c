@@ -45,13 +45,13 @@ typedef struct {
 
 static const hec_run_option_words words[] = {
     {"cluster", NULL,
-     "preset (--list), JSON file or line: what hecate-sim flows predicts on its first devices is printed beside; its "
-     "links are what transports emulated and paced imitate"},
+     "preset (--list), JSON file or line. What hecate-sim flows predicts on its first devices is printed beside. "
+     "Transports emulated and paced imitate its links."},
     {"law", "LAW",
      "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"},
     {"transport", NULL,
-     "of backend cpu: shm (default), emulated, paced (no latency, some 60 to 100 kB pass unpaced: small exchanges beat "
-     "the links); of nccl: nccl, local; see --list"},
+     "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list. Paced has no latency, and 60 to "
+     "100 kB pass unpaced: small exchanges beat the links."},
     {.key = NULL},
 };
 

@@ -21,7 +21,7 @@ enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_MIN = 3 };
 typedef struct {
   hec_job_options job;
   hec_target_args target;
-  hec_training_args training; /* of it: layout and pipeline */
+  hec_training_args training; /* of it: layout, pipeline, zero */
   const char *trace, *out, *format;
   const hec_timeline_format *timelines;
   int64_t steps, seed, timeline_iter;
@@ -43,16 +43,16 @@ typedef struct {
 
 static const hec_run_option_words words[] = {
     {"cluster", NULL,
-     "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this machine's cores, "
-     "assumed rates; of backend nccl a preset with such devices)"},
+     "what plans are made for: preset (--list), JSON file or line, see Cluster below. Default: this machine's cores at "
+     "assumed rates; of backend nccl a preset with such devices."},
     {"model", NULL,
-     "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace "
-     "(default: the trace's where an expert is at most 1 MiB, else tiny)"},
+     "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace. "
+     "Default: the trace's where an expert is at most 1 MiB, else tiny."},
     {"ranks", NULL, "ranks, at most 256 (default 4; under mpirun: its processes)"},
     {"tokens", NULL, "tokens per rank and micro-batch; loads are scaled to it (default 256)"},
     {"micro_batches", NULL,
-     "micro-batches of an iteration that has one record: it is repeated (default 1); with --layout of a step, a record "
-     "each (default 4 for each stage)"},
+     "micro-batches of an iteration that has one record: it is repeated (default 1). With --layout, micro-batches of "
+     "a step, a record each (default 4 for each stage)."},
     {"warmup", NULL, "iterations run but not reported (default 1; 0 below 3 iterations)"},
     {"layers", NULL, "the first N MoE layers of the trace (default 4)"},
     {.key = NULL},
@@ -64,6 +64,7 @@ static const hec_run_option_words layout_words[] = {
      "tp, cp and "
      "etp are not executed"},
     {"pipeline", NULL, "with --layout: gpipe, 1f1b (default) or interleaved (default with virtual stages)"},
+    {"zero", NULL, "with --layout: 1 keeps optimizer state in parts, a rank each (ZeRO-1; default 0)"},
     {.key = NULL},
 };
 
@@ -80,8 +81,9 @@ static hec_status check_layout(const settings *s) {
   for (size_t i = 0; s->training.layout && i < sizeof refused / sizeof refused[0]; i++)
     if (refused[i].given)
       return hec_fail(HEC_BAD_INPUT, "%s", refused[i].why);
-  if (!s->training.layout && s->training.pipeline)
-    return hec_fail(HEC_BAD_INPUT, "--pipeline: expected --layout beside it, found none");
+  if (!s->training.layout && (s->training.pipeline || s->training.zero >= 0))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected --layout beside it, found none",
+                    s->training.pipeline ? "--pipeline" : "--zero");
   return HEC_OK;
 }
 
@@ -96,7 +98,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_arg args[] = {
       HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " layers", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
-      HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline",
+      HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline zero",
                   layout_words),
       HEC_ARG_JOB("Policies", s->job, HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_PLACEMENT, NULL),
       HEC_ARG_TARGET("Execution", s->target, "backend transport precision threads virtual pin timeout", NULL),

@@ -30,9 +30,9 @@ static void add_head(const hec_summary *summary, const hec_stages *stages, hec_t
                   summary->n_iterations == 1 ? "" : "s", summary->execution->n_warmup);
   hec_layout_write(l, out);
   hec_text_printf(
-      out, ": %d stage%s of %d rank%s\npipeline %s, %d micro-batches a step; inside a stage the schedule is serial\n",
+      out, ": %d stage%s of %d rank%s\npipeline %s, %d micro-batches a step; inside a stage the schedule is serial%s\n",
       (int)l->pp, l->pp == 1 ? "" : "s", (int)l->dp, l->dp == 1 ? "" : "s", stages->schedule->name,
-      (int)stages->order.shape.n_micro_batches);
+      (int)stages->order.shape.n_micro_batches, stages->zero ? "; ZeRO-1" : "");
   hec_summary_execution_place(summary, out);
   hec_text_printf(out, "planned  for %s\n", job->cluster_spec);
   hec_summary_execution_mind(summary, out);
@@ -123,6 +123,7 @@ void hec_stages_json(hec_summary *summary, const hec_stages *stages, hec_text *o
   json_parts(stages, &json);
   hec_json_string(&json, "pipeline", stages->schedule->name);
   hec_json_string(&json, "schedule", "serial");
+  hec_json_int(&json, "zero", stages->zero);
   hec_json_int(&json, "micro_batches", stages->order.shape.n_micro_batches);
   hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
   hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");

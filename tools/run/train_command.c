@@ -144,8 +144,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                    "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
                    1e18),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
-       "compare everything with a dense reference on one rank, which takes over the run's state every 10 steps "
-       "(fewer at a high --lr), because training amplifies rounding; exit 1 where it differs",
+       "compare everything with a dense reference on one rank; exit 1 where it differs. It takes over the run's state "
+       "every 10 steps (fewer at a high --lr), because training amplifies rounding.",
        0, 0},
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace at the end (.gz: compressed)"),

@@ -74,7 +74,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"policy", "P", "policy, with options as hecate:t=4 (hecate-sim --list)"}, {.key = NULL}};
   s->job.policy = NULL; /* has to be named */
   hec_text formats = {0};
-  hec_text_add(&formats, "write where every expert of every layer stands:");
+  hec_text_add(&formats, "write where every expert of every layer stands. Forms:");
   for (int32_t i = 0; hec_placement_formats[i]; i++)
     hec_text_printf(&formats, "%s %s (%s)", i > 0 ? "," : "", hec_placement_formats[i]->name,
                     hec_placement_formats[i]->summary);

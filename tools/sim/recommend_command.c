@@ -24,13 +24,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TRAINING("Training job; its layout is what runs today", s->training),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_TIME("--within", s->within_s, "TIME",
-                   "about how long it may take on one core, such as 30s or 5m; decides how many records of the trace "
-                   "are planned, and so keeps the same answer for the same input (default 30s)",
+                   "about how long it may take on one core, such as 30s or 5m (default 30s). It sets how many records "
+                   "are planned, so the same input gives the same answer.",
                    1, 1e6),
       {"--out", HEC_ARG_TEXT, &s->out, "DIR",
-       "write what to change: flags of Megatron-LM, a TOML of torchtitan, a JSON of DeepSpeed, an EPLB map, a set-up "
-       "for "
-       "--setup, all figures, and what-to-change.md, which says what each was written for",
+       "write what to change: for Megatron-LM, torchtitan, DeepSpeed and EPLB, a file for --setup, and all figures. "
+       "what-to-change.md says what each file is for.",
        0, 0},
       {"--setup-out", HEC_ARG_TEXT, &s->setup_out, "FILE", "write what is recommended, as a set-up for --setup", 0, 0},
       {"--flags-out", HEC_ARG_TEXT, &s->flags_out, "FILE", "write it as flags of Megatron-LM (Megatron Core 0.16)", 0,

@@ -40,6 +40,8 @@ static const char notes_of_spec[] =
     "   \"model\": [\"gpt-moe-s\", \"mixtral-8x7b\"], \"ranks\": [16, 32], \"tokens\": [1024, 4096], \"m\": [\"auto\", "
     "0]}\n";
 static const char notes_of_values[] =
+    "  With layout or setup, a row is a training step, as of hecate-sim --layout, and keys of an iteration are "
+    "refused.\n"
     "  \"auto\": hecate-sim's default. slow, skew: \"\" is none; \"rank=3:0.5,rank=4:0.5\" is one value.\n"
     "  synth: options of hecate-trace synth; arrays there multiply, too. Paths are relative to the spec's folder.\n"
     "  At most 1000000 configurations, 4096 traces, 8 GiB of traces (unpacked, in memory, once for all threads).\n"
@@ -138,8 +140,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-sim sweep",
       .usage = "hecate-sim sweep SPEC.json [options]\n       hecate-sim sweep merge PART... [--out FILE]",
       .summary =
-          "Simulates every configuration of a product of traces, models, clusters, scales, options, laws, schedules "
-          "and policies:\none row each. merge joins the parts of shards.",
+          "Simulates every configuration of a product of traces, models, clusters, scales, layouts, options, laws, "
+          "schedules and\npolicies: one row each. merge joins the parts of shards.",
       .examples = example,
       .notes = notes.data,
       .exits = exits,
@@ -213,19 +215,20 @@ enum { N_TARGETS = 5 };
 /* Neither the spec or the parts (`what`), nor a file that the spec names, nor one written twice. */
 static hec_status check_targets(const targets *t, const char *what, const char *const *read, int32_t n_read,
                                 hec_sweep *sweep) {
-  static const hec_sweep_axis of_files[] = {HEC_AXIS_trace, HEC_AXIS_cluster, HEC_AXIS_model};
+  hec_sweep_axis of_files[1 + HEC_N_SWEEP_OF_FILES] = {HEC_AXIS_trace};
+  memcpy(of_files + 1, hec_sweep_of_files, sizeof hec_sweep_of_files);
   const struct {
     const char *option;
     const hec_text *path;
   } written[N_TARGETS] = {
       {"--out", &t->csv}, {"--out", &t->json}, {"--out", &t->part}, {"--out", &t->journal}, {"--report", &t->page}};
   int32_t n = n_read + N_TARGETS, at = 0;
-  for (int32_t f = 0; f < 3; f++)
+  for (int32_t f = 0; f < 1 + HEC_N_SWEEP_OF_FILES; f++)
     n += sweep->axis[of_files[f]].n;
   hec_path_use *uses = HEC_NEW(&sweep->arena, hec_path_use, n);
   for (int32_t i = 0; i < n_read; i++)
     uses[at++] = (hec_path_use){what, read[i], false};
-  for (int32_t f = 0; f < 3; f++)
+  for (int32_t f = 0; f < 1 + HEC_N_SWEEP_OF_FILES; f++)
     for (int32_t i = 0; i < sweep->axis[of_files[f]].n; i++) {
       const char *path = sweep->axis[of_files[f]].value[i].path;
       uses[at++] = (hec_path_use){hec_sweep_axis_name(of_files[f]), path, false};

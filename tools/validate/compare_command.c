@@ -17,7 +17,7 @@ enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1 };
 
 typedef struct {
   hec_session_args session;
-  hec_training_args training; /* of it: layout and pipeline */
+  hec_training_args training; /* of it: layout, pipeline, zero */
   int32_t micro_batches;      /* of a step; 0: not said */
   bool chose_ranks, chose_layers;
   const char *out, *calibration, *stamp, *format;
@@ -46,6 +46,7 @@ static const hec_run_option_words layout_words[] = {
     {"layout", NULL,
      "compare training steps in pipeline stages: \"pp=2 vpp=2\"; ranks = pp x dp, each with a core of its own"},
     {"pipeline", NULL, "with --layout: gpipe, 1f1b (default) or interleaved (default with virtual stages)"},
+    {"zero", NULL, "with --layout: 1 keeps optimizer state in parts, a rank each (ZeRO-1; default 0)"},
     {.key = NULL},
 };
 
@@ -61,9 +62,11 @@ static hec_status parse_layout(settings *s) {
        "--virtual: is not there for pipeline stages yet: choose a layout of as many ranks as cores"},
       {strcmp(s->session.target.backend, "nccl") == 0, "--backend: expected cpu or mpi beside --layout, found nccl"},
   };
-  if (!s->training.layout && (s->training.pipeline || s->session.job.micro_batches > 0))
+  if (!s->training.layout && (s->training.pipeline || s->training.zero >= 0 || s->session.job.micro_batches > 0))
     return hec_fail(HEC_BAD_INPUT, "%s: expected --layout beside it, found none",
-                    s->training.pipeline ? "--pipeline" : "--micro-batches");
+                    s->training.pipeline    ? "--pipeline"
+                    : s->training.zero >= 0 ? "--zero"
+                                            : "--micro-batches");
   if (!s->training.layout)
     return HEC_OK;
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
@@ -93,7 +96,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_SESSION_TIME_ROWS(s->session, "2m; all policies: give 6m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
-      HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline",
+      HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline zero",
                   layout_words),
       HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale", NULL),
       HEC_SESSION_TARGET_ROWS(s->session),
@@ -237,6 +240,7 @@ static hec_status make_stages(command *c) {
   for (int32_t i = before; i < stage->n_defaults; i++)
     hec_job_assume(job, arena, "%s", stage->defaults[i]);
   hec_layout_write(&c->stages.layout, &c->layout);
+  hec_text_add(&c->layout, c->stages.zero ? ", ZeRO-1" : "");
   hec_text_printf(&c->layout, ", %" PRId32 " micro-batches", c->stages.order.shape.n_micro_batches);
   return HEC_OK;
 }

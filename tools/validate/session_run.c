@@ -18,10 +18,8 @@
 
 const hec_run_option_words hec_session_words[] = {
     {"cluster", NULL,
-     "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also "
-     "without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset "
-     "with "
-     "such devices)"},
+     "links between ranks, which emulated, paced and --virtual imitate: preset (--list), JSON file or line. Default: "
+     "0.25 GB/s and 30 us; of backend nccl a preset with such devices. Otherwise calibration finds the rates."},
     {"model", NULL, "preset (--list), JSON file, or a config.json of Hugging Face (default cpu-512)"},
     {"ranks", NULL,
      "ranks, at most the cores unless --virtual; of backend nccl they may share devices (default 2; under mpirun: its "

@@ -24,7 +24,7 @@ extern const hec_run_option_words hec_session_words[];
 
 /* clang-format off */
 #define HEC_SESSION_TIME_ROWS(a, default_time) \
-  HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 0.001, 1e6), \
+  HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m (default " default_time "). It ends sooner once every time is known within 1 %.", 0.001, 1e6), \
   HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MAX)
 
 #define HEC_SESSION_TARGET_ROWS(a) \

@@ -1,6 +1,7 @@
-/* What the axes of a bare table of numbers mean: [4][1024][2] may be 4 layers of 1,024 tokens, or the other way round, and
- * [48][64] may be expert ids of tokens or counts of experts. Numbers do not say it. A reading is taken where --axes names
- * it, or where the others cannot be. Else the import is refused, and the message says what each reading would mean. */
+/* What the axes of a bare table of numbers mean. [4][1024][2] may be 4 layers of 1,024 tokens, or the other way round.
+ * [48][64] may be expert ids of tokens or counts of experts. Numbers do not say it. A reading is taken where --axes
+ * names it, or where the others cannot be. Else the import is refused, and the message says what each reading would
+ * mean. */
 #ifndef HEC_TRACES_IMPORT_AXES_H
 #define HEC_TRACES_IMPORT_AXES_H
 #include "traces/import/importer.h"

@@ -1,9 +1,10 @@
 /* Tokens per rank as a table, a line per rank. Columns rank, layer, iter (iteration, step) and tokens (token_num), as
  * LAER-MoE's analysis writes them, with method and model_name (arXiv 2602.11686, artifact, token_analysis_backup.csv).
  * They are tokens RECEIVED. Experts of a rank are not told apart, so an expert of the trace is all that one
- * expert-parallel rank has: as many as --ep, rank r being (r mod ep)-th, as in LAER's runs; ranks with the same ones add
- * up. Lines come in any order (by rank, by method), so the whole table is in memory, 24 bytes a line. A table of
- * several methods, models or phases needs --method, --model, --phase. Several files are one after another in time, each of all ranks.
+ * expert-parallel rank has. There are as many as --ep, rank r being (r mod ep)-th, as in LAER's runs. Ranks with the
+ * same ones add up. Lines come in any order (by rank, by method), so the whole table is in memory, 24 bytes a line. A
+ * table of several methods, models or phases needs --method, --model, --phase. Several files are one after another in
+ * time, each of all ranks.
  * Each begins behind the last step of the one before. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"

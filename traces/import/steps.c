@@ -1,9 +1,9 @@
 /* One step of all files: rows are copied into cells
- *   [block][column][expert], block = (layer, micro-batch), column = the rank or source that the row is from
- * and counted per (layer, column). In the first step with tokens the layers become known: in order of their keys,
- * without those that no rank sends a token to, which are dense layers (a recorder may give them zero rows; every token
- * passes every MoE layer). Each later step must have the same layers, from every rank, as many times. O(cells) a step,
- * and no allocation once steps have stopped growing. */
+ *   [block][column][expert], block = (layer, micro-batch), column = the rank or source that the row is from and counted
+ *   per (layer, column). In the first step with tokens the layers become known, in order of their keys. Those that no
+ *   rank sends a token to are left out: they are dense layers, since every token passes every MoE layer. A recorder may
+ *   give them zero rows. Each later step must have the same layers, from every rank, as many times. O(cells) a step,
+ *   and no allocation once steps have stopped growing. */
 #include "traces/import/job.h"
 
 #include <inttypes.h>

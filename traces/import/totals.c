@@ -1,8 +1,8 @@
-/* What records should have alike, for every token passes every MoE layer. A record's layers have as many assignments (of
- * each source rank, where rows are of sources). Recorders that drop, pad, sample or lose differ, so other numbers are
- * taken as they are, but said, once: with the first that differ; where tokens were dropped before they were counted that
- * is how it should be. Records may be of any length, as batches of a server are. That is said too, as hecate-sim takes
- * the first record's tokens where it needs a number. O(cells) a record. */
+/* What records should have alike, for every token passes every MoE layer. A record's layers have as many assignments
+ * (of each source rank, where rows are of sources). Recorders that drop, pad, sample or lose differ. So other numbers
+ * are taken as they are, but said once, with the first that differ. Where tokens were dropped before they were counted,
+ * that is how it should be. Records may be of any length, as batches of a server are. That is said too, as hecate-sim
+ * takes the first record's tokens where it needs a number. O(cells) a record. */
 #include "traces/import/job.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* An import into a file. The writer puts the header first, and transitions are complete only at the end. Reading
- * everything twice would halve the speed and rule out pipes, so where transitions are counted records wait in a spool,
- * a file beside the output that has no name (unlinked when opened: nothing can be left of it), as raw counts: of a log of
- * tokens a small part of the input. Without transitions records are written as they come. */
+ * everything twice would halve the speed and rule out pipes. So where transitions are counted, records wait in a spool
+ * as raw counts: of a log of tokens a small part of the input. The spool is a file beside the output that has no name
+ * (unlinked when opened), so nothing can be left of it. Without transitions records are written as they come. */
 #include "runtime/base/progress.h"
 #include "traces/import/job.h"
 

@@ -1,7 +1,7 @@
 /* Calibration: what this machine takes for the operations of a model shape, as a cluster that predicts it.
  *
- * Everything is measured where it will be used: whole iterations of the executor with synthetic loads, all ranks at work,
- * cases in random order, and the laws are fitted to the operations in them (samples.h, fit.h):
+ * Everything is measured where it will be used: in whole iterations of the executor with synthetic loads, all ranks at
+ * work, cases in random order. The laws are fitted to the operations in them (samples.h, fit.h):
  *     GEMMs of attention, gate, experts; permute, reduce, optimizer; all-reduce, counts      curves over rows or bytes
  *     exchanges       latency + scale * what the law of the links says (links that are imitated, or a stand-in)
  *     planning        a + b * work units
@@ -74,10 +74,11 @@ void hec_calibration_add(hec_calibration *calibration, const hec_problem *proble
 /* On rank 0, after all: fits to the readings that count (resample.h, hec_choose_readings), of each iteration of a case by
  * itself. The others are forgotten. HEC_FAILED when nothing can be fitted. */
 hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) HEC_MUST_USE;
-/* Ranks that wait for each other go at the pace of whoever is late at that moment: with durations that scatter, an iteration
- * takes longer than its operations' typical durations add up to. Sets `speed`, which slows all computing down, such that
- * the iterations of the calibration's own cases come out right in the median: predicted[0] and predicted[1] are their times
- * with speed 1 and HEC_PACE_TRIED. Computing alone scales, so times are linear in 1 / speed. Never above 1. */
+/* Ranks that wait for each other go at the pace of whoever is late at that moment. So with durations that scatter, an
+ * iteration takes longer than its operations' typical durations add up to. Sets `speed`, which slows all computing
+ * down, such that the iterations of the calibration's own cases come out right in the median. predicted[0] and
+ * predicted[1] are their times with speed 1 and HEC_PACE_TRIED. Computing alone scales, so times are linear in
+ * 1 / speed. Never above 1. */
 void hec_calibration_pace(hec_calibration *calibration, const double *const predicted[2], const double *measured,
                           int32_t n, hec_arena *arena);
 void hec_calibration_close(hec_calibration *calibration);

@@ -21,8 +21,8 @@ typedef struct {
   const hec_problem *problem; /* ranks and shape */
 } hec_calibration_need;
 
-/* HEC_BAD_INPUT: no cluster file, one that calibrate did not make, one of another backend, transport or model shape, other
- * ranks, other libraries or precision of devices, or without the backward pass that is needed. */
+/* HEC_BAD_INPUT: no cluster file, one that calibrate did not make, or one of another backend, transport or model shape.
+ * Also other ranks, other libraries or precision of devices, or a missing backward pass that is needed. */
 hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
                                 hec_calibration_file *file) HEC_MUST_USE;
 

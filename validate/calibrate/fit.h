@@ -1,8 +1,8 @@
 /* Robust fits of what operations take: a curve over sizes, and a line. The door to GSL's multifit.
  *
- * A curve f is piecewise linear on knots 0 < x_1 < ... < x_k. Up to x_1 it is the constant f(x_1) when `floor` (one row
- * of a GEMM costs what a tile costs), else the line from the origin (no work, no time). Beyond the last knot the last
- * segment goes on; with a single knot that is the line from the origin.
+ * A curve f is piecewise linear on knots 0 < x_1 < ... < x_k. Up to x_1 it is the constant f(x_1) when `floor` is set,
+ * as one row of a GEMM costs what a tile costs. Otherwise it is the line from the origin (no work, no time). Beyond the
+ * last knot the last segment goes on; with a single knot that is the line from the origin.
  *
  * An observation is one measured duration y of an operation that did several pieces of work one after the other, of
  * sizes x_1 ... x_n, plus `fixed` seconds per observation that are fitted too when asked for:
@@ -41,9 +41,9 @@ typedef struct {
   bool floor, fixed;
 } hec_fit_options;
 
-/* Knots that the observations do not determine are left out: a given knot without half a piece of work near it (a
- * piece between two knots counts for both, by its distance), a chosen one without three, and one that the knots before
- * it explain up to a hundredth; also when that is so only after stalls have lost their weight.
+/* Knots that the observations do not determine are left out. A given knot needs half a piece of work near it; a piece
+ * between two knots counts for both, by its distance. A chosen knot needs three. A knot that the ones before it explain
+ * up to a hundredth is left out too. All of this also holds after stalls have lost their weight.
  * HEC_FAILED with the reason when nothing can be fitted: no observation with work, a duration or size that is not above
  * zero and finite. */
 hec_status hec_fit_curve(const hec_observations *observed, const hec_fit_options *options, hec_arena *arena,

@@ -1,5 +1,5 @@
-/* Every (operation, rank) with a span becomes one observation, but for operations that move bytes while the rank computes:
- * the executor looks at them between two steps of computing only, so such a span says how long a step is.
+/* Every (operation, rank) with a span becomes one observation, but for operations that move bytes while the rank
+ * computes. The executor looks at those between two steps of computing only, so such a span says how long a step is.
  * O(operations * ranks + exchanges * operations of the rank + pieces of work). */
 #include "validate/calibrate/samples.h"
 

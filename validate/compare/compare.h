@@ -9,9 +9,10 @@
  * Every error has an interval, by resampling. Two cases are told apart when the interval of their ratio, over the points
  * that both have, does not hold 1. Only pairs that are told apart have an order.
  *
- * When to stop: once every case's level is known within HEC_NARROW, after HEC_ROUNDS_MIN rounds, looked at between rounds
- * only. How wide an interval is says how much readings scatter, not where their median lies nor how near it is to the
- * prediction, which is not known yet while measuring: so stopping does not favour small errors or large ones. */
+ * When to stop: once every case's level is known within HEC_NARROW, after HEC_ROUNDS_MIN rounds, looked at between
+ * rounds only. How wide an interval is says how much readings scatter. It does not say where their median lies or how
+ * near it is to the prediction, which is not known yet while measuring. So stopping favours neither small errors nor
+ * large ones. */
 #ifndef HEC_VALIDATE_COMPARE_H
 #define HEC_VALIDATE_COMPARE_H
 #include "sim/simulate.h"

@@ -1,5 +1,5 @@
-/* A piece takes on a rank the time from when the piece before it has ended there, in the simulation of the stage alone, where no
- * rank waits for another stage: inside a stage the schedule is serial. */
+/* A piece takes on a rank the time from when the piece before it has ended there, in the simulation of the stage alone.
+ * There no rank waits for another stage: inside a stage the schedule is serial. */
 #include "validate/compare/stages.h"
 
 #include "runtime/program/pipelines/pipeline_stage.h"

@@ -1,5 +1,6 @@
-/* Predicts steps of pipeline stages. The program of each stage is lowered and simulated by itself; what its pieces take stands in the
- * program of the step (step_program.h), and that is walked: waiting between stages follows, transfers between them take their links. */
+/* Predicts steps of pipeline stages. The program of each stage is lowered and simulated by itself. What its pieces take
+ * stands in the program of the step (step_program.h), and that is walked. So waiting between stages follows, and
+ * transfers between them take their links. */
 #ifndef HEC_VALIDATE_STAGES_H
 #define HEC_VALIDATE_STAGES_H
 #include "sim/simulate.h"

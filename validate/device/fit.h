@@ -19,8 +19,9 @@ typedef struct {
  * that it is written as it was judged. */
 uint32_t hec_law_fit_solve(const hec_fit_rows *rows, uint32_t pinned, double *constants);
 
-/* predicted_s[i] of each row by constants that were fitted to the folds without its shape: each shape is a fold of its own
- * where there are at most HEC_FIT_SHAPES_MAX of them, else shapes are spread over HEC_FIT_FOLDS folds by their hash. */
+/* predicted_s[i] of each row by constants that were fitted to the folds without its shape. Each shape is a fold of its
+ * own where there are at most HEC_FIT_SHAPES_MAX of them. Otherwise shapes are spread over HEC_FIT_FOLDS folds by their
+ * hash. */
 enum { HEC_FIT_FOLDS = 5, HEC_FIT_SHAPES_MAX = 24 };
 void hec_law_fit_cross(const hec_fit_rows *rows, double *predicted_s);
 

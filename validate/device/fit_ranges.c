@@ -1,6 +1,6 @@
-/* The three ranges of the law `collective`: for every pair of sizes at which a range may end, each range by linear least
- * squares on relative errors (GSL multifit), and of all pairs the one with the min sum of absolute relative errors; ties
- * to the smaller sizes. A negative slope or knee is fitted again without it. O(sizes^2 rows). */
+/* The three ranges of the law `collective`. For every pair of sizes at which a range may end, each range is solved by
+ * linear least squares on relative errors (GSL multifit). Of all pairs it takes the one with the min sum of absolute
+ * relative errors; ties to the smaller sizes. A negative slope or knee is fitted again without it. O(sizes^2 rows). */
 #include "validate/device/fit.h"
 
 #include "models/laws/work.h"

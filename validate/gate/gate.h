@@ -11,11 +11,12 @@
  *
  * 2 and 3 compare times of one session with each other, so they hold on any machine; only 1 knows another machine's.
  *
- * Every number of 2 and 3 has an interval (resample.h). It is within its band when the whole interval is, outside when the
- * whole interval is; between the two it is not decided. The gate fails when a number is outside, and passes when all are
- * within. Else it is skipped, with the intervals that were reached: more time would make them narrower. So a single
- * disturbed reading decides nothing. A machine that was disturbed in more than half of the iterations convicts nobody: what it
- * does to them need not be what it does to the calibration's, so a number outside makes it skipped; what is within, counts.
+ * Every number of 2 and 3 has an interval (resample.h). It is within its band when the whole interval is, outside when
+ * the whole interval is; between the two it is not decided. The gate fails when a number is outside, and passes when
+ * all are within. Else it is skipped, with the intervals that were reached: more time would make them narrower. So a
+ * single disturbed reading decides nothing. A machine that was disturbed in more than half of the iterations convicts
+ * nobody. What disturbs them need not be what disturbed the calibration. So a number outside its band makes it skipped,
+ * and what is within counts.
  * None of this looks at the sign of an error or at which law is judged, so a wrong law cannot excuse itself.
  *
  * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real one,

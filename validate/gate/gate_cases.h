@@ -1,6 +1,6 @@
-/* What the gate runs, from a file that is committed: configurations, bands, and what every configuration is predicted to
- * take on a cluster that is committed too. What is measured is the forward phase under the serial schedule:
- * without the optimizer's long stream over memory the terms that the gate watches are a tenth of an iteration and more.
+/* What the gate runs, from a file that is committed: configurations, bands, and what every configuration is predicted
+ * to take on a cluster that is committed too. What is measured is the forward phase under the serial schedule. Without
+ * the optimizer's long stream over memory, the terms that the gate watches are a tenth of an iteration and more.
  *
  *     {"version": 1, "notes": ...,
  *      "model": "cpu-512",                     preset or file; "shape" replaces members of it
@@ -15,9 +15,9 @@
  *                 "control_s": {"mean_compute": [...], ...},
  *                 "trained_s": [...]}, ...]}                        a training step under the policy's own schedule
  *
- * Loads: an expert's popularity is a uniform number to the power "skew" (0: all alike), times one between 3/4 and 5/4 for each
- * source; every source's counts are these weights by largest remainder. Multiplications only, so the loads, and with them
- * the stored predictions, are the same on every machine. */
+ * Loads: an expert's popularity is a uniform number to the power "skew" (0: all alike), times one between 3/4 and 5/4
+ * for each source. Every source's counts are these weights by largest remainder. Multiplications only, so the loads,
+ * and with them the stored predictions, are the same on every machine. */
 #ifndef HEC_VALIDATE_GATE_CASES_H
 #define HEC_VALIDATE_GATE_CASES_H
 #include "models/json.h"

@@ -1,6 +1,6 @@
-/* hecate-validate outcomes: a recorded training run of three placement methods (32 A100, artifact of arXiv 2602.11686),
- * predicted from its recorded rank loads and compared with what was measured: order of the methods, ratios to LAER,
- * step, all-to-all and expert time, time per rank.
+/* hecate-validate outcomes predicts a recorded training run of three placement methods from its recorded rank loads (32
+ * A100, artifact of arXiv 2602.11686). It compares the prediction with what was measured: order of the methods, ratios
+ * to LAER, step, all-to-all and expert time, time per rank.
  *
  * One set of constants for all methods, from data sheets and the artifact's own profile (the presets say which), none
  * from the rows compared. What is uncertain is changed one at a time. Two of the changes are controls that throw away

@@ -8,13 +8,13 @@
  *              forward gather(l + 1) after dispatch(l); backward gather(l - 1) after combine'(l), reduction(l) after
  *              experts'(l); dispatch(l) waits for gather(l). One lane, one after the other.
  *
- * Who waits for whom is the simulator's law: an exchange begins on a rank when the ranks it has rows for have posted, so
- * a rank that is done with its experts waits inside combine for the slowest of its node; `counts` (an all-gather) makes
- * all ranks meet before every dispatch.
+ * Who waits for whom is the simulator's law: an exchange begins on a rank when the ranks it has rows for have posted.
+ * So a rank that is done with its experts waits inside combine for the slowest of its node. `counts` (an all-gather)
+ * makes all ranks meet before every dispatch.
  *
  * Rows. Only the assignments that each rank computes are known (L_d), not from whom they come. Every rank sends as many
- * as any other, A = sum L / ranks, and dispatch is local to the node where the node computes as many as its ranks send
- * (that is so in all but a few recorded layers; the artifact routes to a replica of the node when there is one):
+ * as any other, A = sum L / ranks. Dispatch is local to the node where the node computes as many as its ranks send.
+ * That is so in all but a few recorded layers; the artifact routes to a replica of the node when there is one:
  *   s -> d in node n      min(own, load)/n_per_node * L_d / load,  own = A * n_per_node, load = sum of L over the node
  *   s -> d otherwise      rows that s's node does not compute itself, to nodes that compute more than their own, in
  *                         proportion to how many more and to L_d

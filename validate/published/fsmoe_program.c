@@ -13,9 +13,9 @@
  *                    that of a list scheduler with the same durations, and a test compares its clock with the walk's
  *   DeepSpeed-MoE    degree 1, nothing beside anything
  *
- * Inferred: gate, ordering and optimizer take no time here (nothing of them is in the paper's model; Table 2 has .1 and .3
- * ms of them for two layers); several layers follow each other, gradients of the last of the backward pass have nothing
- * to hide behind; Tutel and DeepSpeed reduce layer by layer, each with its start, as Table 2 counts it. */
+ * Inferred: gate, ordering and optimizer take no time here. Nothing of them is in the paper's model; Table 2 has .1 and
+ * .3 ms of them for two layers. Several layers follow each other, so gradients of the last of the backward pass have
+ * nothing to hide behind. Tutel and DeepSpeed reduce layer by layer, each with its start, as Table 2 counts it. */
 #include "validate/published/fsmoe_program.h"
 
 #include "runtime/base/status.h"

@@ -1,9 +1,9 @@
 /* Synthetic totals of a series are generated once per (sigma, drift, experts) and kept; a wish is then cut, scaled to its
  * assignments and spread over the ranks (hec_load_fit).
  *
- * Sigma for a stated imbalance by 12 halvings of [0, 4]: overload rises with sigma for fixed draws, near enough. Tried are 8
- * iterations at most of the loads themselves; of drifting ones, whose draws depend on sigma in many more ways, 240 layers of
- * standing ones: their mean is what is expected, and what comes out is a few percent off.
+ * Sigma for a stated imbalance by 12 halvings of [0, 4]: overload rises with sigma for fixed draws, near enough. Tried
+ * are at most 8 iterations of the loads themselves. Drifting ones draw in many more ways that depend on sigma, so 240
+ * layers of standing ones are tried for them. Their mean is what is expected, and what comes out is a few percent off.
  * Cost of a wish: O(iterations * layers * ranks * experts). */
 #include "validate/published/loads.h"
 

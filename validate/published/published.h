@@ -10,8 +10,8 @@
  *                       in the paper), paper (the number as printed), depends_on (which inputs), reading (what of it is our
  *                       reading), long, followed (it is in the table of changes)
  *
- * Two tables: the inputs as the paper states them, with what it leaves open at plain defaults; and the best single set
- * of unknowns for the whole table, by a full search of a small grid:
+ * There are two tables. One has the inputs as the paper states them, with what it leaves open at plain defaults. The
+ * other has the best single set of unknowns for the whole table, by a full search of a small grid:
  *
  *   objective = mean over the rows with a number (but those of long runs) of mean |ln(ours / paper)| over the row's
  * ends, on the synthetic loads, so it does not depend on which traces there are; a ratio that could not be formed

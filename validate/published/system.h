@@ -1,8 +1,9 @@
 /* `hecate-validate published --system NAME`: a system's set-up in our simulator, its public numbers beside ours.
  *
- * A system is one data file, systems/NAME.json (scope.h), and one row in system_list.h; list, `all`, table, JSON and tests walk the
- * rows. Its notes say source, set-up, what is inferred, and what is not as published. One set of defaults, nothing is tuned to a
- * row: an input that is not public and decides a row is varied, and the row says how far it moves.
+ * A system is one data file, systems/NAME.json (scope.h), and one row in system_list.h; list, `all`, table, JSON and
+ * tests walk the rows. Its notes say source, set-up, what is inferred, and what is not as published. There is one set
+ * of defaults, and nothing is tuned to a row. If an input is not public and decides a row, it is varied, and the row
+ * says how far it moves.
  *
  * A row is judged by the geometric middle of its ends:  ratio = ours / published, within 10 % when |ratio - 1| <= 0.1.
  * Who wins: a gain's side of 1, published and ours (1 % around 1 is neither side); open where a range of ours holds both.

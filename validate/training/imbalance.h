@@ -1,6 +1,6 @@
-/* Published times under a given imbalance (the load of the busiest rank over the mean), relative to the balanced run of the same
- * set-up. Form: CSV with id, model, gpus, gpu_type, ep, phase, r_max_over_mean, metric, value; rows whose ids differ in their
- * last part only are one set-up, and the one of least imbalance is its base. */
+/* Published times under a given imbalance (the load of the busiest rank over the mean), relative to the balanced run of
+ * the same set-up. Form: CSV with id, model, gpus, gpu_type, ep, phase, r_max_over_mean, metric, value. Rows whose ids
+ * differ in their last part only are one set-up, and the one of least imbalance is its base. */
 #ifndef HEC_VALIDATE_IMBALANCE_H
 #define HEC_VALIDATE_IMBALANCE_H
 #include "validate/doc.h"

@@ -1,8 +1,9 @@
 /* Published training runs against predictions: `hecate-validate training`.
  *
- * A row of the table (CSV: id, model, gpus, gpu_type, tp, pp, vpp, ep, etp, cp, dp, seq, global_batch, micro_batch, precision,
- * metric, value, notes, source) becomes a layout, a recipe and a batch; what it does not state comes from rules that hold for
- * all rows of a source (validate/training/rules/rules.json). A row that cannot be expressed keeps its reason. */
+ * A row of the table becomes a layout, a recipe and a batch. Its CSV columns are id, model, gpus, gpu_type, tp, pp,
+ * vpp, ep, etp, cp, dp, seq, global_batch, micro_batch, precision, metric, value, notes, source. What a row does not
+ * state comes from rules that hold for all rows of a source (validate/training/rules/rules.json). A row that cannot be
+ * expressed keeps its reason. */
 #ifndef HEC_VALIDATE_TRAINING_H
 #define HEC_VALIDATE_TRAINING_H
 #include "models/training/band.h"

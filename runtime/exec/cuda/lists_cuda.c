@@ -1,10 +1,10 @@
 /* Memory of a processor, and lists on their way to its device.
  *
- * What describes the work and does not fit in the parameters of a kernel (row pointers, tokens, pointers of products) is
- * written into pinned host memory and copied by the stream that needs it, one copy to a list. Both sides are chunks that
- * are filled from the front and rewound together at restart, when everything is done: nothing is used twice before. A
- * chunk is twice as large as the one before it, and the same lists take the same places in every round, so that nothing
- * is allocated once one round has been made. */
+ * What describes the work may not fit in the parameters of a kernel: row pointers, tokens, pointers of products. It is
+ * written into pinned host memory and copied by the stream that needs it, one copy to a list. Both sides are chunks
+ * that are filled from the front and rewound together at restart, when everything is done: nothing is used twice
+ * before. A chunk is twice as large as the one before it, and the same lists take the same places in every round, so
+ * that nothing is allocated once one round has been made. */
 #include "runtime/exec/cuda/own.h"
 
 #include <stdlib.h>

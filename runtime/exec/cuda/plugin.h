@@ -59,9 +59,9 @@ typedef struct {
 } hec_cuda_id;
 typedef struct hec_cuda_communicator hec_cuda_communicator;
 
-/* Communicators never block the host but in `open`, which all its ranks call together; it gives up at until_ns (on the
- * clock of the processor's options) or when stop(context) is true. A later call may have to wait for NCCL's own thread: it
- * gives up after as long as `open` had, or when stop(context) is true, so context stays until `close`. */
+/* Communicators never block the host but in `open`, which all its ranks call together. It gives up at until_ns (on the
+ * clock of the processor's options) or when stop(context) is true. A later call may have to wait for NCCL's own thread.
+ * It gives up after as long as `open` had, or when stop(context) is true, so context stays until `close`. */
 typedef struct {
   const char *(*make_id)(hec_cuda_id *id); /* by one rank, which gives it to the others; opens a listening socket */
   const char *(*open)(hec_processor *on, const hec_cuda_id *id, int32_t n_ranks, int32_t rank, int64_t until_ns,

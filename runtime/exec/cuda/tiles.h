@@ -1,10 +1,11 @@
 /* Lists of pieces of work on numbers that do not depend on each other (C++).
  *
- * A launch takes as many pieces as its parameters hold (4 KB of them are possible everywhere: the host's list may go at
- * once, nothing is allocated or copied), cut into tiles of equal size that the blocks take in turn. A piece goes in fours
- * (128 bits a thread) where all of its arrays have the same offset from an aligned place: the numbers before the first
- * aligned one and after the last go one by one, else all do. Each result depends on its own index only, so who computes
- * it does not matter, and the compiler is told not to contract a * b + c (plugin.cmake): the bytes are those of the CPU. */
+ * A launch takes as many pieces as its parameters hold; 4 KB of them are possible everywhere. So the host's list may go
+ * at once, and nothing is allocated or copied. Pieces are cut into tiles of equal size that the blocks take in turn. A
+ * piece goes in fours (128 bits a thread) where all of its arrays have the same offset from an aligned place. Then the
+ * numbers before the first aligned one and after the last go one by one. Otherwise all do. Each result depends on its
+ * own index only, so who computes it does not matter. The compiler is told not to contract a * b + c (plugin.cmake). So
+ * the bytes are those of the CPU. */
 #ifndef HEC_EXEC_CUDA_TILES_H
 #define HEC_EXEC_CUDA_TILES_H
 #include "runtime/exec/cuda/pieces.h"

@@ -3,8 +3,8 @@
  *
  *     launch   0 1 2 3 | 4 5 6 7        stage 1 is a group with first 4: its rank 2 is rank 6 of the launch
  *
- * The memory, the failure record and the channels are the launch's, so messages of a group and of the launch may alternate,
- * and a failure inside a group ends the whole launch; it names the rank by its number in the launch. */
+ * The memory, the failure record and the channels are the launch's, so messages of a group and of the launch may
+ * alternate. A failure inside a group ends the whole launch. It names the rank by its number in the launch. */
 #ifndef HEC_EXEC_GROUP_H
 #define HEC_EXEC_GROUP_H
 #include "runtime/exec/launch/rank.h"

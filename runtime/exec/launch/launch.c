@@ -1,9 +1,10 @@
 /* Launching and supervising ranks.
  *
- * Processes: every child holds the only writing end of a pipe, so its death, however it comes, is an end of file that the
- * supervisor polls for; no signal handler, and other children of the caller are left alone. A child that ends without
- * having recorded its outcome is a failure. After a failure the others get GRACE_MS to end by themselves (their waits
- * fail at once); then SIGKILL, which also ends a stopped process. PR_SET_PDEATHSIG ends children whose parent dies.
+ * Processes: every child holds the only writing end of a pipe. So its death, however it comes, is an end of file that
+ * the supervisor polls for. There is no signal handler, and other children of the caller are left alone. A child that
+ * ends without having recorded its outcome is a failure. After a failure the others get GRACE_MS to end by themselves
+ * (their waits fail at once); then SIGKILL, which also ends a stopped process. PR_SET_PDEATHSIG ends children whose
+ * parent dies.
  *
  *     child: body, outcome into its slot, leak check, flush, _exit        (no atexit handlers: they are the parent's)
  *

@@ -1,8 +1,8 @@
 /* Plug-ins: shared libraries that link what the program itself does not (an MPI, CUDA), loaded when a backend is asked
  * for. The contract of each is in its folder's plugin.h.
  *
- * A plug-in is looked for in $HECATE_PLUGINS, the folder of the executable, ../lib/hecate seen from there, and, when this
- * is part of a shared library, its folder, hecate and ../hecate seen from there. */
+ * A plug-in is looked for in $HECATE_PLUGINS, in the folder of the executable, and in ../lib/hecate seen from there. If
+ * this is part of a shared library, also in its folder, hecate and ../hecate seen from there. */
 #ifndef HEC_EXEC_PLUGIN_H
 #define HEC_EXEC_PLUGIN_H
 #include "runtime/base/text.h"

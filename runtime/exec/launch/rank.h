@@ -2,13 +2,13 @@
  *
  * A launch runs `body` once per rank: as forked processes (default), as threads of this process (TSan, embedding), or,
  * under a process manager, only the calling rank's. Every rank has a region of memory of its own. On one machine all
- * regions are one anonymous shared mapping made before the ranks, so an address means the same in every rank and a peer
+ * regions are one anonymous shared mapping made before the ranks. So an address means the same in every rank, a peer
  * may read it, and nothing can be left behind in /dev/shm. The region is reserved, not touched.
  *
- * Failure: the first rank that fails (hec_rank_fail) or dies names the failure for the whole launch; every wait of every
- * other rank then ends with HEC_FAILED. In fork mode the caller supervises: a child that dies, is killed or does not end
- * within the limit after a failure is named with the place it last published (hec_rank_at), the others are told, then
- * killed (SIGKILL, which also ends a stopped one). Children die with their parent. */
+ * Failure: the first rank that fails (hec_rank_fail) or dies names the failure for the whole launch; every wait of
+ * every other rank then ends with HEC_FAILED. In fork mode the caller supervises. A child that dies, is killed or does
+ * not end within the limit after a failure is named with the place it last published (hec_rank_at). The others are
+ * told, then killed (SIGKILL, which also ends a stopped one). Children die with their parent. */
 #ifndef HEC_EXEC_RANK_H
 #define HEC_EXEC_RANK_H
 #include "runtime/exec/math/processor.h"
@@ -116,9 +116,9 @@ int64_t hec_rank_posted(const hec_rank *rank, int32_t peer, int32_t op);
 
 /* Collectives of the launch itself, over the transport's control channel; each waits at most limit_ns. */
 hec_status hec_rank_barrier(hec_rank *rank) HEC_MUST_USE;
-/* Barrier after which all ranks go on at one moment, *start_ns on the clock of hec_clock_ns: rank 0 chooses it, at most
- * 1 ms ahead, when all have come; every rank sleeps, then spins until it is there. A rank that is woken late returns late
- * with the same *start_ns. Between machines: each rank's own clock after the barrier. */
+/* Barrier after which all ranks go on at one moment, *start_ns on the clock of hec_clock_ns. Rank 0 chooses it, at most
+ * 1 ms ahead, when all have come. Every rank sleeps, then spins until it is there. A rank that is woken late returns
+ * late with the same *start_ns. Between machines: each rank's own clock after the barrier. */
 hec_status hec_rank_start_together(hec_rank *rank, int64_t *start_ns) HEC_MUST_USE;
 /* `bytes` of every rank into `all` [n_ranks * bytes] on rank 0 (NULL elsewhere). `data` and `all` anywhere in memory. */
 hec_status hec_rank_gather(hec_rank *rank, const void *data, size_t bytes, void *all) HEC_MUST_USE;

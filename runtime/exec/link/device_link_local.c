@@ -19,9 +19,9 @@
  * once the receive it forwards is on the stream: by induction over hops all are. Hence every destination shows `taken`,
  * every source closes, and all leave. On the devices an event is only ever waited for after it was marked.
  *
- * Failure: a rank that leaves early must not take away what another just looks at (its post, its events). Who looks says
- * so first (`looks`), then asks whether the other is gone; who leaves looks at nothing any more, says that it is gone
- * (`gone`), then waits until the others look no more (Dekker), which they soon do: their waits end with the failure.
+ * Failure: a rank that leaves early must not take away what another just looks at (its post, its events). Who looks
+ * says so first (`looks`), then asks whether the other is gone. Who leaves looks at nothing any more, says that it is
+ * gone (`gone`), then waits until the others look no more (Dekker). They soon do: their waits end with the failure.
  *
  * O(ranks + messages + segments) per exchange, times the passes where it is chained; ranks^2 * lanes pairs. */
 #include "runtime/base/arena.h"

@@ -3,13 +3,13 @@
  *
  *   chunk c of a message of hop h moves in step c + h
  *
- * Time is cut into the same steps everywhere, and both ends of a message agree on c and h. By induction over steps: when
- * all ranks have done the steps before s, every piece of step s has its other end in step s, and what it forwards came in
- * step s - 1, in an earlier group of the same stream. So every step ends, and nothing is sent before it is there.
+ * Time is cut into the same steps everywhere, and both ends of a message agree on c and h. By induction over steps,
+ * when all ranks have done the steps before s: every piece of step s has its other end in step s. What it forwards came
+ * in step s - 1, in an earlier group of the same stream. So every step ends, and nothing is sent before it is there.
  *
- * Loops of each rank's own over its chunks (receive chunk c, send it on, next) have no such order. Chains that cross,
- * 0 -> 1 -> 2 and 1 -> 0 -> 2: rank 0 would first send the chunk of its own chain, rank 1 that of its own, and each group
- * would wait for one that comes later.
+ * Loops of each rank's own over its chunks (receive chunk c, send it on, next) have no such order. Take chains that
+ * cross, 0 -> 1 -> 2 and 1 -> 0 -> 2. Rank 0 would first send the chunk of its own chain, and rank 1 that of its own.
+ * Each group would wait for one that comes later.
  *
  * Within a step pieces of a pair follow each other in the order of the post, which is the same at both ends. */
 #include "runtime/exec/link/link_steps.h"

@@ -1,7 +1,7 @@
 /* Arithmetic on vectors and rows: sums in a fixed order, whatever the alignment.
  *
- * A sum of n terms goes into 16 partial sums (term i into i mod 16), which are then added pairwise: vector code without
- * leave to reorder, and an error of about n u / 16 instead of n u. Everything is O(n). */
+ * A sum of n terms goes into 16 partial sums (term i into i mod 16), which are then added pairwise. This gives vector
+ * code without leave to reorder, and an error of about n u / 16 instead of n u. Everything is O(n). */
 #include "runtime/exec/math/math.h"
 
 #include "runtime/exec/math/fast_exp.h"

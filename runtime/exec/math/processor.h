@@ -1,11 +1,11 @@
 /* What a rank computes with: the arithmetic of one device on the memory of that device. The model (model.h) is written
  * once, in these calls; the CPU is the first row and the oracle of every other one.
  *
- * Calls are carried out in the order in which they are made, on the CPU before they return, elsewhere perhaps later (see
- * hec_streams): the host must not look at what they write. Arrays of floats are on the device. What describes the work
- * (lists of hec_gemm and the like, row pointers, of hec_assignments all but weight and weight_grad) is on the host and may
- * go when the call returns. Sizes of zero are fine, with NULL for what is empty. Arrays of one call do not overlap unless
- * it says so.
+ * Calls are carried out in the order in which they are made: on the CPU before they return, elsewhere perhaps later
+ * (see hec_streams). So the host must not look at what they write. Arrays of floats are on the device. What describes
+ * the work is on the host and may go when the call returns: lists of hec_gemm and the like, row pointers, and of
+ * hec_assignments all but weight and weight_grad. Sizes of zero are fine, with NULL for what is empty. Arrays of one
+ * call do not overlap unless it says so.
  *
  * Same input, same bytes on one device: sums have a fixed order. Between devices results differ by rounding. */
 #ifndef HEC_EXEC_PROCESSOR_H
@@ -98,9 +98,9 @@ enum { HEC_BATCH_MAX = 64 };
  * Everything else is float32 in every mode; so are the products of CPUs. */
 typedef enum { HEC_FP32, HEC_TF32, HEC_BF16, HEC_N_PRECISIONS } hec_precision;
 
-/* Devices that carry out calls after they have returned. Every processor of this kind has HEC_STREAMS streams: the calls of
- * one are carried out in their order, those of different streams at the same time unless an event orders them. One host
- * thread uses a processor; none of these calls waits for the device, but for restart.
+/* Devices that carry out calls after they have returned. Every processor of this kind has HEC_STREAMS streams. The
+ * calls of one stream are carried out in their order. Those of different streams run at the same time unless an event
+ * orders them. One host thread uses a processor; none of these calls waits for the device, but for restart.
  *
  * Errors of the device are kept: `error` has the first. After it calls do nothing and every event is reached. */
 typedef struct hec_event hec_event;
@@ -117,7 +117,7 @@ typedef struct {
   /* Waits until everything is done, ends all events, and sets the device's clock by the host's. */
   void (*restart)(hec_processor *on);
   const char *(*error)(hec_processor *on); /* NULL: none */
-  /* Memory of the host that the device reaches (until the processor is closed; zero at the start), NULL: none left; and
+  /* Memory of the host that the device reaches, until the processor is closed; zero at the start. NULL: none left. Then
    * copies from and to it on the selected stream: it must stay as it is until they are done. */
   void *(*host_memory)(hec_processor *on, size_t bytes);
   void (*put)(hec_processor *on, void *to, const void *from, size_t bytes);   /* host to device */

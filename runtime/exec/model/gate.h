@@ -5,9 +5,9 @@
  *     weigh      a weight per assignment from affinities
  *     backward   from the weights' gradients (and a balance loss) to those of the parameters and of h2
  *
- * Choices are constants of the derivative. The affinities are all that a choice may look at, beside what hec_gate_call
- * says, so that whoever has the affinities can make it again (the check does): nothing of it depends on ranks, threads or
- * the policy. Replay forces the choice and has the default gate, softmax; the others compute on the host's memory. */
+ * Choices are constants of the derivative. A choice may look only at the affinities and at what hec_gate_call says. So
+ * whoever has the affinities can make it again (the check does). Nothing of it depends on ranks, threads or the policy.
+ * Replay forces the choice and has the default gate, softmax; the others compute on the host's memory. */
 #ifndef HEC_EXEC_GATE_H
 #define HEC_EXEC_GATE_H
 #include "runtime/base/option.h"

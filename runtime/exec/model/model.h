@@ -1,7 +1,7 @@
-/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute, in calls of a
- * processor (processor.h) on its memory, which the caller brings. Knows nothing of plans, programs, ranks or time. The
- * executor's work table (work.c) and the dense reference (reference.c) both call it, the first on pieces, the second on
- * everything at once.
+/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute. It is made of
+ * calls of a processor (processor.h) on its memory, which the caller brings. Knows nothing of plans, programs, ranks or
+ * time. The executor's work table (work.c) and the dense reference (reference.c) both call it, the first on pieces, the
+ * second on everything at once.
  *
  * A block, for the tokens x [T, d] of one rank and micro-batch (pre-norm, no biases, no positional encoding):
  *     h1 = rmsnorm(x; g1)   q,k,v = h1 Wq, h1 Wk, h1 Wv   a = attention(q, k, v)   x += a Wo
@@ -10,9 +10,10 @@
  * renormalised over the chosen ones). Sequences of seq_len tokens stand one after
  * the other (the last may be shorter); heads share keys and values where n_kv_heads < n_heads.
  *
- * Exact mode (`exact`): every intermediate is an integer times a power of two below 24 significant bits, so float
- * arithmetic is exact in any order: no norms (h = x), linear attention a = (q k^T) v without softmax or scale, ReLU
- * experts, w_j a power of two that depends on (token, place) only and has no gradient; sparse small-integer parameters.
+ * Exact mode (`exact`): every intermediate is an integer times a power of two below 24 significant bits. So float
+ * arithmetic is exact in any order. There are no norms (h = x). Attention is linear, a = (q k^T) v without softmax or
+ * scale. Experts use ReLU. w_j is a power of two that depends on (token, place) only and has no gradient. Parameters
+ * are sparse small integers.
  * Measured (hec_reference_bits): at most 23 bits at d 8..64, f 8..128, E <= 64, top-k <= 8, seq <= 128 and 8192 tokens
  * over ranks and micro-batches. */
 #ifndef HEC_EXEC_MODEL_H
@@ -62,8 +63,8 @@ static inline int32_t hec_model_whole_blocks(const hec_model *model) {
 }
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
- * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, capacity
- * factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
+ * HEC_BAD_INPUT for shapes that cannot be executed, saying why. They are: attention given as a bare parameter count, a
+ * capacity factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
 static inline int32_t hec_model_parts(const hec_model *model) {
@@ -121,7 +122,7 @@ typedef struct {
 double hec_assign_balance(const hec_model *model, const hec_balance *balance, const float *probabilities,
                           hec_assignments *assignments);
 
-/* Loss-free balancing (Wang et al., arXiv:2408.15664, algorithm 1): after a step, for every expert of every block,
+/* Loss-free balancing (Wang et al., arXiv:2408.15664, algorithm 1). After a step, for every expert of every block:
  * bias += rate * sign(mean load - load of the expert), loads of all ranks and micro-batches [n]. bias [n_blocks][E] is
  * added to what experts are chosen by and to nothing else: no gradient flows, every rank has the same. */
 void hec_bias_update(const hec_model *model, float rate, const hec_load *loads, int32_t n, float *bias);
@@ -144,10 +145,10 @@ void hec_block_attention(hec_processor *on, const hec_model *model, const float 
                          const hec_block_kept *kept, float *scratch);
 void hec_block_attention_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
                                   int32_t tokens, float *dx, const hec_block_kept *kept, float *scratch);
-/* The same of a part's heads over the rows of all `parts` ranks, tokens each, which stand in kept.x0 (tensor parallelism):
- * partial [parts T, d] is this part of what attention adds to the stream; backward, from the gradients dx [parts T, d] of
- * all: of the gradient of the norm's output. Then, of the rank's own rows, once partial sums are added up: x [T, d] +=, or
- * dx [T, d] += and the norm's gradient. `member`: the rank in its group. */
+/* The same for a part's heads over the rows of all `parts` ranks, tokens each, which stand in kept.x0 (tensor
+ * parallelism). partial [parts T, d] is this part of what attention adds to the stream. Backward, from the gradients dx
+ * [parts T, d] of all, it is that of the gradient of the norm's output. Then, of the rank's own rows, once partial sums
+ * are added up: x [T, d] +=, or dx [T, d] += and the norm's gradient. `member`: the rank in its group. */
 void hec_block_part_attention(hec_processor *on, const hec_model *model, const float *params, int32_t tokens,
                               float *partial, const hec_block_kept *kept, float *scratch);
 typedef struct {

@@ -8,9 +8,9 @@
 #include "models/memory_cost.h"
 
 /* Adam's epsilon. The first update of an element divides its gradient by its own size. Where the gradient's sum nearly
- * cancels, rounding would decide the sign of a full step. Replay's gradients are of order 0.1 to 100 (the output gradient is
- * normal) with errors of order 1e-6 of that; epsilon = 1e-3 is below the gradients and damps just those elements
- * (reference.c derives what is left; 1e-5 leaves ten times as much). Training takes an Adam of its own. */
+ * cancels, rounding would decide the sign of a full step. Replay's gradients are of order 0.1 to 100 (the output
+ * gradient is normal) with errors of order 1e-6 of that. epsilon = 1e-3 is below the gradients and damps just those
+ * elements. reference.c derives what is left; 1e-5 leaves ten times as much. Training takes an Adam of its own. */
 static const hec_adam adam = {.rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-3F};
 
 enum { WIDTH_MAX = 1 << 24 }; /* of a matrix, so that every GEMM's sizes are int32_t */

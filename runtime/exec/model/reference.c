@@ -248,7 +248,7 @@ static int64_t count_others(const hec_assignments *a, const hec_assignments *own
 }
 
 /* The choices are those that the gate makes of the affinities that are said to be behind them, and these are what they
- * should be: so nothing depends on which of two nearly equal ones is larger here. */
+ * should be. So nothing depends on which of two nearly equal ones is larger here. */
 static void verify(hec_reference *r, int64_t list, const hec_gate_call *call, const float *p,
                    const hec_assignments *a) {
   const hec_model *m = &r->model;

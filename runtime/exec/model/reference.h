@@ -20,8 +20,8 @@ void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *
  * micro-batches. */
 typedef struct {
   const uint8_t *ids, *next; /* [n_micro_batches][n_ranks][T] */
-  /* Of every rank, micro-batch and block: tokens of the assignments by expert, as many as the loads say, [.][T * k]; what
-   * they were chosen by, [.][T, E], NULL: what the gates of the reference give. */
+  /* Of every rank, micro-batch and block: tokens of the assignments by expert, as many as the loads say, [.][T * k].
+   * Then what they were chosen by, [.][T, E]; NULL: what the gates of the reference give. */
   const int32_t *choices;
   const float *affinities;
   float balance;   /* coefficient of the balance loss; 0: none */
@@ -61,7 +61,7 @@ typedef struct {
 } hec_reference_part;
 void hec_reference_adopt(hec_reference *reference, const hec_reference_part *part, const float *values);
 
-/* Largest number of significant bits that any product sum of the last step needed, computed in double with absolute
+/* Largest number of significant bits that any product sum of the last step needed. Computed in double with absolute
  * values (exact mode: a test asserts at most 24). -1 in random mode. */
 int32_t hec_reference_bits(const hec_reference *reference);
 

@@ -1,10 +1,11 @@
 /* libhecate: the planner and the sparse collectives of hecate for trainers written by others, and its simulator.
  *
- * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of a
- * micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
- * return to the homes (SparseReduceScatter, spRS). FSSDP, "Hecate: Unlocking Efficient Sparse Model Training via Fully
- * Sharded Sparse Data Parallelism", arXiv 2502.02581: section 3 (sparse collectives), section 4 (Algorithm 1: sparse
- * materialisation; Algorithm 2: heterogeneous sharding). The other policies name their papers: hec_policy_name.
+ * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of
+ * a micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
+ * return to the homes (SparseReduceScatter, spRS). FSSDP is from "Hecate: Unlocking Efficient Sparse Model Training via
+ * Fully Sharded Sparse Data Parallelism", arXiv 2502.02581. See its section 3 (sparse collectives) and section 4
+ * (Algorithm 1: sparse materialisation; Algorithm 2: heterogeneous sharding). The other policies name their papers:
+ * hec_policy_name.
  *
  *   hec_planner_open                              every rank, the same options
  *   each micro-batch:
@@ -22,10 +23,11 @@
  * hec_planner_digest lets them compare.
  *
  * Errors. Functions that return int return HECATE_OK, HECATE_FAILED (the run failed: a peer died, no space) or
- * HECATE_BAD_INPUT (an argument is wrong; nothing was changed); hec_error says what and what was expected. Outputs are
- * written only on HECATE_OK. Pointers must not be NULL unless said. Out of memory ends the process with a message.
- * Ownership. What the library returns by pointer belongs to the planner or communicator it came from, and says until
- * when it is valid; what you pass is yours and only read during the call unless said.
+ * HECATE_BAD_INPUT (an argument is wrong; nothing was changed). hec_error says what is wrong and what was expected.
+ * Outputs are written only on HECATE_OK. Pointers must not be NULL unless said. Out of memory ends the process with a
+ * message.
+ * Ownership. What the library returns by pointer belongs to the planner or communicator it came from. Its description
+ * says until when it is valid. What you pass is yours and only read during the call unless said.
  * Threads. One thread at a time per planner and per communicator; different ones are independent. hec_error is the
  * calling thread's. hec_run may not be called from two threads at once.
  * Numbers. Ranks, layers and experts count from 0; bytes are bytes, times seconds, tokens token-expert assignments
@@ -104,9 +106,9 @@ HEC_API void hec_planner_close(hec_planner *planner); /* NULL: nothing */
 /* The decision before the gates of a micro-batch, for all layers, from the history. `iteration` >= 0 and never falls;
  * `micro_batch` counts from 0 in each iteration. O(what the policy does): microseconds to milliseconds. */
 HEC_API int hec_planner_step(hec_planner *planner, int64_t iteration, int32_t micro_batch);
-/* After the gate of one layer, once per layer and step, layers in any order: counts[source * n_experts + expert] =
- * assignments that rank `source` sends to the expert, the same array on every rank; at most 2^31 - 1 in all. Needed by
- * split, and by policies that look at the actual load. Only this layer's copies may change. */
+/* After the gate of one layer, once per layer and step, layers in any order. counts[source * n_experts + expert] is how
+ * many assignments rank `source` sends to the expert. It is the same array on every rank, with at most 2^31 - 1 in all.
+ * Needed by split, and by policies that look at the actual load. Only this layer's copies may change. */
 HEC_API int hec_planner_refine(hec_planner *planner, int32_t layer, const uint32_t *counts);
 /* Ends the step: the counts become history. counts: [n_layers][n_ranks][n_experts], or NULL: those given to refine,
  * which then must have been called for every layer. */
@@ -137,9 +139,9 @@ typedef struct {
 HEC_API void hec_planner_view(const hec_planner *planner, hec_plan_view *view);
 HEC_API uint64_t hec_planner_digest(const hec_planner *planner); /* equal plans, equal digests, on every machine */
 
-/* Where the assignments of (source, expert) are computed, after refine of the layer: ranks[i] computes tokens[i] of
- * them, ranks ascending, cut from the source's list in this order; both arrays [n_ranks]. *n: parts, 0 when there are no
- * assignments. */
+/* Where the assignments of (source, expert) are computed, after refine of the layer. ranks[i] computes tokens[i] of
+ * them, ranks ascending, cut from the source's list in this order. Both arrays are [n_ranks]. *n: parts, 0 when there
+ * are no assignments. */
 HEC_API int hec_planner_split(hec_planner *planner, int32_t layer, int32_t source, int32_t expert, int32_t *ranks,
                               uint32_t *tokens, int32_t *n);
 
@@ -176,9 +178,10 @@ HEC_API int hec_planner_guests(hec_planner *planner, int32_t layer, int32_t whic
 
 /* ---- Steps as objects, checkpoints ---- */
 
-/* A step as an object: what one micro-batch is planned by. Several are alive at once, as pipelines need it; a layer may be
- * refined again with the counts of a recomputed forward pass, and gets the same plan; end may come before backward. All
- * ranks call begin and end in the same order. What a step says of homes holds until the next iteration's first begin.
+/* A step as an object: what one micro-batch is planned by. Several are alive at once, as pipelines need it. A layer may
+ * be refined again with the counts of a recomputed forward pass, and gets the same plan. End may come before backward.
+ * All ranks call begin and end in the same order. What a step says of homes holds until the next iteration's first
+ * begin.
  *   begin     as hec_planner_step; the step is the planner's memory, used again after release
  *   refine    as hec_planner_refine, any number of times a layer
  *   count     instead of refine: the counts, for dispatch and history; the policy adds no copies
@@ -203,8 +206,8 @@ HEC_API int hec_step_routes(hec_step *step, int32_t layer, int32_t rank, uint32_
 /* The planner between two steps as bytes, for checkpoints; equal on all ranks, so one of them may save it. state NULL: only
  * *bytes. The bytes are of this machine's byte order. */
 HEC_API int hec_planner_save(const hec_planner *planner, void *state, size_t capacity, size_t *bytes);
-/* Into a planner that made no step yet. *same (may be NULL) is 1 where policy and ranks are those of the saved planner:
- * every plan is then what it would have been, and homes and residents are where the saved planner had them. Else 0: the
+/* Into a planner that made no step yet. *same (may be NULL) is 1 where policy and ranks are those of the saved planner.
+ * Then every plan is what it would have been, and homes and residents are where the saved planner had them. Else 0: the
  * loads of the past are taken over, and the next step chooses homes by them. */
 HEC_API int hec_planner_restore(hec_planner *planner, const void *state, size_t bytes, int32_t *same);
 
@@ -213,8 +216,9 @@ HEC_API int hec_planner_restore(hec_planner *planner, const void *state, size_t 
 /* A rank's end of a group of ranks made by hec_run. */
 typedef struct hec_comm hec_comm;
 
-/* Backends, i = 0, 1, ...: "cpu" (processes or threads of this machine), "mpi" (under mpirun or srun), "nccl" (GPUs, which
- * the collectives here do not run on yet: hec_backend_check says so); NULL after the last. *summary is set unless NULL. */
+/* Backends, i = 0, 1, ...; NULL after the last. "cpu": processes or threads of this machine. "mpi": under mpirun or
+ * srun. "nccl": GPUs, which the collectives here do not run on yet (hec_backend_check says so). *summary is set unless
+ * NULL. */
 HEC_API const char *hec_backend_name(int32_t i, const char **summary);
 /* HECATE_OK: can be used here and now. Else hec_error says why not. */
 HEC_API int hec_backend_check(const char *name);

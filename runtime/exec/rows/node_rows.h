@@ -1,5 +1,5 @@
-/* Where rows stand that travel once per node (runtime/program/nodes.h), for one rank, from the layer's cells before they
- * were folded: every rank has all counts, hence all inferred token sets, and both ends agree without a word.
+/* Where rows stand that travel once per node (runtime/program/nodes.h), for one rank, from the layer's cells before
+ * they were folded. Every rank has all counts, hence all inferred token sets. So both ends agree without a message.
  *
  *   for proxies       (NODE_SEND, NODE_RETURNED)   rows of the rank's tokens by (peer, token); behind them numbers, one per
  *                                                  assignment, by (peer, expert, position in the rank's list)

@@ -9,8 +9,8 @@
  *   inside, s -> q    rows that q computes, by expert; then those that rest there, by (destination, expert)
  *   between, q -> d   q's own rows, by expert; then those that rested there, by (source, expert)
  *
- * so both ends agree without a word. Where cuts must agree too, for links, they are at experts, but for rows that come to
- * rest, which are cut at destinations: at both ends one run each. */
+ * so both ends agree without a word. Where cuts must agree too, for links, they are at experts. Rows that come to rest
+ * are cut at destinations instead: at both ends one run each. */
 #ifndef HEC_EXEC_RELAYS_H
 #define HEC_EXEC_RELAYS_H
 #include "runtime/exec/rows/rows.h"

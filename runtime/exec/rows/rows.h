@@ -4,11 +4,12 @@
  *                   those that stay, by (chunk, expert); within one cell in the order of the assignment list
  *   computed rows   one per assignment that the rank computes: by (chunk, expert, source), the layout of its experts' inputs
  *
- * A transfer of a chunk from s to d is one run of s's assigned rows and, on d, one run of computed rows per expert: both
- * sides agree on the order (expert, position) without a word. A layer that is not cut is one chunk.
+ * A transfer of a chunk from s to d is one run of s's assigned rows. On d it is one run of computed rows per expert.
+ * Both sides agree on the order (expert, position) without a message. A layer that is not cut is one chunk.
  *
- * In an expert-sharding group (problem.esp) a rank computes what arrived at any member, so computed rows are the group's, by
- * (chunk, expert, member it arrived at, source): the same rows at the same places on all members. */
+ * In an expert-sharding group (problem.esp) a rank computes what arrived at any member. So computed rows are the
+ * group's, by (chunk, expert, member it arrived at, source). They are the same rows at the same places on all members.
+ */
 #ifndef HEC_EXEC_ROWS_H
 #define HEC_EXEC_ROWS_H
 #include "runtime/base/arena.h"

@@ -1,6 +1,6 @@
-/* transitions[l][a][b]: number of (token, a among its experts in layer l, b among those in layer l + 1). Where a token has
- * k experts in every layer these are k * k pairs, so a row (l, a) sums to k times the assignments to a in layer l, and a
- * column (l, b) to k times those to b in layer l + 1. O(T (E + pairs)) per layer and micro-batch. */
+/* transitions[l][a][b]: number of (token, a among its experts in layer l, b among those in layer l + 1). Where a token
+ * has k experts in every layer these are k * k pairs. So a row (l, a) sums to k times the assignments to a in layer l,
+ * and a column (l, b) to k times those to b in layer l + 1. O(T (E + pairs)) per layer and micro-batch. */
 #include "runtime/exec/train/record.h"
 
 #include "runtime/base/arena.h"

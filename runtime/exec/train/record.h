@@ -1,6 +1,6 @@
 /* Recording the loads of a training run as a hecate-trace with per-source counts (one source per rank) and transitions
  * between layers. Rank 0 spools counts to an unnamed temporary file and writes the trace at the end, because the
- * transitions stand in the header: memory does not grow with the run, and nothing partial is left behind. */
+ * transitions stand in the header. So memory does not grow with the run, and nothing partial is left behind. */
 #ifndef HEC_EXEC_RECORD_H
 #define HEC_EXEC_RECORD_H
 #include "runtime/exec/launch/rank.h"

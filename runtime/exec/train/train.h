@@ -3,8 +3,8 @@
  * counts of all ranks have come.
  *
  * Loss of a step: the mean cross entropy over all tokens of all ranks and micro-batches, plus the balance losses of the
- * layers (hec_assign_balance with the counts and probabilities of all ranks, mean over micro-batches). So runs with the
- * same global batch agree whatever the policy and the number of ranks, up to rounding. */
+ * layers. Those are hec_assign_balance with the counts and probabilities of all ranks, mean over micro-batches. So runs
+ * with the same global batch agree whatever the policy and the number of ranks, up to rounding. */
 #ifndef HEC_EXEC_TRAIN_H
 #define HEC_EXEC_TRAIN_H
 #include "runtime/exec/check.h"
@@ -16,7 +16,8 @@ typedef struct {
   double loss, balance_loss; /* before the step's update */
   double iteration_s;        /* of the timeline: the slowest rank */
   /* Means over layers and micro-batches of busiest over mean, of ranks (by what they compute under the policy) and of
-   * experts; share of the T k assignments of a layer that a capacity took back, and of tokens without any expert. */
+   * experts. Then the share of the T k assignments of a layer that a capacity took back, and the share of tokens
+   * without any expert. */
   double overload, expert_overload, dropped, unrouted;
   const hec_timeline *timeline; /* valid during the call, as the two below */
   const hec_program *program;

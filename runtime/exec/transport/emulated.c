@@ -1,6 +1,6 @@
-/* Shared memory that is held to the cluster's links: bytes travel as in shm; the executor lets an exchange end no earlier
- * than the closed-form law (models/link_cost.h, alpha-beta) says, counted from the last post of a partner. It shows
- * compute, waiting and order on any machine, not the network. */
+/* Shared memory that is held to the cluster's links. Bytes travel as in shm. The executor lets an exchange end no
+ * earlier than the closed-form law (models/link_cost.h, alpha-beta) says, counted from the last post of a partner. It
+ * shows compute, waiting and order on any machine, not the network. */
 #include "runtime/exec/transport/shm.h"
 
 const hec_transport hec_transport_emulated = {

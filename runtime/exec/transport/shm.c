@@ -9,8 +9,9 @@
  * One writer for head, one for tail, indices only grow. Pieces never span messages and a message's last piece is marked,
  * so that two ends which disagree about a size notice. Messages of a pair follow each other in the order of the post.
  *
- * Bells: the source rings when it pushed; the destination when it used up a message's last piece (the send is done) or
- * the ring (there is room again; a source that found it full hears of it). So whoever sleeps has nothing to do.
+ * Bells: the source rings when it pushed. The destination rings when it used up a message's last piece (the send is
+ * done), or when there is room in the ring again. A source that found it full hears of it. So whoever sleeps has
+ * nothing to do.
  *
  * Chained posts: a piece is at most one chunk, a pass takes at most one chunk from each receive before forwarding, and a
  * forwarding send offers whole chunks of what has arrived. Adding: receives strictly in order, so that sums have one

@@ -1,5 +1,6 @@
-/* Connections over loopback: for every ordered pair of ranks and every channel one TCP connection, whose payload flows
- * from source to destination only; the other way it carries the destination's headers. Only transports include this. */
+/* Connections over loopback. For every ordered pair of ranks and every channel there is one TCP connection. Its payload
+ * flows from source to destination only; the other way it carries the destination's headers. Only transports include
+ * this. */
 #ifndef HEC_EXEC_TCP_H
 #define HEC_EXEC_TCP_H
 #include "runtime/exec/launch/world.h"

@@ -1,7 +1,7 @@
 /* A lower bound of the time of an iteration for a class of policies, from the cluster's laws.
  *
  * Notation. c_r: seconds of one assignment on rank r, as the expert law has it without launches, tiles and streaming
- * (least seconds a row where there is a measured curve); weights o_r = (1/c_r) / sum 1/c; A: the mean over ranks, with
+ * (least seconds a row where there is a measured curve). Weights o_r = (1/c_r) / sum 1/c. A: the mean over ranks, with
  * these weights, of the time at which a rank's compute lane reaches a point. An iteration ends no earlier than A does.
  *
  *   computing   Whatever rank computes them, n assignments raise A by at least n min(o_r c_r) = n / sum(1/c): sum over r
@@ -122,8 +122,9 @@ static int descending(const void *a, const void *b) {
   return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens) : x->index - y->index;
 }
 
-/* Seconds of the rows into the rank, or those of a sharding group at `place`, that computes the piece: of near sources all but
- * the largest by a port (of a group: all but its own), of far ones by NICs; of the rank with most. */
+/* Seconds of the rows into the rank, or those of a sharding group at `place`, that computes the piece. Of near sources
+ * all but the largest come by a port (of a group: all but its own), far ones by NICs. It is that of the rank with most.
+ */
 static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t layer, const hec_bound_piece *largest,
                           int32_t place) {
   const hec_problem *p = b->problem;

@@ -1,17 +1,18 @@
 /* CBC 2.10 by its C interface: branch and cut over the linear programmes of CLP.
  *
  * The library is looked for when a planner first asks for it, with dlopen and local to its handle, so nothing of it (it
- * is C++) is linked and no process that solves nothing has it. Debian's brings OpenBLAS along: where this process has
- * opened one already (runtime/exec/math/cpu_math.c), the loader takes that, which has the same name; opened here first it gets
- * one thread too, and its kernels are those that it chooses itself, which whoever multiplies matrices later must live with
- * and says. So programs that do both open the arithmetic first.
+ * is C++) is linked and no process that solves nothing has it. Debian's brings OpenBLAS along. Where this process has
+ * opened one already (runtime/exec/math/cpu_math.c), the loader takes that, which has the same name. Opened here first,
+ * it gets one thread too, and its kernels are those that it chooses itself. Whoever multiplies matrices later must live
+ * with that and says so. So programs that do both open the arithmetic first.
  *
  * Declared here as the C interface documents them are the functions that are used: no header is needed. Index vectors
  * of columns are int (COIN_BIG_INDEX 0, as Debian and COIN-OR build it).
  *
- * What would let two runs differ is fixed: one thread, the seeds, no limit of time; gaps are zero, so that "proven"
- * means optimal up to CBC's tolerance (1e-7 on a constraint, 1e-5 on the cost: whoever writes the programme scales it). Cuts and
- * strong branching are off: on the programmes of planners a node is ten times as fast without, and as many are needed.
+ * What would let two runs differ is fixed: one thread, the seeds, no limit of time. Gaps are zero, so that "proven"
+ * means optimal up to CBC's tolerance. That is 1e-7 on a constraint and 1e-5 on the cost: whoever writes the programme
+ * scales it. Cuts and strong branching are off: on the programmes of planners a node is ten times as fast without, and
+ * as many are needed.
  *
  * CLP prints some lines whatever it is told, and standard output belongs to reports: while CBC works, it goes nowhere.
  * Because of that, and since CBC promises nothing to threads, one solves at a time. Its memory is its own, freed before

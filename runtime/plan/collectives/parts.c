@@ -1,14 +1,15 @@
-/* Sparse collectives in parts: an item is cut into as many parts as its owner's node has ranks, and part j travels over the
- * j-th rank there and the j-th rank of every node that receives, so all ports and all NICs of both nodes carry it.
+/* Sparse collectives in parts. An item is cut into as many parts as its owner's node has ranks. Part j travels over the
+ * j-th rank there and the j-th rank of every node that receives. So all ports and all NICs of both nodes carry it.
  *
  *   gather   stage 1   owner -> rank j of its node: part j
  *            stage 2   rank j -> rank j of every other node with receivers; rank j -> the receivers of its own node
  *            stage 3   rank j of the other nodes -> the receivers there
  *   scatter  the same backwards; who passes a part on first adds up what arrives of it, and its own gradient
  *
- * With G ranks a node and N nodes that receive, the owner's port sends one item instead of as many as there are receivers, and
- * each of the G NICs sends N/G items instead of one NIC N. Ranks that pass a part on need not hold the item: they keep the part
- * until the last stage (hec_collective_plan.relayed). A node with fewer than G ranks takes part j at rank j mod their number.
+ * With G ranks a node and N nodes that receive, the owner's port sends one item instead of as many as there are
+ * receivers. Each of the G NICs sends N/G items instead of one NIC N. Ranks that pass a part on need not hold the item:
+ * they keep the part until the last stage (hec_collective_plan.relayed). A node with fewer than G ranks takes part j at
+ * rank j mod their number.
  *
  * An item with one receiver, in its own node, goes there directly. Slices (FSDP) are spread already, and where ranks may not
  * pass on what they do not hold this is `two_level`. O(items * (receivers * G + nodes * G)). */

@@ -89,10 +89,10 @@ void hec_routing_send(hec_routing *routing, const hec_dispatch *rule, const hec_
                       int32_t layer, const uint32_t *counts, int32_t source, uint32_t *tokens);
 void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
                          const hec_plan *plan, int32_t layer, const uint32_t *counts, int32_t rank, uint32_t *tokens);
-/* Where experts are in shards (problem.esp > 1), after hec_routing_make: the homes' rows become what each rank does. pair:
- * to the rank of the group that has the source's index in its own; rank_tokens and experts: of every rank of a group what
- * the group computes, since each computes its shard over all of it. O(ranks * (groups + experts)). hec_routing_split gives
- * that rank by itself. */
+/* Where experts are in shards (problem.esp > 1), after hec_routing_make: the homes' rows become what each rank does.
+ * pair: to the rank of the group that has the source's index in its own. rank_tokens and experts: of every rank of a
+ * group what the group computes, since each computes its shard over all of it. O(ranks * (groups + experts)).
+ * hec_routing_split gives that rank by itself. */
 void hec_routing_shard(hec_routing *routing, const hec_problem *problem);
 
 double hec_routing_overload(const hec_routing *routing); /* busiest rank over mean; 1 when there are no tokens */

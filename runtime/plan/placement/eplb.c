@@ -1,8 +1,8 @@
-/* {"physical_to_logical_map": [[..]]}: what EPLB's rebalance_experts calls physical_to_logical_map, as SGLang takes it by
- * --init-expert-location (python/sglang/srt/eplb/expert_location.py). [layers][slots] of experts; slots belong to ranks
- * in order, as many to each. Other members are left alone, as SGLang does. SGLang numbers all layers of a model, dense
- * ones too, whose rows say nothing: with a first MoE layer of N there are N rows more, which are only counted when read,
- * and written as SGLang's trivial ones (slot s: expert s mod experts). */
+/* {"physical_to_logical_map": [[..]]}: what EPLB's rebalance_experts calls physical_to_logical_map, as SGLang takes it
+ * by --init-expert-location (python/sglang/srt/eplb/expert_location.py). [layers][slots] of experts; slots belong to
+ * ranks in order, as many to each. Other members are left alone, as SGLang does. SGLang numbers all layers of a model,
+ * dense ones too, whose rows say nothing. With a first MoE layer of N there are N rows more. They are only counted when
+ * read, and written as SGLang's trivial ones (slot s: expert s mod experts). */
 #include "runtime/plan/placement/placement.h"
 
 #include <inttypes.h>

@@ -7,8 +7,8 @@
  *   quotas    how tokens are split over copies             ->  the dispatch rule of whoever uses it
  *   slices    experts in parts (FSDP)                      ->  an error: no format has them
  *
- * So a plan whose homes are the lowest holders and whose copies are all resident comes back whole, and every placement
- * does, the order of a rank's slots included. */
+ * So a plan whose homes are the lowest holders and whose copies are all resident comes back whole. So does every
+ * placement, the order of a rank's slots included. */
 #ifndef HEC_PLAN_PLACEMENT_H
 #define HEC_PLAN_PLACEMENT_H
 #include "models/json.h"
@@ -62,9 +62,9 @@ extern const hec_placement_format *const hec_placement_formats[]; /* NULL-termin
 /* By its row's name; HEC_BAD_INPUT lists those there are. */
 hec_status hec_placement_format_of(const char *name, const hec_placement_format **format) HEC_MUST_USE;
 
-/* Reads a file of any format (at most 64 MiB; a text must be zero-terminated), for a model and ranks that are known: other numbers of layers, experts or
- * ranks, an expert without a slot, more slots of a rank than experts are errors that name file, place and layer. On the
- * arena. O(bytes). */
+/* Reads a file of any format for a model and ranks that are known. The file has at most 64 MiB, and a text must be
+ * zero-terminated. Other numbers of layers, experts or ranks, an expert without a slot, or more slots of a rank than
+ * experts are errors. They name file, place and layer. On the arena. O(bytes). */
 hec_status hec_placement_read(const char *path, hec_placement_shape shape, hec_arena *arena,
                               hec_placement *placement) HEC_MUST_USE;
 hec_status hec_placement_parse(const char *text, size_t length, const char *origin, hec_placement_shape shape,

@@ -10,9 +10,9 @@
  * Keys are layers of the model, dense ones counted: they must follow each other, and the first is the first MoE layer.
  * ep_size, which older files have, must be the ranks. A file without assignments (online balancing) places nothing.
  *
- * Of YAML this is read, and nothing else: comments, one "---" at the begin, "key: whole number" in any order, and the
- * block above, whose lists stand in brackets (over several lines, too) or a slot a line as "- 138". No tabs, quotes, tags,
- * anchors, maps in braces. One pass over the text. */
+ * Of YAML only this is read: comments, one "---" at the begin, "key: whole number" in any order, and the block above.
+ * Its lists stand in brackets (over several lines, too) or a slot a line as "- 138". No tabs, quotes, tags, anchors,
+ * maps in braces. One pass over the text. */
 #include "runtime/plan/placement/placement.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Experts to ranks, equally many on each in every layer, so that as many tokens as can be have their experts of two
- * layers that follow each other on one rank. */
+/* Experts to ranks, equally many on each in every layer. As many tokens as possible find their experts of two
+ * successive layers on one rank. */
 #ifndef HEC_PLAN_AFFINITY_H
 #define HEC_PLAN_AFFINITY_H
 #include "runtime/base/arena.h"

@@ -14,11 +14,12 @@
  * n_experts steps. An expert is passed over without pricing when even a gather for free could not make it the best so
  * far.
  *
- * Where a copy everywhere is dear, this does nothing, though a few copies would pay: gradients of n copies all end at one
- * owner, so with 63 copies of a large expert their return takes longer than the overload that it removes. With `some`, which
- * is not in the paper, a step also tries half as many guests, a quarter, ... one: on the nodes with fewest holders of the
- * expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what gains most per byte. And it
- * leaves the plan as it was unless the layer, its work by the whole law of computing, ends sooner than that. */
+ * Where a copy everywhere is dear, this does nothing, though a few copies would pay. The gradients of n copies all end
+ * at one owner. So with 63 copies of a large expert their return takes longer than the overload that it removes. With
+ * `some`, which is not in the paper, a step also tries half as many guests, a quarter, ... one: on the nodes with
+ * fewest holders of the expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what
+ * gains most per byte. And it leaves the plan as it was unless the layer, its work by the whole law of computing, ends
+ * sooner than that. */
 #ifndef HEC_PLAN_CALIBRATE_H
 #define HEC_PLAN_CALIBRATE_H
 #include "models/load.h"

@@ -3,8 +3,9 @@
  *   minimise  sum over l of  max over groups a, b of  flow_l[a][b] * seconds[y_l(a)][y_{l+1}(b)]
  *
  * a chain of quadratic assignments. With the layers beside it fixed, a layer is a linear assignment if the maximum is
- * replaced by the sum: that is solved exactly, first each layer after the one before it alone, then forward and backward
- * with both neighbours, kept where the maximum falls, or stays and the sum falls, until a sweep changes nothing. */
+ * replaced by the sum. That is solved exactly: first each layer after the one before it alone, then forward and
+ * backward with both neighbours. A solution is kept where the maximum falls, or stays and the sum falls, until a sweep
+ * changes nothing. */
 #include "runtime/plan/planners/chain.h"
 
 #include <stdbool.h>

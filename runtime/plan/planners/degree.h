@@ -8,7 +8,8 @@
  * line with its two all-to-alls. Of a = alpha + n beta / r with alpha = 0 it never grows with r: t(r) = max(2 n beta, 2 n beta / r + X) <= t(1).
  *
  * PipeMoE (INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874) as FSMoE (arXiv:2501.10714) has it: its cases 2 and 3
- * without intra-node collectives; one r for forward and backward, enumerated over the powers of two that its code uses. */
+ * without intra-node collectives. There is one r for forward and backward, enumerated over the powers of two that its
+ * code uses. */
 #ifndef HEC_PLAN_DEGREE_H
 #define HEC_PLAN_DEGREE_H
 #include "runtime/base/arena.h"

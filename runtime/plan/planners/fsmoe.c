@@ -20,9 +20,9 @@
  *
  *   t_r(G) = max(c_r, 2ra + G)     c_r: case 3, 2 or 4, chosen by Q1, Q2, Q3 alone
  *
- * and c_r - 2ra is the slack: gradients up to it cost nothing. A simulation of the order above never takes less than these
- * times, and exactly as long where g = s (tests/plan/test_fsmoe.c); with g <> s a gap of the longer one can open on the
- * stream inside nodes, which the paper neglects.
+ * and c_r - 2ra is the slack: gradients up to it cost nothing. A simulation of the order above never takes less than
+ * these times, and exactly as long where g = s (tests/plan/test_fsmoe.c). With g <> s a gap of the longer one can open
+ * on the stream inside nodes, which the paper neglects.
  *
  * Degree. The paper solves each case over real r by SLSQP within the case's constraints (193 ms on average) and its code
  * rounds to 1, 2, 4, 8. Those four are evaluated here: the minimum of the rounded problem, O(log degree_max).
@@ -44,10 +44,10 @@
  *
  *   best_v[b] = min over k <= b of best_{v-1}[b - k] + F_v(law(y_v + k q))     b q <= L_v
  *
- * which is exact on the grid, deterministic (ties to fewer quanta), and at most n * per_unit * q above the optimum over
- * real w: rounding every w_v down to the grid moves less than q each to the end, where a unit costs per_unit; nothing
- * else rises, but for the start of the tail. Two plain answers stand beside it, all left to the end and all in its
- * own slot, and the min is taken: the paper's "discarded if it does not beat x = leftover".
+ * which is exact on the grid and deterministic (ties to fewer quanta). It is at most n * per_unit * q above the optimum
+ * over real w. Rounding every w_v down to the grid moves less than q each to the end, where a unit costs per_unit.
+ * Nothing else rises, but for the start of the tail. Two plain answers stand beside it, all left to the end and all in
+ * its own slot, and the min is taken: the paper's "discarded if it does not beat x = leftover".
  * Where the paper charges the rest without the start of its all-reduce, it is charged here: it is an operation like any.
  * L_v is what is left of all ready before v after the slots of step 1, none of which step 2 may take from (suffix minimum
  * of the pool). */

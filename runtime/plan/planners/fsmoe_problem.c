@@ -7,11 +7,11 @@
  *   scatter  the same, and the addition of esp parts of k T token / r bytes
  *   experts  max over ranks of ceil(E/ep) * gemm(k T esp / (ceil(E/ep) r))
  *
- * FSMoE fits lines to measured times; here the line is the law's secant between degrees 1 and 8: volume = (t(1) - t(8)) 8/7,
- * start = t(1) - volume, neither below 0 (tiles and weight streaming bend it; the simulator has the law itself). The
- * all-reduce likewise, between a block's gradients and an eighth of them. With tensor parallelism (problem.mp) a block's
- * gradients are both parts of a rank, in proportion. Its dense part takes an AllGather and a ReduceScatter more. Gradients
- * travel beside those, too, unless they wait in line behind them (folded). O(R (ep + mp)).
+ * FSMoE fits lines to measured times. Here the line is the law's secant between degrees 1 and 8: volume = (t(1) - t(8))
+ * 8/7, start = t(1) - volume, neither below 0. Tiles and weight streaming bend it; the simulator has the law itself.
+ * The all-reduce likewise, between a block's gradients and an eighth of them. With tensor parallelism (problem.mp) a
+ * block's gradients are both parts of a rank, in proportion. Its dense part takes an AllGather and a ReduceScatter
+ * more. Gradients travel beside those, too, unless they wait in line behind them (folded). O(R (ep + mp)).
  *
  * FSMoE chooses the degrees of forward and backward apart. Here they are one, because what forward keeps for backward lies
  * chunk by chunk. It is the degree with the smallest sum, the gradients divided for it. runtime/program/fsmoe.c says what two

@@ -16,8 +16,9 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-/* The rule at the top as one number, the larger the better: a rank's free slots and its id, then in front of them, for
- * the best rank of a node, the node's free slots and whether it is without the expert. 0: cannot take a copy. */
+/* The rule at the top as one number, the larger the better. It has a rank's free slots and its id. In front of them,
+ * for the best rank of a node, are the node's free slots and whether it is without the expert. 0: cannot take a copy.
+ */
 enum { ID_BITS = 13, FREE_BITS = 17, NODE_FREE_BITS = 29, FREE_MAX = 1 << 16 };
 _Static_assert(HEC_DEVICES_MAX < (1 << ID_BITS) - 1 && FREE_MAX < 1 << FREE_BITS &&
                    (int64_t)FREE_MAX * HEC_DEVICES_MAX < (int64_t)1 << NODE_FREE_BITS &&

@@ -1,6 +1,6 @@
-/* FSSDP (Hecate, arXiv 2502.02581): which experts are copied where before the gate (Algorithm 1, sparse
- * materialisation), who owns them (Algorithm 2, heterogeneous sharding), and the two numbers that bound the copies: t
- * experts of a layer can be gathered under the attention, m copies fit on a rank.
+/* FSSDP (Hecate, arXiv 2502.02581) decides which experts are copied where before the gate (Algorithm 1, sparse
+ * materialisation), and who owns them (Algorithm 2, heterogeneous sharding). Two numbers bound the copies: t experts of
+ * a layer can be gathered under the attention, and m copies fit on a rank.
  * Every gap and tie of the paper is filled as reference hecate.md 4.3, 7 and 14 say. */
 #ifndef HEC_PLAN_FSSDP_H
 #define HEC_PLAN_FSSDP_H
@@ -34,9 +34,9 @@ hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem);
  * inversions), so an order that was right an iteration ago is cheap to put right. Returns the number of moves. */
 uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order);
 
-/* Guests per rank and layer that fit in memory: floor((device bytes - bytes without copies) / (parameter bytes * K +
- * gradient bytes)), K = MoE layers, 1 if copies are re-materialised or there is no backward; smallest device; between 0
- * and n_experts. problem->m overrides. */
+/* Guests per rank and layer that fit in memory: floor((device bytes - bytes without copies) / (parameter
+ * bytes * K + gradient bytes)). K is the number of MoE layers, or 1 if copies are re-materialised or there is no
+ * backward. The smallest device counts. The result is between 0 and n_experts. problem->m overrides. */
 int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise);
 /* The same for schedules that have parameters and gradients of so many layers' guests in memory at once. */
 int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t grad_layers);
@@ -64,7 +64,7 @@ uint64_t hec_fssdp_materialise(hec_fssdp *fssdp, hec_plan *plan, int32_t layer, 
 uint64_t hec_fssdp_shard(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, const int32_t *t,
                          int32_t *owner);
 
-/* Even sharding to start from: expert e on rank floor(e * n_ranks / n_experts); with more ranks than experts the next
+/* Even sharding to start from: expert e on rank floor(e * n_ranks / n_experts). With more ranks than experts the next
  * layer begins one rank further, so that the owners of different layers spread. */
 static inline int32_t hec_fssdp_even_owner(const hec_problem *problem, int32_t layer, int32_t expert) {
   int32_t rank = (int32_t)((int64_t)expert * problem->n_ranks / problem->n_experts);

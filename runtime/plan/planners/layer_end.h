@@ -1,6 +1,7 @@
-/* When a layer ends, for planners that ask "what if": given who holds which expert and what each source sends, the split of tokens
- * over holders, and from it the predicted time of the layer on the critical path under a schedule (hiding.h). Prices are those of
- * the simulator's law `alpha_beta`: link_cost.h for tokens, compute_cost.h for experts, part_lanes.h for copies.
+/* When a layer ends, for planners that ask "what if". Given is who holds which expert and what each source sends. From
+ * that follow the split of tokens over holders, and the predicted time of the layer on the critical path under a
+ * schedule (hiding.h). Prices are those of the simulator's law `alpha_beta`: link_cost.h for tokens, compute_cost.h for
+ * experts, part_lanes.h for copies.
  *
  *   D        the dispatch of the split, E, E' the busiest rank's experts, forward and backward, A the layer's attention and gate
  *   tokens   2 D + E; in chunks at best min over r of max(2 D, 2 D/r + E)             (degree.h)
@@ -14,8 +15,9 @@
  * and 2 A. Between the layers of a pass
  * windows are taken as equal. What ranks wait for each other beyond the busiest, and network shared by lanes, is left out.
  *
- * A split is made in two steps: each source's tokens to itself, else evenly to the holders of its node, else to all; then, if
- * wanted, so that the busiest rank has least (min_max.h). Tokens keep to their own rank and node as far as the loads allow. */
+ * A split is made in two steps. First, each source's tokens go to itself, otherwise evenly to the holders of its node,
+ * otherwise to all. Then, if wanted, they are split so that the busiest rank has least (min_max.h). Tokens keep to
+ * their own rank and node as far as the loads allow. */
 #ifndef HEC_PLAN_LAYER_END_H
 #define HEC_PLAN_LAYER_END_H
 #include "models/compute_cost.h"

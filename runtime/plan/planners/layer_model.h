@@ -5,11 +5,12 @@
  *   T_comp = max over ranks r of tokens(r) * (flops / rate(r) + bytes_per_row / hbm(r))  (linear part of the expert law)
  *   T      = 2 T_a2a + T_comp  forward,  plus 2 T_a2a + 2 T_comp  backward when training
  *
- * Links and ranks are cells of one vector. tokens(cell) is the sum of the experts' parts, all whole numbers below 2^53,
- * so taking a part out and putting another in is exact: an incremental time equals the one computed from nothing.
+ * Links and ranks are cells of one vector. tokens(cell) is the sum of the experts' parts, all whole numbers below 2^53.
+ * So taking a part out and putting another in is exact: an incremental time equals the one computed from nothing.
  *
- * The linear part leaves out what an expert costs on a rank beside its rows: the start of its GEMMs, a tile that is not full,
- * its weights from memory. hec_layer_model_work_s has all of it, for sets of copies that are compared with none. */
+ * The linear part leaves out what an expert costs on a rank beside its rows. That is the start of its GEMMs, a tile
+ * that is not full, and its weights from memory. hec_layer_model_work_s has all of it, for sets of copies that are
+ * compared with none. */
 #ifndef HEC_PLAN_LAYER_MODEL_H
 #define HEC_PLAN_LAYER_MODEL_H
 #include "runtime/plan/plan.h"
@@ -45,8 +46,8 @@ void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t l
 void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const int32_t *holders, int32_t n, double *out);
 
 hec_layer_time hec_layer_model_time(const hec_layer_model *model);
-/* No less than 0 and no more than the times of any plan in which `expert` adds something else than now: what the links
- * and ranks at `link_cell` and `rank_cell` keep without it. */
+/* No less than 0 and no more than the times of any plan in which `expert` adds something else than now. It is what the
+ * links and ranks at `link_cell` and `rank_cell` keep without it. */
 hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t link_cell, int32_t rank_cell);
 void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell,
                              int32_t *rank_cell); /* lowest of equals */

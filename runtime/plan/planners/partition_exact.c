@@ -15,8 +15,8 @@
  * more sets the paper's form, part c only for items c and later (parts are alike), within a limit of nodes; above
  * n R = 256 none, since it then costs seconds a layer and finds nothing.
  *
- * The bound without a solver is the larger of two: sums are whole numbers, so with r = T mod R nothing is below
- * 2 r (R - r); and the part of the heaviest item, filled up with the lightest, is above the mean by what it is. */
+ * The bound without a solver is the larger of two. Sums are whole numbers, so with r = T mod R nothing is below 2 r
+ * (R - r). And the part of the heaviest item, filled up with the lightest, is above the mean by what it is. */
 #include "runtime/plan/planners/partition.h"
 
 #include "runtime/base/status.h"

@@ -1,5 +1,5 @@
 /* LAER-MoE's planner (arXiv 2602.11686; reference hecate.md 10.3), apart from the policy so that it can be tested
- * exactly: how many replicas each expert gets, and on which ranks' slots they stand. */
+ * exactly. It says how many replicas each expert gets, and on which ranks' slots they stand. */
 #ifndef HEC_PLAN_REPLICA_LAYOUT_H
 #define HEC_PLAN_REPLICA_LAYOUT_H
 #include "runtime/base/arena.h"

@@ -1,6 +1,6 @@
-/* Algorithm 1 of FasterMoE (PPoPP 2022, doi 10.1145/3503221.3508418; reference policies.md 3.2, the paper's variant):
- * experts by descending load; each is shadowed tentatively, which leaves its tokens on their sources and takes them off
- * its receivers; accepted while the predicted time falls, the first that does not help ends it. */
+/* Algorithm 1 of FasterMoE (PPoPP 2022, doi 10.1145/3503221.3508418; reference policies.md 3.2, the paper's variant).
+ * Experts come by descending load. Each is shadowed tentatively, which leaves its tokens on their sources and takes
+ * them off its receivers. It is accepted while the predicted time falls, and the first that does not help ends it. */
 #include "runtime/plan/planners/shadow.h"
 
 #include "runtime/plan/planners/order.h"

@@ -1,4 +1,4 @@
-/* Which rank takes over which pack of experts, so that as little as possible moves: EPLB's placement says what goes
+/* Which rank takes over which pack of experts, so that as little as possible moves. EPLB's placement says what goes
  * together, not where (reference policies.md 4.1, issue 25 of EPLB). */
 #ifndef HEC_PLAN_SLOT_MATCH_H
 #define HEC_PLAN_SLOT_MATCH_H
@@ -21,10 +21,10 @@ typedef struct {
 hec_slot_match hec_slot_match_new(hec_arena *arena, int32_t n_ranks, int32_t n_groups, int32_t per_node,
                                   int32_t n_experts, int32_t per_rank);
 
-/* slot[n_ranks * per_rank]: expert in slot i of rank i / per_rank; whole groups of packs, and packs within them, change
- * ranks so that most experts find the rank that holds them already (held[n_ranks][n_experts]), and of such ways most of
- * the others a rank of their node. Optimal. O(groups^2 * (ranks / groups)^3 + groups^3 + ranks^2 * per_rank^2); returns
- * its inner steps. */
+/* slot[n_ranks * per_rank]: expert in slot i of rank i / per_rank. Whole groups of packs, and packs within them, change
+ * ranks so that as many experts as possible find the rank that holds them already (held[n_ranks][n_experts]). Of such
+ * ways, it takes one in which as many of the others as possible find a rank of their node. Optimal.
+ * O(groups^2 * (ranks / groups)^3 + groups^3 + ranks^2 * per_rank^2); returns its inner steps. */
 uint64_t hec_slot_match_place(hec_slot_match *match, const uint8_t *held, int32_t *slot);
 
 /* The one-to-one assignment of n rows to n columns with the largest sum of gain[row * stride + column]:

@@ -13,8 +13,8 @@ typedef struct {
 /* Slots of a rank and layer: what was asked for, else what expert parallelism needs and own[redundant] more. */
 int32_t hec_slots_per_rank(const hec_policy_run *run, int32_t redundant);
 hec_slots hec_slots_new(hec_arena *arena, int32_t n_experts, int32_t n_ranks, int32_t per_rank);
-/* Writes a layer: slot i, of rank i / per_rank, holds expert slot[i] (-1: none). The home is the present one if it still has
- * a slot of the expert, else the rank of its first slot; every other slot is a resident copy. */
+/* Writes a layer: slot i, of rank i / per_rank, holds expert slot[i] (-1: none). The home is the present one if it
+ * still has a slot of the expert, otherwise the rank of its first slot. Every other slot is a resident copy. */
 void hec_slots_write(hec_slots *slots, hec_plan *plan, int32_t layer, const int32_t *slot, int32_t per_rank);
 
 #endif

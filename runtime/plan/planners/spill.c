@@ -29,8 +29,8 @@ int32_t hec_spill_slots(const hec_policy_run *run, int32_t i) {
   return slots > homes ? slots - homes : 0;
 }
 
-/* Quotas of a layer at most: all sources of every expert once, each move at most one more (consecutive ranges) or one
- * per source (in proportion, where a moved expert's home has as many); the largest first may leave a source with the
+/* Quotas of a layer at most: all sources of every expert once. Each move adds at most one (consecutive ranges), or one
+ * per source (in proportion, where a moved expert's home has as many). The largest first may leave a source with the
  * home and one move that it does not exhaust. */
 static int64_t quotas_max(const hec_problem *p, hec_spill_split split, int64_t moves) {
   int64_t cells = (int64_t)p->n_experts * p->n_ranks;

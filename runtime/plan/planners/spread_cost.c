@@ -2,10 +2,10 @@
  * and delays left on the links. A later change of a row changes the price with it. Adding or pricing a pattern costs
  * O(stages * links), branch-free over contiguous vectors.
  *
- * Few ways are priced in full. A stage takes no less than any one link of it, so a way is out as soon as one link of
- * each of its stages (the busiest when the way last lost) makes it dearer than the cheapest so far. The winner of last
- * time is tried first. Bounds are added in the order of the values, and rounding is monotonic, so they hold in floating
- * point too: hints decide how soon a price is found, never which. */
+ * Few ways are priced in full. A stage takes no less than any one link of it. So a way is out as soon as one link of
+ * each of its stages makes it dearer than the cheapest so far. The link tried is the busiest when the way last lost.
+ * The winner of last time is tried first. Bounds are added in the order of the values, and rounding is monotonic, so
+ * they hold in floating point too: hints decide how soon a price is found, never which. */
 #include "runtime/plan/planners/spread_cost.h"
 
 #include "runtime/plan/problem.h"
@@ -180,8 +180,8 @@ void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spr
   add_part(sum, item, 0, sum_length(spread));
 }
 
-/* Links are priced a block at a time into `link_s`, then the largest is taken: of the two loops the first, with its
- * divisions, becomes vector code (a maximum over all would not, since compilers may not reorder it). */
+/* Links are priced a block at a time into `link_s`, then the largest is taken. Of the two loops the first, with its
+ * divisions, becomes vector code. A maximum over all would not, since compilers may not reorder it. */
 enum { BLOCK = 64 };
 
 /* The larger of m and the n values; n is a multiple of 4. */

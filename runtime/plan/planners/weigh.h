@@ -4,10 +4,10 @@
  *            every source alike; of their gather only what outlasts the window counts
  *     k    = the smallest of those with the min T, 0 <= k <= t
  *
- * Copies of the hottest alone can end a layer later: their tokens leave the owners of hot experts and come to all ranks
- * alike, also to those that own cold experts and have all of theirs. With balanced loads, half of the experts copied, that
- * is half as much again as the mean on the owners of the other half. k = 0 copies nothing, so the layer never ends later
- * than without copies, as far as the model can tell.
+ * Copies of the hottest alone can make a layer end later. Their tokens leave the owners of hot experts and come to all
+ * ranks alike. Some of these own cold experts and have all of theirs. With balanced loads, half of the experts copied,
+ * that is half as much again as the mean on the owners of the other half. k = 0 copies nothing, so the layer never ends
+ * later than without copies, as far as the model can tell.
  *
  * Beyond m copies a rank (m < k <= t: places by Algorithm 1, which are not nested) t, t/2, t/4, ... are tried.
  * O(experts * (ranks * route + cells)) to begin, O(cells + ranks) for each k up to m. */

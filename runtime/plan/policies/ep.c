@@ -97,12 +97,9 @@ static void start_capacity(hec_policy_run *run) {
 
 static void drop(hec_policy_run *run, hec_load *load) {
   const uint32_t capacity = *(const uint32_t *)run->state;
-  size_t cells = hec_load_cells(load);
-  for (size_t i = 0; i < cells; i++) {
-    uint32_t n = load->counts[i];
-    run->n_offered += n;
-    run->n_dropped += n > capacity ? n - capacity : 0;
-    load->counts[i] = n > capacity ? capacity : n;
+  for (int32_t layer = 0; layer < load->n_layers; layer++) {
+    run->n_offered += hec_load_layer_total(load, layer);
+    run->n_dropped += hec_load_cap(load, layer, capacity);
   }
 }
 

@@ -22,9 +22,9 @@
  *   home(e)   the present home if it still has a slot of e, else the rank of e's first slot
  *   copies    every other slot, resident (weights, gradients and optimizer state: reference policies.md 4.1)
  *
- * The load is the window's sum, which orders like its mean. A decision sets the target of every layer; layers get
- * there all at once, or some in each iteration, in turn, so that a decision that comes before the last is through
- * does not start with the same ones again. */
+ * The load is the window's sum, which orders like its mean. A decision sets the target of every layer. Layers get there
+ * all at once, or some in each iteration, in turn. So a decision that comes before the last is through does not start
+ * with the same ones again. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/slot_match.h"
 #include "runtime/plan/planners/slots.h"
@@ -53,9 +53,9 @@ typedef struct {
   hec_slots slots;
 } eplb_state;
 
-/* Groups of experts that stay together on a node, 0: the global form, as where nodes are not equally filled or do not divide
- * the groups. Where the groups do not divide the experts: the least multiple of the nodes from there on that does, so
- * that step 1 has something to pack (with one group per node it would freeze every expert on its node); as many as nodes
+/* Groups of experts that stay together on a node, 0: the global form, as where nodes are not equally filled or do not
+ * divide the groups. Where the groups do not divide the experts, it is the next multiple of the nodes that does, so
+ * that step 1 has something to pack. With one group per node it would freeze every expert on its node. As many as nodes
  * if there is none. */
 static int32_t n_groups(const hec_problem *problem, int32_t wanted) {
   int32_t nodes = problem->n_nodes;

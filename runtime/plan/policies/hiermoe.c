@@ -13,11 +13,11 @@
  * takes its optimizer state along and is not weighed against the gain: the simulator charges it. O(E^2 R) per
  * round, at most E rounds per layer.
  *
- * The other half of the system, sending a token once to a node that has several of its experts, and the choice of where to,
- * is its schedule (runtime/program/schedules/hiermoe.c), simulated and executed in replays; under another schedule every
- * assignment's row travels, and C is too small. Counts by (source, expert) do not say which tokens share a node: sets are
- * inferred as independent choices given the counts (token_sets.h). Real routers correlate, so a real gain may be larger or
- * smaller. */
+ * The other half of the system is its schedule (runtime/program/schedules/hiermoe.c), simulated and executed in
+ * replays. It sends a token once to a node that has several of its experts, and chooses where to. Under another
+ * schedule every assignment's row travels, and C is too small. Counts by (source, expert) do not say which tokens share
+ * a node: sets are inferred as independent choices given the counts (token_sets.h). Real routers correlate, so a real
+ * gain may be larger or smaller. */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"

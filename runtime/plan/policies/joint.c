@@ -1,8 +1,9 @@
 /* Homes, copies and the split of tokens chosen together (this project). No paper.
  *
- * Problem. For each layer: who keeps which expert between iterations (home, resident replicas), who gets a copy for one
- * micro-batch, before the gate from predicted loads or after it from exact ones, and which holder computes which source's tokens,
- * such that the layer ends soonest on the critical path under the schedule (layer_end.h), within memory.
+ * Problem. For each layer it decides three things. Who keeps which expert between iterations (home, resident replicas).
+ * Who gets a copy for one micro-batch, before the gate from predicted loads or after it from exact ones. Which holder
+ * computes which source's tokens. The layer shall end soonest on the critical path under the schedule (layer_end.h),
+ * within memory.
  *
  * Relaxation. Tokens that can be cut anywhere and copies that are free: the mean load, and nothing travels (`ideal`). With copies
  * that cost their bytes: bound_time.c.
@@ -21,10 +22,10 @@
  *                 has the expert before any other, as many tokens as leave neither past the mean; until no rank is above it. Of
  *                 the copies in this order those up to the soonest end are kept.
  *
- * Guarantee. Each choice has the plan without it among its candidates, so on the loads that it looks at, a layer is predicted to
- * end no later than under contiguous homes without copies, under EPLB's placement as far as moving to it pays, under all experts
- * everywhere, and, after the gate, than under what was decided before it. The prediction is the cost of layer_end.h; what it leaves
- * out is not guaranteed.
+ * Guarantee. Each choice has the plan without it among its candidates. So on the loads that it looks at, a layer is
+ * predicted to end no later than under contiguous homes without copies, under EPLB's placement as far as moving to it
+ * pays, and under all experts everywhere. After the gate, it ends no later than under what was decided before it. The
+ * prediction is the cost of layer_end.h; what it leaves out is not guaranteed.
  *
  * Known: loads of past micro-batches by source, before the gate; this one's, after it. Work is counted: O(experts * ranks) for
  * each candidate, O(experts + ranks + nodes) for each copy. */

@@ -9,9 +9,9 @@
  *                       node's rate (forward only: 2)
  *   compute_s           3 forwards (4 with recomputation; forward only: 1) on the slowest device
  *
- * C is top-k, as in the published runs (2 of 8 experts, 4 of 16; reference 10.4), but at least what holds every expert
- * and one to spare, and no more than fit into memory beside the slices twice (the schedule has two layers' slots in memory;
- * inferred).
+ * C is top-k, as in the published runs (2 of 8 experts, 4 of 16; reference 10.4). It is at least what holds every
+ * expert and one to spare. It is no more than fit into memory beside the slices twice (the schedule has two layers'
+ * slots in memory; inferred).
  *
  * Inferred, or other than published: two slots of one expert on one rank are gathered once (the published collective
  * sends the second too). Its solver works in a process of the host one micro-batch ahead; here the time of planning,

@@ -1,6 +1,6 @@
-/* MegaFlux (arXiv 2610.00671, appendix A.1), its greedy planner by load alone, as the public design note and reference
- * planner for DeepGEMM's MegaMoE kernel (`DynamicEPLB`) state it: after the gate, blocks of an expert's tokens go from full
- * ranks to helper slots on others.
+/* MegaFlux (arXiv 2610.00671, appendix A.1): its greedy planner by load alone. It is as the public design note and
+ * reference planner for DeepGEMM's MegaMoE kernel (`DynamicEPLB`) state it. After the gate, blocks of an expert's
+ * tokens go from full ranks to helper slots on others.
  *
  *   b[e] = ceil(total[e] / block);  q[e][home] = b[e];  load[r] = sum of q[.][r];  tau = ceil(sum of b / R)
  *   at most S + 2 rounds, until one moves nothing:
@@ -16,10 +16,10 @@
  * R)).
  *
  * What is ours: the domain is the expert-parallel group (MegaFlux's is an NVLink domain of at most 32 ranks in that note).
- * Guests are gathered for every micro-batch: an expert that stays in its slot costs a copy again, since weights change in
- * training. Slots are shared by all layers, so gathered again in backward. What cannot be said here: weights and gradients
- * that move inside the persistent kernel while it computes (a schedule must hide them), and three more candidates that the
- * paper's planner tries beside this one and the note leaves out. */
+ * Guests are gathered for every micro-batch: an expert that stays in its slot costs a copy again, since weights change
+ * in training. Slots are shared by all layers, so gathered again in backward. What cannot be said here: weights and
+ * gradients move inside the persistent kernel while it computes, and a schedule must hide them. The paper's planner
+ * also tries three more candidates beside this one, which the note leaves out. */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"
 #include "runtime/plan/problem.h"

@@ -1,5 +1,5 @@
-/* MicroMoE (arXiv 2511.16947; reference policies.md 4.10): the copies that expert-data parallelism keeps anyway are
- * placed so that they share ranks in many ways, several expert-parallel groups are one, and after every gate the tokens
+/* MicroMoE (arXiv 2511.16947; reference policies.md 4.10). The copies that expert-data parallelism keeps anyway are
+ * placed so that they share ranks in many ways, and several expert-parallel groups are one. After every gate the tokens
  * of each expert are split over all its copies such that the busiest rank has least. No weight moves.
  *
  *   placement   R ranks in groups of d. The j-th expert of place p in group 0 stands in group k at place

@@ -5,20 +5,22 @@
  *   2  groups to ranks, such that between layers the slowest pair of ranks carries least    (chain.c)
  *
  * The paper solves both as integer programmes (Gurobi, gap 2.5 %). So does this where it is handed a solver
- * (problem.solver; partition_exact.c and chain_exact.c have the programmes): to the end where they are small (up to 16
- * experts on 4 ranks and 8 layers always), else within a limit of nodes. The heuristics that the references name come
+ * (problem.solver; partition_exact.c and chain_exact.c have the programmes). Small ones are solved to the end (up to 16
+ * experts on 4 ranks and 8 layers always), others within a limit of nodes. The heuristics that the references name come
  * first and stay where the solver's answer is no better, so that placements do not depend on which of several best ones
- * a solver finds, where a heuristic found one. How good each problem's answer is, the row says: its value beside a bound
- * below which no placement is. Equally many experts on every rank in each layer are ours (partition.c); they satisfy the
- * second problem's constraint on totals.
+ * a solver finds, where a heuristic found one. How good each problem's answer is, the row says: its value beside a
+ * bound below which no placement is. Equally many experts on every rank in each layer are ours (partition.c); they
+ * satisfy the second problem's constraint on totals.
  *
  * 2 needs to know how many tokens of expert a in layer l use expert b in layer l + 1: problem.transitions, where there
- * are any; without them it is skipped, group i goes to rank i, and the row says so. What it minimises is the time of
- * tokens that go from expert to expert, so it means something in a forward phase alone, and only where a token stays
- * where it was computed; here it goes back to its source after every layer, so nothing it saves shows in the times.
+ * are any. Without them it is skipped, group i goes to rank i, and the row says so. What it minimises is the time of
+ * tokens that go from expert to expert. So it means something in a forward phase alone, and only where a token stays
+ * where it was computed. Here a token goes back to its source after every layer, so nothing it saves shows in the
+ * times.
  *
- * The counts are of a whole recording, however long; the seconds in the row's note are of one micro-batch of this run: counts
- * scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that micro-batch would.
+ * The counts are of a whole recording, however long. The seconds in the row's note are of one micro-batch of this run.
+ * For that, counts are scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that
+ * micro-batch would.
  *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
  * for inference; in training what moves takes its optimizer state along, once. The paper plans offline: planning

@@ -11,8 +11,8 @@
  * O(R^2 + moves R). Hosts by rank take consecutive ranges of the sources' assignments.
  *
  * Guests share one set of slots for all layers: gathered again in backward. What cannot be said here: their gradients
- * return in fp32 (here in the model's gradient type); ceil(E/R) slots and their fp32 gradients are reserved even when
- * unused (here what is used); a gather may run beside dispatch; the published system needs all ranks on one NVLink. */
+ * return in fp32 (here in the model's gradient type). ceil(E/R) slots and their fp32 gradients are reserved even when
+ * unused (here what is used). A gather may run beside dispatch. The published system needs all ranks on one NVLink. */
 #include "runtime/plan/planners/spill.h"
 #include "runtime/plan/problem.h"
 

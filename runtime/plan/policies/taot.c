@@ -11,11 +11,12 @@
  *
  * So every taker ends at cap at most, every giver at cap at least, and no rank above what it had or cap.
  *
- * Inferred: the order in which conflicts are arbitrated (the system's takers pick at once); tokens as the optimum of what
- * its auction with a fixed number of steps approximates: with distances own rank < node < anywhere, filling the nearest
- * first gives the min weighted traffic (an ultrametric: exchange any two). B = 2, the issue's compromise (it saturates
- * at 4), or what --slots leaves. Guests' buffers are shared by all layers: gathered again in backward. The system gathers
- * clones beside the home's products; schedules here gather before tokens are sent, so that is charged as exposed.
+ * Inferred: the order in which conflicts are arbitrated (the system's takers pick at once). Inferred too: tokens are
+ * the optimum of what its auction with a fixed number of steps approximates. With distances own rank < node < anywhere,
+ * filling the nearest first gives the min weighted traffic (an ultrametric: exchange any two). B = 2, the issue's
+ * compromise (it saturates at 4), or what --slots leaves. Guests' buffers are shared by all layers: gathered again in
+ * backward. The system gathers clones beside the home's products; schedules here gather before tokens are sent, so that
+ * is charged as exposed.
  * O(50 R + B R E) and what spill.c says. */
 #include "runtime/plan/planners/flow_hint.h"
 #include "runtime/plan/planners/order.h"

@@ -1,5 +1,5 @@
-/* UltraEP (arXiv:2606.04101; reference policies.md 4.7): the smallest load T that every rank of an NVLink domain (here: a
- * node) can be brought down to with B redundant slots a rank, as far as a greedy test of T can tell.
+/* UltraEP (arXiv:2606.04101; reference policies.md 4.7). It finds the smallest load T that every rank of an NVLink
+ * domain (here: a node) can be brought down to with B redundant slots a rank, as far as a greedy test of T can tell.
  *
  *   T fits:  slack[r] = max(0, T - load[r]);  donors s by load, descending, need = load[s] - T > 0:
  *     experts e of s by load, descending, all but one token available; while any is needed and available:

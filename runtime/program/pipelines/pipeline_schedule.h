@@ -7,8 +7,8 @@
  *
  *   1f1b, 2 stages, 3 micro-batches      stage 0:  F0 F1 B0 F2 B1 B2        stage 1:  F0 B0 F1 B1 F2 B2
  *
- * Dependencies follow from the order: a forward waits for the forward of the part before it, a gradient for that of the part
- * behind it, and a device runs one piece at a time. */
+ * Dependencies follow from the order. A forward waits for the forward of the part before it, a gradient for that of the
+ * part behind it. A device runs one piece at a time. */
 #ifndef HEC_PIPELINE_SCHEDULE_H
 #define HEC_PIPELINE_SCHEDULE_H
 #include "runtime/base/arena.h"

@@ -1,5 +1,6 @@
-/* A step of pipeline stages as a program of its pieces, over the ranks of all stages: what is predicted and what is measured of a
- * step, like an iteration's program. The operations inside a piece are those of the stage's own program.
+/* A step of pipeline stages as a program of its pieces, over the ranks of all stages. As with an iteration's program, a
+ * step is predicted and measured by the same program. The operations inside a piece are those of the stage's own
+ * program.
  *
  *   1f1b, 2 stages, 2 micro-batches     rank of stage 0   F0  F1  ~  B0  B1  E      F, B: local operations, one for each piece
  *                                       rank of stage 1     > F0 B0 > F1 B1  E      >, ~: exchanges between rank i of each stage

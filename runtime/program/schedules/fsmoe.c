@@ -7,10 +7,11 @@
  *             INTRA  A1 .. Ar S1 .. Sr              more of them beside gate' and attention'
  *             COMPUTE  E1 .. Er
  *
- * Inferred or different: loads are balanced in the plan only (the paper pads tokens to capacity; here nothing is dropped or
- * padded, and a skewed load can want another degree); forward and backward have one degree (fsmoe_problem.c; over the
- * paper's own grid two would save 0.4 % on its testbed A and 0.1 % on B, at most 2.5 %); without expert-sharding groups there
- * is nothing for the intra-node lane. Expert gradients are reduced as the policy's plan has it. */
+ * Inferred or different: loads are balanced in the plan only. The paper pads tokens to capacity; here nothing is
+ * dropped or padded, and a skewed load can want another degree. Forward and backward have one degree (fsmoe_problem.c).
+ * Over the paper's own grid two would save 0.4 % on its testbed A and 0.1 % on B, at most 2.5 %. Without
+ * expert-sharding groups there is nothing for the intra-node lane. Expert gradients are reduced as the policy's plan
+ * has it. */
 #include "runtime/program/fsmoe.h"
 
 static void *start(const hec_problem *problem, hec_arena *arena) {

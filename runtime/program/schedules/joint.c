@@ -1,5 +1,5 @@
-/* Schedule `joint`: parameters travel a layer ahead and gradients a layer behind, as in `laer`, and each layer's tokens in the way
- * that ends its token work soonest (ways.h): whole, in chunks beside the experts, or once per node.
+/* Schedule `joint`: parameters travel a layer ahead and gradients a layer behind, as in `laer`. Each layer's tokens
+ * travel in the way that ends its token work soonest (ways.h): whole, in chunks beside the experts, or once per node.
  *
  *   forward   TOKEN   dispatch_l 1 ..     combine_l 1 ..
  *             COMPUTE           experts_l 1 ..

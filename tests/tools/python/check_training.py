@@ -79,8 +79,9 @@ def second_part(rank, size, policy, folder, same):
     assert losses == wanted if same else max(abs(a - b) for a, b in zip(losses, wanted)) < 1e-12, (size, losses, wanted)
 
 
-def killed(rank, size, folder):
-    """Dies in its second save, when all is written but nothing renamed."""
+def killed(rank, size, folder, when):
+    """Dies in its second save: one rank in the middle of its file ("one", the others must be told), every rank there ("all"), or
+    when all is written but nothing renamed ("written")."""
     parallel, model, optimizer = make("hecate", size)
     steps(parallel, model, optimizer, 0, 2, rank, size)
     save(folder, model, optimizer, parallel, step=2)
@@ -91,8 +92,19 @@ def killed(rank, size, folder):
         write(*arguments, **named)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    checkpoint.dcp.save = save_and_die
-    save(folder, model, optimizer, parallel, step=3)
+    def half_a_file(writer, plan, planner):
+        with open(os.path.join(str(writer.path), "__%d_0.distcp" % rank), "wb") as out:
+            out.write(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if when == "written":
+        checkpoint.dcp.save = save_and_die
+    elif when == "all" or rank == 1:
+        torch.distributed.checkpoint.FileSystemWriter.write_data = half_a_file
+    if when != "one":
+        save(folder, model, optimizer, parallel, step=3)
+    else:
+        refused(hecate.Failed, "another rank stopped", lambda: save(folder, model, optimizer, parallel, step=3))
 
 
 def after_kill(rank, size, folder):
@@ -185,15 +197,29 @@ def mistakes(rank, size):
     parallel, model, optimizer = make("eplb:period=1", size)
     steps(parallel, model, optimizer, 0, 1, rank, size)
     refused(bad, "zero_grad()", parallel.step)
+    refused(bad, "expected the same on every rank", lambda: make("ep", size, experts=EXPERTS + (rank == 3)))
+    parallel, model, optimizer = make("hecate:period=1", size)
+    steps(parallel, model, optimizer, 0, 1, rank, size)
+    optimizer.zero_grad()
+    parallel.counts[:, :, 5] += 10000 * (rank == 1)  # rank 1 has another history
+    refused(bad, "the plan of rank 1 differs from rank 0's", lambda: (parallel.step(), model(x, y)))
 
 
-def rank_dies(rank, size):
+def rank_dies(rank, size, where):
+    """Between two steps, or in the backward pass when the others wait for its rows."""
     parallel, model, optimizer = make("hecate", size)
     steps(parallel, model, optimizer, 0, 1, rank, size)
-    if rank == 1:
+    if rank == 1 and where == "step":
         os._exit(9)
     optimizer.zero_grad()
-    refused(hecate.Failed, "another rank stopped", lambda: (parallel.step(), model(*batch(1, rank, size))))
+
+    def step():
+        parallel.step()
+        loss = model(*batch(1, rank, size))
+        if rank == 1:
+            os._exit(9)
+        loss.backward()
+    refused(hecate.Failed, "another rank stopped", step)
 
 
 if __name__ == "__main__":
@@ -204,12 +230,14 @@ if __name__ == "__main__":
         ranks.run(4, first_part, policy, folder)
         for size in (4, 2, 8):
             ranks.run(size, second_part, policy, folder, size == 4)
-    ranks.run(4, killed, os.path.join(here, "killed"), may_die=range(4))
-    ranks.run(4, after_kill, os.path.join(here, "killed"))
+    for when, may_die in (("one", [1]), ("all", range(4)), ("written", range(4))):
+        ranks.run(4, killed, os.path.join(here, when), when, may_die=may_die)
+        ranks.run(4, after_kill, os.path.join(here, when))
     ranks.run(4, in_bf16)
     ranks.run(4, recorded, here)
     ranks.run(4, memory)
     ranks.run(4, mistakes)
-    ranks.run(4, rank_dies, may_die=[1])
+    for where in ("step", "backward"):
+        ranks.run(4, rank_dies, where, may_die=[1])
     print("all passed")
     sys.exit(0)

@@ -1,6 +1,6 @@
-/* Memory against the limit: first the peak of every policy (fullest rank, worst iteration, in the order of the
- * program: what "fits" is decided by), then the fullest rank over the time of one iteration, stacked by what
- * holds it. */
+/* Memory against the limit. First comes the peak of every policy: fullest rank, worst iteration, in the order of the
+ * program, which decides what "fits". Then comes the fullest rank over the time of one iteration, stacked by what holds
+ * it. */
 #include "runtime/base/arena.h"
 #include "tools/front/page/chart.h"
 

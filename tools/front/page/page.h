@@ -2,9 +2,9 @@
  * share.
  *
  * A plot is an SVG without a letter in it, stretched to the width that there is (preserveAspectRatio "none", integer
- * coordinates), between HTML labels placed in per cent: so letters keep their size on a phone and in print. Colours are
- * classes (page.css): k0 .. k8 what time goes to, h0 .. h8 more and more, l0 .. l8 lines, g0 .. g7 cells of a
- * map by what is gained.
+ * coordinates). HTML labels placed in per cent stand around it. So letters keep their size on a phone and in print.
+ * Colours are classes (page.css): k0 .. k8 what time goes to, h0 .. h8 more and more, l0 .. l8 lines, g0 .. g7 cells of
+ * a map by what is gained.
  *
  * The document may run one script, its own (page.js), by its digest; no request can leave it. */
 #ifndef HEC_PAGE_PAGE_H

@@ -46,17 +46,17 @@ static void say(const hec_report *report, hec_text *out) {
   double over = hec_summary_vs_bound(&report->summary->rows[best]);
   if (isfinite(over)) {
     hec_page_add(report->summary->rows[best].label, out);
-    hec_text_printf(out, " takes %s times the lower bound of its class.", hec_times(over).text);
+    hec_text_printf(out, " takes %s times its lower bound.", hec_times(over).text);
   }
   hec_chart_said(out);
   hec_chart_note(out);
   hec_text_add(
       out,
-      "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
-      "which rows are sorted. Exposed: the device computes nothing meanwhile. The grey word behind a policy is its "
-      "schedule, where it is neither serial nor of the policy's name.");
+      "Milliseconds of an iteration, mean over ranks. A bar ends at the mean; the number beside it is the median, and "
+      "rows are sorted by it. Exposed: the device computes nothing meanwhile. The grey word is the schedule, where "
+      "policy and schedule have different names.");
   if (!report->summary->execution)
-    hec_text_add(out, " The upright mark is the lower bound on these loads for what the row may do.");
+    hec_text_add(out, " The black mark is the row's lower bound: no policy of its kind can be faster on these loads.");
   hec_chart_said(out);
 }
 
@@ -97,14 +97,11 @@ static void add_shapes(hec_summary_row *row, double max_s, hec_text *out) {
 
 static void add_bar(const hec_report *report, int32_t index, double max_s, hec_text *out) {
   hec_summary_row *row = &report->summary->rows[index];
-  bool named = strcmp(row->label, row->name) != 0;
   const hec_page_item item = {index, row->name, report->about[index]};
   hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\">", index == report->best ? " best" : "");
   hec_page_name(&item, out);
   hec_text_add(out, " <span class=\"dim\">");
-  hec_page_add((named || strcmp(row->schedule, "serial") != 0) && strcmp(row->schedule, row->name) != 0 ? row->schedule
-                                                                                                        : "",
-               out);
+  hec_page_add(strcmp(row->schedule, row->name) != 0 ? row->schedule : "", out);
   hec_text_add(out, row->reference ? " reference" : "");
   hec_text_add(out, "</span>");
   hec_text_add(out, hec_summary_fits(report->summary, row) ? "" : " <span class=\"tag warn\">does not fit</span>");

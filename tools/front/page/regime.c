@@ -100,6 +100,11 @@ static void add_cell(const hec_report_cell *cell, hec_text *out) {
   }
   hec_text_printf(out, "<td class=\"g%" PRId32 "\">", class_of(cell));
   hec_page_name(&(hec_page_item){cell->who, cell->name, cell->about}, out);
+  if (cell->schedule && cell->schedule[0]) {
+    hec_text_add(out, "<small>schedule ");
+    hec_page_add(cell->schedule, out);
+    hec_text_add(out, "</small>");
+  }
   if (cell->vs_ep.low > 0) {
     hec_text_add(out, "<small>");
     add_range(hec_times(cell->vs_ep.low), hec_times(cell->vs_ep.high), out);
@@ -173,10 +178,11 @@ static void say(const hec_report_maps *maps, hec_text *out) {
                     n, maps->n_maps);
   hec_chart_said(out);
   hec_chart_note(out);
-  hec_text_add(
-      out, "Each cell: the fastest system that fits and drops nothing. Below it its speed over ep under the schedule "
-           "asked for (speedup_vs_ep of the CSV), its speed over the next, and the median time of an iteration. Less "
-           "than 0.5 % is no lead. The axes are the two with most values.");
+  hec_text_printf(out,
+                  "Each cell: the fastest system that fits and drops nothing. Below it its speed over ep%s "
+                  "(speedup_vs_ep of the CSV), its speed over the next, and %s. Less than 0.5 %% is no lead. The axes "
+                  "are the two with most values.",
+                  maps->of_schedules ? " under the schedule asked for" : "", maps->time);
   if (maps->n_maps > HEC_REPORT_MAPS)
     hec_text_printf(out, " %" PRId32 " more grids are left out for the page's size: the CSV has their rows.",
                     maps->n_maps - HEC_REPORT_MAPS);

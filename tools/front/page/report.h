@@ -109,6 +109,7 @@ typedef struct {
   const char *next_name;      /* NULL: not the same everywhere */
   hec_report_range vs_ep;     /* speed over the baseline, as the CSV has it */
   const char *ep;             /* that baseline, as `name` */
+  const char *schedule;       /* of the winner, the same everywhere, where the name does not say it; else NULL */
 } hec_report_cell;
 
 typedef struct {
@@ -120,6 +121,8 @@ typedef struct {
 enum { HEC_REPORT_MAPS = 24 }; /* drawn */
 
 typedef struct {
+  const char *time;                            /* of a row: "the median time of an iteration" */
+  bool of_schedules;                           /* rows run under schedules of an iteration */
   const char *x_name, *y_name;                 /* "": there is no such axis */
   const char *const *x_value, *const *y_value; /* [n_x], [n_y] with units */
   int32_t n_x, n_y;
@@ -146,8 +149,8 @@ typedef enum { HEC_STEP_PART_LIST(HEC_STEP_PART_ENUM) HEC_N_STEP_PARTS } hec_ste
 extern const char *const hec_step_part_name[HEC_N_STEP_PARTS];
 
 typedef struct {
-  const char *name;
-  bool best, fits;
+  const char *name, *about; /* what it is, under the pointer */
+  bool best, fits, shown;   /* shown at first; the others unfold */
   double step_s, part_s[HEC_N_STEP_PARTS];           /* of the stage that computes most */
   double tokens_per_s, tflops, mfu, vs_ep, overload; /* overload below 0: balanced */
   double needed_bytes;                               /* of the fullest stage */
@@ -221,7 +224,7 @@ void hec_report_free(hec_report *report); /* what is not on the arena */
 /* The iteration that was just lowered, as row `row`'s. Threads may draw different rows at once. */
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,
                      const hec_timeline *timeline);
-/* What a policy is, for whoever points at its name: on the arena. */
+/* What a policy is, for whoever points at its name: on the arena. schedule: NULL: not said. */
 const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena);
 /* Memory of the fullest rank over time, and the end, into `it`. */
 void hec_report_draw_memory(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it);

@@ -49,7 +49,9 @@ static void color_rows(hec_report *report) {
 const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena) {
   hec_text text = {0};
   hec_args_add_flags(summary, &text);
-  hec_text_printf(&text, " (%s); schedule %s", source, schedule);
+  hec_text_printf(&text, " (%s)", source);
+  if (schedule)
+    hec_text_printf(&text, "; schedule %s", schedule);
   const char *copy = hec_arena_text(arena, text.data);
   hec_text_free(&text);
   return copy;

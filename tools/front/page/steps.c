@@ -31,7 +31,7 @@ static void say(const hec_report_training *t, hec_text *out) {
   hec_chart_note(out);
   hec_text_add(out,
                "Seconds of the stage that is busy longest. Exposed: nothing is computed meanwhile. Bubble: it waits "
-               "for other stages. Balanced routing: every expert has the same load; no policy is needed.");
+               "for other stages. Balanced routing: every expert has the same load.");
   hec_chart_said(out);
 }
 
@@ -63,10 +63,10 @@ static void add_shapes(const hec_report_trained *row, double longest_s, hec_text
 }
 
 static void add_bar(const hec_report_trained *row, double longest_s, hec_text *out) {
-  hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\"><b>", row->best ? " best" : "");
-  hec_page_add(row->name, out);
+  hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\">", row->best ? " best" : "");
+  hec_page_name(&(hec_page_item){0, row->name, row->about}, out);
   hec_text_printf(out,
-                  "</b>%s</span><svg viewBox=\"0 0 %d 18\" preserveAspectRatio=\"none\" role=\"img\" "
+                  "%s</span><svg viewBox=\"0 0 %d 18\" preserveAspectRatio=\"none\" role=\"img\" "
                   "data-kind=\"bars\" aria-label=\"",
                   row->fits ? "" : " <span class=\"tag warn\">does not fit</span>", WIDTH);
   hec_page_add(row->name, out);
@@ -87,7 +87,8 @@ static void add_cell(double value, int decimals, hec_text *out) {
 }
 
 static void add_table(const hec_report_training *t, hec_text *out) {
-  hec_page_wide("Training steps as numbers", out);
+  hec_text_add(out, "<details class=\"numbers\">\n<summary>All rows as numbers</summary>\n");
+  hec_page_wide("All rows as numbers", out);
   hec_text_add(out, "<table id=\"numbers\">\n<thead><tr><th>policy</th><th>step, s</th><th>tokens/s/GPU</th>"
                     "<th>model TFLOP/s/GPU</th><th>MFU, %</th><th>bubble, %</th><th>exposed dispatch, %</th>"
                     "<th>speed over ep</th><th>overload</th><th>memory, GB</th><th>fits</th></tr></thead>\n<tbody>\n");
@@ -109,20 +110,43 @@ static void add_table(const hec_report_training *t, hec_text *out) {
   }
   hec_text_add(out, "</tbody></table>");
   hec_page_wide_end(out);
+  hec_text_add(out, "</details>\n");
+}
+
+/* Those shown at first, or (`rest`) the others, on a scale of their own. How many. */
+static int32_t count(const hec_report_training *t, bool rest, double *longest_s) {
+  int32_t n = 0;
+  *longest_s = 0;
+  for (int32_t i = 0; i < t->n_steps; i++)
+    if (t->steps[i].shown != rest) {
+      n++;
+      *longest_s = t->steps[i].step_s > *longest_s ? t->steps[i].step_s : *longest_s;
+    }
+  return n;
+}
+
+static void add_bars(const hec_report_training *t, bool rest, hec_text *out) {
+  double longest_s;
+  (void)count(t, rest, &longest_s);
+  for (int32_t i = 0; i < t->n_steps; i++)
+    if (t->steps[i].shown != rest)
+      add_bar(&t->steps[i], longest_s, out);
+  add_axis(longest_s, out);
 }
 
 static void draw(const hec_report *report, hec_text *out) {
   const hec_report_training *t = report->training;
-  double longest_s = 0;
-  for (int32_t i = 0; i < t->n_steps; i++)
-    longest_s = t->steps[i].step_s > longest_s ? t->steps[i].step_s : longest_s;
+  double longest_s;
   say(t, out);
-  add_table(t, out);
   add_keys(t, out);
-  add_axis(longest_s, out);
-  for (int32_t i = 0; i < t->n_steps; i++)
-    add_bar(&t->steps[i], longest_s, out);
-  add_axis(longest_s, out);
+  add_bars(t, false, out);
+  int32_t n = count(t, true, &longest_s);
+  if (n > 0) {
+    hec_chart_fold(n, out);
+    add_bars(t, true, out);
+    hec_text_add(out, "</details>\n");
+  }
+  add_table(t, out);
 }
 
 static bool applies(const hec_report *report) {

@@ -90,17 +90,14 @@ static const hec_summary_execution *execution_of(const hec_report *report) {
 /* What to do and what that gains, a sentence a line. */
 static void add_advice(const hec_report *report, hec_text *out) {
   hec_summary_advice(report->summary, "\n", out);
-  hec_text crossed = {0};
-  hec_summary_cross_words(report->summary, &crossed);
-  if (crossed.length > 0)
-    hec_text_printf(out, "\n%s", crossed.data);
-  hec_text_free(&crossed);
   hec_text names = {0};
   if (report->best >= 0)
     hec_summary_name_close(report->summary, report->best, &names);
   if (names.length > 0)
-    hec_text_printf(out, "\nAs good as equally fast (within 0.5 %%): %s.", names.data);
+    hec_text_printf(out, "\nPractically as fast (within 0.5 %%): %s.", names.data);
   hec_text_free(&names);
+  hec_text_add(out, "\n");
+  hec_summary_say_cross(report->summary, out);
 }
 
 static void add_verdict(const hec_report *report, hec_text *out) {
@@ -150,17 +147,20 @@ static void add_notes(const hec_summary *summary, hec_text *out) {
   bool some = false;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     const hec_summary_row *row = &summary->rows[i];
-    hec_text note = {0};
+    hec_text drops = {0}, note = {0};
     if (row->dropped_share >= 0)
-      hec_text_printf(&note, "%s drops %s of the token-expert assignments: its time buys less than the others'.",
+      hec_text_printf(&drops, "%s drops %s of the token-expert assignments: its time buys less than the others'.",
                       row->label, hec_percent(row->dropped_share).text);
-    if (row->note[0])
-      hec_text_printf(&note, "%s%s: %s", note.length > 0 ? " " : "", row->label, row->note);
-    if (note.length > 0 && !some)
+    if (hec_summary_say_noted(summary, i, &note))
+      hec_text_printf(&note, ": %s", row->note);
+    if (drops.length + note.length > 0 && !some)
       begin_list("What policies say of themselves", out);
+    if (drops.length > 0)
+      add_item(drops.data, out);
     if (note.length > 0)
       add_item(note.data, out);
-    some = some || note.length > 0;
+    some = some || drops.length + note.length > 0;
+    hec_text_free(&drops);
     hec_text_free(&note);
   }
   hec_text_add(out, some ? "</ul>\n" : "");

@@ -41,12 +41,27 @@ static bool is_chosen(const chosen_rows *chosen, int32_t row) {
   return false;
 }
 
-/* Adds the fastest of a kind, fitting ones first; `again`: the fastest that is not there yet. */
-static void choose(hec_summary *summary, row_kind of, bool again, chosen_rows *chosen) {
+bool hec_summary_are_kin(const char *a, const char *b) {
+  size_t n = strcspn(a, "-:");
+  return strcspn(b, "-:") == n && strncmp(a, b, n) == 0;
+}
+
+static bool has_kin(const hec_summary *summary, const chosen_rows *chosen, int32_t row) {
+  for (int32_t i = 0; i < chosen->n; i++)
+    if (hec_summary_are_kin(summary->rows[chosen->row[i]].name, summary->rows[row].name))
+      return true;
+  return false;
+}
+
+/* The fastest of a kind; that is not there yet; of whose kin none is there yet. */
+typedef enum { FASTEST, ANOTHER, OTHER_KIN } choice;
+
+/* Adds one, fitting ones first. False: there is none. */
+static bool choose(hec_summary *summary, row_kind of, choice which, chosen_rows *chosen) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
-    if (!of(row) || (again && is_chosen(chosen, i)))
+    if (!of(row) || (which != FASTEST && is_chosen(chosen, i)) || (which == OTHER_KIN && has_kin(summary, chosen, i)))
       continue;
     bool fits = hec_summary_fits(summary, row),
          best_fits = best >= 0 && hec_summary_fits(summary, &summary->rows[best]);
@@ -54,20 +69,19 @@ static void choose(hec_summary *summary, row_kind of, bool again, chosen_rows *c
         (fits == best_fits && hec_summary_median(row) < hec_summary_median(&summary->rows[best])))
       best = i;
   }
-  if (best >= 0 && chosen->n < chosen->n_max && !is_chosen(chosen, best))
+  if (best < 0 || chosen->n == chosen->n_max)
+    return false;
+  if (!is_chosen(chosen, best))
     chosen->row[chosen->n++] = best;
+  return true;
 }
 
 int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row) {
   static const row_kind families[] = {is_system, is_baseline, is_placed, rearranges, gathers};
   chosen_rows chosen = {.row = row, .n_max = n_max};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-    choose(summary, families[i], false, &chosen);
-  while (chosen.n < n_max && chosen.n < summary->n_rows) {
-    int32_t before = chosen.n;
-    choose(summary, is_system, true, &chosen);
-    if (chosen.n == before)
-      break;
+    (void)choose(summary, families[i], FASTEST, &chosen);
+  while (choose(summary, is_system, OTHER_KIN, &chosen) || choose(summary, is_system, ANOTHER, &chosen)) {
   }
   hec_summary_sort(summary, chosen.row, chosen.n);
   return chosen.n;
@@ -202,7 +216,7 @@ static void add_other_bounds(hec_summary *summary, const chosen_rows *chosen, in
   }
   if (words.length > 0) {
     hec_text line = {0};
-    hec_text_printf(&line, "over the bound of the policy's own kind. Other kinds than %s's have other bounds: %s.",
+    hec_text_printf(&line, "time over a bound for the policy's kind. The row bound is for %s's kind; other kinds: %s.",
                     summary->rows[best].label, words.data);
     hec_text_add(out, title);
     hec_summary_add_wrapped(line.data, sizeof title - 1, (int)sizeof title, out);

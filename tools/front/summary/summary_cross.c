@@ -16,7 +16,7 @@ static int32_t place_of(const hec_summary_cross *cross, int32_t row) {
   return at;
 }
 
-void hec_summary_cross_words(hec_summary *summary, hec_text *words) {
+void hec_summary_say_cross(hec_summary *summary, hec_text *words) {
   const hec_summary_cross *cross = summary->cross;
   if (!cross)
     return;
@@ -42,7 +42,7 @@ void hec_summary_cross_words(hec_summary *summary, hec_text *words) {
 
 void hec_summary_add_cross(hec_summary *summary, hec_text *out) {
   hec_text words = {0};
-  hec_summary_cross_words(summary, &words);
+  hec_summary_say_cross(summary, &words);
   if (words.length > 0)
     hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);

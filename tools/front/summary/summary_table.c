@@ -254,22 +254,28 @@ static void add_paragraph(const char *name, const char *what, hec_text *out) {
   hec_summary_add_wrapped(what, strlen(name) + 1, 2, out);
 }
 
+bool hec_summary_say_noted(const hec_summary *summary, int32_t index, hec_text *who) {
+  const hec_summary_row *rows = summary->rows;
+  int32_t before = 0;
+  while (before < index && strcmp(rows[before].note, rows[index].note) != 0)
+    before++;
+  if (!rows[index].note[0] || before < index)
+    return false;
+  hec_text_add(who, rows[index].label);
+  for (int32_t k = index + 1; k < summary->n_rows; k++)
+    if (strcmp(rows[index].note, rows[k].note) == 0)
+      hec_text_printf(who, ", %s", rows[k].label);
+  return true;
+}
+
 /* What policies say of themselves; who says the same, once. */
 static void add_notes(const hec_summary *summary, hec_text *out) {
-  const hec_summary_row *rows = summary->rows;
   for (int32_t i = 0; i < summary->n_rows; i++) {
-    int32_t before = 0;
-    while (before < i && strcmp(rows[before].note, rows[i].note) != 0)
-      before++;
-    if (!rows[i].note[0] || before < i)
-      continue;
     hec_text who = {0};
-    hec_text_add(&who, rows[i].label);
-    for (int32_t k = i + 1; k < summary->n_rows; k++)
-      if (strcmp(rows[i].note, rows[k].note) == 0)
-        hec_text_printf(&who, ", %s", rows[k].label);
-    hec_text_add(out, "\n");
-    add_paragraph(who.data, rows[i].note, out);
+    if (hec_summary_say_noted(summary, i, &who)) {
+      hec_text_add(out, "\n");
+      add_paragraph(who.data, summary->rows[i].note, out);
+    }
     hec_text_free(&who);
   }
 }
@@ -356,13 +362,20 @@ void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row
 
 void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names) {
   double min = hec_summary_median(&summary->rows[best]);
+  int32_t n = 0, *at = hec_malloc((size_t)summary->n_rows + 1, sizeof *at);
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
-    double more = hec_summary_median(row) / min - 1;
-    if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
-      continue;
-    hec_text_printf(names, "%s%s (%.1f %%)", names->length > 0 ? ", " : "", row->label, hec_summary_percent(more));
+    if (i != best && !row->reference && hec_summary_fits(summary, row) &&
+        hec_summary_median(row) / min - 1 <= HEC_SUMMARY_CLOSE)
+      at[n++] = i;
   }
+  hec_summary_sort(summary, at, n);
+  for (int32_t i = 0; i < n; i++) {
+    hec_summary_row *row = &summary->rows[at[i]];
+    hec_text_printf(names, "%s%s (%.1f %%)", i ? ", " : "", row->label,
+                    hec_summary_percent(hec_summary_median(row) / min - 1));
+  }
+  free(at);
 }
 
 void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {

@@ -9,13 +9,17 @@ void hec_summary_table(hec_summary *summary, hec_text *out); /* for people: ever
 void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out);
 /* Its verdict: what to do, what that gains and costs, how sure it is; `between` its sentences. */
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words);
-/* What the check under another network law found; nothing where there was none. */
-void hec_summary_cross_words(hec_summary *summary, hec_text *words);
 /* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family, then the fastest
- * of the rest. row: [n_max]. How many. */
+ * of the rest, variants of what is there last. row: [n_max]. How many. */
 int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row);
-/* "fsdp (0.3 %), ...": others that fit and are as good as equally fast as the best. */
+/* Whether names are of variants of one policy: eplb and eplb-online, llep:cap=1 and llep:cap=2. */
+bool hec_summary_are_kin(const char *a, const char *b);
+/* "fsdp (0.3 %), ...": others that fit and are practically as fast as the best, the fastest first. */
 void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names);
+/* What the check under another law found, as a sentence; nothing where there was none. */
+void hec_summary_say_cross(hec_summary *summary, hec_text *words);
+/* Names of all rows with the note of row `index`. False: it has none, or an earlier row has the same. */
+bool hec_summary_say_noted(const hec_summary *summary, int32_t index, hec_text *who);
 /* The lines that the table ends with: who is fastest, by how much and why. */
 void hec_summary_verdict(hec_summary *summary, hec_text *out);
 /* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */

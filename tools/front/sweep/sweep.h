@@ -1,5 +1,5 @@
 /* Sweeps: the product of traces, models, clusters, scales, options, laws, schedules and policies, one row of results
- * per configuration. A configuration is an index of the product; the last axis (policy) turns fastest.
+ * per configuration: an iteration, or a training step where the spec has a layout or a set-up. A configuration is an index of the product; the last axis (policy) turns fastest.
  *
  *   spec      JSON: {"trace": ..., "policy": ..., ...}, keys as hecate-sim's options with _ for -, each one value or an
  *             array of them (tools/front/sweep/sweep_spec.c has the table); paths in it are relative to its own folder
@@ -19,9 +19,18 @@
 
 /* The trace, then the options that sweeps vary (option_list.h), outermost first. Those of kind ROW do not make the job. */
 #define HEC_SWEEP_AXIS(name, ...) HEC_AXIS_##name,
-typedef enum { HEC_AXIS_trace, HEC_SWEPT_OPTION_LIST(HEC_SWEEP_AXIS) HEC_SWEEP_AXES } hec_sweep_axis;
+typedef enum {
+  HEC_AXIS_trace,
+  HEC_JOB_AXIS_LIST(HEC_SWEEP_AXIS) HEC_TRAINING_OPTION_LIST(HEC_SWEEP_AXIS) HEC_ROW_AXIS_LIST(HEC_SWEEP_AXIS)
+      HEC_SWEEP_AXES
+} hec_sweep_axis;
+static inline bool hec_sweep_of_training(int64_t axis) {
+  return axis > HEC_AXIS_trace + HEC_N_JOB_AXES && axis <= HEC_AXIS_trace + HEC_N_JOB_AXES + HEC_N_TRAINING_OPTIONS;
+}
 static inline const hec_run_option *hec_sweep_option(int64_t axis) { /* not of the trace */
-  return &hec_run_rows[axis - HEC_AXIS_trace - 1];
+  int64_t at = axis - HEC_AXIS_trace - 1;
+  return hec_sweep_of_training(axis) ? &hec_training_rows[at - HEC_N_JOB_AXES]
+                                     : &hec_run_rows[at < HEC_N_JOB_AXES ? at : at - HEC_N_TRAINING_OPTIONS];
 }
 static inline const char *hec_sweep_axis_name(int64_t axis) { /* key of the spec, column of the results */
   return axis == HEC_AXIS_trace ? "trace" : hec_sweep_option(axis)->key;
@@ -30,12 +39,18 @@ static inline bool hec_sweep_makes_job(int64_t axis) {
   return axis == HEC_AXIS_trace || hec_sweep_option(axis)->kind != HEC_RUN_ROW;
 }
 
+/* Axes whose values may name files. */
+static const hec_sweep_axis hec_sweep_of_files[] = {HEC_AXIS_model, HEC_AXIS_cluster, HEC_AXIS_setup};
+enum { HEC_N_SWEEP_OF_FILES = sizeof hec_sweep_of_files / sizeof *hec_sweep_of_files };
+
+typedef struct hec_sweep_kind hec_sweep_kind; /* sweep_kind.h */
+
 #define HEC_SWEEP_AUTO "auto" /* text of a value that is left to the job */
 
 typedef struct {
   const char *text;         /* as results show it; "" of slow and skew: none */
   const char *path;         /* of the file that `text` names, relative to the spec; NULL: it names none */
-  char *content;            /* of a model's or cluster's file, with a zero behind it; NULL until loaded */
+  char *content;            /* of a model's, cluster's or set-up's file, with a zero behind it; NULL until loaded */
   double number;            /* of numeric axes */
   const hec_policy *policy; /* of the axis of policies */
   const hec_json_value *at; /* for messages; NULL: not in the file */
@@ -52,6 +67,7 @@ enum { HEC_SWEEP_ROWS_MAX = 1000000, HEC_SWEEP_VALUES_MAX = 16384 /* of an axis 
 
 typedef struct {
   hec_arena arena;
+  const hec_sweep_kind *kind; /* of its rows */
   hec_json *json;
   const char *origin;
   const char *text; /* [length] the spec itself */
@@ -83,8 +99,10 @@ void hec_sweep_free(hec_sweep *sweep);
 
 /* Which value of an axis a configuration has. */
 const hec_sweep_value *hec_sweep_at(const hec_sweep *sweep, int64_t index, hec_sweep_axis axis);
+/* Whether its rows have that axis: an iteration has no layout, a training step no schedule. */
+bool hec_sweep_has(const hec_sweep *sweep, int64_t axis);
 /* The options of its job; `solver` and what no axis says are left alone. */
-void hec_sweep_options(const hec_sweep *sweep, int64_t index, hec_job_options *options);
+void hec_sweep_options(const hec_sweep *sweep, int64_t index, hec_job_options *options, hec_training_args *training);
 static inline const hec_policy *hec_sweep_policy(const hec_sweep *sweep, int64_t index) {
   return hec_sweep_at(sweep, index, HEC_AXIS_policy)->policy;
 }
@@ -97,7 +115,7 @@ bool hec_sweep_mine(const hec_sweep *sweep, int64_t index, int32_t i, int32_t n)
 
 /* ---- Rows ---- */
 
-/* What a row says. Ratios to other rows of its group are made when all are there. */
+/* What a row of iterations says. Ratios to other rows of its group are made when all are there. */
 #define HEC_SWEEP_SUMMARY_VALUE(id, ...) HEC_SWEEP_##id,
 typedef enum {
   HEC_SWEEP_RANKS_USED,
@@ -110,12 +128,12 @@ typedef enum {
   HEC_SWEEP_VALUES = HEC_SWEEP_BYTES + HEC_N_TRAFFIC
 } hec_sweep_result;
 
-enum { HEC_SWEEP_NAME_BYTES = 64 };
+enum { HEC_SWEEP_NAME_BYTES = 64, HEC_SWEEP_COLUMNS_MAX = 48 };
 typedef struct {
   char *why;                                                       /* it could not run; NULL: it did */
   char model[HEC_SWEEP_NAME_BYTES], cluster[HEC_SWEEP_NAME_BYTES]; /* what they call themselves */
   char schedule[HEC_SWEEP_NAME_BYTES];                             /* that it ran under */
-  double value[HEC_SWEEP_VALUES];                                  /* NAN: nothing to say */
+  double value[HEC_SWEEP_COLUMNS_MAX];                             /* [columns of the kind] NAN: nothing to say */
 } hec_sweep_row;
 
 typedef struct {

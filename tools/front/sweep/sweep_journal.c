@@ -10,7 +10,7 @@
  * end is cut off and one whose sum is wrong does not count: its row is computed again. A part is the same file with
  * the rows in order and none missing. */
 #define HEC_FORMAT "hecate-sweep-rows"
-#include "tools/front/sweep/sweep.h"
+#include "tools/front/sweep/sweep_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,19 +48,20 @@ static void add_header(const hec_sweep *s, const char *tool, int32_t shard, int3
   hec_json_int(&json, "shard", shard);
   hec_json_int(&json, "of", n_shards);
   hec_json_int(&json, "rows", s->n);
-  hec_json_int(&json, "values", HEC_SWEEP_VALUES);
+  hec_json_int(&json, "values", s->kind->n);
   hec_json_string(&json, "spec", spec.data);
   hec_json_close(&json);
   hec_text_free(&spec);
 }
 
-static void add_row(const hec_sweep_row *row, int64_t index, hec_text *scratch, hec_text *out) {
+static void add_row(const hec_sweep_rows *rows, int64_t index, hec_text *scratch, hec_text *out) {
+  const hec_sweep_row *row = rows->row[index];
   scratch->length = 0;
   if (row->why)
     hec_text_printf(scratch, "%" PRId64 " no %s", index, row->why);
   else
     hec_text_printf(scratch, "%" PRId64 " ok %s\t%s\t%s\t", index, row->model, row->cluster, row->schedule);
-  for (int32_t i = 0; !row->why && i < HEC_SWEEP_VALUES; i++) {
+  for (int32_t i = 0; !row->why && i < rows->sweep->kind->n; i++) {
     if (isnan(row->value[i]))
       hec_text_add(scratch, " nan");
     else
@@ -74,7 +75,7 @@ void hec_sweep_part(const hec_sweep_rows *rows, const char *tool, int32_t shard,
   add_header(rows->sweep, tool, shard, n_shards, out);
   for (int64_t i = 0; i < rows->sweep->n; i++)
     if (hec_sweep_mine(rows->sweep, i, shard, n_shards))
-      add_row(rows->row[i], i, &scratch, out);
+      add_row(rows, i, &scratch, out);
   hec_text_free(&scratch);
 }
 
@@ -92,7 +93,7 @@ hec_status hec_sweep_journal_add(hec_sweep_journal *journal, const hec_sweep_row
                                  int32_t n) {
   hec_text text = {0}, scratch = {0};
   for (int32_t i = 0; i < n; i++)
-    add_row(rows->row[index[i]], index[i], &scratch, &text);
+    add_row(rows, index[i], &scratch, &text);
   hec_status status = write_all(journal, &text);
   hec_text_free(&scratch);
   hec_text_free(&text);
@@ -113,8 +114,8 @@ static bool read_name(char **at, char name[HEC_SWEEP_NAME_BYTES]) {
 }
 
 /* Values of a row; false when it has not exactly as many as it should. */
-static bool read_values(char *at, double *value) {
-  for (int32_t i = 0; i < HEC_SWEEP_VALUES; i++) {
+static bool read_values(char *at, double *value, int32_t n) {
+  for (int32_t i = 0; i < n; i++) {
     char *end = at;
     if (*at != ' ')
       return false;
@@ -146,7 +147,7 @@ static void read_line(char *line, hec_sweep_rows *rows, int32_t shard, int32_t n
   if (!ran && strncmp(end, " no ", 4) == 0)
     row.why = rest;
   if (row.why || (ran && read_name(&rest, row.model) && read_name(&rest, row.cluster) &&
-                  read_name(&rest, row.schedule) && read_values(rest, row.value)))
+                  read_name(&rest, row.schedule) && read_values(rest, row.value, rows->sweep->kind->n)))
     hec_sweep_rows_set(rows, index, &row);
 }
 
@@ -259,7 +260,7 @@ static hec_status read_header(const char *path, const char *text, size_t length,
   HEC_TRY(hec_json_want_int(h->json, root, "of", 1, HEC_SWEEP_ROWS_MAX, &h->of));
   HEC_TRY(hec_json_want_int(h->json, root, "shard", 0, h->of - 1, &h->shard));
   HEC_TRY(hec_json_want_int(h->json, root, "rows", 1, HEC_SWEEP_ROWS_MAX, &h->rows));
-  HEC_TRY(hec_json_want_int(h->json, root, "values", HEC_SWEEP_VALUES, HEC_SWEEP_VALUES, &h->values));
+  HEC_TRY(hec_json_want_int(h->json, root, "values", 1, HEC_SWEEP_COLUMNS_MAX, &h->values));
   return hec_json_want_text(h->json, root, "spec", &h->spec);
 }
 
@@ -272,7 +273,8 @@ static hec_status match(const char *path, const part_header *h, const char *tool
     HEC_TRY(hec_sweep_parse(h->spec, strlen(h->spec), path, sweep));
     sweep->digest = digest;
   }
-  if (digest != sweep->digest || h->rows != sweep->n || strcmp(h->spec, sweep->text) != 0)
+  if (digest != sweep->digest || h->rows != sweep->n || h->values != sweep->kind->n ||
+      strcmp(h->spec, sweep->text) != 0)
     return hec_fail(HEC_BAD_INPUT, "%s:1: digest: expected a part of the same sweep as the first, found another", path);
   if (h->of != n_parts)
     return hec_fail(HEC_BAD_INPUT, "%s:1: of: expected all %" PRId64 " parts, found %" PRId32, path, h->of, n_parts);

@@ -4,7 +4,7 @@
  * cluster it names, with their lengths. It guards against mixing up sweeps, not against malice. Files are kept as text
  * (traces with gzip undone), read-only, one copy for all threads, and rows are computed from these bytes alone: what
  * happens to the files later changes nothing. */
-#include "tools/front/sweep/sweep.h"
+#include "tools/front/sweep/sweep_kind.h"
 
 #include "models/preset_data.h"
 #include "models/straggler.h"
@@ -40,6 +40,10 @@ static hec_status blame(const hec_sweep *s, const hec_sweep_value *value, const 
   (void)snprintf(expected, sizeof expected, "%s (%.1000s)", what, why);
   return value->at ? hec_json_error(s->json, value->at, expected)
                    : hec_fail(HEC_BAD_INPUT, "%s: expected %s", s->origin, expected);
+}
+
+static bool is_auto(const hec_sweep_value *value) {
+  return strcmp(value->text, HEC_SWEEP_AUTO) == 0;
 }
 
 /* ---- Traces ---- */
@@ -166,11 +170,44 @@ static hec_status load_model(hec_sweep *s, hec_sweep_value *value) {
   return status == HEC_OK ? HEC_OK : blame_path(s, value, "a model: a preset of hecate-sim --list or a JSON file");
 }
 
-/* ---- Stragglers ---- */
+/* ---- Training jobs ---- */
 
-static bool is_auto(const hec_sweep_value *value) {
-  return strcmp(value->text, HEC_SWEEP_AUTO) == 0;
+/* What it names has to be in this program: other files would be read while rows are computed. */
+static hec_status load_setup(hec_sweep *s, hec_sweep_value *value) {
+  static const char must[] =
+      "a set-up (preset or JSON file) whose model and cluster are no files; name those in the spec";
+  hec_arena arena = {0};
+  hec_setup setup = {.model = NULL};
+  hec_status status = read_preset_or_file(s, "setup", value);
+  if (status == HEC_OK)
+    status = value->content ? hec_setup_parse(value->content, strlen(value->content), value->path, &arena, &setup)
+                            : hec_setup_load(value->text, &arena, &setup);
+  if (status == HEC_OK &&
+      ((setup.model && !hec_preset_find("moe", setup.model)) ||
+       (setup.cluster && !hec_preset_find("cluster", setup.cluster) && !hec_cluster_is_line(setup.cluster))))
+    status = hec_fail(HEC_BAD_INPUT, "it names another file");
+  hec_arena_free(&arena);
+  return status == HEC_OK ? HEC_OK : blame_path(s, value, must);
 }
+
+/* A layout, a recipe or another text that no job can have is known before any row runs. */
+static hec_status check_texts(const hec_sweep *s, hec_sweep_axis axis) {
+  const hec_run_option *option = hec_sweep_option(axis);
+  hec_status status = HEC_OK;
+  for (int32_t i = 0; status == HEC_OK && i < s->axis[axis].n; i++) {
+    hec_arena arena = {0};
+    hec_training_args args = HEC_TRAINING_ARGS;
+    const hec_sweep_value *value = &s->axis[axis].value[i];
+    if (option->kind == HEC_RUN_TEXT && !is_auto(value))
+      *(const char **)hec_run_option_in(option, &args) = value->text;
+    if (hec_set_up_check_texts(&args, &arena) != HEC_OK)
+      status = blame(s, value, "what some job can have", hec_last_error());
+    hec_arena_free(&arena);
+  }
+  return status;
+}
+
+/* ---- Stragglers ---- */
 
 /* The cluster looked at last. */
 typedef struct {
@@ -269,6 +306,10 @@ hec_status hec_sweep_load(hec_sweep *s, const char *tool, const char *sources) {
   s->digest = add_text(s->digest, s->text, s->length);
   HEC_TRY(load_each(s, HEC_AXIS_model, load_model));
   HEC_TRY(load_each(s, HEC_AXIS_cluster, load_cluster));
+  HEC_TRY(load_each(s, HEC_AXIS_setup, load_setup));
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    if (hec_sweep_of_training(a) && a != HEC_AXIS_setup)
+      HEC_TRY(check_texts(s, (hec_sweep_axis)a));
   HEC_TRY(load_traces(s));
   return check_stragglers(s);
 }
@@ -289,9 +330,9 @@ hec_status hec_sweep_read(const char *path, hec_sweep *s) {
 void hec_sweep_free(hec_sweep *s) {
   for (int32_t i = 0; i < s->axis[HEC_AXIS_trace].n; i++)
     free(s->traces[i].bytes);
-  for (int32_t a = HEC_AXIS_model; a <= HEC_AXIS_cluster; a++)
-    for (int32_t i = 0; i < s->axis[a].n; i++)
-      free(s->axis[a].value[i].content);
+  for (int32_t a = 0; a < HEC_N_SWEEP_OF_FILES; a++)
+    for (int32_t i = 0; i < s->axis[hec_sweep_of_files[a]].n; i++)
+      free(s->axis[hec_sweep_of_files[a]].value[i].content);
   hec_json_free(s->json);
   hec_arena_free(&s->arena);
   *s = (hec_sweep){0};

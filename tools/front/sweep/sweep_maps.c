@@ -55,6 +55,12 @@ int32_t hec_sweep_place(const hec_sweep_grid *grid, int64_t combination, int32_t
 
 /* ---- Who wins ---- */
 
+bool hec_sweep_competes(const hec_sweep_rows *rows, int64_t index) {
+  const hec_sweep_row *row = rows->row[index];
+  const hec_policy *policy = hec_sweep_policy(rows->sweep, index);
+  return !row->why && !policy->reference && !policy->drops && row->value[rows->sweep->kind->fits] > 0;
+}
+
 typedef struct {
   hec_sweep_grid *grid;
   hec_arena *arena;
@@ -68,8 +74,7 @@ static int32_t name_of(mapper *m, const char *name, int64_t index) {
     if (strcmp(m->names[i], name) == 0)
       return i;
   m->names[m->n_names] = hec_arena_text(m->arena, name);
-  m->about[m->n_names] =
-      hec_report_about(policy->summary, policy->source, hec_sweep_schedule(m->grid->rows, index), m->arena);
+  m->about[m->n_names] = hec_report_about(policy->summary, policy->source, NULL, m->arena);
   return m->n_names++;
 }
 
@@ -108,10 +113,12 @@ static void set_next(hec_report_cell *cell, const char *name, double seconds) {
 static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *cell) {
   const hec_sweep_rows *rows = m->grid->rows;
   int64_t ep = hec_sweep_baseline(rows, index);
-  double before = cell->seconds.low, median = rows->row[index]->value[HEC_SWEEP_MEDIAN],
-         vs_ep = hec_sweep_value_of(rows, index, HEC_SWEEP_VS_EP);
+  double before = cell->seconds.low, median = rows->row[index]->value[rows->sweep->kind->seconds],
+         vs_ep = hec_sweep_value_of(rows, index, rows->sweep->kind->vs_ep);
   const char *second = cell->who < 0 ? NULL : cell->name;
   *cell = (hec_report_cell){.who = who, .name = m->names[who], .about = m->about[who], .seconds = {median, median}};
+  if (rows->sweep->axis[HEC_AXIS_schedule].n == 1)
+    cell->schedule = hec_sweep_schedule(rows, index);
   if (second)
     set_next(cell, second, before);
   if (ep >= 0 && isfinite(vs_ep)) {
@@ -124,13 +131,13 @@ static void add_row(mapper *m, int64_t index) {
   const hec_sweep *s = m->grid->rows->sweep;
   const hec_sweep_row *row = m->grid->rows->row[index];
   const hec_policy *policy = hec_sweep_policy(s, index);
-  if (row->why || policy->reference || policy->drops || !(row->value[HEC_SWEEP_FITS] > 0))
+  if (!hec_sweep_competes(m->grid->rows, index))
     return;
   hec_sweep_cell *at =
       &m->grid->cells[(combination_of(m->grid, index) * m->grid->n_y + place_of(s, index, m->grid->y)) * m->grid->n_x +
                       place_of(s, index, m->grid->x)];
   hec_report_cell *cell = &at->cell;
-  double median = row->value[HEC_SWEEP_MEDIAN], *family_s = &at->family_s[family_of(policy)];
+  double median = row->value[s->kind->seconds], *family_s = &at->family_s[family_of(policy)];
   *family_s = *family_s > 0 && *family_s <= median ? *family_s : median;
   int32_t who = system_of(m, index);
   if (who == cell->who) /* a policy that runs under one schedule only stands there under every one asked for */
@@ -223,6 +230,8 @@ static void widen_cell(hec_report_cell *cell, const hec_report_cell *by) {
   widen(&cell->vs_ep, by->vs_ep);
   if (cell->next_name && (!by->next_name || strcmp(cell->next_name, by->next_name) != 0))
     cell->next_name = NULL;
+  if (cell->schedule && (!by->schedule || strcmp(cell->schedule, by->schedule) != 0))
+    cell->schedule = NULL;
 }
 
 static const hec_sweep_cell *cells_of(const hec_sweep_grid *grid, int64_t combination) {
@@ -330,6 +339,8 @@ hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena) {
     for (int32_t k = 0; k < n_cells; k++)
       widen_cell(&map->cells[k], &cells_of(&grid, c)[k].cell);
   }
+  maps.time = rows->sweep->kind->time;
+  maps.of_schedules = hec_sweep_has(rows->sweep, HEC_AXIS_schedule);
   maps.x_name = grid.x < 0 ? "" : hec_sweep_axis_title(grid.x);
   maps.y_name = grid.y < 0 ? "" : hec_sweep_axis_title(grid.y);
   maps.n_x = grid.n_x;

@@ -2,7 +2,7 @@
  * every combination of the other axes has one. Policies and schedules are what is chosen from: no axes here. */
 #ifndef HEC_SWEEP_MAPS_H
 #define HEC_SWEEP_MAPS_H
-#include "tools/front/sweep/sweep.h"
+#include "tools/front/sweep/sweep_kind.h"
 
 static inline bool hec_sweep_is_choice(int64_t axis) {
   return axis == HEC_AXIS_schedule || axis == HEC_AXIS_policy;
@@ -32,6 +32,9 @@ typedef struct {
   hec_sweep_cell *cells; /* [n_combinations * n_y * n_x] */
 } hec_sweep_grid;
 
+/* Whether a row can win: it ran, fits and drops nothing, and is no reference. */
+bool hec_sweep_competes(const hec_sweep_rows *rows, int64_t index);
+
 /* Which value of an axis the cells of a combination, or this one of them, have. */
 int32_t hec_sweep_place(const hec_sweep_grid *grid, int64_t combination, int32_t cell, int32_t axis);
 
@@ -45,6 +48,8 @@ void hec_sweep_add_values(const hec_sweep_rows *rows, int32_t axis, const bool *
 /* What all generated traces of the sweep have in common: their headings leave it out. NULL: there are not several. */
 const char *hec_sweep_common(const hec_sweep *sweep, hec_arena *arena);
 
+/* Where rows of several jobs can be compared, the one that is best of those that fit and drop nothing. A line. */
+void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out);
 /* One sentence per family that the sweep has: where it wins, by how much. A line each. */
 void hec_sweep_say_families(const hec_sweep_grid *grid, hec_text *out);
 

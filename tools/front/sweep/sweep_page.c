@@ -8,7 +8,9 @@
 static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact *assumed) {
   hec_text word = {0};
   int32_t n = 0;
-  for (int32_t i = 0; i < s->axis[HEC_AXIS_law].n; i++) {
+  if (s->kind->not_modelled)
+    assumed[n++] = (hec_report_fact){"not modelled", s->kind->not_modelled};
+  for (int32_t i = 0; hec_sweep_has(s, HEC_AXIS_law) && i < s->axis[HEC_AXIS_law].n; i++) {
     const hec_law *law = hec_law_find(s->axis[HEC_AXIS_law].value[i].text);
     if (!law)
       continue;
@@ -43,20 +45,22 @@ void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out)
   hec_arena arena = {0};
   hec_text verdict = {0};
   hec_report_maps maps = hec_sweep_maps(rows, &arena);
+  hec_sweep_say_best(rows, &verdict);
   hec_report_maps_verdict(&maps, &verdict);
-  hec_report_fact *assumed = HEC_NEW(&arena, hec_report_fact, s->axis[HEC_AXIS_law].n + 1), facts[HEC_SWEEP_AXES + 2];
+  hec_report_fact *assumed = HEC_NEW(&arena, hec_report_fact, s->axis[HEC_AXIS_law].n + 2), facts[HEC_SWEEP_AXES + 2];
   hec_report report = {.tool = tool, .title = "sweep", .maps = &maps, .verdict = verdict.data, .assumed = assumed};
   facts[report.n_facts++] = (hec_report_fact){"sweep", describe_sweep(s, &arena)};
   const char *common = hec_sweep_common(s, &arena);
   if (common)
     facts[report.n_facts++] = (hec_report_fact){"traces", common};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
-    if (s->axis[a].n == 1 && strcmp(s->axis[a].value[0].text, HEC_SWEEP_AUTO) != 0 && s->axis[a].value[0].text[0])
+    if (hec_sweep_has(s, a) && s->axis[a].n == 1 && strcmp(s->axis[a].value[0].text, HEC_SWEEP_AUTO) != 0 &&
+        s->axis[a].value[0].text[0])
       facts[report.n_facts++] = (hec_report_fact){hec_sweep_axis_name(a), s->axis[a].value[0].text};
   report.facts = facts;
   report.n_assumed = add_assumed(s, &arena, assumed);
   for (int64_t i = 0; i < s->n; i++)
-    report.synthetic = report.synthetic || (!rows->row[i]->why && rows->row[i]->value[HEC_SWEEP_SYNTHETIC] > 0);
+    report.synthetic = report.synthetic || (!rows->row[i]->why && rows->row[i]->value[s->kind->synthetic] > 0);
   hec_report_write(&report, out);
   hec_text_free(&verdict);
   hec_arena_free(&arena);

@@ -2,23 +2,23 @@
  * values named as in hecate-sim's own JSON. Columns are rows of one table. Ratios to other rows of a group (same
  * trace, job, law and schedule) are made here from medians, so that it does not matter who computed which row. Linear
  * in the rows, times the policies of a group for the ratios. */
-#include "tools/front/sweep/sweep.h"
+#include "tools/front/sweep/sweep_kind.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order of hec_sweep_result; in JSON, columns of a group stand together. */
-#define COLUMN(id, column, group, key, value) {column, group, key},
-static const hec_summary_value_name columns[HEC_SWEEP_BYTES] = {
-    {"ranks_used", NULL, "ranks_used"}, {"tokens_used", NULL, "tokens_used"}, {"phase_used", NULL, "phase_used"},
-    {"synthetic", NULL, "synthetic"},   {"iterations", NULL, "iterations"},   HEC_SUMMARY_VALUE_LIST(COLUMN)};
-
-typedef enum { AS_NUMBER, AS_BOOL, AS_PHASE } column_kind;
-static column_kind kind_of(int32_t column) {
-  return column == HEC_SWEEP_TRAINED                                 ? AS_PHASE
-         : column == HEC_SWEEP_SYNTHETIC || column == HEC_SWEEP_FITS ? AS_BOOL
-                                                                     : AS_NUMBER;
+typedef enum { AS_NUMBER, AS_BOOL, AS_PHASE, AS_RARE /* in JSON only where there is something */ } column_kind;
+static column_kind kind_of(const hec_summary_value_name *column) {
+  static const struct {
+    const char *column;
+    column_kind kind;
+  } others[] = {{"phase_used", AS_PHASE},   {"synthetic", AS_BOOL},    {"fits", AS_BOOL},
+                {"balanced_fits", AS_BOOL}, {"hidden_share", AS_RARE}, {"dropped_share", AS_RARE}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strcmp(others[i].column, column->column) == 0)
+      return others[i].kind;
+  return AS_NUMBER;
 }
 
 hec_sweep_rows hec_sweep_rows_new(const hec_sweep *sweep) {
@@ -55,7 +55,7 @@ void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row
     memcpy(row->why, from->why, strlen(from->why) + 1);
     make_plain(row->why);
   }
-  for (int32_t i = 0; from->why && i < HEC_SWEEP_VALUES; i++)
+  for (int32_t i = 0; from->why && i < HEC_SWEEP_COLUMNS_MAX; i++)
     row->value[i] = NAN;
   make_plain(row->model);
   make_plain(row->cluster);
@@ -74,7 +74,7 @@ static int64_t other_of(const hec_sweep_rows *rows, int64_t index, bool baseline
     const hec_sweep_row *row = rows->row[i];
     if (row->why || !(baseline ? policy->baseline : policy->rearranges))
       continue;
-    if (best < 0 || row->value[HEC_SWEEP_MEDIAN] < rows->row[best]->value[HEC_SWEEP_MEDIAN])
+    if (best < 0 || row->value[s->kind->seconds] < rows->row[best]->value[s->kind->seconds])
       best = i;
   }
   return best;
@@ -86,10 +86,11 @@ int64_t hec_sweep_baseline(const hec_sweep_rows *rows, int64_t index) {
 
 double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t column) {
   const hec_sweep_row *row = rows->row[index];
-  if (row->why || (column != HEC_SWEEP_VS_EP && column != HEC_SWEEP_VS_REARRANGEMENT))
+  const hec_sweep_kind *kind = rows->sweep->kind;
+  if (row->why || (column != kind->vs_ep && column != kind->vs_rearrangement))
     return row->value[column];
-  int64_t other = other_of(rows, index, column == HEC_SWEEP_VS_EP);
-  return other < 0 ? NAN : rows->row[other]->value[HEC_SWEEP_MEDIAN] / row->value[HEC_SWEEP_MEDIAN];
+  int64_t other = other_of(rows, index, column == kind->vs_ep);
+  return other < 0 ? NAN : rows->row[other]->value[kind->seconds] / row->value[kind->seconds];
 }
 
 const char *hec_sweep_schedule(const hec_sweep_rows *rows, int64_t index) {
@@ -97,6 +98,8 @@ const char *hec_sweep_schedule(const hec_sweep_rows *rows, int64_t index) {
   const hec_schedule *schedule = NULL;
   if (!rows->row[index]->why)
     return rows->row[index]->schedule;
+  if (!hec_sweep_has(s, HEC_AXIS_schedule))
+    return "";
   hec_status status =
       hec_schedule_of(hec_sweep_policy(s, index), hec_sweep_at(s, index, HEC_AXIS_schedule)->text, &schedule);
   return status == HEC_OK ? schedule->name : "";
@@ -108,39 +111,44 @@ static void csv_value(column_kind kind, double value, hec_text *out) {
   hec_text_add(out, ",");
   if (!isfinite(value))
     return;
-  if (kind == AS_NUMBER)
-    hec_text_add_double(out, value);
-  else if (kind == AS_BOOL)
+  if (kind == AS_BOOL)
     hec_text_add(out, value > 0 ? "true" : "false");
-  else
+  else if (kind == AS_PHASE)
     hec_text_add(out, value > 0 ? "train" : "forward");
+  else
+    hec_text_add_double(out, value);
+}
+
+static void csv_row(const hec_sweep_rows *rows, int64_t index, hec_text *out) {
+  const hec_sweep *s = rows->sweep;
+  const hec_sweep_row *row = rows->row[index];
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    if (hec_sweep_has(s, a)) {
+      hec_text_add_csv(out, hec_sweep_at(s, index, (hec_sweep_axis)a)->text);
+      hec_text_add(out, ",");
+    }
+  hec_text_printf(out, "%s,", hec_sweep_schedule(rows, index));
+  hec_text_add_csv(out, row->model);
+  hec_text_add(out, ",");
+  hec_text_add_csv(out, row->cluster);
+  for (int32_t c = 0; c < s->kind->n; c++)
+    csv_value(kind_of(&s->kind->columns[c]), hec_sweep_value_of(rows, index, c), out);
+  hec_text_add(out, ",");
+  hec_text_add_csv(out, row->why ? row->why : "");
+  hec_text_add(out, "\n");
 }
 
 void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
   const hec_sweep *s = rows->sweep;
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
-    hec_text_printf(out, "%s,", hec_sweep_axis_name(a));
-  hec_text_add(out, "schedule_used,model_used,cluster_used");
-  for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++)
-    hec_text_printf(out, ",%s", columns[c].column);
-  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-    hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
+    if (hec_sweep_has(s, a))
+      hec_text_printf(out, "%s,", hec_sweep_axis_name(a));
+  hec_text_printf(out, "%s,%s,%s", s->kind->schedule_used, s->kind->model_used, s->kind->cluster_used);
+  for (int32_t c = 0; c < s->kind->n; c++)
+    hec_text_printf(out, ",%s", s->kind->columns[c].column);
   hec_text_add(out, ",error\n");
-  for (int64_t i = 0; i < s->n; i++) {
-    for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
-      hec_text_add_csv(out, hec_sweep_at(s, i, (hec_sweep_axis)a)->text);
-      hec_text_add(out, ",");
-    }
-    hec_text_printf(out, "%s,", hec_sweep_schedule(rows, i));
-    hec_text_add_csv(out, rows->row[i]->model);
-    hec_text_add(out, ",");
-    hec_text_add_csv(out, rows->row[i]->cluster);
-    for (int32_t c = 0; c < HEC_SWEEP_VALUES; c++)
-      csv_value(kind_of(c), hec_sweep_value_of(rows, i, c), out);
-    hec_text_add(out, ",");
-    hec_text_add_csv(out, rows->row[i]->why ? rows->row[i]->why : "");
-    hec_text_add(out, "\n");
-  }
+  for (int64_t i = 0; i < s->n; i++)
+    csv_row(rows, i, out);
 }
 
 /* ---- JSON ---- */
@@ -164,34 +172,38 @@ static void json_value(column_kind kind, const char *key, double value, hec_json
     hec_json_double(json, key, value);
 }
 
-static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *json) {
+static void json_values(const hec_sweep_rows *rows, int64_t index, hec_json_out *json) {
+  const hec_sweep_kind *kind = rows->sweep->kind;
   const char *group = NULL;
+  for (int32_t c = 0; c < kind->n; c++) {
+    const hec_summary_value_name *column = &kind->columns[c];
+    double value = hec_sweep_value_of(rows, index, c);
+    if (group && (!column->group || strcmp(column->group, group) != 0))
+      hec_json_close(json);
+    if (column->group && (!group || strcmp(column->group, group) != 0))
+      hec_json_object(json, column->group);
+    group = column->group;
+    if (kind_of(column) != AS_RARE || !isnan(value))
+      json_value(kind_of(column), column->key, value, json);
+  }
+  if (group)
+    hec_json_close(json);
+}
+
+static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *json) {
+  const hec_sweep_kind *kind = rows->sweep->kind;
   hec_json_object(json, NULL);
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
-    json_axis(rows->sweep, index, (hec_sweep_axis)a, json);
-  hec_json_string(json, "schedule_used", hec_sweep_schedule(rows, index));
+    if (hec_sweep_has(rows->sweep, a))
+      json_axis(rows->sweep, index, (hec_sweep_axis)a, json);
+  hec_json_string(json, kind->schedule_used, hec_sweep_schedule(rows, index));
   if (rows->row[index]->why) {
     hec_json_string(json, "error", rows->row[index]->why);
-    hec_json_close(json);
-    return;
+  } else {
+    hec_json_string(json, kind->model_used, rows->row[index]->model);
+    hec_json_string(json, kind->cluster_used, rows->row[index]->cluster);
+    json_values(rows, index, json);
   }
-  hec_json_string(json, "model_used", rows->row[index]->model);
-  hec_json_string(json, "cluster_used", rows->row[index]->cluster);
-  for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++) {
-    double value = hec_sweep_value_of(rows, index, c);
-    if (group && (!columns[c].group || strcmp(columns[c].group, group) != 0))
-      hec_json_close(json);
-    if (columns[c].group && (!group || strcmp(columns[c].group, group) != 0))
-      hec_json_object(json, columns[c].group);
-    group = columns[c].group;
-    bool rare = c == HEC_SWEEP_HIDDEN || c == HEC_SWEEP_DROPPED; /* as hecate-sim: only where there is something */
-    if (!(rare && isnan(value)))
-      json_value(kind_of(c), columns[c].key, value, json);
-  }
-  hec_json_object(json, "bytes");
-  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-    hec_json_double(json, hec_traffic_name[k], rows->row[index]->value[HEC_SWEEP_BYTES + k]);
-  hec_json_close(json);
   hec_json_close(json);
 }
 

@@ -1,5 +1,5 @@
 /* Runs a sweep: threads take items, each some policies of one group (everything equal but the policy), and compare
- * them in one pass over the trace with hec_compare, as hecate-sim does. What configurations that differ by law,
+ * them in one pass over the trace as hecate-sim does; how, says the kind of the rows (sweep_kind.h). What configurations that differ by law,
  * schedule and policy share (model, cluster with its routes, problem) is kept by a thread while it stays on one job;
  * the text of a trace is shared by all. Items follow the product, so neighbours mostly share a job.
  *
@@ -8,13 +8,9 @@
  *
  * A comparison that fails is done again one policy at a time, so that a reason stands with the rows it belongs to.
  * One mutex guards what is shared (rows, journal, the first failure); simulation runs outside of it. */
-#include "tools/front/sweep/sweep.h"
-
 #include "runtime/base/pool.h"
-#include "sim/compare.h"
-#include "tools/front/job_make.h"
+#include "tools/front/sweep/sweep_kind.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,12 +35,10 @@ typedef struct {
 
 typedef struct worker {
   shared *run;
-  hec_arena arena;
+  hec_sweep_held held;
   hec_arena_mark after_job;
-  hec_trace_reader *reader;
   int64_t trace_at, job_at; /* -1: none yet */
-  hec_job job;
-  char why[1024]; /* there is no job; "": there is */
+  char why[1024];           /* there is no job; "": there is */
   /* results of an item, until they are handed in */
   int32_t n;
   int64_t index[POLICIES_MAX];
@@ -54,25 +48,6 @@ typedef struct worker {
 
 /* ---- One comparison ---- */
 
-/* As hecate-sim has them, but for ratios to other rows of the group, which may be in other items. */
-static void take_values(const hec_job *job, hec_summary *summary, int32_t row, hec_sweep_row *out) {
-  double *v = out->value;
-  out->why = NULL;
-  (void)snprintf(out->model, sizeof out->model, "%s", job->moe.name);
-  (void)snprintf(out->cluster, sizeof out->cluster, "%s", job->cluster.name);
-  (void)snprintf(out->schedule, sizeof out->schedule, "%s", summary->rows[row].schedule);
-  v[HEC_SWEEP_RANKS_USED] = job->problem.n_ranks;
-  v[HEC_SWEEP_TOKENS_USED] = job->problem.tokens;
-  v[HEC_SWEEP_TRAINED] = job->problem.train;
-  v[HEC_SWEEP_SYNTHETIC] = job->header.synthetic != NULL;
-  v[HEC_SWEEP_ITERATIONS] = (double)summary->n_iterations;
-  for (int32_t k = 0; k < HEC_N_SUMMARY_VALUES; k++)
-    v[HEC_SWEEP_MEDIAN + k] = hec_summary_value_of(summary, row, (hec_summary_value)k);
-  v[HEC_SWEEP_VS_EP] = v[HEC_SWEEP_VS_REARRANGEMENT] = NAN;
-  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-    v[HEC_SWEEP_BYTES + k] = hec_summary_per_iteration(&summary->rows[row], summary->rows[row].traffic[k]);
-}
-
 static void cannot(worker *w, int32_t i, const char *why) {
   hec_text named = {0};
   hec_args_add_flags(why, &named);
@@ -81,31 +56,19 @@ static void cannot(worker *w, int32_t i, const char *why) {
   w->row[i] = (hec_sweep_row){.why = w->reason[i]};
 }
 
-/* Compares the policies of those results of the item whose places are in `place`; they are filled in only on success.
- * */
+/* Compares the policies of those results of the item whose places are in `place`; they are filled in only on success. */
 static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   const hec_sweep *s = w->run->rows->sweep;
   const hec_policy *policies[POLICIES_MAX];
-  int64_t first = w->index[place[0]];
-  const char *collective = hec_sweep_at(s, first, HEC_AXIS_collective)->text,
-             *schedule = hec_sweep_at(s, first, HEC_AXIS_schedule)->text;
-  hec_compare_options options = {.policies = policies,
-                                 .n_policies = n,
-                                 .silent = true,
-                                 .schedule = strcmp(schedule, HEC_SWEEP_AUTO) == 0 ? "best" : schedule,
-                                 .law = hec_law_find(hec_sweep_at(s, first, HEC_AXIS_law)->text)};
-  if (strcmp(collective, HEC_SWEEP_AUTO) != 0)
-    options.collective = hec_collective_find(collective);
-  for (int32_t i = 0; i < n; i++)
+  hec_sweep_row *rows[POLICIES_MAX];
+  for (int32_t i = 0; i < n; i++) {
     policies[i] = hec_sweep_policy(s, w->index[place[i]]);
-  hec_summary summary = {0};
-  hec_status status = hec_trace_rewind(w->reader);
+    rows[i] = &w->row[place[i]];
+  }
+  hec_status status = hec_trace_rewind(w->held.reader);
   if (status == HEC_OK)
-    status = hec_compare(&w->job, w->reader, &options, &w->arena, &summary);
-  for (int32_t i = 0; status == HEC_OK && i < n; i++)
-    take_values(&w->job, &summary, i, &w->row[place[i]]);
-  hec_summary_free(&summary);
-  hec_arena_rewind(&w->arena, w->after_job);
+    status = s->kind->compare(s, w->index[place[0]], policies, n, &w->held, rows);
+  hec_arena_rewind(&w->held.arena, w->after_job);
   return status;
 }
 
@@ -116,33 +79,30 @@ static hec_status open_trace(worker *w, int64_t index) {
   const hec_sweep_value *value = hec_sweep_at(s, index, HEC_AXIS_trace);
   int64_t at = value - s->axis[HEC_AXIS_trace].value;
   if (at == w->trace_at)
-    return hec_trace_rewind(w->reader);
-  hec_trace_close(w->reader);
-  w->reader = NULL;
+    return hec_trace_rewind(w->held.reader);
+  hec_trace_close(w->held.reader);
+  w->held.reader = NULL;
   w->trace_at = -1;
-  HEC_TRY(hec_trace_open_memory(s->traces[at].bytes, s->traces[at].length, value->text, &w->reader));
+  HEC_TRY(hec_trace_open_memory(s->traces[at].bytes, s->traces[at].length, value->text, &w->held.reader));
   w->trace_at = at;
   return HEC_OK;
 }
 
 static hec_status make_job(worker *w, int64_t index) {
-  hec_job_options wanted = HEC_JOB_OPTIONS;
   HEC_TRY(open_trace(w, index));
-  hec_sweep_options(w->run->rows->sweep, index, &wanted);
-  wanted.solver = w->run->options->solver;
-  return hec_job_make(&wanted, w->reader, &w->arena, &w->job);
+  return w->run->rows->sweep->kind->make(w->run->rows->sweep, index, &w->held);
 }
 
 static void need_job(worker *w, int64_t index) {
   int64_t job = index / w->run->rows->sweep->per_job;
   if (job == w->job_at)
     return;
-  hec_arena_free(&w->arena);
+  hec_arena_free(&w->held.arena);
   w->why[0] = 0;
   if (make_job(w, index) != HEC_OK)
     (void)snprintf(w->why, sizeof w->why, "%s", hec_last_error());
   w->job_at = job;
-  w->after_job = hec_arena_save(&w->arena);
+  w->after_job = hec_arena_save(&w->held.arena);
 }
 
 static void run_item(worker *w) {
@@ -152,7 +112,7 @@ static void run_item(worker *w) {
     const hec_policy *policy = hec_sweep_policy(w->run->rows->sweep, w->index[i]);
     if (w->why[0])
       cannot(w, i, w->why);
-    else if (hec_policy_suits(policy, &w->job.problem) != HEC_OK)
+    else if (hec_policy_suits(policy, w->held.problem) != HEC_OK)
       cannot(w, i, hec_last_error());
     else
       fit[n_fit++] = i;
@@ -230,6 +190,7 @@ static void run_items(shared *run) {
   run->workers = HEC_NEW(&arena, worker, n);
   for (int32_t i = 0; i < n; i++) {
     run->workers[i].run = run;
+    run->workers[i].held.solver = run->options->solver;
     run->workers[i].trace_at = run->workers[i].job_at = -1;
   }
   run->begin_s = now_s();
@@ -238,8 +199,8 @@ static void run_items(shared *run) {
       &(hec_pool_job){.n = run->n_items, .work = work, .watch = run->options->progress ? watch : NULL, .context = run});
   hec_pool_free(pool);
   for (int32_t i = 0; i < n; i++) {
-    hec_trace_close(run->workers[i].reader);
-    hec_arena_free(&run->workers[i].arena);
+    hec_trace_close(run->workers[i].held.reader);
+    hec_arena_free(&run->workers[i].held.arena);
   }
   hec_arena_free(&arena);
 }

@@ -8,8 +8,9 @@
  * Paths are relative to the folder of the spec. Members of "synth" are options of hecate-trace synth (all but --drift and
  * --out); arrays there multiply, too. An axis that is left out has the one value "auto": what hecate-sim takes without the
  * option; so do policy (all), law (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
+ * A spec with a layout or a set-up is of training steps: a key that means nothing there is an error, too.
  * Linear in the spec and in the product of the synthetic traces; values of one axis are compared pairwise. */
-#include "tools/front/sweep/sweep.h"
+#include "tools/front/sweep/sweep_kind.h"
 
 #include "models/preset_data.h"
 #include "runtime/base/files.h"
@@ -93,7 +94,7 @@ static hec_status add_policy(hec_sweep *s, const hec_policy *policy, const hec_j
 
 static hec_status add_all_policies(hec_sweep *s, const hec_json_value *at) {
   for (int32_t i = 0; hec_policies[i]; i++)
-    if (!hec_policies[i]->placed) /* a sweep has no placement */
+    if (s->kind->takes(hec_policies[i]))
       HEC_TRY(add_policy(s, hec_policies[i], at));
   return HEC_OK;
 }
@@ -106,6 +107,8 @@ static hec_status read_policy(hec_sweep *s, const hec_json_value *v) {
   hec_status status = hec_policy_read(hec_json_text(v), hec_sweep_option(HEC_AXIS_policy)->values->table, where.data,
                                       &s->arena, &policy);
   hec_text_free(&where);
+  if (status == HEC_OK && !s->kind->takes(policy))
+    return hec_json_error(s->json, v, "a policy that runs; balanced routing stands beside every row");
   return status == HEC_OK ? add_policy(s, policy, v) : status;
 }
 
@@ -140,9 +143,11 @@ static void set_path(hec_sweep *s, hec_sweep_axis axis) {
 }
 
 static bool names_file(hec_sweep_axis axis, const char *text) {
-  if (axis == HEC_AXIS_cluster)
-    return !hec_preset_find("cluster", text) && !hec_cluster_is_line(text);
-  return axis == HEC_AXIS_model && !hec_preset_find("moe", text);
+  for (int32_t i = 0; i < HEC_N_SWEEP_OF_FILES; i++)
+    if (axis == hec_sweep_of_files[i])
+      return !hec_preset_find(hec_sweep_option(axis)->values->presets, text) &&
+             !(axis == HEC_AXIS_cluster && hec_cluster_is_line(text));
+  return false;
 }
 
 static bool may_be_none(hec_sweep_axis axis) {
@@ -288,6 +293,17 @@ static hec_status add_one(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
   }
 }
 
+/* A key that the rows of this sweep do not have. */
+static hec_status refuse(const hec_sweep *s, const hec_json_value *v, const char *why) {
+  hec_text where = {0}, named = {0};
+  hec_json_where(s->json, v, &where);
+  hec_args_add_flags(why, &named);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: %s", where.data, named.data);
+  hec_text_free(&where);
+  hec_text_free(&named);
+  return status;
+}
+
 static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
   const hec_json_value *root = hec_json_root(s->json), *v = hec_json_get(root, hec_sweep_axis_name(axis));
   int32_t n = 0;
@@ -295,6 +311,9 @@ static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
     return hec_json_error(s->json, root, "a member \"trace\"");
   if (!v && axis == HEC_AXIS_policy)
     return add_all_policies(s, NULL);
+  const char *refused = v ? s->kind->refuses(axis) : NULL;
+  if (refused)
+    return refuse(s, v, refused);
   const char *left_out = axis == HEC_AXIS_law ? HEC_JOB_OPTIONS.law : may_be_none(axis) ? "" : HEC_SWEEP_AUTO;
   if (!v)
     return add_value(s, axis, left_out, 0, NULL);
@@ -323,7 +342,10 @@ static hec_status read_all(hec_sweep *s) {
   const char *known[HEC_SWEEP_AXES + 1] = {NULL};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     known[a] = hec_sweep_axis_name(a);
-  HEC_TRY(hec_json_only(s->json, hec_json_root(s->json), known));
+  const hec_json_value *root = hec_json_root(s->json);
+  HEC_TRY(hec_json_only(s->json, root, known));
+  bool steps = hec_json_get(root, "layout") || hec_json_get(root, "setup");
+  s->kind = steps ? &hec_sweep_steps : &hec_sweep_iterations;
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     HEC_TRY(read_axis(s, (hec_sweep_axis)a));
   return count(s);
@@ -348,11 +370,15 @@ const hec_sweep_value *hec_sweep_at(const hec_sweep *s, int64_t index, hec_sweep
   return &s->axis[axis].value[index % s->axis[axis].n];
 }
 
-void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *options) {
+bool hec_sweep_has(const hec_sweep *s, int64_t axis) {
+  return !s->kind->refuses(axis);
+}
+
+void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *options, hec_training_args *training) {
   for (int32_t a = HEC_AXIS_trace + 1; a < HEC_SWEEP_AXES; a++) {
     const hec_sweep_value *v = hec_sweep_at(s, index, (hec_sweep_axis)a);
     const hec_run_option *option = hec_sweep_option(a);
-    void *to = hec_run_option_in(option, options);
+    void *to = hec_run_option_in(option, hec_sweep_of_training(a) ? (void *)training : (void *)options);
     if (option->kind == HEC_RUN_ROW || strcmp(v->text, HEC_SWEEP_AUTO) == 0 || !v->text[0])
       continue;
     if (option->kind == HEC_RUN_TEXT || option->kind == HEC_RUN_MAYBE)
@@ -364,6 +390,7 @@ void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *optio
   }
   options->model_text = hec_sweep_at(s, index, HEC_AXIS_model)->content;
   options->cluster_text = hec_sweep_at(s, index, HEC_AXIS_cluster)->content;
+  training->setup_text = hec_sweep_at(s, index, HEC_AXIS_setup)->content;
 }
 
 /* splitmix64's finisher. */

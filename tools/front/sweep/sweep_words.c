@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Values ---- */
@@ -23,7 +24,12 @@ static const struct {
              {"m", "max copies per rank", "copy", "copies"},
              {"period", "iterations between decisions", "iteration", "iterations"},
              {"slots", "expert slots per rank", "slot", "slots"},
-             {"warmup", "warm-up", "iteration", "iterations"}};
+             {"warmup", "warm-up", "iteration", "iterations"},
+             {"gpus", "GPUs", "GPU", "GPUs"},
+             {"global_batch", "global batch", "sequence a step", "sequences a step"},
+             {"seq", "sequence length", "token a sequence", "tokens a sequence"},
+             {"micro_batch", "micro-batch", "sequence a micro-batch", "sequences a micro-batch"},
+             {"mtp", "multi-token prediction", "layer", "layers"}};
 enum { N_UNITS = sizeof units / sizeof *units };
 
 static int32_t unit_of(int32_t axis) {
@@ -42,9 +48,19 @@ static void add_number(const char *number, int32_t unit, hec_text *out) {
   hec_text_printf(out, "%s %s", number, strcmp(number, "1") == 0 ? units[unit].one : units[unit].many);
 }
 
+/* The column of what an axis came to, "ranks_used"; -1: there is none. */
+static int32_t used_of(const hec_sweep_kind *kind, int32_t axis) {
+  const char *name = hec_sweep_axis_name(axis);
+  size_t n = strlen(name);
+  for (int32_t c = 0; c < kind->n; c++)
+    if (strncmp(kind->columns[c].column, name, n) == 0 && strcmp(kind->columns[c].column + n, "_used") == 0)
+      return unit_of(axis) < 0 ? -1 : c;
+  return -1;
+}
+
 /* " (256 tokens)", " (256 to 1024 tokens)": what a value left to the job came to, as far as rows say it. */
 static void add_auto(const hec_sweep_rows *rows, int32_t axis, int32_t value, hec_text *out) {
-  int32_t column = axis == HEC_AXIS_ranks ? HEC_SWEEP_RANKS_USED : axis == HEC_AXIS_tokens ? HEC_SWEEP_TOKENS_USED : -1;
+  int32_t column = used_of(rows->sweep->kind, axis);
   double low = INFINITY, high = -INFINITY;
   for (int64_t i = 0; column >= 0 && i < rows->sweep->n; i++) {
     double used = rows->row[i]->value[column];
@@ -153,6 +169,34 @@ void hec_sweep_add_values(const hec_sweep_rows *rows, int32_t axis, const bool *
       hec_text_printf(out, "%s ", hec_sweep_axis_title(axis));
     add_value(rows, axis, i, out);
   }
+}
+
+/* ---- The best ---- */
+
+void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out) {
+  const hec_sweep *s = rows->sweep;
+  const hec_sweep_kind *kind = s->kind;
+  int64_t best = -1;
+  for (int64_t i = 0; kind->best >= 0 && i < s->n; i++)
+    if (hec_sweep_competes(rows, i) && !(rows->row[i]->value[kind->dropped] > 0) &&
+        (best < 0 || rows->row[i]->value[kind->best] > rows->row[best]->value[kind->best]))
+      best = i;
+  if (best < 0)
+    return;
+  hec_text_printf(out, "Most %s, %s:", kind->best_of, hec_fixed(rows->row[best]->value[kind->best], 0).text);
+  const char *between = " ";
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
+    bool *one = hec_malloc((size_t)s->axis[a].n, sizeof *one);
+    for (int32_t v = 0; v < s->axis[a].n; v++)
+      one[v] = hec_sweep_at(s, best, (hec_sweep_axis)a) == &s->axis[a].value[v];
+    if (s->axis[a].n > 1) {
+      hec_text_add(out, between);
+      hec_sweep_add_values(rows, a, one, out);
+      between = ", ";
+    }
+    free(one);
+  }
+  hec_text_printf(out, "%s%s.\n", between, hec_seconds(rows->row[best]->value[kind->seconds]).text);
 }
 
 /* ---- Families ---- */

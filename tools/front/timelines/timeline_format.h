@@ -71,8 +71,8 @@ typedef struct {
 } hec_rank_time;
 hec_rank_time hec_timeline_rank_time(const hec_timeline *timeline, const hec_program *program, int32_t rank);
 
-/* Chrome trace events (opens in Perfetto): one process per rank, one thread per lane, complete events, times in
- * microseconds to the nanosecond, argument names as Kineto's where they exist; the fullest rank's memory by class as a
+/* Chrome trace events (opens in Perfetto). One process per rank, one thread per lane, complete events, times in
+ * microseconds to the nanosecond. Argument names are Kineto's where they exist. The fullest rank's memory by class is a
  * counter. Opens nothing, closes nothing: several timelines may follow each other as processes pid_base + rank. Call
  * between hec_trace_events_begin and _end. `plain`: events of communication have the names of their roles, not those of
  * NCCL's kernels. */

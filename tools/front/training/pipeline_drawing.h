@@ -1,5 +1,5 @@
-/* A training step as a program and its timeline, so that all formats of timelines and the page's picture of memory take it: one
- * rank for each stage of the pipeline.
+/* A training step as a program and its timeline: one rank for each stage of the pipeline. So all formats of timelines
+ * and the page's picture of memory can take it.
  *
  *   lane       what stands on it
  *   compute    pieces: forward, backward, input and weight gradient of a micro-batch; the optimizer

@@ -210,7 +210,7 @@ hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reade
   }
   if (j.policy->known >= HEC_KNOWN_LAST || j.policy->rearranges)
     hec_text_printf(guide,
-                    "\nPlacement policy `%s` is not a setting of these frameworks. Without it, plan with the time of "
+                    "\nPlacement policy `%s` is not a setting of these frameworks. Without it, expect the time of "
                     "`ep`.\n",
                     j.policy->name);
   return status;

@@ -121,8 +121,8 @@ static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words)
 static void confidence_words(const hec_recommendation *r, hec_text *words) {
   const hec_band *band = hec_training_band(&r->rows[0].policies);
   hec_text_printf(words,
-                  "where %s, half of the published runs were within %.0f %% of the prediction. The first stays first ",
-                  band->of, 100 * band->half);
+                  "half of the published runs were within %.0f %% of the prediction, where %s. The first stays first ",
+                  100 * band->half, band->of);
   doubt_words(&r->law, "under the other network law", words);
   doubt_words(&r->records, ", on parts of the trace", words);
   doubt_words(&r->constants, ", with a constant 10 % off", words);
@@ -131,7 +131,7 @@ static void confidence_words(const hec_recommendation *r, hec_text *words) {
 
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
-  hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, &words);
+  hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, "The first", &words);
   if (!best_of(&r->rows[0])->result.memory.fits)
     hec_text_printf(&words, " With balanced routing it needs %.1f GiB.", needed_gib(&r->rows[0].choice.result.memory));
   hec_summary_add_foot("memory:", words.data, out);
@@ -205,6 +205,8 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
   hec_text_printf(out, " --moe-token-dispatcher-type %s", dispatcher->megatron_type);
   if (dispatcher->megatron_backend)
     hec_text_printf(out, " --moe-flex-dispatcher-backend %s", dispatcher->megatron_backend);
+  if (t->capacity > 0)
+    hec_text_printf(out, " --moe-expert-capacity-factor %.6g", t->capacity);
   if (recipe->overlap)
     hec_text_add(out, " --overlap-moe-expert-parallel-comm");
   if (recipe->recompute & HEC_RECOMPUTE_FULL)
@@ -327,6 +329,8 @@ void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
   hec_json_int(&json, "global_batch", t->global_batch);
   hec_json_int(&json, "micro_batch", t->micro_batch);
   hec_json_int(&json, "mtp", t->mtp);
+  if (t->capacity > 0)
+    hec_json_double(&json, "capacity", t->capacity);
   hec_text recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   hec_json_string(&json, "recipe", recipe.data);

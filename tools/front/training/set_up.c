@@ -53,7 +53,7 @@ static hec_status flag_means_nothing(const char *key, const char *why) {
 }
 
 /* Options of an iteration of one expert-parallel group. An option without a row is refused. */
-static hec_status refuse_others(const hec_job_options *options) {
+const char *hec_set_up_refuses(const char *key) {
   static const struct {
     const char *key, *why; /* why: NULL: taken */
   } rules[] = {
@@ -82,12 +82,17 @@ static hec_status refuse_others(const hec_job_options *options) {
       {"collective", "means nothing beside --layout: gathers of copies are not modelled there"},
       {"law", "network laws of flows are not used with --layout"},
   };
+  for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++)
+    if (strcmp(rules[k].key, key) == 0)
+      return rules[k].why;
+  return "means nothing beside --layout";
+}
+
+static hec_status refuse_others(const hec_job_options *options) {
   const hec_job_options none = HEC_JOB_OPTIONS;
   for (int32_t i = 0; i < HEC_N_OPTIONS; i++) {
     const hec_run_option *row = &hec_run_rows[i];
-    const char *why = "means nothing beside --layout";
-    for (size_t k = 0; k < sizeof rules / sizeof rules[0]; k++)
-      why = strcmp(rules[k].key, row->key) == 0 ? rules[k].why : why;
+    const char *why = hec_set_up_refuses(row->key);
     if (why && !same(row, options, &none))
       return flag_means_nothing(row->key, why);
   }
@@ -110,7 +115,8 @@ static hec_status merge(maker *m) {
   hec_setup *to = &m->to->file;
   *to = (hec_setup){.name = ""};
   if (a->setup)
-    HEC_TRY(hec_setup_load(a->setup, m->arena, to));
+    HEC_TRY(a->setup_text ? hec_setup_parse(a->setup_text, strlen(a->setup_text), a->setup, m->arena, to)
+                          : hec_setup_load(a->setup, m->arena, to));
   const hec_setup file = *to;
   if (m->options->model)
     to->model = m->options->model;
@@ -126,9 +132,10 @@ static hec_status merge(maker *m) {
   to->global_batch = a->global_batch > 0 ? a->global_batch : to->global_batch;
   to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
   to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
-  if (a->layout || a->recipe || a->precision || a->dispatcher || a->recompute || a->zero || a->pipeline ||
+  to->capacity = a->capacity > 0 ? a->capacity : to->capacity;
+  if (a->layout || a->recipe || a->precision || a->dispatcher || a->recompute || a->zero >= 0 || a->pipeline ||
       to->gpus != file.gpus || m->options->cluster || to->seq != file.seq || to->global_batch != file.global_batch ||
-      to->micro_batch != file.micro_batch || to->mtp != file.mtp || m->options->model)
+      to->micro_batch != file.micro_batch || to->mtp != file.mtp || a->capacity > 0 || m->options->model)
     memset(&to->published, 0, sizeof to->published); /* it is another job */
   return HEC_OK;
 }
@@ -152,7 +159,8 @@ static hec_status check_experts(const maker *m) {
 static hec_status choose_model(maker *m) {
   hec_set_up *to = m->to;
   if (to->file.model) {
-    HEC_TRY(hec_moe_load(to->file.model, &to->moe));
+    const char *text = m->options->model ? m->options->model_text : NULL;
+    HEC_TRY(text ? hec_moe_parse(text, to->file.model, &to->moe) : hec_moe_load(to->file.model, &to->moe));
     return check_experts(m);
   }
   hec_job job;
@@ -177,7 +185,8 @@ static double nic_of(const hec_cluster *cluster) {
 
 static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **laws) {
   hec_cluster cluster;
-  HEC_TRY(hec_cluster_load(spec, m->arena, &cluster));
+  const char *text = m->options->cluster ? m->options->cluster_text : NULL;
+  HEC_TRY(text ? hec_cluster_parse_json(text, spec, m->arena, &cluster) : hec_cluster_load(spec, m->arena, &cluster));
   *laws = cluster.devices[0].gpu;
   if (!*laws)
     return hec_fail(HEC_BAD_INPUT,
@@ -244,6 +253,7 @@ static hec_status choose_batch(maker *m) {
   t->seq = to->file.seq > 0 ? to->file.seq : to->moe.seq_len;
   t->micro_batch = to->file.micro_batch > 0 ? to->file.micro_batch : 1;
   t->mtp = to->file.mtp;
+  t->capacity = to->file.capacity;
   t->global_batch = to->file.global_batch;
   if (to->file.seq == 0)
     say(m, "sequences of %d tokens (--seq)", (int)t->seq);
@@ -264,10 +274,13 @@ static hec_status choose_batch(maker *m) {
 /* The file's, then --recipe, then the options that are short for a part of it. */
 static hec_status read_recipe(const maker *m, hec_recipe *recipe) {
   const hec_training_args *a = m->args;
+  const char level[] = {(char)('0' + a->zero), 0};
   const struct {
     const char *part, *word;
-  } shorts[] = {
-      {"precision", a->precision}, {"dispatcher", a->dispatcher}, {"recompute", a->recompute}, {"zero", a->zero}};
+  } shorts[] = {{"precision", a->precision},
+                {"dispatcher", a->dispatcher},
+                {"recompute", a->recompute},
+                {"zero", a->zero < 0 ? NULL : level}};
   char text[128];
   const char *whole[] = {m->to->file.recipe, a->recipe};
   for (int i = 0; i < 2; i++) {
@@ -285,6 +298,11 @@ static hec_status read_recipe(const maker *m, hec_recipe *recipe) {
   return HEC_OK;
 }
 
+static hec_status find_pipeline(const char *name, const hec_pipeline_schedule **pipeline) {
+  *pipeline = name ? hec_pipeline_find(name) : NULL;
+  return *pipeline || !name ? HEC_OK : hec_table_unknown(&hec_pipeline_table, "--pipeline", name);
+}
+
 static hec_status choose_recipe(maker *m) {
   hec_set_up *to = m->to;
   hec_text assumed = {0};
@@ -295,10 +313,7 @@ static hec_status choose_recipe(maker *m) {
   if (assumed.length > 0)
     say(m, "recipe %s", assumed.data);
   hec_text_free(&assumed);
-  if (!to->file.pipeline)
-    return HEC_OK;
-  to->pipeline = hec_pipeline_find(to->file.pipeline);
-  return to->pipeline ? HEC_OK : hec_table_unknown(&hec_pipeline_table, "--pipeline", to->file.pipeline);
+  return find_pipeline(to->file.pipeline, &to->pipeline);
 }
 
 /* ---- The policies' problem ---- */
@@ -379,6 +394,17 @@ static hec_status read_measured(maker *m) {
   if (text && (m->to->factor > 0) == (m->to->measured_step_s > 0))
     return bad_measured(text);
   return HEC_OK;
+}
+
+hec_status hec_set_up_check_texts(const hec_training_args *args, hec_arena *arena) {
+  hec_layout layout;
+  hec_recipe recipe = hec_recipe_default();
+  maker m = {.args = args, .arena = arena, .to = HEC_NEW(arena, hec_set_up, 1)};
+  if (args->layout)
+    HEC_TRY(hec_layout_read(args->layout, &layout));
+  HEC_TRY(read_recipe(&m, &recipe));
+  HEC_TRY(find_pipeline(args->pipeline, &m.to->pipeline));
+  return read_measured(&m);
 }
 
 hec_status hec_set_up_make(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,

@@ -1,4 +1,5 @@
 /* The files of a training job's --out: the same figures as a page, JSON and CSV; the pipeline of three rows as timelines. */
+#include "tools/front/args.h"
 #include "tools/front/page/report.h"
 #include "tools/front/timeline_files.h"
 #include "tools/front/training/pipeline_drawing.h"
@@ -10,43 +11,24 @@ static const char balanced_name[] = "balanced routing";
 
 /* ---- CSV ---- */
 
-static void csv_row(const char *name, const hec_training_row *row, const hec_training_result *r, double ep_s,
-                    hec_text *out) {
-  const double before[] = {r->step_s,
-                           r->tokens_per_s_per_gpu,
-                           r->model_tflops_per_gpu,
-                           r->mfu,
-                           r->gpu_hours_per_1e12_tokens,
-                           r->bubble_s / r->step_s,
-                           r->dispatch_s / r->step_s,
-                           r->tensor_s / r->step_s,
-                           r->data_s / r->step_s,
-                           r->gather_s / r->step_s,
-                           row ? row->moves_s / r->step_s : 0,
-                           ep_s / r->step_s,
-                           row ? row->overload_median : 1,
-                           row ? row->overload_p95 : 1,
-                           row ? row->dropped_share : 0,
-                           r->memory.peak,
-                           r->memory.reserved + r->memory.outside,
-                           r->memory.margin};
-  hec_text_add_csv(out, name);
-  for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
-    hec_text_add(out, ",");
-    hec_text_add_double(out, before[i]);
-  }
-  hec_text_printf(out, ",%s,%d\n", r->memory.fits ? "true" : "false", (int)r->memory.device);
-}
-
 void hec_training_csv(const hec_training_summary *s, hec_text *out) {
-  double ep_s = s->rows[s->baseline].result.step_s;
-  hec_text_add(out,
-               "policy,step_s,tokens_per_s_per_gpu,model_tflops_per_gpu,mfu,gpu_hours_per_1e12_tokens,bubble_share,"
-               "dispatch_share,tensor_share,data_share,gather_share,moves_share,speedup_vs_ep,overload_median,"
-               "overload_p95,dropped_share,peak_bytes,needed_bytes,margin_bytes,fits,fullest_stage\n");
-  csv_row(balanced_name, NULL, &s->balanced, ep_s, out);
-  for (int32_t i = 0; i < s->n_rows; i++)
-    csv_row(s->rows[i].policy->name, &s->rows[i], &s->rows[i].result, ep_s, out);
+  hec_text_add(out, "policy");
+  for (int32_t c = 0; c < HEC_N_TRAINING_VALUES; c++)
+    hec_text_printf(out, ",%s", hec_training_value_names[c].column);
+  hec_text_add(out, "\n");
+  for (int32_t i = -1; i < s->n_rows; i++) {
+    double value[HEC_N_TRAINING_VALUES];
+    hec_training_values(s, i, value);
+    hec_text_add_csv(out, i < 0 ? balanced_name : s->rows[i].policy->name);
+    for (int32_t c = 0; c < HEC_N_TRAINING_VALUES; c++) {
+      hec_text_add(out, ",");
+      if (c == HEC_TRAINING_FITS)
+        hec_text_add(out, value[c] > 0 ? "true" : "false");
+      else
+        hec_text_add_double(out, value[c]);
+    }
+    hec_text_add(out, "\n");
+  }
 }
 
 /* ---- Page ---- */
@@ -79,10 +61,15 @@ static hec_report_trained step_of(const hec_training_summary *s, const char *nam
 /* Fastest first, balanced routing among them. */
 static hec_report_trained *sorted_steps(const hec_training_summary *s, hec_arena *arena) {
   hec_report_trained *steps = HEC_NEW(arena, hec_report_trained, s->n_rows + 1);
+  int32_t shown[HEC_REPORT_SHOWN], n = hec_training_choose_rows(s, HEC_REPORT_SHOWN - 1, shown);
   for (int32_t i = -1; i < s->n_rows; i++) {
     const hec_training_row *row = i < 0 ? NULL : &s->rows[i];
     hec_report_trained step =
         row ? step_of(s, row->policy->name, row, &row->result) : step_of(s, balanced_name, NULL, &s->balanced);
+    step.about = row ? hec_args_with_flags(row->policy->summary, arena) : "every expert gets the mean load";
+    step.shown = !row;
+    for (int32_t k = 0; k < n; k++)
+      step.shown = step.shown || shown[k] == i;
     int32_t k = i + 1;
     for (; k > 0 && steps[k - 1].step_s > step.step_s; k--)
       steps[k] = steps[k - 1];
@@ -101,9 +88,9 @@ typedef struct {
 
 static void page_words(const hec_training_summary *s, page *p) {
   const hec_training *t = &s->set_up->training;
-  hec_training_verdict(s, &p->verdict);
+  hec_training_verdict(s, "\n", &p->verdict);
   hec_text_add(&p->verdict, "\n");
-  hec_training_fit_say(&s->rows[s->baseline].result.memory, &s->fix, &p->verdict);
+  hec_training_say_memory(s, "\n", &p->verdict);
   hec_text_printf(&p->job, "%s on %d GPUs (%s), %d sequences of %d tokens a step, micro-batches of %d",
                   s->set_up->moe.name, (int)t->layout.gpus, t->laws->gpu.name, (int)t->global_batch, (int)t->seq,
                   (int)t->micro_batch);
@@ -153,11 +140,8 @@ static hec_status draw_row(const hec_training_summary *s, int32_t row, page *p, 
                                                            .timeline = &drawing.timeline});
   hec_report_piece *kept = HEC_NEW(&p->arena, hec_report_piece, drawing.n_pieces);
   memcpy(kept, drawing.pieces, (size_t)drawing.n_pieces * sizeof *kept);
-  *shown = (hec_report_pipeline){.name = name,
-                                 .open = row < 0 || row == s->baseline,
-                                 .n_stages = drawing.program.n_ranks,
-                                 .pieces = kept,
-                                 .n = drawing.n_pieces};
+  *shown = (hec_report_pipeline){
+      .name = name, .open = row >= 0, .n_stages = drawing.program.n_ranks, .pieces = kept, .n = drawing.n_pieces};
   hec_report_draw_memory(&drawing.program, &drawing.timeline, &shown->held);
   p->training.n_pipelines++;
   hec_pipeline_drawing_free(&drawing);

@@ -71,6 +71,8 @@ static void job(const hec_training_summary *s, hec_json_out *json) {
   hec_json_int(json, "micro_batch", t->micro_batch);
   hec_json_int(json, "micro_batches", hec_training_micro_batches(t));
   hec_json_int(json, "mtp", t->mtp);
+  if (t->capacity > 0)
+    hec_json_double(json, "capacity", t->capacity);
   hec_json_int(json, "records", s->n_records);
   hec_json_int(json, "records_before", s->n_before);
   hec_json_double(json, "factor", s->factor);
@@ -94,8 +96,10 @@ static void row(const hec_training_summary *s, const hec_training_row *r, hec_js
   hec_json_double(json, "median", r->overload_median);
   hec_json_double(json, "p95", r->overload_p95);
   hec_json_close(json);
-  if (r->dropped_share > 0)
+  if (r->dropped_share > 0) {
     hec_json_double(json, "dropped_share", r->dropped_share);
+    hec_json_double(json, "computed_tokens_per_s_per_gpu", (1 - r->dropped_share) * r->result.tokens_per_s_per_gpu);
+  }
   hec_json_close(json);
 }
 

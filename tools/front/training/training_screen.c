@@ -35,30 +35,64 @@ static void add_head(const hec_training_summary *s, hec_text *out) {
   hec_text_free(&words);
 }
 
+/* Whether a row is faster than another, or fits where the other does not. */
+static bool is_better(const hec_training_row *a, const hec_training_row *b) {
+  bool fits = a->result.memory.fits;
+  return fits != b->result.memory.fits ? fits : a->result.step_s < b->result.step_s;
+}
+
 int32_t hec_training_fastest(const hec_training_summary *s) {
   int32_t best = s->baseline;
   for (int32_t i = 0; i < s->n_rows; i++)
-    if (!s->rows[i].policy->drops && s->rows[i].result.step_s < s->rows[best].result.step_s)
+    if (!s->rows[i].policy->drops && is_better(&s->rows[i], &s->rows[best]))
       best = i;
   return best;
 }
 
-void hec_training_verdict(const hec_training_summary *s, hec_text *words) {
-  const hec_training_result *ep = &s->rows[s->baseline].result;
-  int32_t best = hec_training_fastest(s);
-  double best_s = s->rows[best].result.step_s, cost = ep->step_s / s->balanced.step_s - 1;
-  hec_text_printf(
-      words,
-      "A step takes %.4g s with plain expert parallelism (ep): %.0f tokens/s and %.3g model TFLOP/s per GPU, "
-      "MFU %.1f %% of the dense bf16 peak, recomputation not counted.",
-      ep->step_s, ep->tokens_per_s_per_gpu, ep->model_tflops_per_gpu, 100 * ep->mfu);
-  hec_text_printf(words, " With balanced routing it would take %.4g s: this routing costs %.1f %%, ",
-                  s->balanced.step_s, 100 * cost);
-  if (best_s < ep->step_s * (1 - close))
-    hec_text_printf(words, "and %s, the fastest policy, wins %.1f %% back.", s->rows[best].policy->name,
-                    100 * (1 - best_s / ep->step_s));
+/* The fastest row that memory rules out, if it is faster than the best; else -1. */
+static int32_t ruled_out(const hec_training_summary *s, int32_t best) {
+  int32_t out = -1;
+  double min = s->rows[best].result.step_s * (1 - close);
+  for (int32_t i = 0; i < s->n_rows; i++)
+    if (!s->rows[i].policy->drops && !s->rows[i].result.memory.fits && s->rows[i].result.step_s < min) {
+      min = s->rows[i].result.step_s;
+      out = i;
+    }
+  return out;
+}
+
+/* The fastest policy beside ep, where it is faster or ep does not fit. */
+static void say_best(const hec_training_summary *s, int32_t best, const char *between, hec_text *words) {
+  const hec_training_result *ep = &s->rows[s->baseline].result, *r = &s->rows[best].result;
+  int32_t out = r->memory.fits ? ruled_out(s, best) : -1;
+  if (best == s->baseline || (r->step_s > ep->step_s * (1 - close) && ep->memory.fits))
+    hec_text_printf(words, ".%sNo policy%s is faster by %.0f %% or more.", between,
+                    out >= 0 ? " that fits into memory" : "", 100 * close);
   else
-    hec_text_printf(words, "and no policy is faster by %.0f %% or more.", 100 * close);
+    hec_text_printf(words, ", and %.4g s with %s, the fastest policy%s.", r->step_s, s->rows[best].policy->name,
+                    !r->memory.fits                ? ", though none fits into memory"
+                    : out >= 0 || !ep->memory.fits ? " that fits into memory"
+                                                   : "");
+  if (out >= 0)
+    hec_text_printf(words, "%s%s would take %.4g s, but does not fit.", between, s->rows[out].policy->name,
+                    s->rows[out].result.step_s);
+}
+
+void hec_training_verdict(const hec_training_summary *s, const char *between, hec_text *words) {
+  const hec_training_result *ep = &s->rows[s->baseline].result;
+  const double balanced_s = s->balanced.step_s;
+  int32_t best = hec_training_fastest(s);
+  hec_text_printf(words, "A step takes %.4g s with plain expert parallelism (ep)", ep->step_s);
+  say_best(s, best, between, words);
+  hec_text_printf(words, "%sWith balanced routing it would take %.4g s: this routing costs %.1f %% with ep", between,
+                  balanced_s, 100 * (ep->step_s / balanced_s - 1));
+  if (best != s->baseline)
+    hec_text_printf(words, ", and %.1f %% with %s", 100 * (s->rows[best].result.step_s / balanced_s - 1),
+                    s->rows[best].policy->name);
+  hec_text_printf(words,
+                  ".%sWith ep a GPU does %.0f tokens/s and %.3g model TFLOP/s: an MFU of %.1f %% of the dense bf16 "
+                  "peak, recomputation not counted.",
+                  between, ep->tokens_per_s_per_gpu, ep->model_tflops_per_gpu, 100 * ep->mfu);
 }
 
 /* ---- Rows ---- */
@@ -68,9 +102,11 @@ typedef struct {
   int32_t n;
 } chosen_rows;
 
-static bool has(const chosen_rows *chosen, int32_t row) {
+/* Whether the row, or (`kin`) a variant of its policy, is there. */
+static bool has(const hec_training_summary *s, const chosen_rows *chosen, int32_t row, bool kin) {
   for (int32_t i = 0; i < chosen->n; i++)
-    if (chosen->row[i] == row)
+    if (chosen->row[i] == row ||
+        (kin && hec_summary_are_kin(s->rows[chosen->row[i]].policy->name, s->rows[row].policy->name)))
       return true;
   return false;
 }
@@ -92,12 +128,11 @@ static bool copies(const hec_policy *policy) { /* per micro-batch: FSSDP and its
   return policy->known >= HEC_KNOWN_LAST && !policy->drops;
 }
 
-/* The fastest of a kind that is not there yet. False: there is none. */
-static bool choose(const hec_training_summary *s, row_kind of, chosen_rows *chosen) {
+/* Adds the best of a kind that is not there yet; `kin`: nor a variant of it. False: there is none. */
+static bool choose(const hec_training_summary *s, row_kind of, bool kin, chosen_rows *chosen) {
   int32_t best = -1;
   for (int32_t i = 0; i < s->n_rows; i++)
-    if (of(s->rows[i].policy) && !has(chosen, i) &&
-        (best < 0 || s->rows[i].result.step_s < s->rows[best].result.step_s))
+    if (of(s->rows[i].policy) && !has(s, chosen, i, kin) && (best < 0 || is_better(&s->rows[i], &s->rows[best])))
       best = i;
   if (best < 0)
     return false;
@@ -117,30 +152,37 @@ static void sort(const hec_training_summary *s, chosen_rows *chosen) {
     }
 }
 
-/* Plain EP, the user's placement, the fastest of each family, then the fastest of the rest. */
-static chosen_rows rows_that_matter(const hec_training_summary *s, bool full) {
+/* Plain EP, the user's placement, the best of each family, then the best of the rest: variants of these come last. */
+static chosen_rows rows_that_matter(const hec_training_summary *s, int32_t n_max) {
   static const row_kind families[] = {is_baseline, is_placed, any, rearranges, copies};
   chosen_rows chosen = {.n = 0};
-  for (int32_t i = 0; full && i < s->n_rows; i++)
-    chosen.row[chosen.n++] = i;
-  for (size_t i = 0; !full && i < sizeof families / sizeof families[0]; i++)
-    (void)choose(s, families[i], &chosen);
-  while (!full && chosen.n < ROWS_MAX && choose(s, any, &chosen)) {
+  for (size_t i = 0; i < sizeof families / sizeof families[0] && chosen.n < n_max; i++)
+    (void)choose(s, families[i], true, &chosen);
+  while (chosen.n < n_max && (choose(s, any, true, &chosen) || choose(s, any, false, &chosen))) {
   }
+  for (int32_t i = 0; n_max >= s->n_rows && i < s->n_rows; i++) /* all, those that drop too */
+    if (!has(s, &chosen, i, false))
+      chosen.row[chosen.n++] = i;
   sort(s, &chosen);
   return chosen;
 }
 
+int32_t hec_training_choose_rows(const hec_training_summary *s, int32_t n_max, int32_t *row) {
+  chosen_rows chosen = rows_that_matter(s, n_max);
+  memcpy(row, chosen.row, (size_t)chosen.n * sizeof *row);
+  return chosen.n;
+}
+
 static void add_row(const hec_training_summary *s, const char *name, int width, const hec_training_result *r,
                     hec_text *out) {
-  hec_text_printf(out, "%-*s  %9.4g  %12.0f  %5.1f %%  %4.1f %%  %14.1f %%  %9.2fx\n", width, name, r->step_s,
+  hec_text_printf(out, "%-*s  %#9.4g  %12.0f  %5.1f %%  %4.1f %%  %14.1f %%  %9.2fx%s\n", width, name, r->step_s,
                   r->tokens_per_s_per_gpu, 100 * r->mfu, 100 * r->bubble_s / r->step_s, 100 * r->dispatch_s / r->step_s,
-                  s->rows[s->baseline].result.step_s / r->step_s);
+                  s->rows[s->baseline].result.step_s / r->step_s, r->memory.fits ? "" : "  does not fit");
 }
 
 static void add_table(const hec_training_summary *s, bool full, hec_text *out) {
   static const char balanced[] = "balanced routing";
-  chosen_rows chosen = rows_that_matter(s, full);
+  chosen_rows chosen = rows_that_matter(s, full ? s->n_rows : ROWS_MAX);
   int width = (int)sizeof balanced - 1;
   for (int32_t i = 0; i < chosen.n; i++) {
     int length = (int)strlen(s->rows[chosen.row[i]].policy->name);
@@ -219,22 +261,51 @@ void hec_training_band_say(const hec_training_summary *s, hec_text *words) {
   if (s->set_up->measured_step_s > 0 || s->set_up->factor > 0)
     add_factor(s, words);
   hec_text_printf(words,
-                  "where %s, half of the published runs took within %.0f %% of the prediction, and nine of ten between "
-                  "1/%.3g and %.3g times it: here %.4g to %.4g s with ep (hecate-validate training).",
-                  band->of, 100 * band->half, band->nine, band->nine, step_s / band->nine, step_s * band->nine);
+                  "%.4g to %.4g s with ep. Where %s, nine of ten published runs took between 1/%.3g and %.3g times the "
+                  "prediction, and half of them within %.0f %% of it (hecate-validate training).",
+                  step_s / band->nine, step_s * band->nine, band->of, band->nine, band->nine, 100 * band->half);
   if (band != &hec_bands[HEC_BAND_ANCHORED])
     hec_text_add(words, " --measured \"step=...s\" of your own run narrows it.");
 }
 
 /* Of this routing, whose busiest rank holds most; of balanced routing where that changes the verdict. */
-static void add_memory(const hec_training_summary *s, hec_text *out) {
+void hec_training_say_memory(const hec_training_summary *s, const char *between, hec_text *words) {
   const hec_training_memory *natural = &s->rows[s->baseline].result.memory, *balanced = &s->balanced.memory;
+  int32_t best = hec_training_fastest(s);
+  hec_training_fit_say(natural, &s->fix, "ep", words);
+  if (best != s->baseline) {
+    hec_text_add(words, between);
+    hec_training_fit_say(&s->rows[best].result.memory, NULL, s->rows[best].policy->name, words);
+  }
+  if (balanced->fits && !natural->fits) {
+    hec_text_add(words, between);
+    hec_training_fit_say(balanced, NULL, "Balanced routing", words);
+  }
+}
+
+static void add_memory(const hec_training_summary *s, hec_text *out) {
   hec_text words = {0};
-  hec_training_fit_say(natural, &s->fix, &words);
-  if (balanced->fits && !natural->fits)
-    hec_text_printf(&words, " With balanced routing it fits: %.1f GiB on stage %d.",
-                    (balanced->reserved + balanced->outside) / 1073741824, (int)balanced->device);
+  hec_training_say_memory(s, " ", &words);
   hec_summary_add_foot("memory:", words.data, out);
+  hec_text_free(&words);
+}
+
+/* Tokens really computed: what a capacity drops skips its experts. */
+static void add_dropped(const hec_training_summary *s, hec_text *out) {
+  const hec_training *t = &s->set_up->training;
+  const hec_training_row *ep = &s->rows[s->baseline];
+  double tokens = (double)t->global_batch * (double)t->seq;
+  hec_text words = {0};
+  if (t->capacity <= 0)
+    return;
+  hec_text_printf(
+      &words,
+      "at capacity %.4g, %.2f %% of the assignments are dropped: experts compute what %.0f of the %.0f tokens "
+      "of a step would be, %.0f tokens/s per GPU with ep. Model TFLOP/s and MFU count this work alone. "
+      "Balanced routing drops nothing.",
+      t->capacity, 100 * ep->dropped_share, tokens * (1 - ep->dropped_share), tokens,
+      ep->result.tokens_per_s_per_gpu * (1 - ep->dropped_share));
+  hec_summary_add_foot("dropped:", words.data, out);
   hec_text_free(&words);
 }
 
@@ -268,11 +339,12 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
 void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out) {
   hec_text words = {0};
   add_head(s, out);
-  hec_training_verdict(s, &words);
+  hec_training_verdict(s, " ", &words);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
   add_table(s, full, out);
   hec_text_add(out, "\n");
+  add_dropped(s, out);
   add_memory(s, out);
   add_published(s, out);
   add_assumed(s, out);

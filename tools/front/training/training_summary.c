@@ -37,7 +37,8 @@ static hec_training_job job_of(const hec_set_up *set_up, const hec_training_load
                             .pipeline = set_up->pipeline,
                             .loads = of->loads + at,
                             .gather_s = of->gather_s ? of->gather_s + 2 * at : NULL,
-                            .moves_s = of->moves_s};
+                            .moves_s = of->moves_s,
+                            .dropped_share = of->dropped_share};
 }
 
 /* The group that ends last; of memory, what the group says that needs most. */
@@ -81,6 +82,17 @@ static hec_status run_rows(const hec_set_up *set_up, const hec_training_loads *l
   return HEC_OK;
 }
 
+#define NAME(id, column, group, key, value) {column, group, key},
+const hec_summary_value_name hec_training_value_names[HEC_N_TRAINING_VALUES] = {HEC_TRAINING_VALUE_LIST(NAME)};
+
+void hec_training_values(const hec_training_summary *s, int32_t at, double value[HEC_N_TRAINING_VALUES]) {
+  const hec_training_row *row = at < 0 ? NULL : &s->rows[at];
+  const hec_training_result *r = row ? &row->result : &s->balanced;
+  double ep_s = s->rows[s->baseline].result.step_s;
+#define VALUE(id, column, group, key, what) value[HEC_TRAINING_##id] = what;
+  HEC_TRAINING_VALUE_LIST(VALUE)
+}
+
 static void fit(hec_training_summary *summary) {
   const hec_set_up *set_up = summary->set_up;
   summary->factor = set_up->factor > 0 ? set_up->factor : 1;
@@ -108,6 +120,8 @@ hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *c
                                     .policies = policies,
                                     .n_policies = summary->n_rows,
                                     .n_threads = choice->n_threads,
+                                    .silent = choice->silent,
+                                    .capacity = set_up->training.capacity,
                                     .n_layers = set_up->moe.n_moe_layers,
                                     .n_groups = set_up->training.layout.edp,
                                     .n_stages = set_up->training.layout.pp,

@@ -1,8 +1,9 @@
-/* moe_ffn.csv: one expert layer, forward, on the slowest rank of an expert-parallel group. The loads are not published, only
- * the rule they were drawn from: every expert's load from a power law p(x) ~ x^-A between 1 and 0.8 tokens (0.01 and 2 where
- * there are fewer choices than experts), scaled to tokens * topk, rounded, capped at tokens; the most loaded rank is measured;
- * the time is the mean of five draws. Here the load is the mean over DRAWS draws from a fixed seed, summed up as the law
- * needs it (hec_grouped_load). O(experts * DRAWS) per row, remembered for rows of one routing. */
+/* moe_ffn.csv: one expert layer, forward, on the slowest rank of an expert-parallel group. The loads are not published,
+ * only the rule they were drawn from. Every expert's load is from a power law p(x) ~ x^-A between 1 and 0.8 tokens
+ * (0.01 and 2 where there are fewer choices than experts). Loads are scaled to tokens * topk, rounded, and capped at
+ * tokens. The most loaded rank is measured, and the time is the mean of five draws. Here the load is the mean over
+ * DRAWS draws from a fixed seed, summed up as the law needs it (hec_grouped_load). O(experts * DRAWS) per row,
+ * remembered for rows of one routing. */
 #include "validate/device/cases.h"
 
 #include <math.h>

@@ -5,11 +5,11 @@
  *
  * A token has any number of experts from 0 to E; the report says how many had none. capacity: 1 unless said.
  *
- * The group: the tokens of one rank and micro-batch, or of a smaller group where one is said. Not all ranks' tokens: that
- * would need everybody's affinities before anybody can go on, E numbers a token through the network ahead of each
- * dispatch, where the program gathers E counts a rank; and every rank sends each expert the same this way, so the
- * exchange is even too. The paper leaves the batch of a choice open. With a group that divides the tokens of every number
- * of ranks, the result is the same for all of them.
+ * The group: the tokens of one rank and micro-batch, or of a smaller group where one is said. Not all ranks' tokens:
+ * that would need everybody's affinities before anybody can go on. E numbers a token would go through the network ahead
+ * of each dispatch, where the program gathers E counts a rank. And every rank sends each expert the same this way, so
+ * the exchange is even too. The paper leaves the batch of a choice open. With a group that divides the tokens of every
+ * number of ranks, the result is the same for all of them.
  *
  * Not causal: whether a token gets an expert depends on the tokens after it, whose text a language model is to predict.
  * Its training loss may profit from that, and decoding token by token cannot choose so. Losses are not to be compared

@@ -8,10 +8,10 @@
  * capacity: 1 unless said, GShard's 2 N / (G E) for N tokens in G groups; group: the tokens of a rank and micro-batch
  * unless said. With a group that divides these of every number of ranks, the result is the same for all of them.
  *
- * Decided here: a second expert that chance leaves out takes no room (algorithm 1 counts it; the authors' code, lingvo's
- * moe_layers.py, does not, and neither do those who followed it); the weights do not change when one of the two is
- * dropped (algorithm 1). What chance left out is not called dropped. The balance loss sees what was kept (algorithm 1: the
- * first choices): see model_balance.c.
+ * Decided here: a second expert that chance leaves out takes no room. Algorithm 1 counts it; the authors' code,
+ * lingvo's moe_layers.py, does not, and neither do those who followed it. The weights do not change when one of the two
+ * is dropped (algorithm 1). What chance left out is not called dropped. The balance loss sees what was kept (algorithm
+ * 1: the first choices): see model_balance.c.
  *
  * A weight is p_e / (p_e + p_o), o the best expert but e, so that it needs no memory of e1 and e2:
  *     D = p_e + p_o    dp_e += dw p_o / D^2    dp_o -= dw p_e / D^2

@@ -71,14 +71,16 @@ def save(folder, model, optimizer, parallel, keep=2, **more):
     if rank == 0:
         os.makedirs(folder, exist_ok=True)
         shutil.rmtree(path + ".part", ignore_errors=True)
-    dist.barrier(group=group)
-    dcp.save(state, checkpoint_id=path + ".part", process_group=group)
+    with parallel.exchange.waiting("checkpoint"):
+        dist.barrier(group=group)
+        dcp.save(state, checkpoint_id=path + ".part", process_group=group)
     if rank == 0:
         shutil.rmtree(path, ignore_errors=True)
         os.rename(path + ".part", path)
         for name in sorted(n for n in os.listdir(folder) if re.fullmatch(r"step-\d+", n))[:-keep]:
             shutil.rmtree(os.path.join(folder, name))
-    dist.barrier(group=group)
+    with parallel.exchange.waiting("checkpoint"):
+        dist.barrier(group=group)
     return path
 
 

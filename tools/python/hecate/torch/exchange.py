@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException  # no Exception, so `except Exception` misses it
 
 from .._library import BadInput, Failed
 
@@ -33,7 +34,7 @@ class Exchange:
         begin = time.perf_counter()
         try:
             yield
-        except RuntimeError as error:
+        except (RuntimeError, CheckpointException) as error:
             raise Failed("rank %d: %s failed; another rank stopped, or the network did: %s" %
                          (self.rank, what, str(error).splitlines()[0])) from error
         finally:

@@ -1,0 +1,215 @@
+"""Predicts the training example's iteration under several policies, runs it, and compares: what hecate-validate trainer runs.
+
+    python3 -m hecate.torch.validate --example tools/python/examples/train_moe.py --policy ep,eplb,hecate
+
+One job of gloo processes calibrates, trains every case in turns of a few steps, and calibrates again; the prediction is by the
+mean of both calibrations, for the loads that were trained on. So drift of the machine meets all cases, and both sides.
+The cases that were measured are not the one that was calibrated on."""
+import argparse
+import importlib.util
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import hecate
+from hecate.torch import ExpertParallel, Recorder, calibrate
+
+PERIODIC = ("eplb", "hecate", "flexmoe", "smartmoe", "hecate-rm", "hecate-published")
+
+
+def options(words=None):
+    parser = argparse.ArgumentParser(prog="hecate-validate trainer", description=__doc__.split("\n")[0])
+    parser.add_argument("--policy", default="ep,eplb,hecate", help="policies, with commas between (default %(default)s)")
+    parser.add_argument("--hot", default="1,4", help="how skewed: added to the logits of two experts (default %(default)s)")
+    for name, value, words_of in (("ranks", 0, "gloo processes; default: the cores, at least 2"), ("rounds", 4, "turns of every case"),
+                                  ("block", 8, "steps of a turn, the first not measured"), ("d-model", 128, "width"),
+                                  ("d-ffn", 512, "inner width of an expert"), ("layers", 4, "MoE layers"),
+                                  ("experts", 16, "experts of a layer"), ("batch", 16, "sequences of a step"),
+                                  ("length", 64, "tokens of a sequence"), ("period", 8, "iterations between decisions")):
+        parser.add_argument("--" + name, type=int, default=value, help=words_of)
+    parser.add_argument("--example", help="train_moe.py; default: that of the source tree")
+    parser.add_argument("--out", help="folder for the cluster file, the model file and the traces")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
+    o = parser.parse_args(words)
+    here = os.path.dirname(os.path.abspath(__file__))
+    o.example = o.example or os.path.join(here, "..", "..", "examples", "train_moe.py")
+    if not os.path.isfile(o.example):
+        parser.error("--example: expected the path of train_moe.py, found nothing at %s" % o.example)
+    o.ranks = o.ranks or max(2, len(os.sched_getaffinity(0)))
+    if o.batch % o.ranks:
+        parser.error("--batch: expected a multiple of %d ranks, found %d" % (o.ranks, o.batch))
+    known = hecate.policies()
+    for policy in o.policy.split(","):
+        if policy.split(":")[0] not in known:
+            parser.error("--policy: %s is not known; hecate-sim --list policies has all" % policy)
+    return o
+
+
+class Case:
+    """A model in training under one policy and skew; `run` goes on for some steps."""
+
+    def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3):
+        self.policy, self.hot, self.step, self.times = policy, hot, 0, []
+        named = {"period": o.period} if policy.split(":")[0] in PERIODIC else {}
+        torch.manual_seed(1)
+        self.o = argparse.Namespace(**vars(o), top_k=2, heads=4, accumulate=1, recompute=False)
+        self.o.hot = hot
+        self.parallel = ExpertParallel(policy, layers=o.layers, experts=o.experts, top_k=2, d_model=o.d_model, d_ffn=o.d_ffn,
+                                       tokens=o.batch * o.length // o.ranks, device="cpu", window_s=window_s, cluster=cluster,
+                                       optimizer_bytes=8, n_heads=4, seq_len=o.length, **named)
+        self.model = example.Model(self.o, self.parallel)
+        self.trained = DistributedDataParallel(self.parallel.ignore_in(self.model))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.parallel.attach(self.optimizer)
+        self.example, self.text = example, example.read_text(None)
+        self.trace = folder and os.path.join(folder, "%s-hot%g.jsonl" % (policy.replace(":", "-").replace("=", ""), hot))
+        self.recorder = folder and Recorder(self.trace, self.parallel, name="%s, hot %g" % (policy, hot))
+
+    def one(self):
+        """A step, as the example makes it."""
+        tokens, wanted = next(self.example.batches(self.text, self.o, self.step, dist.get_rank(), dist.get_world_size()))
+        self.optimizer.zero_grad()
+        self.parallel.step()
+        logits = self.trained(tokens)
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten()).backward()
+        self.parallel.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.step += 1
+
+    def run(self, steps):
+        for k in range(steps):
+            dist.barrier()
+            begin = time.perf_counter()
+            self.one()
+            dist.barrier()  # the step of the slowest rank
+            if k > 0:
+                self.times.append((self.step - 1, time.perf_counter() - begin))
+
+
+def rank_of_job(o, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    spec = importlib.util.spec_from_file_location("train_moe", o.example)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    fitted = Case(o, example, "ep", 2.0, None)
+    calibrations = [calibrate(fitted.model, fitted.one)]
+    file = os.path.join(folder, "first-cluster.json")
+    if dist.get_rank() == 0:
+        json.dump(calibrations[0][0], open(file, "w"))
+    dist.barrier()
+    window = calibrations[0][0]["calibration"]["window_s"]
+    cases = [Case(o, example, policy, float(hot), folder, file, window) for hot in o.hot.split(",") for policy in o.policy.split(",")]
+    order = random.Random(1)
+    for _ in range(o.rounds):
+        for case in order.sample(cases, len(cases)):
+            case.run(o.block)
+    calibrations.append(calibrate(fitted.model, fitted.one))
+    for case in cases:
+        case.recorder.close()
+    if dist.get_rank() == 0:
+        with open(os.path.join(folder, "job.json"), "w") as out:
+            json.dump({"calibrations": calibrations, "cases": [
+                {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times} for c in cases]}, out)
+    dist.destroy_process_group()
+
+
+def mean(a, b):
+    """Of two calibrations: numbers by number, the rest is the first's."""
+    if isinstance(a, dict):
+        return {k: mean(a[k], b[k]) for k in a}
+    if isinstance(a, list):
+        return [mean(x, y) for x, y in zip(a, b)]
+    return (a + b) / 2 if isinstance(a, float) or isinstance(b, float) else a
+
+
+def interval(values, seed=1):
+    """95 % of the median, by resampling."""
+    draw = random.Random(seed)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(400))
+    return medians[10], medians[389]
+
+
+def predicted(o, case, cluster, model):
+    named = {"period": o.period} if case["policy"].split(":")[0] in PERIODIC else {}
+    found = hecate.simulate(case["trace"], cluster=cluster, model=model, policies=[case["policy"]], warmup=0, schedule="published",
+                            ranks=o.ranks, **named)
+    return found["policies"][0]["iteration_s"]["median"]
+
+
+def judge(o, job, folder):
+    """Rows of the table. What was trained is simulated whole; the medians are of the same run."""
+    cluster, model = (mean(a, b) for a, b in zip(*job["calibrations"]))
+    files = [os.path.join(folder, "trainer-%s.json" % what) for what in ("cluster", "model")]
+    for name, document in zip(files, (cluster, model)):
+        with open(name, "w") as out:
+            json.dump(document, out, indent=1)
+    rows = []
+    for case in job["cases"]:
+        times = [s for _, s in case["times"]]
+        measured, said = statistics.median(times), predicted(o, case, *files)
+        low, high = interval(times)
+        rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
+                     "high_s": high, "steps": len(times), "error": said / measured - 1})
+    errors = sorted(abs(r["error"]) for r in rows)
+    pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
+    told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
+    right = lambda some: sum((a["predicted_s"] < b["predicted_s"]) == (a["measured_s"] < b["measured_s"]) for a, b in some)
+    drift = job["calibrations"][1][0]["calibration"]["step_s"] / job["calibrations"][0][0]["calibration"]["step_s"] - 1
+    return {"rows": rows, "error": {"median": statistics.median(errors), "worst": errors[-1]}, "pairs": len(pairs),
+            "pairs_in_order": right(pairs), "pairs_told_apart": len(told), "pairs_told_apart_in_order": right(told),
+            "drift": drift, "ranks": o.ranks, "cores": os.cpu_count(), "slower_together": cluster["calibration"]["slower_together"]}
+
+
+def show(found):
+    print("%-12s %5s %13s %13s %21s %7s" % ("policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error"))
+    for r in found["rows"]:
+        print("%-12s %5g %13.1f %13.1f %10.1f to %7.1f %5.0f %%" % (r["policy"], r["hot"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"],
+                                                                   1e3 * r["low_s"], 1e3 * r["high_s"], 100 * r["error"]))
+    print("error: median %.1f %%, worst %.1f %%" % (100 * found["error"]["median"], 100 * found["error"]["worst"]))
+    print("order: %d of %d pairs; of the %d pairs that the measurement tells apart, %d" %
+          (found["pairs_in_order"], found["pairs"], found["pairs_told_apart"], found["pairs_told_apart_in_order"]))
+    print("%d ranks on %d cores, %.2f times slower together than alone; steps of the second calibration took %+.0f %%" %
+          (found["ranks"], found["cores"], found["slower_together"], 100 * found["drift"]))
+
+
+def launch(o, words, folder):
+    """A process a rank, by torch.distributed's environment."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    jobs = []
+    for rank in range(o.ranks):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(o.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                           HECATE_VALIDATE_FOLDER=folder)
+        jobs.append(subprocess.Popen([sys.executable, "-m", "hecate.torch.validate"] + words, env=environment,
+                                     stdout=sys.stderr))
+    if any([job.wait() != 0 for job in jobs]):
+        sys.exit("hecate-validate trainer: a rank failed")
+
+
+def main(words):
+    o = options(words)
+    folder = os.environ.get("HECATE_VALIDATE_FOLDER")
+    if folder:
+        return rank_of_job(o, folder)
+    with tempfile.TemporaryDirectory() as made:
+        folder = o.out or made
+        os.makedirs(folder, exist_ok=True)
+        launch(o, words, folder)
+        found = judge(o, json.load(open(os.path.join(folder, "job.json"))), folder)
+    print(json.dumps(found, indent=1)) if o.json else show(found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
