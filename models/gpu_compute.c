@@ -23,7 +23,7 @@ static hec_gpu_kernel kernel_of(const hec_gpu *gpu, const char *variant, const c
 }
 
 /* FLOP/s that neither dense nor grouped products exceed: the best tile, all of it math. */
-static double most_flops(const hec_gpu_laws *laws, hec_law_precision precision) {
+static double max_flops(const hec_gpu_laws *laws, hec_law_precision precision) {
   const hec_gpu_sheet *sheet = &laws->gpu.sheet;
   const hec_law_fit *gemm = laws->gemm[precision], *grouped = laws->grouped[precision];
   double best = 0, element = precision == HEC_LAW_FP8 ? 1 : 2;
@@ -61,7 +61,7 @@ hec_status hec_gpu_laws_load(const char *spec, hec_arena *arena, const hec_gpu *
       laws->gemm[p] = NULL;
       continue;
     }
-    laws->flops[p] = most_flops(laws, (hec_law_precision)p);
+    laws->flops[p] = max_flops(laws, (hec_law_precision)p);
     laws->grouped_byte_s[p] =
         grouped ? 1 / (constant_of(grouped, "elementwise") * laws->gpu.sheet.hbm_bandwidth) : laws->activation.byte_s;
   }

@@ -37,139 +37,13 @@
 #include "runtime/base/status.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define EVEN 1e-13
 #define DWARFS 1e3
 #define NEAR 1e-9 /* of a slack link's capacity: more than roundings add up to between two visits */
 
-enum { SUM_UP_AFTER = 64, SHARES_MAX = 1 << 14 /* links; 32 MiB of bits */, PLACES_MAX = 1 << 12 /* 32 MiB */ };
-
-/* ---- Which links lie beside which ---- */
-
-static size_t map_place(const hec_fluid *fluid, uint64_t key) {
-  uint64_t h = key * 0x9e3779b97f4a7c15u;
-  size_t at = (size_t)(h >> 20) & (fluid->map_size - 1);
-  while (fluid->map_key[at] != 0 && fluid->map_key[at] != key)
-    at = (at + 1) & (fluid->map_size - 1);
-  return at;
-}
-
-static void grow_map(hec_fluid *fluid) {
-  hec_fluid old = *fluid;
-  fluid->map_size = old.map_size ? 2 * old.map_size : 256;
-  fluid->map_key = hec_malloc(fluid->map_size, sizeof *fluid->map_key);
-  fluid->map_value = hec_malloc(fluid->map_size, sizeof *fluid->map_value);
-  if (fluid->map_size > 0)
-    memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
-  fluid->map_used = 0;
-  for (size_t i = 0; i < old.map_size; i++)
-    if (old.map_key[i] != 0 && old.map_value[i] >= 0) {
-      size_t at = map_place(fluid, old.map_key[i]);
-      fluid->map_key[at] = old.map_key[i];
-      fluid->map_value[at] = old.map_value[i];
-      fluid->map_used++;
-    }
-  free(old.map_key);
-  free(old.map_value);
-}
-
-void hec_fluid_make_shares(hec_fluid *fluid) {
-  fluid->n_words = (fluid->n_given + 63) / 64;
-  if (fluid->n_given > SHARES_MAX || fluid->n_given == 0)
-    return;
-  size_t n = (size_t)fluid->n_given * (size_t)fluid->n_given;
-  if (fluid->n_given <= PLACES_MAX) {
-    fluid->place = hec_malloc(n, sizeof *fluid->place);
-    memset(fluid->place, 0, n * sizeof *fluid->place);
-  }
-  n = (size_t)fluid->n_given * (size_t)fluid->n_words;
-  fluid->shares = hec_malloc(n, sizeof *fluid->shares);
-  memset(fluid->shares, 0, n * sizeof *fluid->shares);
-}
-
-static uint64_t *shares_word(const hec_fluid *fluid, int32_t holder, int32_t link) {
-  return &fluid->shares[(size_t)holder * (size_t)fluid->n_words + (size_t)(link / 64)];
-}
-
-/* False only if the holder holds no flow that crosses the link: two links that change places mostly have nothing to do with
- * each other, and the table above is large. */
-static bool may_share(const hec_fluid *fluid, int32_t holder, int32_t link) {
-  if (!fluid->shares || holder >= fluid->n_given || link >= fluid->n_given)
-    return true;
-  return *shares_word(fluid, holder, link) >> link % 64 & 1;
-}
-
-static bool has_place(const hec_fluid *fluid, int32_t holder, int32_t link) {
-  return fluid->place && holder < fluid->n_given && link < fluid->n_given;
-}
-
-static int16_t *place_of(const hec_fluid *fluid, int32_t holder, int32_t link) {
-  return &fluid->place[(size_t)holder * (size_t)fluid->n_given + (size_t)link];
-}
-
-static uint64_t map_key_of(int32_t holder, int32_t link) {
-  return ((uint64_t)holder << 32 | (uint32_t)link) + 1;
-}
-
-/* The index of `link` in the holder's list; -1: it is not there. */
-static int32_t index_of(const hec_fluid *fluid, int32_t holder, int32_t link) {
-  if (has_place(fluid, holder, link))
-    return *place_of(fluid, holder, link) - 1;
-  if (fluid->map_size == 0)
-    return -1;
-  size_t at = map_place(fluid, map_key_of(holder, link));
-  return fluid->map_key[at] != 0 ? fluid->map_value[at] : -1;
-}
-
-static void set_index(hec_fluid *fluid, int32_t holder, int32_t link, int32_t index) {
-  if (has_place(fluid, holder, link)) {
-    *place_of(fluid, holder, link) = (int16_t)(index + 1);
-    return;
-  }
-  if (fluid->map_used * 2 >= fluid->map_size)
-    grow_map(fluid);
-  size_t at = map_place(fluid, map_key_of(holder, link));
-  fluid->map_used += fluid->map_key[at] == 0;
-  fluid->map_key[at] = map_key_of(holder, link);
-  fluid->map_value[at] = index;
-}
-
-static void set_shares(const hec_fluid *fluid, int32_t holder, int32_t link, bool on) {
-  if (!fluid->shares || holder >= fluid->n_given || link >= fluid->n_given)
-    return;
-  uint64_t bit = (uint64_t)1 << link % 64, *word = shares_word(fluid, holder, link);
-  *word = on ? *word | bit : *word & ~bit;
-}
-
-static void change_beside(hec_fluid *fluid, int32_t holder, int32_t link, int32_t change) {
-  hec_fluid_link *l = &fluid->link[holder];
-  int32_t at = index_of(fluid, holder, link);
-  if (at < 0) {
-    at = l->n_beside;
-    HEC_RESERVE(l->beside, l->beside_capacity, l->n_beside + 1);
-    l->beside[l->n_beside++] = (hec_beside){link, 0};
-    set_index(fluid, holder, link, at);
-    set_shares(fluid, holder, link, true);
-  }
-  l->beside[at].weight += change;
-  HEC_ASSERT(l->beside[at].weight >= 0);
-  if (l->beside[at].weight > 0)
-    return;
-  set_index(fluid, holder, link, -1);
-  set_shares(fluid, holder, link, false);
-  hec_beside last = l->beside[--l->n_beside];
-  if (at < l->n_beside) {
-    l->beside[at] = last;
-    set_index(fluid, holder, last.link, at);
-  }
-}
-
-static int32_t weight_beside(const hec_fluid *fluid, int32_t holder, int32_t link) {
-  int32_t at = index_of(fluid, holder, link);
-  return at >= 0 ? fluid->link[holder].beside[at].weight : 0;
-}
+enum { SUM_UP_AFTER = 64 };
 
 /* ---- Flows come and go ---- */
 
@@ -216,7 +90,7 @@ static void attach(hec_fluid *fluid, int32_t flow, int32_t holder, int32_t sign)
       mark(fluid, link, HEC_VISIT_CHANGED);
     } else {
       fluid->share[link].free -= sign * c[i].weight * fluid->share[holder].level;
-      change_beside(fluid, holder, link, sign * c[i].weight);
+      hec_fluid_change_beside(fluid, holder, link, sign * c[i].weight);
       if (fluid->share[link].free < fluid->share[link].heed)
         mark(fluid, link, HEC_VISIT_CHANGED);
     }
@@ -294,7 +168,7 @@ static void set_level(hec_fluid *fluid, int32_t link, double level) {
   hec_fluid_link *l = &fluid->link[link];
   double change = level - fluid->share[link].level;
   if (change != 0) {
-    uint8_t why = HEC_VISIT_CHANGED | (fabs(change) > DWARFS * fluid->least_capacity ? HEC_VISIT_STALE : 0);
+    uint8_t why = HEC_VISIT_CHANGED | (fabs(change) > DWARFS * fluid->min_capacity ? HEC_VISIT_STALE : 0);
     hec_fluid_share *share = fluid->share;
     uint8_t *visit = fluid->visit;
     l->clock = hec_fluid_clock(fluid, link);
@@ -312,7 +186,7 @@ static void set_level(hec_fluid *fluid, int32_t link, double level) {
 
 /* What `from` holds and `to` carries too goes over to `to`, which has come to stand before it. */
 static void take_over(hec_fluid *fluid, int32_t from, int32_t to) {
-  if (weight_beside(fluid, from, to) == 0)
+  if (hec_fluid_weight_beside(fluid, from, to) == 0)
     return;
   const hec_fluid_link *l = &fluid->link[from];
   int32_t n = 0;
@@ -345,7 +219,7 @@ static int32_t move_up(hec_fluid *fluid, int32_t i, double *level, uint8_t *why)
   for (int32_t down; at > 0 && *level < height(fluid, down = fluid->order[at - 1]) * (1 - EVEN);) {
     fluid->order[at] = down;
     fluid->share[down].position = at--;
-    if (!may_share(fluid, down, link))
+    if (!hec_fluid_may_share(fluid, down, link))
       continue;
     fluid->order[at] = link;
     fluid->share[link].position = at;
@@ -373,21 +247,15 @@ static void empty_links(hec_fluid *fluid) {
       f->left = l->held[i].key > clock ? l->held[i].key - clock : 0;
       f->bottleneck = -1;
     }
-    for (int32_t i = 0; i < l->n_beside; i++)
-      if (has_place(fluid, link, l->beside[i].link))
-        *place_of(fluid, link, l->beside[i].link) = 0;
-    l->n_held = l->n_beside = 0;
+    hec_fluid_clear_beside(fluid, link);
+    l->n_held = 0;
     l->clock = 0;
     l->n_changes = 0;
     fluid->share[link] = (hec_fluid_share){.free = l->capacity, .position = -1};
     set_heed(fluid, link);
     hec_fluid_put_next(fluid, link, INFINITY);
-    if (fluid->shares && link < fluid->n_given)
-      memset(shares_word(fluid, link, 0), 0, (size_t)fluid->n_words * sizeof *fluid->shares);
   }
-  if (fluid->map_size > 0)
-    memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
-  fluid->map_used = 0;
+  hec_fluid_clear_map(fluid);
   memset(fluid->visit, 0, (size_t)fluid->n_links);
 }
 
@@ -405,7 +273,7 @@ static void fill_link(hec_fluid *fluid, int32_t link, double level) {
     const hec_crossing *all = crossings_of(fluid, c->flow);
     for (int32_t k = 0; k < fluid->flow[c->flow].n; k++)
       if (all[k].link != link)
-        change_beside(fluid, link, all[k].link, all[k].weight);
+        hec_fluid_change_beside(fluid, link, all[k].link, all[k].weight);
   }
   set_heed(fluid, link);
   for (int32_t i = 0; i < l->n_beside; i++) {

@@ -99,7 +99,7 @@ static void add_link(hec_fluid *fluid, double capacity) {
   hec_fluid_put_next(fluid, n, INFINITY);
   memset(fluid->visit + n, 0, 1 + sizeof(uint64_t)); /* scanned by words */
   fluid->link[n] = (hec_fluid_link){.capacity = capacity};
-  fluid->least_capacity = capacity < fluid->least_capacity ? capacity : fluid->least_capacity;
+  fluid->min_capacity = capacity < fluid->min_capacity ? capacity : fluid->min_capacity;
 }
 
 /* A link for a flow's own limit; those of flows that ended are taken again once they have left the order. */
@@ -111,7 +111,7 @@ static int32_t cap_link(hec_fluid *fluid, double cap) {
   }
   fluid->unused_link = fluid->link[link].next_unused;
   fluid->link[link].capacity = fluid->share[link].free = cap;
-  fluid->least_capacity = cap < fluid->least_capacity ? cap : fluid->least_capacity;
+  fluid->min_capacity = cap < fluid->min_capacity ? cap : fluid->min_capacity;
   return link;
 }
 
@@ -167,7 +167,7 @@ hec_fluid *hec_fluid_new(int32_t n_links, const double *capacity) {
                        .unused_link = -1,
                        .unused_flow = -1,
                        .first = INT32_MAX,
-                       .least_capacity = INFINITY,
+                       .min_capacity = INFINITY,
                        .earliest = -1};
   for (int32_t l = 0; l < n_links; l++)
     add_link(fluid, capacity[l]);

@@ -1,5 +1,5 @@
-/* What the two files of the fluid solver share: fluid_state.c (flows, clocks, ends) and fluid_levels.c (who is held by which link,
- * and how high links are). The mathematics stands in fluid_levels.c. */
+/* What the files of the fluid solver share: fluid_state.c (flows, clocks, ends), fluid_levels.c (who is held by which link, and
+ * how high links are) and fluid_beside.c (which links a change of level touches). The mathematics stands in fluid_levels.c. */
 #ifndef HEC_SIM_FLUID_STATE_H
 #define HEC_SIM_FLUID_STATE_H
 #include "sim/fluid.h"
@@ -69,14 +69,14 @@ struct hec_fluid {
   double now;
   /* Links, apart what the innermost loops touch. */
   hec_fluid_share *share;
-  double *next; /* when the first of the flows it holds ends; INFINITY when it holds none */
-  double *block_next;    /* least `next` of HEC_FLUID_BLOCK links, where nothing is stale */
+  double *next;       /* when the first of the flows it holds ends; INFINITY when it holds none */
+  double *block_next; /* least `next` of HEC_FLUID_BLOCK links, where nothing is stale */
   uint8_t *block_stale;
   hec_fluid_link *link;
   size_t share_capacity, next_capacity, link_capacity, block_capacity, stale_capacity;
   int32_t n_links, n_given; /* with caps; of the caller */
   int32_t unused_link;      /* head of the unused caps; -1 */
-  double least_capacity;
+  double min_capacity;
   int32_t *order; /* [n_order] */
   uint8_t *visit; /* [n_order, then zeros] why the walk has to come to a position: HEC_VISIT_* */
   size_t order_capacity, visit_capacity;
@@ -93,7 +93,7 @@ struct hec_fluid {
   hec_crossing *crossing;
   size_t flow_capacity, crossing_capacity;
   int32_t n_flows, n_crossings, n_active, unused_flow;
-  int32_t n_added; /* since levels were last computed */
+  int32_t n_added;    /* since levels were last computed */
   double earliest;    /* end; negative: to be found */
   double none_before; /* end: while `earliest` is to be found because flows came, a bound below it; else no meaning */
   int64_t next_order;
@@ -118,14 +118,32 @@ static inline double hec_fluid_clock(const hec_fluid *fluid, int32_t link) {
 /* The flow is held by the link from now on; by nobody, with what it has left. */
 void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow);
 void hec_fluid_let_go(hec_fluid *fluid, int32_t flow);
-/* [zeroed] the links' bits of `shares`, once all given links are there. */
-void hec_fluid_make_shares(hec_fluid *fluid);
 static inline void hec_fluid_put_next(hec_fluid *fluid, int32_t link, double next) {
   fluid->next[link] = next;
   fluid->block_stale[link >> HEC_FLUID_BLOCK_BITS] = 1;
 }
 /* When the link's first flow ends, after a change of level or of what it holds. */
 void hec_fluid_set_next(hec_fluid *fluid, int32_t link);
+
+/* fluid_beside.c */
+/* [zeroed] the links' bits of `shares`, once all given links are there. */
+void hec_fluid_make_shares(hec_fluid *fluid);
+/* By so much changes how often flows of the holder cross the link. */
+void hec_fluid_change_beside(hec_fluid *fluid, int32_t holder, int32_t link, int32_t change);
+int32_t hec_fluid_weight_beside(const hec_fluid *fluid, int32_t holder, int32_t link);
+void hec_fluid_clear_beside(hec_fluid *fluid, int32_t holder); /* but for the map: */
+void hec_fluid_clear_map(hec_fluid *fluid);                    /* of all holders */
+static inline uint64_t *hec_fluid_shares_word(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  return &fluid->shares[(size_t)holder * (size_t)fluid->n_words + (size_t)(link / 64)];
+}
+
+/* False only if the holder holds no flow that crosses the link: two links that change places mostly have nothing to do with
+ * each other, and the table of `beside` is large. */
+static inline bool hec_fluid_may_share(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  if (!fluid->shares || holder >= fluid->n_given || link >= fluid->n_given)
+    return true;
+  return *hec_fluid_shares_word(fluid, holder, link) >> link % 64 & 1;
+}
 
 /* fluid_levels.c */
 void hec_fluid_put_in(hec_fluid *fluid, int32_t flow);   /* its crossings are made; not yet held */

@@ -213,7 +213,7 @@ hec_count() {
 hec_test() {
   local dir=$1 said last rc=0
   shift
-  n_passed=0 n_failed=0 n_skipped=0
+  n_passed=0 n_failed=0 n_skipped=0 failed_names=
   ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(hec_jobs)" "$@" >"$dir/ctest-output.txt" 2>&1 || rc=$?
   cat "$dir/ctest-output.txt"
   if ! said=$(hec_count "$dir/ctest-output.txt" "$dir/Testing/Temporary/LastTest.log"); then
@@ -221,11 +221,28 @@ hec_test() {
     return 1
   fi
   hec_say ""
-  last=${said##*$'\n'}
+  last=${said##*$'\n'} failed_names=$(sed -n 's/^FAILED //p' <<<"$said")
   hec_say "${said%$'\n'*}"
   # shellcheck disable=SC2034
   read -r n_passed _ n_failed _ n_skipped _ <<<"$last"
   # ctest itself failed (no test at all, a broken list): never let that read as a pass.
   [ "$rc" = 0 ] || [ "$n_failed" -gt 0 ] || n_failed=1
   [ "$n_failed" = 0 ]
+}
+
+# hec_test_times N BUILD...: hec_test N times, whatever fails. Says how often each test failed; n_failed is the number of
+# tests that failed at all, n_passed and n_skipped are those of the last run.
+hec_test_times() {
+  local times=$1 run rc=0 names=
+  shift
+  for ((run = 1; run <= times; run++)); do
+    hec_test "$@" || rc=1
+    hec_say "run $run of $times: $(hec_line "$n_passed" "$n_failed" "$n_skipped")"
+    names+=${failed_names:+$failed_names$'\n'}
+  done
+  hec_say ""
+  n_failed=$(printf '%s' "$names" | sort | uniq | wc -l)
+  printf '%s' "$names" | sort | uniq -c | while read -r run name; do hec_say "$name failed in $run of $times runs"; done
+  [ "$rc" = 0 ] || [ "$n_failed" -gt 0 ] || n_failed=1
+  return "$rc"
 }

@@ -202,7 +202,7 @@ static hec_status check_transitions(hec_scan *scan, const int64_t *line, hec_are
   char text[96], expected[96];
   if (line[TRANSITIONS] == 0 || t->n_pairs < 0 || (t->n_pairs == 0 && n_pairs == 0)) /* null; one layer */
     return HEC_OK;
-  int64_t found_experts = t->to_most >= t->n_experts ? t->to_most + 1 : t->n_experts;
+  int64_t found_experts = t->to_max >= t->n_experts ? t->to_max + 1 : t->n_experts;
   if (t->n_pairs != n_pairs || found_experts != n_experts) {
     (void)snprintf(text, sizeof text, "%" PRId64 " x %" PRId64, t->n_pairs, found_experts);
     (void)snprintf(expected, sizeof expected, "%" PRId64 " x %" PRId64 " (layers but the last x experts)", n_pairs,

@@ -99,7 +99,7 @@ static hec_status read_sparse_row(reading *r) {
       (void)snprintf(found, sizeof found, "\"%s\"", key);
       return hec_scan_fail(scan, found, "keys that are experts from 0 to %" PRId64, max);
     }
-    r->t->to_most = to > r->t->to_most ? to : r->t->to_most;
+    r->t->to_max = to > r->t->to_max ? to : r->t->to_max;
     HEC_TRY(name_key(read_count(r, to), key));
   }
 }
@@ -135,7 +135,7 @@ static hec_status read_pair(reading *r) {
 hec_status hec_transitions_scan(hec_scan *scan, hec_transitions *t) {
   reading r = {.scan = scan, .t = t};
   bool first = true, more = true;
-  t->to_most = -1;
+  t->to_max = -1;
   HEC_TRY(open_list(scan, "layers but the last"));
   for (r.pair = 0;; r.pair++) {
     HEC_TRY(next_member(scan, &first, &more, r.pair, &t->n_pairs, "layers (all but the last)"));

@@ -15,7 +15,7 @@ typedef struct {
   hec_transition *entries; /* those above 0, malloc family */
   size_t n, capacity;
   int64_t n_pairs, n_experts; /* in: as known, -1 when not; out */
-  int64_t to_most;            /* highest expert that a sparse row names, -1: none */
+  int64_t to_max;             /* highest expert that a sparse row names, -1: none */
 } hec_transitions;
 
 /* [[row x experts] x (layers - 1)]; a row is a list of counts, or an object {"expert":count} of those above 0. */

@@ -18,11 +18,11 @@ static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t
   hec_model *model = HEC_NEW(arena, hec_model, 1);
   hec_problem *problem = HEC_NEW(arena, hec_problem, 1);
   const hec_policy *policy = o->policies[index % o->n_policies];
-  int32_t most_k = o->model->n_experts < TOP_K_MAX ? o->model->n_experts : TOP_K_MAX;
+  int32_t max_k = o->model->n_experts < TOP_K_MAX ? o->model->n_experts : TOP_K_MAX;
   int32_t tokens = o->tokens * (1 + (int32_t)gsl_rng_uniform_int(random, EIGHTHS)) / EIGHTHS;
   tokens = tokens > 0 ? tokens : 1;
   *moe = o->model->moe;
-  moe->top_k = 1 + (int32_t)gsl_rng_uniform_int(random, (unsigned long)most_k);
+  moe->top_k = 1 + (int32_t)gsl_rng_uniform_int(random, (unsigned long)max_k);
   double sigma = (double)gsl_rng_uniform_int(random, 201) / 100;
   HEC_TRY(hec_model_make(moe, false, o->model->seed, model));
   HEC_TRY(hec_problem_make(&model->moe, o->cluster, o->train, o->n_ranks, tokens, problem));

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define TAIL 0.025
-enum { LEAST = 3 };
+enum { KEPT_MIN = 3 };
 
 static uint64_t next(uint64_t *state) {
   uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -31,7 +31,7 @@ void hec_choose_readings(const double *disturbance, int32_t n, double *value) {
     n_read += value[i] > 0;
     n_kept += value[i] > 0 && disturbance[i] <= 1;
   }
-  int32_t wanted = (n_read + 1) / 2 > LEAST ? (n_read + 1) / 2 : LEAST;
+  int32_t wanted = (n_read + 1) / 2 > KEPT_MIN ? (n_read + 1) / 2 : KEPT_MIN;
   bool *kept = hec_malloc((size_t)n + 1, sizeof *kept);
   for (int32_t i = 0; i < n; i++)
     kept[i] = value[i] > 0 && disturbance[i] <= 1;

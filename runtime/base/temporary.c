@@ -234,10 +234,10 @@ hec_status hec_write_files(const hec_file_out *files, int32_t n) {
 
 hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
                                 void *context) {
-  enum { MOST = 8 };
-  hec_text temporary[MOST] = {{0}};
+  enum { TEXTS_MAX = 8 };
+  hec_text temporary[TEXTS_MAX] = {{0}};
   hec_status status = HEC_OK;
-  HEC_ASSERT(n >= 0 && n <= MOST);
+  HEC_ASSERT(n >= 0 && n <= TEXTS_MAX);
   for (int32_t i = 0; status == HEC_OK && i < n; i++) {
     bool in_place = is_in_place(files[i].path);
     if (!in_place)

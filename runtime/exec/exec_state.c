@@ -19,7 +19,7 @@
 
 enum { PAGE = 4096 };
 /* Address space for planned buffers: they take what the memory model says and some fragments. */
-static const size_t buffers_most = (size_t)1 << 36;
+static const size_t buffers_max = (size_t)1 << 36;
 
 typedef struct {
   size_t dense, counts, workspace, staging, buffers;
@@ -58,7 +58,7 @@ static size_t slot_bytes(const hec_exec_options *o, int32_t n) {
 
 size_t hec_exec_bytes(const hec_exec_options *options) {
   layout at = layout_of(options);
-  return at.buffers + buffers_most + pages(slot_bytes(options, at.n_slots));
+  return at.buffers + buffers_max + pages(slot_bytes(options, at.n_slots));
 }
 
 /* The host's view of the counts: where devices compute, memory that both reach. It goes with the processor only, so the

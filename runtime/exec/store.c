@@ -3,13 +3,13 @@
 
 #include "runtime/base/arena.h"
 
-static int64_t part_most(int64_t expert_size, int32_t n_parts) {
+static int64_t part_max(int64_t expert_size, int32_t n_parts) {
   return (expert_size + n_parts - 1) / n_parts;
 }
 
 /* Rounded up to a cache line. */
 static int64_t array_floats(int64_t expert_size, int32_t n_parts) {
-  return (part_most(expert_size, n_parts) + 15) / 16 * 16;
+  return (part_max(expert_size, n_parts) + 15) / 16 * 16;
 }
 
 size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, int32_t n) {

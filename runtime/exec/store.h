@@ -23,13 +23,13 @@ typedef struct {
   float *end;                         /* of the rank's region; slot 0 is the last one before it */
   int32_t n_slots, slots_max, n_used; /* n_slots: ever taken */
   int32_t *slot_of;                   /* [n_rows * n_parts], -1: not here */
-  int32_t *free;                      /* [slots_most] stack of slots below n_slots that are free */
+  int32_t *free;                      /* [slots_max] stack of slots below n_slots that are free */
   int32_t n_free;
 } hec_store;
 
 /* Bytes of n slots. */
 size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, int32_t n);
-/* At most slots_most slots before `end` (64-byte aligned). */
+/* At most slots_max slots before `end` (64-byte aligned). */
 hec_store hec_store_new(hec_arena *arena, float *end, int32_t n_rows, int32_t n_parts, int64_t expert_size,
                         int32_t n_arrays, int32_t slots_max);
 

@@ -171,7 +171,7 @@ static double exchange_s(hec_lowering *low, const hec_transfer *transfers, int32
 static double rows_s(hec_lowering *low, hec_nodes *nodes, const uint32_t *pair) {
   const hec_problem *p = low->problem;
   int64_t token = (int64_t)p->bytes.token;
-  double most_s = 0;
+  double max_s = 0;
   int32_t n = 0;
   for (int32_t s = 0; s < p->n_ranks; s++) {
     int64_t sum = 0;
@@ -185,15 +185,15 @@ static double rows_s(hec_lowering *low, hec_nodes *nodes, const uint32_t *pair) 
     double bytes = 2 * (double)(sum * token);
     double copies_s =
         hec_local_s(device, HEC_CURVE_PERMUTE, false, bytes) + hec_local_s(device, HEC_CURVE_UNPERMUTE, false, bytes);
-    most_s = copies_s > most_s ? copies_s : most_s;
+    max_s = copies_s > max_s ? copies_s : max_s;
   }
-  return exchange_s(low, nodes->transfers, n) + most_s;
+  return exchange_s(low, nodes->transfers, n) + max_s;
 }
 
 /* Of the exchanges between nodes in one direction, with their copies at the sources. */
 static double legs_s(hec_lowering *low, hec_nodes *nodes) {
   const hec_problem *p = low->problem;
-  double s = 0, most_s = 0;
+  double s = 0, max_s = 0;
   for (int leg = ROWS; leg <= WEIGHTED; leg++)
     s += exchange_s(low, nodes->leg[leg], nodes->n_leg[leg]) / 2;
   for (int32_t i = 0; i < nodes->n_leg[WEIGHTED]; i++)
@@ -201,10 +201,10 @@ static double legs_s(hec_lowering *low, hec_nodes *nodes) {
   for (int32_t r = 0; r < p->n_ranks; r++) {
     const hec_device *device = &p->cluster->devices[r];
     double copies_s = 2 * hec_local_s(device, HEC_CURVE_PERMUTE, false, (double)nodes->sent[r]);
-    most_s = copies_s > most_s ? copies_s : most_s;
+    max_s = copies_s > max_s ? copies_s : max_s;
     nodes->sent[r] = 0;
   }
-  return s + most_s;
+  return s + max_s;
 }
 
 /* ---- Into the program ---- */

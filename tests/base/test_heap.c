@@ -3,7 +3,7 @@
 #include "runtime/base/heap.h"
 #include "tests/support/test.h"
 
-enum { MOST = 200 };
+enum { MAX = 200 };
 
 static int32_t first_of(const double *key, const bool *inside, int32_t n) {
   int32_t first = -1;
@@ -15,9 +15,9 @@ static int32_t first_of(const double *key, const bool *inside, int32_t n) {
 
 HEC_TEST_LOOP(root_is_first, 200) {
   uint64_t seed = 31 + (uint64_t)_i;
-  int32_t n = 1 + (int32_t)hec_test_below(&seed, MOST), heap[MOST], n_heap = 0;
-  double key[MOST];
-  bool inside[MOST];
+  int32_t n = 1 + (int32_t)hec_test_below(&seed, MAX), heap[MAX], n_heap = 0;
+  double key[MAX];
+  bool inside[MAX];
   for (int32_t i = 0; i < n; i++) {
     key[i] = (double)hec_test_below(&seed, 20);
     inside[i] = hec_test_below(&seed, 2);

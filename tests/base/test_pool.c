@@ -76,22 +76,26 @@ HEC_TEST(workers_work_at_once) {
 
 typedef struct {
   pthread_t caller;
-  int32_t watched, here;
+  int32_t here;
+  _Atomic int32_t watched;
 } onlooker;
 
 static void slow(void *context, int32_t worker, int64_t item) {
   onlooker *o = context;
   (void)item;
+  bool here = pthread_equal(pthread_self(), o->caller) != 0;
   if (worker == 0)
-    o->here += pthread_equal(pthread_self(), o->caller) != 0;
-  for (int i = 0; i < 4; i++)
+    o->here += here;
+  for (int i = 0; here && i < 4; i++) /* longer than between two looks, however fast the machine */
+    nap();
+  while (!here && atomic_load(&o->watched) == 0) /* a caller that does not watch never lets it end */
     nap();
 }
 
 static void watch(void *context) {
   onlooker *o = context;
   ck_assert(pthread_equal(pthread_self(), o->caller));
-  o->watched++;
+  (void)atomic_fetch_add(&o->watched, 1);
 }
 
 /* The caller watches; where there is no thread, it works, and watches between items. */
@@ -99,7 +103,7 @@ HEC_TEST_LOOP(caller_watches, 2) {
   onlooker o = {.caller = pthread_self()};
   hec_pool *pool = hec_pool_new(_i ? 3 : 1);
   hec_pool_run(pool, &(hec_pool_job){.n = 3, .work = slow, .watch = watch, .context = &o});
-  ck_assert_int_ge(o.watched, 1);
+  ck_assert_int_ge(atomic_load(&o.watched), 1);
   ck_assert_int_eq(o.here, _i ? 0 : 3);
   hec_pool_free(pool);
 }

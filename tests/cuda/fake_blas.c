@@ -157,13 +157,13 @@ static void set_types(fake_product *p, const types *t, cublasMath_t mode) {
     p->rounding = FAKE_TF32;
 }
 
-static int64_t most(int64_t a, int64_t b) {
+static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
 static bool sizes_allowed(const fake_product *p) {
-  return p->m >= 0 && p->n >= 0 && p->k >= 0 && p->lda >= most(1, p->transpose_a ? p->k : p->m) &&
-         p->ldb >= most(1, p->transpose_b ? p->n : p->k) && p->ldc >= most(1, p->m);
+  return p->m >= 0 && p->n >= 0 && p->k >= 0 && p->lda >= larger(1, p->transpose_a ? p->k : p->m) &&
+         p->ldb >= larger(1, p->transpose_b ? p->n : p->k) && p->ldc >= larger(1, p->m);
 }
 
 /* ---- Doing it ---- */

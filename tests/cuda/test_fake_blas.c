@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <string.h>
 
-enum { MOST = 70 * 90, LD = 75 };
+enum { MAX = 70 * 90, LD = 75 };
 
 static uint64_t state = 5;
 
@@ -48,7 +48,7 @@ static int forms(const void *context) {
   static const struct {
     cublasComputeType_t compute;
     cublasMath_t mode;
-    double least, most;
+    double min, max;
   } kinds[] = {{CUBLAS_COMPUTE_32F, CUBLAS_DEFAULT_MATH, 0, 1e-6},
                {CUBLAS_COMPUTE_32F, CUBLAS_TF32_TENSOR_OP_MATH, 1e-5, 1e-3},
                {CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_DEFAULT_MATH, 1e-5, 1e-3},
@@ -68,7 +68,7 @@ static int forms(const void *context) {
       alpha = 77; /* was read at the call */
       child_read(found, on_c, LD * LD, stream);
       double error = error_of(found, a, b, c, 70, 37, 66, form, 0.5F, beta);
-      EXPECT(error >= kinds[kind].least && error <= kinds[kind].most);
+      EXPECT(error >= kinds[kind].min && error <= kinds[kind].max);
       EXPECT(beta != 0 || isnan(found[70])); /* between the columns */
     }
   return 0;

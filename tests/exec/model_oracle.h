@@ -22,7 +22,7 @@ double hec_oracle_loss(const hec_oracle *oracle, const double *x, const float *d
 
 /* A random small shape: 1..3 blocks (1 in exact mode), 2 or 3 matrices, shared experts, grouped heads, all masks. */
 hec_model hec_oracle_random_model(uint64_t *random, bool exact);
-/* Makes its attention s2: shards, a window of one or two blocks of at most block_most tokens, now and then dense layers. */
+/* Makes its attention s2: shards, a window of one or two blocks of at most block_max tokens, now and then dense layers. */
 void hec_oracle_random_s2(uint64_t *random, int32_t block_max, hec_moe *moe);
 /* Random counts per (block, rank, expert): about tokens * top_k a rank; some experts and ranks get none. */
 hec_load hec_oracle_random_load(hec_arena *arena, uint64_t *random, const hec_model *model, int32_t n_ranks,

@@ -397,12 +397,12 @@ int hec_replay_rows(const char *group) {
 }
 
 void hec_replay_row(const char *group, int i) {
-  enum { POLICIES_MOST = 16 };
+  enum { POLICIES_MAX = 16 };
   const row *r = row_of(group, i);
   setting s = setting_of(r, 0);
-  char *rest = s.policies, *policies[POLICIES_MOST + 1];
+  char *rest = s.policies, *policies[POLICIES_MAX + 1];
   int32_t n = 0;
-  while (n < POLICIES_MOST && (policies[n] = strtok_r(rest, "+", &rest)) != NULL)
+  while (n < POLICIES_MAX && (policies[n] = strtok_r(rest, "+", &rest)) != NULL)
     n++;
   for (int32_t k = 0; n > 0 && k < hec_test_cases(n); k++)
     run_cases(r, r->n, policies[k % n], k, k < n);

@@ -91,11 +91,11 @@ HEC_TEST(buffers_by_hand) {
 /* ---- Slots ---- */
 
 HEC_TEST_LOOP(slots_come_and_go, 10) {
-  enum { ROWS = 7, PARTS = 3, SIZE = 100, MOST = 9 };
+  enum { ROWS = 7, PARTS = 3, SIZE = 100, MAX = 9 };
   uint64_t seed = 200 + (uint64_t)_i;
-  size_t floats = hec_store_bytes(SIZE, PARTS, 4, MOST) / sizeof(float);
+  size_t floats = hec_store_bytes(SIZE, PARTS, 4, MAX) / sizeof(float);
   float *memory = HEC_NEW(&arena, float, floats);
-  hec_store store = hec_store_new(&arena, memory + floats, ROWS, PARTS, SIZE, 4, MOST);
+  hec_store store = hec_store_new(&arena, memory + floats, ROWS, PARTS, SIZE, 4, MAX);
   float expected[ROWS * PARTS] = {0};
   bool here[ROWS * PARTS] = {0};
   int32_t n = 0;
@@ -123,7 +123,7 @@ HEC_TEST_LOOP(slots_come_and_go, 10) {
       here[k] = true;
       n++;
     } else {
-      ck_assert_int_eq(n, MOST);
+      ck_assert_int_eq(n, MAX);
     }
     ck_assert_int_eq(store.n_used, n);
   }

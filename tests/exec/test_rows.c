@@ -29,7 +29,7 @@ static int32_t random_cells(uint64_t *seed, int32_t n_ranks, int32_t n_experts, 
 
 /* Each assignment has a number; it is put where the rows say, sent as runs, and must arrive where its expert is. */
 HEC_TEST_LOOP(rows_carry_every_assignment_to_its_expert, 20) {
-  enum { RANKS = 5, EXPERTS = 6, DEGREE = 4, MOST = RANKS * RANKS * EXPERTS * 5 * DEGREE };
+  enum { RANKS = 5, EXPERTS = 6, DEGREE = 4, MAX = RANKS * RANKS * EXPERTS * 5 * DEGREE };
   uint64_t seed = 100 + (uint64_t)_i;
   hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
   int32_t degree = 1 + _i % DEGREE, n_cells = random_cells(&seed, RANKS, EXPERTS, degree, cells), n = n_cells / degree;
@@ -42,9 +42,9 @@ HEC_TEST_LOOP(rows_carry_every_assignment_to_its_expert, 20) {
     computed[r] = HEC_NEW(&arena, int32_t, rows[r].n_computed + 1);
     for (int32_t j = 0; j < rows[r].n_assigned; j++) {
       ck_assert_int_eq(assigned[r][rows[r].place[j]], 0);
-      assigned[r][rows[r].place[j]] = 1 + r * MOST + j;
+      assigned[r][rows[r].place[j]] = 1 + r * MAX + j;
       if (rows[r].stays[j] >= 0)
-        computed[r][rows[r].stays[j]] = 1 + r * MOST + j;
+        computed[r][rows[r].stays[j]] = 1 + r * MAX + j;
     }
   }
   for (int32_t d = 0; d < RANKS; d++)
@@ -80,7 +80,7 @@ HEC_TEST_LOOP(rows_carry_every_assignment_to_its_expert, 20) {
       for (int32_t e = 0; e < EXPERTS; e++)
         for (int32_t i = c * n; i < (c + 1) * n; i++)
           for (int32_t k = 0; cells[i].rank == d && cells[i].expert == e && k < cells[i].rows; k++)
-            ck_assert_int_eq(computed[d][at++], 1 + cells[i].source * MOST + first[cells[i].source][e][d]++);
+            ck_assert_int_eq(computed[d][at++], 1 + cells[i].source * MAX + first[cells[i].source][e][d]++);
     }
     ck_assert_int_eq(at, rows[d].n_computed);
     ck_assert_int_eq(at, rows[d].computed_at[degree]);

@@ -8,10 +8,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { POLICIES_MOST = 64, CELLS_MOST = 512 };
+enum { POLICIES_MAX = 64, CELLS_MAX = 512 };
 
 static void compare(const hec_job *job, hec_trace_reader *reader, uint8_t choice, hec_arena *arena) {
-  const hec_policy *policies[POLICIES_MOST];
+  const hec_policy *policies[POLICIES_MAX];
   hec_compare_options options = {.policies = policies,
                                  .schedule = choice & 8    ? "published"
                                              : choice & 16 ? "hecate"
@@ -51,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .slots = HEC_AUTO};
   hec_arena arena = {0};
   hec_job job;
-  if ((int64_t)header->n_layers * header->n_experts <= CELLS_MOST && header->n_sources <= CELLS_MOST &&
-      !header->shape && hec_job_make(&wanted, reader, &arena, &job) == HEC_OK)
+  if ((int64_t)header->n_layers * header->n_experts <= CELLS_MAX && header->n_sources <= CELLS_MAX && !header->shape &&
+      hec_job_make(&wanted, reader, &arena, &job) == HEC_OK)
     compare(&job, reader, data[0], &arena);
   hec_trace_close(reader);
   hec_arena_free(&arena);

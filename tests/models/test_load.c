@@ -120,15 +120,15 @@ static int by_remainder(const void *a, const void *b) {
 
 /* Against a full sort, with many equal remainders. */
 HEC_TEST(scale_against_sort) {
-  enum { MOST = 400 };
-  static hec_load_remainder order[MOST], sorted[MOST];
+  enum { MAX = 400 };
+  static hec_load_remainder order[MAX], sorted[MAX];
   uint64_t random = 17;
   for (int trial = 0; trial < 2000; trial++) {
     int32_t S = 1 + (int32_t)hec_test_below(&random, 20), E = 1 + (int32_t)hec_test_below(&random, 20);
     uint64_t range = 1 + hec_test_below(&random, trial % 3 == 0 ? 3 : 100000);
     uint64_t target = hec_test_below(&random, trial % 2 == 0 ? 1000 : UINT32_MAX), total = 0, given = 0;
     hec_load load = hec_load_new(&arena, 1, S, E);
-    uint32_t expected[MOST];
+    uint32_t expected[MAX];
     for (int32_t i = 0; i < S * E; i++)
       total += load.counts[i] = (uint32_t)hec_test_below(&random, range);
     for (int32_t i = 0; i < S * E; i++) {
@@ -166,13 +166,13 @@ HEC_TEST(fit_by_hand) {
 
 /* The parts of a divided source differ by one token at most, and their sums are the source's, scaled. */
 HEC_TEST(fit_laws) {
-  enum { MOST = 20 };
-  hec_load_remainder order[MOST * MOST];
+  enum { MAX = 20 };
+  hec_load_remainder order[MAX * MAX];
   uint64_t random = 5;
   for (int trial = 0; trial < 500; trial++) {
-    int32_t R = 2 + (int32_t)hec_test_below(&random, MOST - 1),
+    int32_t R = 2 + (int32_t)hec_test_below(&random, MAX - 1),
             S = 1 + (int32_t)hec_test_below(&random, (uint64_t)R - 1);
-    int32_t E = 1 + (int32_t)hec_test_below(&random, MOST), L = 1 + (int32_t)hec_test_below(&random, 3);
+    int32_t E = 1 + (int32_t)hec_test_below(&random, MAX), L = 1 + (int32_t)hec_test_below(&random, 3);
     uint64_t target = hec_test_below(&random, 1000000);
     hec_load from = hec_load_new(&arena, L, S, E), scaled = hec_load_new(&arena, L, S, E);
     hec_load to = hec_load_new(&arena, L, R, E);
@@ -185,7 +185,7 @@ HEC_TEST(fit_laws) {
     ck_ok(hec_load_fit(&from, target, &to, order));
     for (int32_t l = 0; l < L; l++)
       for (int32_t e = 0; e < E; e++) {
-        uint64_t sum[MOST] = {0}, low[MOST], high[MOST] = {0};
+        uint64_t sum[MAX] = {0}, low[MAX], high[MAX] = {0};
         memset(low, 255, sizeof low);
         for (int32_t r = 0; r < R; r++) {
           int32_t s = r * S / R;

@@ -107,7 +107,7 @@ static int cases_that_hold(const hec_fsmoe_layer *l, double r, double G, double 
   return hold;
 }
 
-HEC_TEST_LOOP(one_case_holds_and_the_best_degree_is_least, 60) {
+HEC_TEST_LOOP(one_case_holds_and_the_best_degree_is_smallest, 60) {
   uint64_t seed = 100 + (uint64_t)_i;
   hec_fsmoe_layer layer = random_layer(&seed);
   double reduce = _i % 3 == 0 ? 0 : 20 * hec_test_uniform(&seed), time[5], min = INFINITY, real = INFINITY;

@@ -48,11 +48,11 @@ HEC_TEST(problem_errors) {
 
 /* Short lists and long ones are sorted in two ways. */
 HEC_TEST(descending_order) {
-  enum { MOST = 2500 };
+  enum { MAX = 2500 };
   uint64_t seed = 9;
-  double *key = HEC_NEW(&arena, double, MOST);
-  int32_t *order = HEC_NEW(&arena, int32_t, MOST);
-  for (int32_t n = 0; n < MOST; n += n < 60 ? 1 : 97) {
+  double *key = HEC_NEW(&arena, double, MAX);
+  int32_t *order = HEC_NEW(&arena, int32_t, MAX);
+  for (int32_t n = 0; n < MAX; n += n < 60 ? 1 : 97) {
     for (int32_t i = 0; i < n; i++)
       key[i] = (double)hec_test_below(&seed, n < 60 ? 10 : 500);
     hec_order_descending(key, n, order);

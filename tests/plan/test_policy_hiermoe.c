@@ -33,22 +33,22 @@ HEC_TEST(nodes_count) {
 /* The model from scratch: over all ranks and nodes. */
 static double model(const hec_problem *p, const uint64_t *load, const int32_t *home) {
   hec_rates rates = hec_rates_of(p);
-  uint64_t rank[16] = {0}, node[16] = {0}, most_rank = 0, most_node = 0;
+  uint64_t rank[16] = {0}, node[16] = {0}, max_rank = 0, max_node = 0;
   for (int32_t e = 0; e < p->n_experts; e++)
     for (int32_t group = 0; group < p->dp; group++) {
       rank[group * p->ep + home[e]] += load[e];
       node[hec_problem_node(p, group * p->ep + home[e])] += load[e];
     }
   for (int32_t r = 0; r < 16; r++) {
-    most_rank = rank[r] > most_rank ? rank[r] : most_rank;
-    most_node = node[r] > most_node ? node[r] : most_node;
+    max_rank = rank[r] > max_rank ? rank[r] : max_rank;
+    max_node = node[r] > max_node ? node[r] : max_node;
   }
   double rows = (p->train ? 4 : 2) * p->bytes.token;
   double total = 0;
   for (int32_t r = 0; r < 16; r++)
     total += (double)rank[r];
-  double once = total > 0 ? total / p->top_k * (1 - pow(1 - (double)most_node / total, p->top_k)) : 0;
-  return ((p->train ? 3 : 1) * rates.assignment_s + rows / rates.port) * (double)most_rank +
+  double once = total > 0 ? total / p->top_k * (1 - pow(1 - (double)max_node / total, p->top_k)) : 0;
+  return ((p->train ? 3 : 1) * rates.assignment_s + rows / rates.port) * (double)max_rank +
          rows * (p->n_nodes - 1) / p->n_nodes / rates.node * once;
 }
 

@@ -27,7 +27,7 @@ static uint64_t min(uint64_t a, uint64_t b) {
 
 /* Of one expert in one group: no split has more tokens on their own rank, none has more on their own node. */
 static void check_nearest(const hec_problem *p, const hec_plan *plan, const hec_load *load, int32_t e, int32_t first) {
-  uint64_t stay = 0, near = 0, most_stay = 0, most_near = 0;
+  uint64_t stay = 0, near = 0, max_stay = 0, max_near = 0;
   for (int32_t i = plan->quota_at[e]; i < plan->quota_at[e + 1]; i++) {
     const hec_quota *q = &plan->quota[i];
     if (q->source < first || q->source >= first + p->ep)
@@ -41,11 +41,11 @@ static void check_nearest(const hec_problem *p, const hec_plan *plan, const hec_
     for (; r < end && r < first + p->ep; r++) {
       here += hec_load_row(load, 0, r)[e];
       room += moved(plan, e, r);
-      most_stay += min(hec_load_row(load, 0, r)[e], moved(plan, e, r));
+      max_stay += min(hec_load_row(load, 0, r)[e], moved(plan, e, r));
     }
-    most_near += min(here, room);
+    max_near += min(here, room);
   }
-  ck_assert(stay == most_stay && near == most_near);
+  ck_assert(stay == max_stay && near == max_near);
 }
 
 /* Givers end at the cap or above, takers at the cap or below, none moves the wrong way; parts as near as they can be. */

@@ -23,6 +23,12 @@ HEC_TEST(llep_threshold_and_minimum) {
   hec_spill_case_plan(&c);
   for (int32_t r = 0; r < 4; r++)
     ck_assert_uint_eq(c.rank[r], 100000);
+  c.spill->options.threshold = 1.5; /* met exactly: a product of doubles that is exact */
+  const uint32_t exact[8] = {150000, 0, 90000, 0, 80000, 0, 80000};
+  c.load = hec_test_even_load(&arena, c.problem, exact);
+  hec_spill_case_plan(&c);
+  ck_assert_int_gt(c.spill->n_moves, 0);
+  c.spill->options.threshold = 1.3;
   /* Nobody has room for 1024: whole excesses are handed on, from rank 0 to 1, from there to 3, the last part to 2. */
   const uint32_t small[8] = {1350, 0, 880, 0, 890, 0, 880, 0};
   const hec_spill_move wanted[3] = {{0, 1, 350}, {2, 3, 230}, {6, 2, 110}};

@@ -172,7 +172,7 @@ static bool fits(hec_spill_oracle *o, int64_t target, int64_t min, int32_t slots
   return true;
 }
 
-static int64_t most_of(const hec_spill_oracle *o) {
+static int64_t max_of(const hec_spill_oracle *o) {
   int64_t max = 0;
   for (int32_t r = 0; r < o->n; r++)
     max = o->load[r] > max ? o->load[r] : max;
@@ -181,7 +181,7 @@ static int64_t most_of(const hec_spill_oracle *o) {
 
 /* Leaves the moves of the smallest target that fits, trying all; counts targets above it that do not fit. */
 static int64_t search_plainly(hec_spill_oracle *o, const hec_spill_options *options, int *gaps) {
-  int64_t target = (o->all + o->n - 1) / o->n, max = most_of(o);
+  int64_t target = (o->all + o->n - 1) / o->n, max = max_of(o);
   int64_t min = options->min > 1 ? (int64_t)options->min : 1;
   while (!fits(o, target, min, options->slots))
     target++;
@@ -192,7 +192,7 @@ static int64_t search_plainly(hec_spill_oracle *o, const hec_spill_options *opti
 }
 
 static void ultraep_plan(hec_spill_oracle *o, const hec_spill_options *options) {
-  int64_t mean = (o->all + o->n - 1) / o->n, max = most_of(o), target = mean * 101 / 100 + (mean * 101 % 100 > 0);
+  int64_t mean = (o->all + o->n - 1) / o->n, max = max_of(o), target = mean * 101 / 100 + (mean * 101 % 100 > 0);
   for (int32_t try = 0; try < options->tries && target < max; try++) {
     if (fits(o, target, 0, options->slots))
       return;
@@ -226,7 +226,7 @@ HEC_TEST(ultraep_target_is_the_smallest) {
       hec_spill_oracle_compare(&o, &c, first);
       for (int32_t r = 0; r < o.n; r++)
         ck_assert((int64_t)c.rank[first + r] <= target);
-      raised += target > (o.all + o.n - 1) / o.n && target < most_of(&o);
+      raised += target > (o.all + o.n - 1) / o.n && target < max_of(&o);
     }
     moved += c.spill->n_moves > 0;
     hec_spill_case_stop(&c);

@@ -95,7 +95,7 @@ HEC_TEST_TABLE(every_piece_once, hec_pipeline_schedules) {
 
 /* The most micro-batches of a part that stage s holds: the table of the papers. Interleaved: p (1 + (p-1) / (p v)) stages'
  * worth on stage 0, which is this number of chunks. */
-static int64_t most_held(const hec_pipeline_order *o, int32_t s) {
+static int64_t max_held(const hec_pipeline_order *o, int32_t s) {
   int32_t p = o->shape.n_stages, v = o->shape.n_chunks, n = o->shape.n_micro_batches,
           ahead = 2 * (p - 1 - s) + (v - 1) * p;
   const char *name = o->schedule->name;
@@ -123,7 +123,7 @@ HEC_TEST_TABLE(held_as_published, hec_pipeline_schedules) {
         for (int32_t i = o.piece_at[s]; i < o.piece_at[s + 1]; i++)
           max = held[i] > max ? held[i] : max;
         /* a pair needs the forward of the next micro-batch, which the last one has not */
-        int64_t published = most_held(&o, s);
+        int64_t published = max_held(&o, s);
         ck_assert_msg(max == published, "%s p %d m %d stage %d: %ld, published %ld", row->name, (int)p, (int)m, (int)s,
                       (long)max, (long)published);
       }

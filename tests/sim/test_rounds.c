@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RANKS_MAX = 48, MOST = 4000 };
+enum { RANKS_MAX = 48, MAX = 4000 };
 
 static const hec_p2p one_by_one = {.channels = 1, .channels_per_peer = 1, .batch = 1};
 HEC_TEST_ARENA(arena)
@@ -47,8 +47,8 @@ HEC_TEST(order_by_hand) {
 
 typedef struct {
   const hec_rounds_pair *pair;
-  int32_t running[MOST], n_running;
-  uint8_t started[MOST];
+  int32_t running[MAX], n_running;
+  uint8_t started[MAX];
 } run;
 
 static void start(void *context, int32_t transfer) {
@@ -79,7 +79,7 @@ static int32_t rounds_in_flight(const hec_rounds *rounds, const run *r, int32_t 
 HEC_TEST_LOOP(bounded_and_complete, 60) {
   uint64_t random = 100 + (uint64_t)_i;
   static run r;
-  static hec_rounds_pair pair[MOST];
+  static hec_rounds_pair pair[MAX];
   int32_t n_ranks = 2 + (int32_t)hec_test_below(&random, RANKS_MAX - 2), n = 0, max = 0;
   int32_t per_node = 1 + (int32_t)hec_test_below(&random, 8), each = 1 << hec_test_below(&random, 3);
   hec_p2p p2p = {.channels = each << hec_test_below(&random, 3),
@@ -87,7 +87,7 @@ HEC_TEST_LOOP(bounded_and_complete, 60) {
                  .batch = 1 + (int32_t)hec_test_below(&random, 4)};
   for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t d = 0; d < n_ranks; d++)
-      for (uint64_t k = hec_test_below(&random, 8) / 3; s != d && k > 0 && n < MOST; k--)
+      for (uint64_t k = hec_test_below(&random, 8) / 3; s != d && k > 0 && n < MAX; k--)
         pair[n++] = (hec_rounds_pair){s, d};
   r = (run){.pair = pair};
   hec_rounds *rounds = hec_rounds_new(&arena, n_ranks, per_node, p2p, n, pair);

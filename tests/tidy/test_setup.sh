@@ -142,6 +142,35 @@ Skipped:
   b.silent: exit code 77, no reason given
 2 passed, 3 failed, 4 skipped" "$found"
 
+# Several runs: a test that fails now and then is named with how often; one that always passes is not.
+mkdir -p "$scratch/runs" "$scratch/tests/Testing/Temporary"
+: >"$scratch/tests/Testing/Temporary/LastTest.log"
+cat >"$scratch/runs/ctest" <<END
+#!/bin/sh
+echo "1/2 Test #1: a.plain .......   Passed    0.07 sec"
+echo run >>$scratch/n_runs
+if [ "\$(wc -l <$scratch/n_runs)" = 2 ]; then
+  echo "2/2 Test #2: b.by_chance ....***Failed    0.01 sec"
+  exit 8
+fi
+echo "2/2 Test #2: b.by_chance ....   Passed    0.01 sec"
+END
+chmod +x "$scratch/runs/ctest"
+found=$(PATH=$scratch/runs:$PATH bash -c '. "$0/tools/setup.sh"; hec_test_times 3 "$1/tests"; echo "$?, $n_passed $n_failed $n_skipped"' "$root" "$scratch" 2>&1 | grep -v "Test #")
+expect "three runs" "
+Skipped: none
+run 1 of 3: 2 passed, 0 failed, 0 skipped
+
+FAILED b.by_chance
+Skipped: none
+run 2 of 3: 1 passed, 1 failed, 0 skipped
+
+Skipped: none
+run 3 of 3: 2 passed, 0 failed, 0 skipped
+
+b.by_chance failed in 1 of 3 runs
+1, 2 1 0" "$found"
+
 if command -v shellcheck >/dev/null; then
   cd "$root" && shellcheck -x tools/quickstart tools/check tools/setup.sh .ci/run tests/tidy/test_setup.sh ||
     n_failed=$((n_failed + 1))

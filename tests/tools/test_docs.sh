@@ -100,6 +100,10 @@ for file in "$source_dir"/README.md "$source_dir"/docs/*.md; do
 done
 [ $n_made -ge 1 ] || fail "no page has a generated part"
 
+# How many policies README.md promises is how many rows the list has.
+listed=$(hecate-sim --list policies | grep -c '^| `')
+grep -q "It compares $listed policies:" "$source_dir/README.md" || fail "README.md: expected \"It compares $listed policies:\""
+
 [ $n_run -ge 20 ] && [ $n_shown -ge 1 ] || fail "only $n_run commands ran, $n_shown with output"
 
 [ $failures -eq 0 ] || exit 1

@@ -229,12 +229,12 @@ refuses 2 "twice/kineto.old: cannot be replaced, expected nothing but timelines"
 # A signal while they are written leaves nothing, whatever thread is writing.
 set -m # without job control a command in the background ignores SIGINT
 for signal in INT TERM; do
-  for pause in 0 0.05 0.2; do
+  for files in 0 2 9; do # written when it comes
     rm -rf stopped
     "$sim" "$sample" --out stopped --timeline-format kineto >/dev/null 2>&1 &
     pid=$!
-    until [ -e stopped/kineto.part ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-    sleep $pause
+    until [ -e stopped/kineto.part ] && [ "$(find stopped/kineto.part -type f 2>/dev/null | wc -l)" -ge $files ] ||
+      ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
     kill -$signal $pid 2>/dev/null
     wait $pid
     code=$?
@@ -242,7 +242,7 @@ for signal in INT TERM; do
       0) [ -e stopped/summary.json ] || fail "$signal: no summary" ;; # it was done already
       130 | 143) # nothing, or all of it
         { [ ! -e stopped ] || { [ -e stopped/summary.json ] && [ ! -e stopped/kineto.part ]; }; } ||
-          fail "$signal after $pause s: left $(find stopped | head -3)"
+          fail "$signal after $files files: left $(find stopped | head -3)"
         ;;
       *) fail "$signal: exit code $code" ;;
     esac

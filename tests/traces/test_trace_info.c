@@ -15,14 +15,14 @@ static hec_trace_info info_of(hec_trace_reader *reader, int32_t ranks, int32_t n
 
 /* ---- the plain computation: everything kept, sorted, no histogram ---- */
 
-enum { MOST = 4096 };
+enum { MAX = 4096 };
 typedef struct {
   int n;
-  double values[MOST];
+  double values[MAX];
 } sample;
 
 static void put(sample *s, double value) {
-  ck_assert_int_lt(s->n, MOST);
+  ck_assert_int_lt(s->n, MAX);
   s->values[s->n++] = value;
 }
 
@@ -234,7 +234,7 @@ HEC_TEST(recorded_traces) {
   static const struct {
     const char *file;
     int ranks;
-    double peak[3], cv, r_median, r_least, tvd, overload[2];
+    double peak[3], cv, r_median, r_min, tvd, overload[2];
   } cases[] = {
       {"sglang_deepseek_r1_ep_statistics", 8, {2.61, 6.07, 13.7}, 0.82, 0.997, 0.262, 0.025, {1.66, 4.30}},
       {"sglang_deepseek_r1_ep_statistics", 32, {2.61, 6.07, 13.7}, 0.82, 0.997, 0.262, 0.025, {2.21, 8.55}},
@@ -257,7 +257,7 @@ HEC_TEST(recorded_traces) {
     close_to(info.expert_peak.max, cases[i].peak[2], 0.1);
     close_to(info.cv.p50, cases[i].cv, 0.006); /* theirs is the upper of the two middle values */
     close_to(info.correlation[0].p50, cases[i].r_median, 0.0005);
-    close_to(info.correlation[0].min, cases[i].r_least, 0.005);
+    close_to(info.correlation[0].min, cases[i].r_min, 0.005);
     close_to(info.tvd.p50, cases[i].tvd, 0.0005);
     close_to(info.overload.p50, cases[i].overload[0], 0.008);
     close_to(info.overload.max, cases[i].overload[1], 0.005);

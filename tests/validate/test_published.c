@@ -27,7 +27,7 @@ HEC_TEST(statistics) {
   ck_assert_int_eq(hec_side_of_one(1.005, 0.01), 0);
 }
 
-HEC_TEST(the_grid_takes_the_first_least_number) {
+HEC_TEST(the_grid_takes_the_first_smallest_number) {
   const hec_grid_point grid[] = {{.objective = NAN}, {.objective = 0.5}, {.objective = 0.3}, {.objective = 0.3}};
   ck_assert_int_eq(hec_grid_best(grid, 4), 2);
   ck_assert_int_eq(hec_grid_best(grid, 2), 1);

@@ -88,7 +88,7 @@ HEC_TEST(an_interval) {
 
 /* ---- Simulated measurements ---- */
 
-enum { CASES = 3, STEPS = 4, ROWS = CASES * STEPS, TRAINING = 11, ROUNDS_MOST = 24 };
+enum { CASES = 3, STEPS = 4, ROWS = CASES * STEPS, TRAINING = 11, ROUNDS_MAX = 24 };
 
 typedef enum { QUIET, BURSTS, DRIFT, SLOW_CORE, N_MACHINES } machine;
 static const char *const machine_name[] = {"quiet", "bursts", "drifting clock", "one slow core"};
@@ -127,7 +127,7 @@ static void read_block(const trial *t, int32_t n_rows, int32_t place, uint64_t *
   }
   /* the sign says disturbed: choose as an experiment's readings are chosen */
   for (int32_t i = 0; i < n_rows; i++) {
-    double *row = value + i * t->n_rounds, disturbance[ROUNDS_MOST];
+    double *row = value + i * t->n_rounds, disturbance[ROUNDS_MAX];
     for (int32_t k = 0; k < t->n_rounds; k++) {
       disturbance[k] = row[k] < 0 ? 2 : 0;
       row[k] = fabs(row[k]);
@@ -140,7 +140,7 @@ static void read_block(const trial *t, int32_t n_rows, int32_t place, uint64_t *
 static bool holds(const trial *t, int32_t index, double *half_width) {
   hec_arena own = {0};
   uint64_t seed = t->seed + 7919 * (uint64_t)index;
-  double value[(ROWS + TRAINING) * ROUNDS_MOST], predicted[ROWS], truth[ROWS], one[ROWS], scale[HEC_DRAWS];
+  double value[(ROWS + TRAINING) * ROUNDS_MAX], predicted[ROWS], truth[ROWS], one[ROWS], scale[HEC_DRAWS];
   int32_t row_at[CASES + 1] = {0}, training_at[TRAINING + 1] = {0};
   hec_medians cases, training;
   for (int32_t c = 0; c < CASES; c++)
@@ -215,7 +215,7 @@ static double told_apart(double more, int32_t n_rounds) {
     hec_arena own = {0};
     hec_medians m;
     uint64_t seed = 5000 + 31 * (uint64_t)i;
-    double value[2 * STEPS * ROUNDS_MOST];
+    double value[2 * STEPS * ROUNDS_MAX];
     trial t = {.kind = DRIFT, .n_rounds = n_rounds};
     for (int32_t c = 0; c < 2; c++)
       read_block(&t, STEPS, c, &seed, value + c * STEPS * n_rounds);
@@ -253,28 +253,28 @@ HEC_TEST(stopping_favours_nothing) {
   double bias = 0, rounds_used = 0;
   for (int32_t i = 0; i < all; i++) {
     uint64_t seed = 90000 + 17 * (uint64_t)i;
-    double value[STEPS * ROUNDS_MOST], seen[STEPS * ROUNDS_MOST], half = INFINITY;
-    trial t = {.kind = QUIET, .n_rounds = ROUNDS_MOST};
+    double value[STEPS * ROUNDS_MAX], seen[STEPS * ROUNDS_MAX], half = INFINITY;
+    trial t = {.kind = QUIET, .n_rounds = ROUNDS_MAX};
     read_block(&t, STEPS, 0, &seed, value);
-    for (int32_t k = 0; k < STEPS * ROUNDS_MOST; k++)
+    for (int32_t k = 0; k < STEPS * ROUNDS_MAX; k++)
       value[k] = 1 + 2.5 * (value[k] - 1); /* 2.5 % of scatter: more than five rounds are needed */
     hec_medians m;
     int32_t n = 5;
-    for (; n <= ROUNDS_MOST && half > 0.02; n++) {
+    for (; n <= ROUNDS_MAX && half > 0.02; n++) {
       hec_arena own = {0};
       for (int32_t k = 0; k < STEPS * n; k++)
-        seen[k] = value[k / n * ROUNDS_MOST + k % n];
+        seen[k] = value[k / n * ROUNDS_MAX + k % n];
       hec_medians_draw(&(hec_readings){1, n, row_at, seen}, seed, &own, &m);
       half = hec_medians_half_width(&m, 0, STEPS);
-      if (half <= 0.02 || n == ROUNDS_MOST) {
+      if (half <= 0.02 || n == ROUNDS_MAX) {
         bias += hec_median(m.middle, STEPS) - 1;
         rounds_used += n;
       }
       hec_arena_free(&own);
     }
   }
-  printf("stopped after %.1f rounds of %d on average, bias %+.3f %%\n", rounds_used / all, ROUNDS_MOST,
+  printf("stopped after %.1f rounds of %d on average, bias %+.3f %%\n", rounds_used / all, ROUNDS_MAX,
          100 * bias / all);
-  ck_assert(rounds_used / all < ROUNDS_MOST - 2 && rounds_used / all > 5.5);
+  ck_assert(rounds_used / all < ROUNDS_MAX - 2 && rounds_used / all > 5.5);
   ck_assert(fabs(bias / all) < 0.002);
 }

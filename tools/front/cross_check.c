@@ -1,4 +1,4 @@
-/* See cross_check.h. Every iteration is planned again, since policies learn; simulated are as many as WORK_MOST allows,
+/* See cross_check.h. Every iteration is planned again, since policies learn; simulated are as many as WORK_MAX allows,
  * counted in (row, iteration, layer, pair of ranks): what the fluid solver's time grows with. */
 #include "tools/front/cross_check.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define WORK_MOST 2e6
+#define WORK_MAX 2e6
 #define WORK_HUGE 1e8 /* of one iteration: minutes */
 
 /* The rows to check, the fastest first. */
@@ -15,11 +15,11 @@ static int32_t choose_rows(hec_summary *summary, int32_t row[HEC_CROSSED_MAX]) {
   int32_t best = hec_summary_winner(summary), n = 0;
   if (best < 0)
     return 0;
-  double most_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(&summary->rows[best]);
+  double max_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(&summary->rows[best]);
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *one = &summary->rows[i];
     double median_s = hec_summary_median(one);
-    if (one->reference || !hec_summary_fits(summary, one) || median_s > most_s)
+    if (one->reference || !hec_summary_fits(summary, one) || median_s > max_s)
       continue;
     int32_t at = n < HEC_CROSSED_MAX ? n++ : n;
     for (; at > 0 && hec_summary_median(&summary->rows[row[at - 1]]) > median_s; at--)
@@ -35,7 +35,7 @@ static int64_t every_of(const hec_job *job, const hec_summary *summary, int32_t 
   const hec_problem *p = &job->problem;
   double iteration = (double)n_rows * (double)p->n_layers * (double)p->n_ranks * (double)p->n_ranks *
                      (double)job->micro_batches,
-         n = WORK_MOST / iteration;
+         n = WORK_MAX / iteration;
   if (iteration > WORK_HUGE)
     return 0;
   int64_t whole = n < 1 ? 1 : n < (double)summary->n_iterations ? (int64_t)n : summary->n_iterations;
@@ -90,8 +90,8 @@ hec_status hec_cross_check(const hec_job *job, hec_trace_reader *reader, const h
     hec_summary_cross *cross = HEC_NEW(arena, hec_summary_cross, 1);
     *cross = (hec_summary_cross){.law = other.law, .n_iterations = other.n_iterations, .n = n};
     for (int32_t i = 0; i < n; i++)
-      cross->rows[i] =
-          (hec_summary_crossed){row[i], own_median_s(&summary->rows[row[i]], every), hec_summary_median(&other.rows[i])};
+      cross->rows[i] = (hec_summary_crossed){row[i], own_median_s(&summary->rows[row[i]], every),
+                                             hec_summary_median(&other.rows[i])};
     sort(cross);
     summary->cross = cross;
   }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
+#define CPU_FLOPS_MAX 1e12 /* no core reaches more in float32: a device with more is a GPU */
 
 hec_status hec_execution_policies(const hec_job_options *args, hec_job *job, hec_arena *arena,
                                   const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
@@ -125,7 +125,7 @@ void hec_execution_describe(const hec_target *target, const hec_target_args *arg
         e, target->link ? "computing is measured, one operation of one rank at a time; transfers take what the "
                           "cluster's links would"
                         : "computing is measured, one rank at a time; transfers take what the cluster's links would");
-    if (own_cluster && !target->link && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
+    if (own_cluster && !target->link && job->cluster.devices[0].flops >= CPU_FLOPS_MAX)
       hec_execution_mind(
           e, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
   }

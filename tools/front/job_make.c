@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
-enum { CPU_EXPERT_BYTES_MOST = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
-enum { TOKENS_MOST = 1 << 28 };           /* what a model allows */
+enum { TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_MIN = 12 };
+enum { CPU_EXPERT_BYTES_MAX = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
+enum { TOKENS_MAX = 1 << 28 };           /* what a model allows */
 
 /* Names that traces give to models whose shape is a preset. */
 static const struct {
@@ -94,7 +94,7 @@ static void shape_executed(hec_job *job, hec_arena *arena) {
 /* Where an expert of the trace's own shape would keep CPUs busy for long: a small one instead. */
 static hec_status small_instead(hec_job *job, hec_arena *arena, bool *replaced) {
   double bytes = 4 * hec_moe_expert_params(&job->moe);
-  *replaced = bytes > CPU_EXPERT_BYTES_MOST;
+  *replaced = bytes > CPU_EXPERT_BYTES_MAX;
   if (!*replaced)
     return HEC_OK;
   hec_job_assume(
@@ -277,9 +277,9 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
                    "); choose with --tokens",
                    TOTALS_TOKENS, own);
   } else {
-    if (own > TOKENS_MOST)
+    if (own > TOKENS_MAX)
       return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
-                      TOKENS_MOST, own);
+                      TOKENS_MAX, own);
     *tokens = own > 0 ? (int32_t)own : 1;
     const char *exact = job->header.counted == HEC_COUNTED_AFTER_DROP
                             ? ", counted after dropping: what the gate dropped is in neither loads nor tokens"
@@ -310,7 +310,7 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
   int64_t last = -1, n = 0, first = 0, second = 0, by_default = 0;
   const hec_trace_record *record;
   HEC_TRY(hec_trace_rewind(reader));
-  while (n < WARMUP_RECORDS_LEAST || n <= options->warmup) {
+  while (n < WARMUP_RECORDS_MIN || n <= options->warmup) {
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
       break;
@@ -329,12 +329,12 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
     hec_job_assume(job, arena,
                    "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
                    second - first);
-  job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
+  job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_MIN ? 0 : WARMUP;
   if (options->warmup < 0)
     job->first_reported = job->warmup == 0 ? first : by_default;
   if (options->warmup < 0 && job->warmup > 0)
     hec_job_assume(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
-  if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
+  if (options->warmup >= n && n < WARMUP_RECORDS_MIN)
     return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the trace's %" PRId64 " iterations, found %" PRId32, n,
                     options->warmup);
   return hec_trace_rewind(reader);

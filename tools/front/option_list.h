@@ -91,10 +91,10 @@
   X(ranks, WHOLE, ranks, "R", "ranks the hot ones are among; written to the header (default: source ranks if above 1, else 8)", 0, INT32_MAX) \
   X(hot_experts, WHOLE, n_hot, "N", "W1: how many (default: as many as a rank holds)", 0, INT32_MAX) \
   X(period, WHOLE, period, "N", "W6, W7: iterations (default 20)", 0, INT32_MAX) \
-  X(tokens, LONG, tokens, "N", "tokens per source rank and layer; every row sums to N * top-k (default 2048)", 0, HEC_LONG_MOST) \
-  X(iterations, LONG, n_iterations, "N", "records (default 100)", 0, HEC_LONG_MOST) \
-  X(switch, LONG, switch_iter, "I", "popularity is drawn anew at iteration I", 0, HEC_LONG_MOST) \
-  X(seed, LONG, seed, "N", "(default 1)", 0, HEC_LONG_MOST) \
+  X(tokens, LONG, tokens, "N", "tokens per source rank and layer; every row sums to N * top-k (default 2048)", 0, HEC_LONG_MAX) \
+  X(iterations, LONG, n_iterations, "N", "records (default 100)", 0, HEC_LONG_MAX) \
+  X(switch, LONG, switch_iter, "I", "popularity is drawn anew at iteration I", 0, HEC_LONG_MAX) \
+  X(seed, LONG, seed, "N", "(default 1)", 0, HEC_LONG_MAX) \
   X(sigma, REAL, sigma, "X", "lognormal: standard deviation of the log popularity (default 1)", 0, 20) \
   X(exponent, REAL, exponent, "X", "zipf: popularity of the k-th expert is k^-X (default 1)", 0, 20) \
   X(hot_share, REAL, hot_share, "X", "W1 W2 W3 W6 W7: share of the assignments for the hot experts (default 0.5)", 0, 1) \
@@ -102,7 +102,7 @@
   X(affinity, REAL, affinity, "X", "transitions between layers, written to the header (default: none). 0: the next layer's experts do not depend on this one's; 1: as much as can be.", 0, 1) \
   X(name, TEXT, name, "TEXT", "name of the trace", 0, 0) \
   X(shape, TEXT, shape, "NAME", "model preset for the simulator, written to the header", 0, 0)
-#define HEC_LONG_MOST 9007199254740992.0 /* exact as a double */
+#define HEC_LONG_MAX 9007199254740992.0 /* exact as a double */
 /* clang-format on */
 
 /* Groups of keys, in the order of the help. A command takes groups; an option that it would refuse is in none of them. */

@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { WARMUP = 5, ITERATIONS = 20, MOST = 1000000 };
+enum { WARMUP = 5, ITERATIONS = 20, EXCHANGES_MAX = 1000000 };
 
 typedef struct {
   hec_target_args target;
@@ -60,8 +60,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   s->job.law = NULL; /* the transport's */
   const hec_arg args[] = {
       HEC_ARG_TITLE("What runs"),
-      HEC_ARG_WHOLE("--iterations", s->iterations, "N", "exchanges that are timed (default 20)", 1, MOST),
-      HEC_ARG_WHOLE("--warmup", s->warmup, "N", "exchanges before them (default 5)", 0, MOST),
+      HEC_ARG_WHOLE("--iterations", s->iterations, "N", "exchanges that are timed (default 20)", 1, EXCHANGES_MAX),
+      HEC_ARG_WHOLE("--warmup", s->warmup, "N", "exchanges before them (default 5)", 0, EXCHANGES_MAX),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
        "compare every byte that came with what was sent, in every exchange; exit 1 where one differs", 0, 0},
       HEC_ARG_JOB("", s->job, "cluster law", words),

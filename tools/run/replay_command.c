@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
+enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_MIN = 3 };
 
 typedef struct {
   hec_job_options job;
@@ -154,7 +154,7 @@ static hec_status choose_steps(command *c, hec_trace_reader *reader) {
     HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
   if (r->n_steps > 1 && r->steps[0].stride > 1)
     hec_job_assume(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
-  c->job.warmup = s->job.warmup >= 0 ? s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
+  c->job.warmup = s->job.warmup >= 0 ? s->job.warmup : r->n_steps >= WARMUP_STEPS_MIN;
   if (s->job.warmup < 0)
     hec_job_assume(&c->job, &c->arena, "warm-up: %s; choose with --warmup",
                    c->job.warmup ? "the first iteration runs but is not reported" : "none, too few iterations");

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SEED = 1, EXIT_NOISY = 77, ROUNDS_MOST = 64 };
+enum { SEED = 1, EXIT_NOISY = 77, ROUNDS_MAX = 64 };
 #define WITHIN_S 60.0
 #define TRANSPORT "emulated"
 
@@ -179,7 +179,7 @@ static hec_session_options session_options(gate *g) {
                                            .n_cores = hec_machine_cores()},
                                .compare = {.cases = f->cases,
                                            .n_cases = f->n_cases,
-                                           .n_rounds = ROUNDS_MOST,
+                                           .n_rounds = ROUNDS_MAX,
                                            .seed = seed,
                                            .law = hec_law_find(law ? law : "alpha_beta")},
                                .seed = seed,

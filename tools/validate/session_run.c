@@ -39,7 +39,7 @@ hec_session_args hec_session_args_default(void) {
   return args;
 }
 
-enum { ROUNDS_MOST = 64 }; /* where nobody says how many: room for so many readings */
+enum { ROUNDS_MAX = 64 }; /* where nobody says how many: room for so many readings */
 
 /* What stands between ranks when no cluster is named: slow enough that placement matters, as it does on clusters. Device
  * rates only serve until the first calibration cases have run. */
@@ -276,7 +276,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
       .every_round = a->repeat > 0,
       .progress = speaks ? progress : NULL,
   };
-  options.compare.n_rounds = a->repeat > 0 ? (int32_t)a->repeat : ROUNDS_MOST;
+  options.compare.n_rounds = a->repeat > 0 ? (int32_t)a->repeat : ROUNDS_MAX;
   options.compare.seed = (uint64_t)a->seed;
   HEC_TRY(hec_session_open(&run->session, &options, &run->arena));
   HEC_TRY(hec_handover_open(&run->handover));

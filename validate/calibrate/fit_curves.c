@@ -17,7 +17,7 @@ enum { KNOTS_MAX = HEC_FIT_KNOTS_MAX };
 typedef struct {
   const hec_observations *observed;
   const double *weight; /* [n] of the observations that count; NULL: 1 */
-  double near_least;    /* pieces that a knot needs */
+  double near_min;      /* pieces that a knot needs */
   double knot[KNOTS_MAX], near[KNOTS_MAX];
   int32_t n_knots, n;
   bool floor, fixed;
@@ -116,7 +116,7 @@ static bool drop_undetermined(problem *q) {
     for (int32_t j = 1; j < q->n_knots; j++)
       loneliest = q->near[j] < q->near[loneliest] ? j : loneliest;
     int32_t dependent = -1;
-    if (q->n_knots > 1 && q->near[loneliest] < q->near_least)
+    if (q->n_knots > 1 && q->near[loneliest] < q->near_min)
       dependent = loneliest;
     else
       dependent = hec_fit_dependent_column(q->rows, q->weight, q->n, columns(q));
@@ -166,11 +166,11 @@ static hec_status check_observations(const hec_observations *o) {
 }
 
 static void make_problem(problem *q, const hec_observations *o, const hec_fit_options *options, hec_arena *scratch) {
-  *q = (problem){.observed = o, .floor = options->floor, .fixed = options->fixed, .near_least = 0.5};
+  *q = (problem){.observed = o, .floor = options->floor, .fixed = options->fixed, .near_min = 0.5};
   count_observations(q);
   HEC_ASSERT(options->n_knots >= 1 && options->n_knots <= KNOTS_MAX);
   if (!options->knots) {
-    q->near_least = 3;
+    q->near_min = 3;
     choose_knots(q, q->n / 3 < 1 ? 1 : q->n / 3 < options->n_knots ? q->n / 3 : options->n_knots, scratch);
   }
   for (int32_t j = 0; options->knots && j < options->n_knots; j++) {

@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum { A1, B1, V1, A2, B2, V2, A3, B3, KNEE };
-enum { SIZES_MAX = 512, LEAST = 2, LAST_MIN = 4 }; /* sizes that a range must have */
-#define NO_SLOPE 100.0                             /* NVLink rates: as good as free */
+enum { SIZES_MAX = 512, SIZES_MIN = 2, LAST_MIN = 4 }; /* sizes that a range must have */
+#define NO_SLOPE 100.0                                 /* NVLink rates: as good as free */
 
 typedef struct {
   const hec_fit_rows *rows;
@@ -107,11 +107,11 @@ void hec_law_fit_ranges(const hec_fit_rows *rows, double *constants) {
   c[B1] = c[B2] = 1;
   solve_range(s, 0, end, s->n_sizes > LAST_MIN, &c[A3], &c[B3], &c[KNEE]);
   memcpy(constants, c, (KNEE + 1) * sizeof *c);
-  if (s->n_sizes >= 2 * LEAST + LAST_MIN)
-    for (int32_t i = LEAST - 1; i + LEAST + LAST_MIN < s->n_sizes; i++) {
+  if (s->n_sizes >= 2 * SIZES_MIN + LAST_MIN)
+    for (int32_t i = SIZES_MIN - 1; i + SIZES_MIN + LAST_MIN < s->n_sizes; i++) {
       c[V1] = end_after(s, i);
       solve_range(s, 0, c[V1], false, &c[A1], &c[B1], &unused);
-      for (int32_t j = i + LEAST; j + LAST_MIN < s->n_sizes; j++) {
+      for (int32_t j = i + SIZES_MIN; j + LAST_MIN < s->n_sizes; j++) {
         c[V2] = end_after(s, j);
         solve_range(s, c[V1], c[V2], false, &c[A2], &c[B2], &unused);
         solve_range(s, c[V2], end, true, &c[A3], &c[B3], &c[KNEE]);

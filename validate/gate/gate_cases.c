@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARMUP = 1, SKEW_MOST = 16, N_SHAPE = 4, WEIGHT_BITS = 24 };
+enum { WARMUP = 1, SKEW_MAX = 16, N_SHAPE = 4, WEIGHT_BITS = 24 };
 static const char *const shape_key[N_SHAPE] = {"layers", "d_model", "d_ffn", "experts"};
 
 /* ---- Loads ---- */
@@ -147,7 +147,7 @@ static hec_status read_case(reader *r, const hec_json_value *v, int32_t index) {
   c->policy = hec_policy_find(policy)->name;
   HEC_TRY(read_int(r, v, "tokens", r->file->tokens, &c->tokens));
   HEC_TRY(read_int(r, v, "top_k", r->file->moe.n_experts, &c->top_k));
-  HEC_TRY(read_int(r, v, "skew", SKEW_MOST, &c->skew));
+  HEC_TRY(read_int(r, v, "skew", SKEW_MAX, &c->skew));
   if (c->tokens < 1 || c->top_k < 1)
     return hec_json_error(r->json, v, "1 token and top-1 or more");
   HEC_TRY(read_stored(r, v, &r->file->stored[index * r->file->n_steps]));

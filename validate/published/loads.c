@@ -15,7 +15,7 @@
 
 enum { SYNTHETIC_LAYERS = 24, TOTALS_PER_RANK = 8192, RECORDED_EXPERTS = 32, TOP_K = 2, SERIES_MAX = 64 };
 enum { HALVINGS = 12, TRIED = 8, TRIED_LAYERS = 240 };
-static const double sigma_most = 4;
+static const double sigma_max = 4;
 
 const char *const hec_loads_name[HEC_N_LOADS] = {"synthetic", "recorded"};
 
@@ -24,7 +24,7 @@ typedef struct {
   double sigma;
   bool still;
   int32_t n_experts, top_k;
-  uint32_t *totals; /* [n_most][SYNTHETIC_LAYERS][n_experts] */
+  uint32_t *totals; /* [n_max][SYNTHETIC_LAYERS][n_experts] */
 } series;
 
 struct hec_loads_store {
@@ -294,7 +294,7 @@ hec_status hec_loads_lognormal(hec_loads_store *store, const hec_loads_wish *wis
 
 hec_status hec_loads_imbalanced(hec_loads_store *store, const hec_loads_wish *wish, int32_t n, int32_t ep,
                                 double overload, hec_arena *arena, hec_loads *loads, double *sigma) {
-  double low = 0, high = sigma_most;
+  double low = 0, high = sigma_max;
   hec_loads_wish tried = *wish, found = *wish;
   int32_t n_tried = n < TRIED ? n : TRIED;
   tried.still = true;

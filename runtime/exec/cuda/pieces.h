@@ -31,9 +31,9 @@ static inline __host__ __device__ bool is_aligned(const float *x) {
 /* For `items` pieces of work of `per_block` each. At most eight blocks to an SM (that many threads fit), on more SMs than
  * any device has (H200: 132). */
 static inline unsigned blocks_for(int64_t items, int64_t per_block) {
-  const int64_t most = 2048;
+  const int64_t blocks_max = 2048;
   int64_t blocks = (items + per_block - 1) / per_block;
-  return static_cast<unsigned>(blocks < most ? blocks : most);
+  return static_cast<unsigned>(blocks < blocks_max ? blocks : blocks_max);
 }
 
 /* Of the launch before it. What is not ready is no error of a launch: somebody asked for an event. */

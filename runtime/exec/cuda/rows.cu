@@ -105,10 +105,10 @@ int32_t hec_cuda_norm_backward(cudaStream_t stream, const hec_norm *norm, const 
 
 /* ---- Scores ---- */
 
-static inline __device__ float most_of_warp(float most) {
+static inline __device__ float max_of_warp(float largest) {
   for (int width = WARP / 2; width > 0; width /= 2)
-    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, width));
-  return most;
+    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, width));
+  return largest;
 }
 
 static inline __device__ int64_t visible(const hec_scores &scores, int64_t row) {
@@ -118,26 +118,26 @@ static inline __device__ int64_t visible(const hec_scores &scores, int64_t row) 
 
 /* What x becomes: exp(x - most) factor, or x itself. */
 struct softmax_row {
-  float most, factor;
+  float largest, factor;
 };
 
 /* Of the first n numbers of a row, n >= 1. Exponentials are computed twice (here and when they are stored): that costs
  * less than storing them in between. */
 static inline __device__ softmax_row softmax_of(const float *x, int64_t n, bool wide, int lane_at) {
-  float most = -INFINITY;
+  float largest = -INFINITY;
   for (int64_t i = lane_at; i < n; i += 4 * WARP) {
     quad v = load(x, i, n, wide, -INFINITY);
     for (int j = 0; j < 4; j++)
-      most = fmaxf(most, v.at[j]);
+      largest = fmaxf(largest, v.at[j]);
   }
-  most = most_of_warp(most);
+  largest = max_of_warp(largest);
   quad sums = {{0, 0, 0, 0}};
   for (int64_t i = lane_at; i < n; i += 4 * WARP) {
     quad v = load(x, i, n, wide, 0);
     for (int j = 0; j < 4; j++)
-      sums.at[j] += i + j < n ? hec_fast_exp(v.at[j] - most) : 0;
+      sums.at[j] += i + j < n ? hec_fast_exp(v.at[j] - largest) : 0;
   }
-  return softmax_row{most, 1 / sum_of_warp(sums)};
+  return softmax_row{largest, 1 / sum_of_warp(sums)};
 }
 
 static __global__ void softmax_rows(hec_scores scores) {
@@ -153,7 +153,7 @@ static __global__ void softmax_rows(hec_scores scores) {
     for (int64_t i = p.lane_at; i < scores.n; i += 4 * WARP) {
       quad v = load(x, i, scores.n, wide, 0);
       for (int j = 0; j < 4; j++) {
-        float value = scores.linear ? v.at[j] : hec_fast_exp(v.at[j] - row.most) * row.factor;
+        float value = scores.linear ? v.at[j] : hec_fast_exp(v.at[j] - row.largest) * row.factor;
         v.at[j] = i + j < sees ? value : 0;
       }
       store(x, i, scores.n, wide, v);

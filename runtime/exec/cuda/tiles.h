@@ -56,8 +56,8 @@ template <typename Piece> struct batch {
     range r;
     int64_t tile_at; /* its first tile */
   };
-  enum { MOST = (PARAMETER_BYTES - 16) / sizeof(entry) };
-  entry entries[MOST]; /* ascending by tile_at */
+  enum { ENTRIES_MAX = (PARAMETER_BYTES - 16) / sizeof(entry) };
+  entry entries[ENTRIES_MAX]; /* ascending by tile_at */
   int64_t n_tiles;
   int32_t n;
 };
@@ -105,7 +105,7 @@ static int32_t start_list(cudaStream_t stream, const Item *list, int32_t n, Make
       continue;
     e->tile_at = b.n_tiles;
     b.n_tiles += tiles_of(e->r);
-    if (++b.n < batch<Piece>::MOST)
+    if (++b.n < batch<Piece>::ENTRIES_MAX)
       continue;
     int32_t error = start(stream, &b);
     if (error != 0)

@@ -151,7 +151,7 @@ static int64_t count_of(const uint32_t *counts, int32_t n_experts) {
 }
 
 /* The most assignments of a rank in a block; the longest sum over tokens, for the tolerance. */
-static int32_t most_assignments(hec_reference *r, const hec_load *loads, int32_t n_micro_batches) {
+static int32_t max_assignments(hec_reference *r, const hec_load *loads, int32_t n_micro_batches) {
   int64_t max = 0;
   for (int32_t mb = 0; mb < n_micro_batches; mb++) {
     HEC_ASSERT(loads[mb].n_layers == r->model.n_blocks && loads[mb].n_sources == r->n_ranks &&
@@ -433,7 +433,7 @@ void hec_reference_step(hec_reference *r, int64_t step, const hec_load *loads, i
   const hec_model *m = &r->model;
   HEC_ASSERT(n_micro_batches > 0);
   r->n_micro_batches = n_micro_batches;
-  make_room(r, most_assignments(r, loads, n_micro_batches));
+  make_room(r, max_assignments(r, loads, n_micro_batches));
   if (r->train) {
     memset(r->block[GRADS], 0, (size_t)n_block_params(r) * sizeof(float));
     memset(r->expert[GRADS], 0, (size_t)n_expert_params(r) * sizeof(float));

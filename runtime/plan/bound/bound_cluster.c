@@ -49,11 +49,11 @@ static void set_rows(hec_bound *b) {
     sum += b->weight[r] = 1 / row_s_of(&p->cluster->devices[r], &shape[0]);
   for (int32_t r = 0; r < p->n_ranks; r++) {
     b->weight[r] /= sum;
-    b->least_weight = r == 0 ? b->weight[r] : smaller(b->least_weight, b->weight[r]);
+    b->min_weight = r == 0 ? b->weight[r] : smaller(b->min_weight, b->weight[r]);
     for (int back = 0; back < 2; back++) {
       double row_s = row_s_of(&p->cluster->devices[r], &shape[back]), weighted_s = b->weight[r] * row_s;
       b->row_s[back] = r == 0 ? weighted_s : smaller(b->row_s[back], weighted_s);
-      b->least_row_s[back] = r == 0 ? row_s : smaller(b->least_row_s[back], row_s);
+      b->min_row_s[back] = r == 0 ? row_s : smaller(b->min_row_s[back], row_s);
     }
     double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] * added_byte_s(&p->cluster->devices[r]);
     b->add_s = r == 0 ? add_s : smaller(b->add_s, add_s);
@@ -87,7 +87,7 @@ static void set_uniform(hec_bound *b) {
     if (moe->n_shared_experts > 0) {
       hec_work_shape shared = hec_work_shared(moe);
       double shared_s = hec_work_s(&p->cluster->devices[r], &shared, p->tokens);
-      b->least_shared_s = r == 0 ? shared_s : smaller(b->least_shared_s, shared_s);
+      b->min_shared_s = r == 0 ? shared_s : smaller(b->min_shared_s, shared_s);
       layer_s += add_uniform(b, r, shared, 1, b->shared_s);
     }
     if (moe->vocabulary > 0) {

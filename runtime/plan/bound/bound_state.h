@@ -23,12 +23,12 @@ struct hec_bound {
   int32_t n_pieces;
   /* Of the cluster. */
   double *weight;                        /* [n_ranks] o_r */
-  double least_weight;                   /* min o_r */
-  double row_s[2], least_row_s[2];       /* min o_r c_r, of all ranks of a group; min c_r */
+  double min_weight;                     /* min o_r */
+  double row_s[2], min_row_s[2];         /* min o_r c_r, of all ranks of a group; min c_r */
   double add_s;                          /* additions of a group per assignment: (s+1) row min(o_r / hbm_r) */
   double before_s[2], head_s[2];         /* weighted means of a micro-batch: embedding and dense blocks; head */
   double attention_s[2][2], shared_s[2]; /* of a layer: attention (second: dense beside s2) and gate; shared experts */
-  double least_shared_s;                 /* forward, of the fastest rank */
+  double min_shared_s;                   /* forward, of the fastest rank */
   double slowest_s;                      /* all of these on the slowest rank */
   double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
   double optimizer_s;

@@ -114,7 +114,7 @@ static double exchange_s(const hec_bound *b, leaving bytes, double busiest) {
     s = larger(s, bytes.node / b->nics);
     s = larger(s, bytes.node / b->node_nics * one_by_one);
   }
-  return b->least_weight * b->token_factor * s;
+  return b->min_weight * b->token_factor * s;
 }
 
 static int descending(const void *a, const void *b) {
@@ -190,8 +190,8 @@ static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, hec_b
       together += (double)b->pieces[i].tokens;
     double gather = gather_s(b, together), inward = k == 0 ? inward_s(b, load, layer, &b->pieces[0]) + gather : gather;
     for (int back = 0; back < 2; back++) {
-      double ahead = back == 0 ? larger(inward, b->least_shared_s) : inward;
-      double busiest_s = waiting * (ahead + together * b->least_row_s[back] + gather);
+      double ahead = back == 0 ? larger(inward, b->min_shared_s) : inward;
+      double busiest_s = waiting * (ahead + together * b->min_row_s[back] + gather);
       rise->busiest_s[back] = larger(rise->busiest_s[back], busiest_s);
     }
   }
@@ -232,7 +232,7 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bou
   bytes.node /= per_row(b, load, layer);
   double n = (double)hec_load_layer_total(load, layer);
   rise->exchange_s = exchange_s(b, bytes, (double)busiest * p->bytes.token);
-  rise->gather_s = b->least_weight * p->esp * gather_s(b, n); /* all ranks of all groups together */
+  rise->gather_s = b->min_weight * p->esp * gather_s(b, n); /* all ranks of all groups together */
   rise->add_s = p->esp > 1 ? n * b->add_s : 0;
   add_busiest(b, load, layer, rise);
 }

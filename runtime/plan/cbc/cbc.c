@@ -40,8 +40,8 @@ typedef struct Cbc_Model Cbc_Model;
   X(void, deleteModel, (Cbc_Model *))                                                                                  \
   X(void, loadProblem,                                                                                                 \
     (Cbc_Model *, int n_columns, int n_rows, const int *start, const int *index, const double *value,                  \
-     const double *column_least, const double *column_most, const double *cost, const double *row_least,               \
-     const double *row_most))                                                                                          \
+     const double *column_min, const double *column_max, const double *cost, const double *row_min,                    \
+     const double *row_max))                                                                                           \
   X(void, setInteger, (Cbc_Model *, int column))                                                                       \
   X(void, setParameter, (Cbc_Model *, const char *name, const char *value))                                            \
   X(void, setLogLevel, (Cbc_Model *, int level))                                                                       \

@@ -139,7 +139,7 @@ static bool read_listed(hec_chain_exact *x, const hec_chain *c) {
   return l + 1 == c->n_layers;
 }
 
-static uint64_t most_of(const uint64_t *row, int32_t n) {
+static uint64_t max_of(const uint64_t *row, int32_t n) {
   uint64_t max = 0;
   for (int32_t b = 0; b < n; b++)
     max = row[b] > max ? row[b] : max;
@@ -154,7 +154,7 @@ static void write_compact(hec_chain_exact *x, const hec_chain *c, double scale) 
     (void)hec_milp_row(m, 1, 1);
   for (int32_t i = 0; i < (c->n_layers - 1) * cells * n; i++) {
     int32_t g = i / n % n, h = i % n;
-    uint64_t max = most_of(c->flow + (ptrdiff_t)(i / cells) * n, n); /* of (l, a) */
+    uint64_t max = max_of(c->flow + (ptrdiff_t)(i / cells) * n, n); /* of (l, a) */
     (void)hec_milp_row(m, -(double)max * c->seconds[g * n + h] * scale, HEC_MILP_FREE);
   }
   for (int32_t l = 0; l < c->n_layers; l++)
@@ -164,7 +164,7 @@ static void write_compact(hec_chain_exact *x, const hec_chain *c, double scale) 
         hec_milp_entry(m, 2 * l * n + a, 1);
         hec_milp_entry(m, (2 * l + 1) * n + g, 1);
         for (int32_t h = 0; h < n && l + 1 < c->n_layers; h++) { /* sends to h */
-          double max = (double)most_of(c->flow + (ptrdiff_t)l * cells + (ptrdiff_t)a * n, n);
+          double max = (double)max_of(c->flow + (ptrdiff_t)l * cells + (ptrdiff_t)a * n, n);
           if (h != g)
             hec_milp_entry(m, first + ((l * n + a) * n + g) * n + h, -max * c->seconds[g * n + h] * scale);
         }

@@ -32,7 +32,7 @@ int32_t hec_spill_slots(const hec_policy_run *run, int32_t i) {
 /* Quotas of a layer at most: all sources of every expert once. Each move adds at most one (consecutive ranges), or one
  * per source (in proportion, where a moved expert's home has as many). The largest first may leave a source with the
  * home and one move that it does not exhaust. */
-static int64_t quotas_most(const hec_problem *p, hec_spill_split split, int64_t moves) {
+static int64_t quotas_max(const hec_problem *p, hec_spill_split split, int64_t moves) {
   int64_t cells = (int64_t)p->n_experts * p->n_ranks;
   bool proportional = split == HEC_SPLIT_PROPORTIONAL || split == HEC_SPLIT_OWN_FIRST;
   return proportional ? cells + p->ep * moves : 2 * cells + moves;
@@ -41,7 +41,7 @@ static int64_t quotas_most(const hec_problem *p, hec_spill_split split, int64_t 
 static void new_plan_arrays(hec_policy_run *run, hec_spill *spill) {
   const hec_problem *p = run->problem;
   int64_t slots = spill->options.slots < p->n_experts ? spill->options.slots : p->n_experts;
-  int64_t moves = slots * p->n_ranks, quotas = quotas_most(p, spill->options.split, moves);
+  int64_t moves = slots * p->n_ranks, quotas = quotas_max(p, spill->options.split, moves);
   HEC_ASSERT(moves <= INT32_MAX && quotas <= INT32_MAX);
   spill->move_capacity = (int32_t)moves;
   hec_quota_reserve(&run->plan, run->arena, (int32_t)quotas);
@@ -174,7 +174,7 @@ static void give(hec_spill *spill, int32_t s, int32_t h, uint64_t n) {
   spill->host_left[h] -= n;
 }
 
-static uint64_t least_of(uint64_t a, uint64_t b) {
+static uint64_t min_of(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
@@ -183,7 +183,7 @@ static void split_ranges(hec_spill *spill, const int32_t *order) {
   for (int32_t s = 0, at = 0; s < spill->problem->ep; s++)
     while (spill->count[s] > 0) {
       int32_t h = order ? order[at] : at;
-      give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));
+      give(spill, s, h, min_of(spill->count[s], spill->host_left[h]));
       at += spill->host_left[h] == 0;
     }
 }
@@ -268,7 +268,7 @@ static uint64_t serve_own(hec_spill *spill) {
   uint64_t served = 0;
   for (int32_t h = 0; h < spill->n_hosts; h++) {
     int32_t s = spill->host[h];
-    uint64_t n = least_of(spill->count[s], spill->host_left[h]);
+    uint64_t n = min_of(spill->count[s], spill->host_left[h]);
     give(spill, s, h, n);
     served += n;
   }
@@ -284,7 +284,7 @@ static void split_nearest(hec_spill *spill) {
       for (int32_t k = 0; k < spill->n_hosts && spill->count[s] > 0; k++) {
         int32_t h = spill->by_rank[k];
         if (far || hec_problem_node(p, spill->host[h]) == hec_problem_node(p, s))
-          give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));
+          give(spill, s, h, min_of(spill->count[s], spill->host_left[h]));
       }
 }
 
@@ -299,7 +299,7 @@ static void split_largest(hec_spill *spill) {
         max = more ? spill->count[r] : max;
         s = more ? r : s;
       }
-      give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));
+      give(spill, s, h, min_of(spill->count[s], spill->host_left[h]));
     }
   for (int32_t s = 0; s < ep; s++)
     give(spill, s, 0, spill->count[s]);

@@ -257,8 +257,7 @@ static double link_s(const hec_spread *spread, int32_t stage, int32_t link, cons
 }
 
 /* No more than way_s: the hinted link of every stage. */
-static double least_way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum,
-                          const hec_spread_sum *item) {
+static double min_way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
   double seconds = 0;
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++)
     seconds += link_s(spread, k, sum->hint->link[k], sum, item);
@@ -278,7 +277,7 @@ static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, cons
   winner best = {.way = -1};
   for (int32_t i = 0; i < spread->n_ways; i++) {
     int32_t w = way_in_turn(sum, i);
-    if (i > 0 && !beats(w, least_way_s(spread, w, sum, item), best))
+    if (i > 0 && !beats(w, min_way_s(spread, w, sum, item), best))
       continue;
     double seconds = way_s(spread, w, sum, item);
     if (beats(w, seconds, best))

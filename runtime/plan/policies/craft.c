@@ -42,15 +42,15 @@ static void init(hec_policy_run *run) {
   const double *own = run->policy->own;
   hec_arena *arena = run->arena;
   int32_t step = p->n_ranks >= 4 ? p->n_ranks / 4 : 1, share = hec_problem_share(p);
-  int32_t most = hec_problem_slots(p, share + (int32_t)own[MAX]) - share; /* no rank holds more than all experts */
-  int32_t n_choices = most * p->n_ranks / step + 1;
+  int32_t max = hec_problem_slots(p, share + (int32_t)own[MAX]) - share; /* no rank holds more than all experts */
+  int32_t n_choices = max * p->n_ranks / step + 1;
   double budget = own[REDUNDANT] * p->n_ranks * p->n_layers / step, all = (double)(n_choices - 1) * p->n_layers;
   craft *c = HEC_NEW(arena, craft, 1);
   *c = (craft){.last = -1,
                .step = step,
                .n_choices = n_choices,
                .budget = (int32_t)(budget < all ? budget : all),
-               .slots_max = (p->n_experts + most * p->n_ranks + p->n_ranks - 1) / p->n_ranks};
+               .slots_max = (p->n_experts + max * p->n_ranks + p->n_ranks - 1) / p->n_ranks};
   int32_t n_slots = c->slots_max * p->n_ranks;
   c->slots = hec_slots_new(arena, p->n_experts, p->n_ranks, c->slots_max);
   c->load = HEC_NEW(arena, uint64_t, p->n_experts);

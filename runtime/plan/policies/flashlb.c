@@ -182,12 +182,12 @@ static bool holds(const flashlb *f, const int32_t *slot, int32_t rank, int32_t e
 
 static int32_t place_of(const flashlb *f, const int32_t *slot, int32_t e, double w, double fullest) {
   int32_t best = -1;
-  double least = 0;
+  double min = 0;
   for (int32_t r = 0; r < f->n_ranks; r++) {
     double would = f->rank_load[r] + w > fullest ? f->rank_load[r] + w : fullest;
-    if (f->used[r] < f->per_rank && (best < 0 || would < least) && !holds(f, slot, r, e)) {
+    if (f->used[r] < f->per_rank && (best < 0 || would < min) && !holds(f, slot, r, e)) {
       best = r;
-      least = would;
+      min = would;
     }
   }
   return best;

@@ -201,10 +201,10 @@ static bool reset(pb_oeplb *state, const hec_problem *p, double mean) {
 
 static void adapt(hec_policy_run *run, pb_oeplb *state, double mean) {
   double change = state->previous < 0 ? 0 : mean - state->previous;
-  int32_t least = shortest(run), longest = (int32_t)run->policy->own[LONGEST];
+  int32_t min = shortest(run), longest = (int32_t)run->policy->own[LONGEST];
   state->steady = change > jump || change < -jump ? 0 : state->steady + 1;
   if (state->steady == 0)
-    state->period = state->period / 2 > least ? state->period / 2 : least;
+    state->period = state->period / 2 > min ? state->period / 2 : min;
   if (state->steady < STEADY)
     return;
   state->steady = 0;

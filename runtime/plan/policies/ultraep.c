@@ -62,7 +62,7 @@ static bool can_host(const hec_spill *s, int32_t e, int32_t r) {
 
 static const line zero = {0, 0};
 
-static int32_t most_slack(probe *p, int32_t e) {
+static int32_t max_slack(probe *p, int32_t e) {
   const hec_spill *s = p->s;
   int32_t best = -1;
   line max = zero;
@@ -90,7 +90,7 @@ static line move_expert(probe *p, int32_t e, line need) {
   hec_spill *s = p->s;
   line available = {(int64_t)s->total[e] - 1, 0}; /* one stays with the master */
   while (less(p, zero, need) && less(p, zero, available)) {
-    int32_t t = most_slack(p, e);
+    int32_t t = max_slack(p, e);
     s->units += (uint64_t)s->n_ranks;
     if (t < 0)
       break;

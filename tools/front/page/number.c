@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST 9e18 /* below 2^63 */
+#define LARGEST 9e18 /* below 2^63 */
 
 int64_t hec_round(double value) {
-  double limited = value > MOST ? MOST : value < -MOST ? -MOST : value;
+  double limited = value > LARGEST ? LARGEST : value < -LARGEST ? -LARGEST : value;
   return limited < 0 ? -(int64_t)(0.5 - limited) : (int64_t)(limited + 0.5);
 }
 
@@ -21,7 +21,7 @@ hec_number hec_fixed(double value, int decimals) {
   double scale = 1, size = value < 0 ? -value : value;
   for (int i = 0; i < decimals; i++)
     scale *= 10;
-  if (size * scale >= MOST) { /* digits that no double has */
+  if (size * scale >= LARGEST) { /* digits that no double has */
     (void)snprintf(out.text, sizeof out.text, "%.4e", value);
     for (char *c = out.text; *c; c++)
       *c = *c == ',' ? '.' : *c;

@@ -346,18 +346,18 @@ void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row
                                                     "less exposed migration",
                                                     "less waiting for others"};
   int32_t max = -1;
-  double most_s = 0;
+  double max_s = 0;
   for (int32_t i = 0; i <= HEC_N_BOOKS; i++) {
     double a = i < HEC_N_BOOKS ? other->book_s[i] : other->wait_s,
            b = i < HEC_N_BOOKS ? winner->book_s[i] : winner->wait_s;
     double saved = a / other->stride - b / winner->stride;
-    if (saved > most_s) {
+    if (saved > max_s) {
       max = i;
-      most_s = saved;
+      max_s = saved;
     }
   }
   if (max >= 0)
-    hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[max], 1e3 * most_s);
+    hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[max], 1e3 * max_s);
 }
 
 void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names) {

@@ -210,7 +210,7 @@ static hec_status set_synth(const hec_sweep *s, const char *key, const hec_json_
     return HEC_OK;
   }
   bool whole = option->kind != HEC_RUN_REAL;
-  double max = whole ? option->max : HEC_LONG_MOST;
+  double max = whole ? option->max : HEC_LONG_MAX;
   if (!is_number(v, whole, whole ? 0 : -max, max))
     return hec_json_error(s->json, v, whole ? "a whole number that hecate-trace synth takes" : "a number");
   double x = hec_json_number(v);

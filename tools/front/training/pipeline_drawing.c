@@ -79,8 +79,8 @@ typedef struct {
   int64_t compute_ps, tensor_at_ps, tensor_ps, dispatch_at_ps, dispatch_ps;
 } inside;
 
-static int64_t at_most(int64_t a, int64_t most) {
-  return a < most ? a : most;
+static int64_t at_most(int64_t a, int64_t max) {
+  return a < max ? a : max;
 }
 
 static inside inside_of(const drawer *d, hec_piece_work w, int64_t took_ps) {

@@ -148,16 +148,16 @@ static hec_status step_otherwise(const hec_recommended *row, const otherwise *o,
 }
 
 static hec_status try_otherwise(const hec_recommendation *r, const otherwise *o, hec_doubt *doubt) {
-  double first_s = 0, least_s = 0;
+  double first_s = 0, min_s = 0;
   for (int32_t c = 0; c < r->n; c++) {
     double s;
     HEC_TRY(step_otherwise(&r->rows[c], o, &s));
     first_s = c == 0 ? s : first_s;
-    least_s = c == 0 || s < least_s ? s : least_s;
+    min_s = c == 0 || s < min_s ? s : min_s;
   }
   doubt->n++;
-  doubt->n_first += first_s <= least_s;
-  doubt->worst_regret = first_s / least_s - 1 > doubt->worst_regret ? first_s / least_s - 1 : doubt->worst_regret;
+  doubt->n_first += first_s <= min_s;
+  doubt->worst_regret = first_s / min_s - 1 > doubt->worst_regret ? first_s / min_s - 1 : doubt->worst_regret;
   return HEC_OK;
 }
 
@@ -223,7 +223,7 @@ static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_
 /* Planning is most of the time: policies, records, layers, ranks and experts multiplied. One core plans 110 million such a second
  * (33 policies, DeepSeek-R1's loads on 8 to 256 ranks); on two cores the answer comes sooner. */
 static const double planned_per_s = 1.1e8;
-enum { LEAST_RECORDS = 4, RECORDS_BEFORE = 5 };
+enum { RECORDS_MIN = 4, RECORDS_BEFORE = 5 };
 
 /* 0: there is time for all. */
 static int32_t records_within(const hec_recommendation *r, const hec_set_up *base, int32_t n_policies,
@@ -232,7 +232,7 @@ static int32_t records_within(const hec_recommendation *r, const hec_set_up *bas
   for (int32_t i = 0; i < r->n; i++)
     each += (double)(r->rows[i].choice.training.layout.ep * r->rows[i].choice.training.layout.etp);
   double records = within_s * planned_per_s / (each * experts * layers * (double)n_policies) - RECORDS_BEFORE;
-  return records >= HEC_TRAINING_RECORDS ? 0 : records > LEAST_RECORDS ? (int32_t)records : LEAST_RECORDS;
+  return records >= HEC_TRAINING_RECORDS ? 0 : records > RECORDS_MIN ? (int32_t)records : RECORDS_MIN;
 }
 
 hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,

@@ -13,69 +13,17 @@
  * policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward, under one schedule: a peak of 1.6 GB
  * and 0.2 GB for each thread, nearly all of it transfers (24 bytes each). Under several the programs of a policy are there
  * at once; above TOGETHER_BYTES its schedules are split over several runs of the policy, which decide alike. */
-#include "sim/compare.h"
+#include "sim/compare_state.h"
 
-#include "runtime/base/pool.h"
 #include "runtime/base/progress.h"
-#include "runtime/plan/bound/bound.h"
-#include "runtime/program/job.h"
 #include "sim/law.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 static const size_t TOGETHER_BYTES = (size_t)1 << 30; /* of programs that one thread holds at once */
-
-/* One row at work. */
-typedef struct {
-  const hec_policy *policy;
-  const hec_schedule *schedule;
-  hec_lowering *low;
-  hec_status status;
-  char message[1024];
-  bool wanted, done;
-} row_run;
-
-/* Rows of one policy that are lowered together. */
-typedef struct {
-  hec_arena arena;
-  int32_t first, n; /* rows */
-  int64_t took_ns;  /* its last iteration */
-} group;
-
-/* What a thread simulates with. */
-typedef struct {
-  hec_arena arena;
-  hec_sim *sim;
-  hec_program *programs; /* [most rows of a group] */
-  hec_timeline timeline;
-} workspace;
-
-typedef struct {
-  const hec_job *job;
-  const hec_compare_options *options;
-  hec_summary *summary; /* a row of each run */
-  hec_arena arena;
-  hec_pool *pool;
-  hec_sim_memo *memo;    /* of the iteration at hand */
-  workspace *workspaces; /* [workers of the pool] */
-  row_run *runs;         /* [n_rows] */
-  int32_t n_rows, n_candidates;
-  group *groups;                  /* [n_groups] */
-  int32_t n_groups, most;         /* rows of the largest group */
-  int32_t *order;                 /* [n_groups] those that took longest first */
-  const hec_iteration *iteration; /* at hand */
-  bool report;                    /* it is past the warm-up, and one of those to report */
-  atomic_int n_ended;             /* groups, of the iteration at hand */
-  /* of looking: */
-  const hec_compare_view *view;
-  pthread_mutex_t mutex; /* guards how far it has come */
-  int32_t n_done;        /* rows of the iteration at hand that nobody waits for any more */
-} comparison;
 
 /* ---- Rows and groups ---- */
 
@@ -84,10 +32,10 @@ static bool wants_best(const hec_compare_options *options) {
 }
 
 /* `near`: candidates (all rows of hec_schedules_of, policy by policy) that may be rows; NULL: all. */
-static hec_status list_rows(comparison *c, const bool *near) {
+static hec_status list_rows(hec_comparison *c, const bool *near) {
   const hec_compare_options *options = c->options;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX];
-  c->runs = HEC_NEW(&c->arena, row_run, options->n_policies * HEC_SCHEDULES_MAX);
+  c->runs = HEC_NEW(&c->arena, hec_compare_row, options->n_policies * HEC_SCHEDULES_MAX);
   for (int32_t p = 0; p < options->n_policies; p++) {
     int32_t n = 1;
     HEC_TRY(hec_policy_suits(options->policies[p], &c->job->problem));
@@ -98,18 +46,9 @@ static hec_status list_rows(comparison *c, const bool *near) {
                               &schedules[0]));
     for (int32_t s = 0; s < n; s++, c->n_candidates++)
       if (!near || near[c->n_candidates])
-        c->runs[c->n_rows++] = (row_run){.policy = options->policies[p], .schedule = schedules[s]};
+        c->runs[c->n_rows++] = (hec_compare_row){.policy = options->policies[p], .schedule = schedules[s]};
   }
   return HEC_OK;
-}
-
-/* As the rows of a summary say. */
-static void list_chosen_rows(comparison *c) {
-  c->n_rows = c->options->n_policies;
-  c->runs = HEC_NEW(&c->arena, row_run, c->n_rows);
-  for (int32_t p = 0; p < c->n_rows; p++)
-    c->runs[p] =
-        (row_run){.policy = c->options->policies[p], .schedule = hec_schedule_find(c->summary->rows[p].schedule)};
 }
 
 /* How many programs a thread may hold: dispatch and combine of every layer between all ranks, forward and backward. */
@@ -121,59 +60,58 @@ static int32_t rows_together(const hec_job *job) {
   return n < 1 ? 1 : n > HEC_SCHEDULES_MAX ? HEC_SCHEDULES_MAX : (int32_t)n;
 }
 
-static void make_groups(comparison *c) {
-  int32_t most = rows_together(c->job);
-  c->groups = HEC_NEW(&c->arena, group, c->n_rows);
+static void make_groups(hec_comparison *c) {
+  int32_t rows_max = rows_together(c->job);
+  c->groups = HEC_NEW(&c->arena, hec_compare_group, c->n_rows);
   c->order = HEC_NEW(&c->arena, int32_t, c->n_rows);
   for (int32_t p = 0; p < c->n_rows; p++) {
-    group *last = c->n_groups > 0 ? &c->groups[c->n_groups - 1] : NULL;
-    if (!last || c->runs[last->first].policy != c->runs[p].policy || last->n == most ||
+    hec_compare_group *last = c->n_groups > 0 ? &c->groups[c->n_groups - 1] : NULL;
+    if (!last || c->runs[last->first].policy != c->runs[p].policy || last->n == rows_max ||
         c->runs[p].policy->by_schedule) {
       c->order[c->n_groups] = c->n_groups;
       last = &c->groups[c->n_groups++];
       last->first = p;
     }
     last->n++;
-    c->most = last->n > c->most ? last->n : c->most;
+    c->rows_max = last->n > c->rows_max ? last->n : c->rows_max;
   }
 }
 
 static void start_group(void *context, int32_t worker, int64_t item) {
-  comparison *c = context;
-  group *g = &c->groups[item];
-  row_run *runs = &c->runs[g->first];
+  hec_comparison *c = context;
+  hec_compare_group *g = &c->groups[item];
+  hec_compare_row *runs = &c->runs[g->first];
   (void)worker;
   runs[0].low = hec_lowering_new(&c->job->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
   for (int32_t i = 1; i < g->n; i++)
     runs[i].low = hec_lowering_beside(runs[0].low, runs[i].schedule);
 }
 
-static void run_groups(comparison *c, void (*work)(void *, int32_t, int64_t)) {
+void hec_comparison_run(hec_comparison *c, void (*work)(void *, int32_t, int64_t)) {
   hec_pool_run(c->pool, &(hec_pool_job){.n = c->n_groups, .work = work, .context = c});
 }
 
-/* The rows are listed. */
-static void begin(comparison *c) {
+void hec_comparison_begin(hec_comparison *c) {
   make_groups(c);
   int32_t n_threads = c->options->n_threads < c->n_groups ? c->options->n_threads : c->n_groups;
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);
   c->memo = hec_sim_memo_new();
-  c->workspaces = HEC_NEW(&c->arena, workspace, hec_pool_workers(c->pool));
+  c->workspaces = HEC_NEW(&c->arena, hec_compare_worker, hec_pool_workers(c->pool));
   for (int32_t i = 0; i < hec_pool_workers(c->pool); i++) {
     c->workspaces[i].sim = hec_sim_new(&c->job->problem, c->options->law, &c->workspaces[i].arena);
-    c->workspaces[i].programs = HEC_NEW(&c->arena, hec_program, c->most);
+    c->workspaces[i].programs = HEC_NEW(&c->arena, hec_program, c->rows_max);
     hec_sim_share(c->workspaces[i].sim, c->memo);
   }
-  run_groups(c, start_group);
+  hec_comparison_run(c, start_group);
 }
 
-static void end(comparison *c) {
+void hec_comparison_end(hec_comparison *c) {
   int32_t n_workspaces = c->pool ? hec_pool_workers(c->pool) : 0;
   hec_pool_free(c->pool);
   hec_sim_memo_free(c->memo);
   for (int32_t i = 0; i < n_workspaces; i++) {
     hec_sim_free(c->workspaces[i].sim);
-    for (int32_t k = 0; k < c->most; k++)
+    for (int32_t k = 0; k < c->rows_max; k++)
       hec_program_free(&c->workspaces[i].programs[k]);
     hec_timeline_free(&c->workspaces[i].timeline);
     hec_arena_free(&c->workspaces[i].arena);
@@ -186,7 +124,7 @@ static void end(comparison *c) {
   hec_arena_free(&c->arena);
 }
 
-static void lower(const comparison *c, workspace *w, const group *g) {
+void hec_comparison_lower(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g) {
   hec_lowering *lows[HEC_SCHEDULES_MAX];
   const hec_iteration *of = c->iteration;
   for (int32_t i = 0; i < g->n; i++) {
@@ -196,87 +134,16 @@ static void lower(const comparison *c, workspace *w, const group *g) {
   hec_lower_iterations(lows, g->n, of->iter, of->loads, of->n_loads, of->n_micro_batches);
 }
 
-/* Until here the programs are the rows'. */
-static void give_back(const comparison *c, workspace *w, const group *g) {
+void hec_comparison_give_back(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g) {
   for (int32_t i = 0; i < g->n; i++)
     hec_lowering_swap_program(c->runs[g->first + i].low, &w->programs[i]);
-}
-
-/* ---- Bounds ---- */
-
-typedef double bounds_s[HEC_N_BOUND_CLASSES][2][2]; /* by class and schedule: tokens_wait, by_node; 0: not yet */
-
-/* Of the iteration at hand. */
-typedef struct {
-  hec_bound *bound;
-  bool closed_form; /* of the law */
-  bounds_s known_s, rewritten_s;
-  /* Of the policy at hand, where it computes something else than the gate chose. */
-  const hec_policy_run *rewriting;
-  hec_load *rewritten; /* [n_rewritten] */
-  int32_t n_rewritten;
-  hec_arena *arena;
-} bounds;
-
-/* Loads as the policy's, each rewritten once: policies count what they drop. */
-static const hec_load *loads_of(bounds *b, const row_run *one, const hec_iteration *iteration) {
-  const hec_policy_run *run = hec_lowering_run(one->low);
-  const hec_problem *problem = run->problem;
-  if (!run->policy->rewrite)
-    return iteration->loads;
-  if (run == b->rewriting)
-    return b->rewritten;
-  b->rewriting = run;
-  memset(b->rewritten_s, 0, sizeof b->rewritten_s);
-  if (iteration->n_loads > b->n_rewritten) {
-    b->rewritten = HEC_NEW(b->arena, hec_load, iteration->n_loads);
-    for (int32_t i = 0; i < iteration->n_loads; i++)
-      b->rewritten[i] = hec_load_new(b->arena, problem->n_layers, problem->n_ranks, problem->n_experts);
-    b->n_rewritten = iteration->n_loads;
-  }
-  for (int32_t i = 0; i < iteration->n_loads; i++) {
-    hec_load_copy(&iteration->loads[i], &b->rewritten[i]);
-    hec_lowering_rewrite(one->low, &b->rewritten[i]);
-  }
-  return b->rewritten;
-}
-
-static double bound_s_of(bounds *b, const row_run *one, const hec_iteration *iteration) {
-  const hec_policy_run *run = hec_lowering_run(one->low);
-  hec_bound_class class = hec_bound_class_of(one->policy, run->problem); /* the run's may be one that it follows */
-  const hec_load *loads = loads_of(b, one, iteration);
-  bounds_s *all_s = run->policy->rewrite ? &b->rewritten_s : &b->known_s;
-  double *known_s = &(*all_s)[class][one->schedule->tokens_wait][one->schedule->by_node];
-  if (*known_s > 0)
-    return *known_s;
-  hec_bound_begin(b->bound, (hec_bound_case){.class = class,
-                                             .tokens_wait = one->schedule->tokens_wait,
-                                             .by_node = one->schedule->by_node,
-                                             .closed_form = b->closed_form,
-                                             .n_micro_batches = iteration->n_micro_batches});
-  for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++)
-    hec_bound_add(b->bound, &loads[iteration->n_loads == 1 ? 0 : mb]);
-  *known_s = hec_bound_end(b->bound).total_s;
-  return *known_s;
-}
-
-static void add_bounds(bounds *b, const comparison *c) {
-  memset(b->known_s, 0, sizeof b->known_s);
-  b->rewriting = NULL;
-  for (int32_t p = 0; p < c->n_rows; p++) {
-    hec_summary_row *row = &c->summary->rows[p];
-    const hec_policy_run *run = hec_lowering_run(c->runs[p].low);
-    if (c->runs[p].schedule->bound) /* is one itself */
-      continue;
-    row->bound_class = hec_bound_class_name[hec_bound_class_of(c->runs[p].policy, run->problem)];
-    hec_series_add(&row->bound_s, bound_s_of(b, &c->runs[p], c->iteration));
-  }
 }
 
 /* ---- One iteration of one policy ---- */
 
 /* goes_on: not the first of its group. */
-static hec_status measure(const comparison *c, workspace *w, const row_run *one, bool goes_on, hec_summary_row *row) {
+static hec_status measure(const hec_comparison *c, hec_compare_worker *w, const hec_compare_row *one, bool goes_on,
+                          hec_summary_row *row) {
   const hec_program *program = hec_lowering_program(one->low);
   hec_breakdown all, ordinary;
   bool on_time = one->schedule->bound; /* a bound knows of no late rank: hec_sim_options */
@@ -308,37 +175,37 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void say(const comparison *c, const char *what, const char *row) {
+static void say(const hec_comparison *c, const char *what, const char *row) {
   if (!c->options->silent)
     hec_progress_doing(what, row);
 }
 
-static void simulate_row(const comparison *c, workspace *w, int32_t p, bool goes_on) {
-  row_run *one = &c->runs[p];
+static void simulate_row(const hec_comparison *c, hec_compare_worker *w, int32_t p, bool goes_on) {
+  hec_compare_row *one = &c->runs[p];
   one->status = measure(c, w, one, goes_on, &c->summary->rows[p]);
   if (one->status != HEC_OK)
     (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
 }
 
 static void simulate(void *context, int32_t worker, int64_t item) {
-  comparison *c = context;
-  group *g = &c->groups[c->order[item]];
-  workspace *w = &c->workspaces[worker];
+  hec_comparison *c = context;
+  hec_compare_group *g = &c->groups[c->order[item]];
+  hec_compare_worker *w = &c->workspaces[worker];
   int64_t begin_ns = now_ns();
   say(c, "planning", c->runs[g->first].policy->name);
-  lower(c, w, g);
+  hec_comparison_lower(c, w, g);
   if (c->report)
     say(c, "simulating", c->runs[g->first].policy->name);
   for (int32_t i = 0; c->report && i < g->n; i++)
     simulate_row(c, w, g->first + i, i > 0);
-  give_back(c, w, g);
+  hec_comparison_give_back(c, w, g);
   g->took_ns = now_ns() - begin_ns;
   if (!c->options->silent)
     hec_progress_at((double)c->iteration->index + (1 + atomic_fetch_add(&c->n_ended, 1)) / (double)c->n_groups,
                     (double)c->options->n_iterations, 0);
 }
 
-static hec_status first_failure(const comparison *c) {
+hec_status hec_comparison_failure(const hec_comparison *c) {
   for (int32_t p = 0; p < c->n_rows; p++)
     if (c->runs[p].status != HEC_OK)
       return hec_fail(c->runs[p].status, "%s", c->runs[p].message);
@@ -346,7 +213,7 @@ static hec_status first_failure(const comparison *c) {
 }
 
 /* By insertion: it mostly is the order of last time. Who begins is all that clocks decide. */
-static void sort_groups(comparison *c) {
+static void sort_groups(hec_comparison *c) {
   for (int32_t i = 1; i < c->n_groups; i++) {
     int32_t g = c->order[i], k = i;
     for (; k > 0 && c->groups[c->order[k - 1]].took_ns < c->groups[g].took_ns; k--)
@@ -357,26 +224,24 @@ static void sort_groups(comparison *c) {
 
 /* ---- All of a trace ---- */
 
-static hec_status run_all(comparison *c, hec_trace_reader *reader) {
+static hec_status run_all(hec_comparison *c, hec_trace_reader *reader) {
   const hec_job *job = c->job;
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
-  const hec_problem *problem = &job->problem;
   int64_t every = c->options->every > 0 ? c->options->every : 1;
-  bounds b = {
-      .bound = hec_bound_new(problem, &c->arena), .closed_form = c->options->law->closed_form, .arena = &c->arena};
+  hec_compare_bounds *bounds = hec_compare_bounds_new(c);
   while ((status = hec_feed_next(feed, &c->iteration)) == HEC_OK && c->iteration) {
     c->report = c->iteration->index >= job->warmup && (c->iteration->index - job->warmup) % every == 0;
     atomic_store(&c->n_ended, 0);
-    run_groups(c, simulate);
-    status = first_failure(c);
+    hec_comparison_run(c, simulate);
+    status = hec_comparison_failure(c);
     if (status != HEC_OK)
       break;
     sort_groups(c);
     hec_sim_memo_clear(c->memo);
     say(c, "lower bounds", NULL);
     if (c->report)
-      add_bounds(&b, c);
+      hec_compare_bounds_add(bounds, c);
     c->summary->n_iterations += c->report;
     if (c->report)
       hec_series_add(&c->summary->iters, (double)c->iteration->iter);
@@ -389,7 +254,7 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
 }
 
 /* The best row of those from `first` on that are of one policy; the next policy's first in *next. */
-static int32_t best_row(hec_summary *candidates, const comparison *c, int32_t first, int32_t *next) {
+static int32_t best_row(hec_summary *candidates, const hec_comparison *c, int32_t first, int32_t *next) {
   int32_t best = first;
   for (*next = first + 1; *next < c->n_rows && c->runs[*next].policy == c->runs[first].policy; ++*next) {
     hec_summary_row *row = &candidates->rows[*next], *before = &candidates->rows[best];
@@ -402,7 +267,7 @@ static int32_t best_row(hec_summary *candidates, const comparison *c, int32_t fi
 
 /* From rows of all candidates to a row a policy. near [rows], NULL: nobody asks; whether a row is within HEC_SUMMARY_NEAR
  * of its policy's best, and fits if that does. */
-static void keep_best(const comparison *c, hec_arena *arena, bool *near, hec_summary *summary) {
+static void keep_best(const hec_comparison *c, hec_arena *arena, bool *near, hec_summary *summary) {
   hec_summary candidates = *summary;
   summary->rows = HEC_NEW(arena, hec_summary_row, c->options->n_policies);
   summary->n_rows = 0;
@@ -410,10 +275,10 @@ static void keep_best(const comparison *c, hec_arena *arena, bool *near, hec_sum
     int32_t best = best_row(&candidates, c, p, &next);
     hec_summary_row *chosen = &candidates.rows[best];
     bool fits = hec_summary_fits(&candidates, chosen);
-    double most_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(chosen);
+    double max_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(chosen);
     for (int32_t i = p; i < next; i++) {
       if (near)
-        near[i] = hec_summary_median(&candidates.rows[i]) <= most_s &&
+        near[i] = hec_summary_median(&candidates.rows[i]) <= max_s &&
                   (!fits || hec_summary_fits(&candidates, &candidates.rows[i]));
       if (i != best)
         hec_summary_row_free(&candidates.rows[i]);
@@ -430,10 +295,10 @@ static hec_status compare(const hec_job *job, hec_trace_reader *reader, const he
                            .law = hec_law_name(options->law),
                            .not_modelled = hec_law_limits(options->law),
                            .best = wants_best(options)};
-  comparison c = {.job = job, .options = options, .summary = summary};
+  hec_comparison c = {.job = job, .options = options, .summary = summary};
   hec_status status = list_rows(&c, near);
   if (status == HEC_OK) {
-    begin(&c);
+    hec_comparison_begin(&c);
     summary->rows = HEC_NEW(arena, hec_summary_row, c.n_rows);
     summary->n_rows = c.n_rows;
     for (int32_t p = 0; p < c.n_rows; p++)
@@ -444,7 +309,7 @@ static hec_status compare(const hec_job *job, hec_trace_reader *reader, const he
     keep_best(&c, arena, found, summary);
   if (status == HEC_OK)
     hec_summary_tell_apart(summary, arena);
-  end(&c);
+  hec_comparison_end(&c);
   return status;
 }
 
@@ -462,74 +327,4 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
     return status;
   hec_summary_free(summary);
   return compare(job, reader, options, near, NULL, arena, summary);
-}
-
-/* ---- One iteration, looked at ---- */
-
-static bool is_wanted(const comparison *c, int32_t p, int64_t iter) {
-  if (iter >= 0)
-    return c->iteration->iter == iter;
-  return c->iteration->index - c->job->warmup == hec_summary_nearest_median(&c->summary->rows[p]);
-}
-
-/* In table order. Mostly few wait for earlier ones: groups begin in that order. */
-static void hand_in(comparison *c, const group *g) {
-  (void)pthread_mutex_lock(&c->mutex);
-  for (int32_t i = 0; i < g->n; i++)
-    c->runs[g->first + i].done = true;
-  for (; c->n_done < c->n_rows && c->runs[c->n_done].done; c->n_done++)
-    if (c->runs[c->n_done].wanted && c->view->looked)
-      c->view->looked(c->view->context, c->n_done);
-  (void)pthread_mutex_unlock(&c->mutex);
-}
-
-static void look_at_row(const comparison *c, workspace *w, int32_t p) {
-  row_run *one = &c->runs[p];
-  hec_sim_run(w->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound}, &w->timeline);
-  one->status = c->view->look(c->view->context, p, c->iteration->iter, one->low, &w->timeline);
-  if (one->status != HEC_OK)
-    (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
-}
-
-/* Rows that nobody looks at only lower the iteration: their history must go on. */
-static void look(void *context, int32_t worker, int64_t item) {
-  comparison *c = context;
-  workspace *w = &c->workspaces[worker];
-  const group *g = &c->groups[item];
-  lower(c, w, g);
-  for (int32_t p = g->first; p < g->first + g->n; p++)
-    if (c->runs[p].wanted)
-      look_at_row(c, w, p);
-  give_back(c, w, g);
-  hand_in(c, g);
-}
-
-/* Adds how many wanted it. */
-static hec_status look_at_all(comparison *c, int32_t *n_looked) {
-  for (int32_t p = 0; p < c->n_rows; p++) {
-    c->runs[p].wanted = is_wanted(c, p, c->view->iter);
-    c->runs[p].done = false;
-    *n_looked += c->runs[p].wanted;
-  }
-  c->n_done = 0;
-  run_groups(c, look);
-  hec_sim_memo_clear(c->memo);
-  return first_failure(c);
-}
-
-hec_status hec_compare_look(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, const hec_compare_view *view) {
-  comparison c = {.job = job, .options = options, .summary = summary, .view = view, .mutex = PTHREAD_MUTEX_INITIALIZER};
-  hec_status status = HEC_OK;
-  list_chosen_rows(&c);
-  begin(&c);
-  hec_feed *feed = hec_feed_new(job, reader);
-  int32_t n_looked = 0;
-  while (status == HEC_OK && n_looked < c.n_rows && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
-         c.iteration)
-    status = look_at_all(&c, &n_looked);
-  hec_feed_free(feed);
-  end(&c);
-  (void)pthread_mutex_destroy(&c.mutex);
-  return status;
 }
