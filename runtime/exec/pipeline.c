@@ -135,7 +135,7 @@ hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy)
   if (p->replay.problem->zero && policy->known != HEC_KNOWN_STATIC)
     return hec_fail(
         HEC_BAD_INPUT,
-        "policy %s: expected one that leaves experts where they are to be executed with --zero 1, which keeps "
+        "policy %s: expected one that leaves experts where they are to be executed with `zero` 1, which keeps "
         "optimizer state in parts; use ep",
         policy->name);
   return HEC_OK;
@@ -365,7 +365,7 @@ static hec_status run(pipeline *l, const hec_policy *policy, hec_replay_check *r
     return hec_rank_fail(l->rank, "policy %s gathers experts for a layer: pipeline stages do not execute that yet",
                          policy->name);
   if (l->stage->in.problem.zero && !in_every_group(&l->stage->in.problem, &hec_lowering_run(r->low)->plan))
-    return hec_rank_fail(l->rank, "policy %s: expected every expert once in each expert-parallel group for --zero 1",
+    return hec_rank_fail(l->rank, "policy %s: expected every expert once in each expert-parallel group for ZeRO-1",
                          policy->name);
   hec_lowering_interleave(r->low, n, l->stage->in.last);
   l->n_forward = HEC_NEW(&r->arena, int32_t, n);

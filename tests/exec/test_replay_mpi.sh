@@ -13,13 +13,14 @@ for kind in openmpi mpich; do
     [ $rc = 0 ] && grep -qx "passed on $ranks ranks" <<<"$said" && continue
     fail "$launcher -n $ranks: exit $rc: $said"
   done
-  # Pipeline stages: 4 ranks as pp=2 ep=2 in both forms, 8 as pp=2 ep=2 dp=2. Ranks are the launcher's.
-  for row in "4 pp=2_ep=2" "8 pp=2_ep=2" "8 pp=2_vpp=2_ep=2"; do
-    read -r ranks layout <<<"$row"
+  # Pipeline stages: 4 ranks as pp=2 ep=2 in both forms, 8 as pp=2 ep=2 dp=2, with ZeRO-1. Ranks are the launcher's.
+  for row in "4 pp=2_ep=2 ep,eplb" "8 pp=2_ep=2 ep,eplb" "8 pp=2_vpp=2_ep=2 ep,eplb" "8 pp=2_ep=2 ep --zero 1"; do
+    read -r ranks layout policies options <<<"$row"
     n_run=$((n_run + 1))
+    # shellcheck disable=SC2086
     timeout -k 5 300 "$launcher" -n "$ranks" "$build/hecate-run" "$sample" --layout "${layout//_/ }" --backend mpi --tokens 16 \
-      --steps 2 --policy ep,eplb --check --json >out.txt 2>err.txt </dev/null || fail "$launcher: $row: $(head -c 300 err.txt)"
-    expect out.txt 'd["backend"], d["layout"]["ranks"], [p["check"]["passed"] for p in d["policies"]]' "('mpi', $ranks, [True, True])"
+      --steps 2 --policy "$policies" $options --check --json >out.txt 2>err.txt </dev/null || fail "$launcher: $row: $(head -c 300 err.txt)"
+    expect out.txt 'd["backend"], d["layout"]["ranks"], {p["check"]["passed"] for p in d["policies"]}' "('mpi', $ranks, {True})"
   done
   timeout -k 5 300 "$launcher" -n 3 "$build/hecate-run" "$sample" --layout "pp=2" --backend mpi >out.txt 2>err.txt </dev/null
   rc=$?

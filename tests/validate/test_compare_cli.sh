@@ -183,12 +183,15 @@ if [ "$(nproc)" -ge 2 ]; then
     expect out.txt '[c["failed"] for c in d["controls"] if c["failed"] is not None]' '[]' # controls break operations, not pieces
     expect out.txt "len([w for w in d['defaults_taken'] if w.startswith('layers: $layers,')])" 1
   done
+  accepts "${steps[@]}" --layout "ep=2" --zero 1 --policy ep --json
+  expect out.txt 'd["layout"].split(", ")[-2:], len(d["points"])' "(['4 micro-batches', 'ZeRO-1'], 2)"
   accepts "${steps[@]}" --layout "pp=2" --policy ep --out stages
   has "inside a stage the schedule is serial"
   has "forward of a stage" stages/report.html
   expect stages/timeline.json 'len([e for e in d["traceEvents"] if e.get("ph") == "X"]) > 0' True
 fi
 refuses 2 "--pipeline: expected --layout" "${steps[@]:0:2}" --pipeline gpipe
+refuses 2 "--zero: expected --layout" "${steps[@]:0:2}" --zero 1
 refuses 2 "--micro-batches: expected --layout" "${steps[@]}"
 refuses 2 "expected a trace beside --layout" compare --random 2 --layout "pp=2"
 refuses 2 "--virtual" "${steps[@]}" --layout "pp=2" --virtual

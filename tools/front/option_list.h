@@ -46,11 +46,10 @@
   X(law, ROW, "alpha_beta", "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)", 0, 0, laws) \
   X(schedule, ROW, NULL, "S", "published (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
   X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); with options: llep:cap=1.5; see --list", 0, 0, policies)
-#define HEC_SWEPT_OPTION_LIST(X) HEC_JOB_AXIS_LIST(X) HEC_ROW_AXIS_LIST(X)
 #define HEC_OTHER_OPTION_LIST(X) \
   X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \
   X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)
-#define HEC_OPTION_LIST(X) HEC_SWEPT_OPTION_LIST(X) HEC_OTHER_OPTION_LIST(X)
+#define HEC_OPTION_LIST(X) HEC_JOB_AXIS_LIST(X) HEC_ROW_AXIS_LIST(X) HEC_OTHER_OPTION_LIST(X)
 
 /* Where ranks run, of commands that execute: members of hec_target_args. */
 #define HEC_TARGET_OPTION_LIST(X) \
