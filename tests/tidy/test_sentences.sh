@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# No sentence of README.md, docs/ or a help text has more than 25 words; how long those of comments are is said, not tested.
+# No sentence of README.md, docs/ or a help text has more than 25 words; CHANGELOG.md begins with about ten lines. How long the
+# sentences of comments are is said, not tested.
 # The counting is tested on a text whose numbers are known.
 # Usage: test_sentences.sh BUILD_DIR
 source "$(dirname "$0")/../support/tool.sh"
@@ -34,5 +35,10 @@ for tool in hecate-sim hecate-run hecate-trace hecate-validate hecate-bench; do
   done < <("$build/$tool" --help=complete | sed -n 's/^command\t\([^\t]*\)\t.*/\1/p')
 done
 python3 "$count" help --max 0 help-*.txt || fail "help texts: shorter sentences"
+# What a user notices of a version: about ten lines, each once.
+sed -n '/^What a user notices:/,/^### /s/^- \*\*\([^*]*\)\*\*.*/\1/p' "$source_dir/CHANGELOG.md" >noticed.txt
+[ "$(wc -l <noticed.txt)" -ge 8 ] && [ "$(wc -l <noticed.txt)" -le 12 ] || fail "CHANGELOG.md: $(wc -l <noticed.txt) lines of what a user notices"
+[ -z "$(sort noticed.txt | uniq -d)" ] || fail "CHANGELOG.md: twice: $(sort noticed.txt | uniq -d)"
+
 (cd "$source_dir" && find models runtime sim tools traces validate -name '*.[ch]' -print0 | xargs -0 python3 "$count" comments)
 [ $failures -eq 0 ] || exit 1
