@@ -8,6 +8,7 @@ Hosts are network namespaces of tools/hosts, so this needs root. NICs have 4 MB/
 exchanges of two hosts. Nothing else is fitted: all other exchanges, uplinks, slow NICs and other rates are predictions.
 Prints Markdown. Exit codes: 0 done, 1 a run failed, 2 bad usage, 77 no rights here."""
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -198,7 +199,8 @@ class Mpi:
                         os.killpg(run.pid, signal.SIGKILL)
                     run.wait()
                     for pid in processes():
-                        os.kill(pid, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def await_result(run, out, err):
