@@ -77,6 +77,7 @@ def all_cases(seed):
     return cases
 
 
+FIT_ROUNDS = 9  # all predictions rest on these: a busy moment must not decide
 PAIR_BYTES = (64000, 400000, 1600000)  # both directions between two hosts: what is fitted
 
 
@@ -372,7 +373,7 @@ def measure(a, over):
         medium = Sockets() if over == "sockets" else Mpi(a.build, over)
         try:
             if cluster == "flat":
-                fitted = fit({b: statistics.median(medium.measure(pair(b), a.rounds)) for b in PAIR_BYTES})
+                fitted = fit({b: statistics.median(medium.measure(pair(b), FIT_ROUNDS)) for b in PAIR_BYTES})
             for name, _, parts in here:
                 seconds = medium.measure(parts, a.rounds)
                 middle = statistics.median(seconds)
