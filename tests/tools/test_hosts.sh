@@ -80,6 +80,13 @@ not_faster 500000 500000
 not_faster 1000000 600000
 "$hosts" down --name $name
 
+# ---- The table of predictions, a row of it ----
+"$source_dir/validate/hosts/exchanges.py" "$build" --over sockets --rounds 2 --only "ring, flat" >out.txt 2>err.txt </dev/null ||
+  fail "exchanges.py: $(tail -3 err.txt)"
+has "| max_min |"
+has "| ring | flat |"
+has "Negative controls: a wrong rate is"
+
 # ---- MPI ----
 source "$source_dir/tests/support/mpi.sh"
 unset OMPI_MCA_btl OMPI_MCA_oob_tcp_if_include OMPI_MCA_plm_rsh_agent
