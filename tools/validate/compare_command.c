@@ -98,7 +98,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     0, HEC_ITER_MAX - 1e6),
       HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline zero",
                   layout_words),
-      HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale", NULL),
+      HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale law", NULL),
       HEC_SESSION_TARGET_ROWS(s->session),
       HEC_ARG_WORD(
           "--calibration", s->calibration, "FILE",
@@ -130,7 +130,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "  local           of backend nccl: with --virtual computing, one operation at a time; without it ranks "
           "that\n"
           "                  share a GPU work at once, which no prediction describes\n"
-          "None of them says how well a cluster's network is predicted.\n\n"
+          "None of them says how well a cluster's network is predicted. With --backend mpi the network is what MPI runs\n"
+          "on: tools/hosts makes hosts with shaped links on one machine.\n\n"
           "Exit code 1: a run failed. Large errors and a wrong ranking are printed and are no failure:\n"
           "hecate-validate gate judges.",
       .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"

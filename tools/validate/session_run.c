@@ -160,6 +160,20 @@ static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
   return hec_model_make(&run->job.moe, false, (uint64_t)a->seed, &run->model);
 }
 
+/* Of a transport that imitates links: these obey it, so no other predicts them. NULL: real links. */
+static const char *own_law(const hec_session_run_state *run) {
+  return run->args->target.virtual ? "alpha_beta" : run->target.transport->law;
+}
+
+static hec_status check_law(const hec_session_run_state *run) {
+  const char *own = own_law(run), *wanted = run->args->job.law;
+  const hec_law *law;
+  HEC_TRY(hec_job_args_law(wanted, &law));
+  if (!own || strcmp(wanted, own) == 0 || strcmp(wanted, HEC_JOB_OPTIONS.law) == 0)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "--law: expected %s, which these imitated links obey, found %s", own, wanted);
+}
+
 static void describe(hec_session_run_state *run) {
   const hec_session_args *a = run->args;
   hec_execution_describe(&run->target, &a->target, &run->job, a->job.cluster != NULL, true, &run->execution);
@@ -168,7 +182,7 @@ static void describe(hec_session_run_state *run) {
       (hec_summary){.job = &run->job,
                     .tool = run->tool,
                     .trace = a->trace ? a->trace : "",
-                    .law = a->target.virtual || !run->target.transport->law ? "alpha_beta" : run->target.transport->law,
+                    .law = own_law(run) ? own_law(run) : a->job.law,
                     .execution = &run->execution.summary};
   time_t now = time(NULL);
   struct tm parts;
@@ -198,6 +212,7 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
     HEC_TRY(check_out(run));
   HEC_TRY(make_job(run, ranks));
   HEC_TRY(hec_target_choose_link(&run->args->target, &run->target, run->job.problem.n_ranks));
+  HEC_TRY(check_law(run));
   describe(run);
   HEC_TRY(check_cores(run));
   say_defaults(run, ranks == 0 && run->args->job.ranks == 0);
