@@ -9,11 +9,11 @@
 #include <string.h>
 
 enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2, RECORDS = 2 };
-#define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
-#define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
-#define MEMORY 0.6      /* what a comparison counts in the next one's mean */
-#define PAYS_WITHIN 0.1 /* of a period: what it must save as much as moving costs */
-#define ROOM 0.99       /* of memory that a pair may take: other loads need more */
+#define DEAD_ZONE 0.005  /* of an iteration: what gains less is not worth a change */
+#define LATE 0.01        /* of an iteration: what takes so much longer than expected is compared again */
+#define MEMORY 0.6       /* what a comparison counts in the next one's mean */
+#define PAYS_WITHIN 0.25 /* of a period: what it must save as much as moving costs */
+#define ROOM 0.99        /* of memory that a pair may take: other loads need more */
 
 /* A pair, and what it was found to take. */
 typedef struct {
