@@ -13,8 +13,8 @@
  * expected.
  *
  * Guarantee. On the iterations that it looks at, what it follows is predicted to end no later than any pair, but for
- * the dead zone, the cost of moving, and pairs that were not among the fastest when all were tried. Nothing is guaranteed of
- * loads that change faster, of networks that are not as the closed form has them, and of memory beyond what those
+ * the dead zone, the cost of moving, and pairs that were not among the fastest when all were tried. Nothing is
+ * guaranteed of loads that change faster, of networks that are not as the closed form has them, and of memory beyond what those
  * iterations took.
  *
  * Pairs are the rows and schedules listed in portfolio.c, and each of these rows under the policy's own schedule. Their
