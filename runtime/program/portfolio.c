@@ -31,8 +31,8 @@ typedef struct {
 } candidate;
 
 struct hec_portfolio {
-  candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner */
-  int32_t n, followed, next;
+  candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
+  int32_t followed, next;
   hec_link_cost cost;
   hec_walk *walk;
   hec_durations *durations;
@@ -57,7 +57,6 @@ hec_portfolio *hec_portfolio_new(const hec_lowering *low) {
   const hec_problem *problem = low->problem;
   hec_arena *arena = low->in->arena;
   hec_portfolio *p = HEC_NEW(arena, hec_portfolio, 1);
-  p->n = 1;
   p->own[0].low = HEC_NEW(arena, hec_lowering, 1);
   *p->own[0].low = *low;
   p->own[0].pair =
@@ -72,13 +71,21 @@ hec_portfolio *hec_portfolio_new(const hec_lowering *low) {
   return p;
 }
 
+/* All pairs but what is followed. */
+static void drop_others(hec_portfolio *p) {
+  for (int32_t i = 1; i <= PORTFOLIO_KEPT; i++)
+    if (i != p->followed && i != p->next) {
+      hec_lowering_free(p->own[i].low);
+      hec_arena_free(&p->own[i].arena);
+      p->own[i].low = NULL;
+    }
+}
+
 void hec_portfolio_free(hec_lowering *low) {
   hec_portfolio *p = low->among;
   *low = *p->own[0].low;
-  for (int32_t i = 1; i < p->n; i++) {
-    hec_lowering_free(p->own[i].low);
-    hec_arena_free(&p->own[i].arena);
-  }
+  p->followed = p->next = 0;
+  drop_others(p);
   hec_walk_free(p->walk);
   hec_timeline_free(&p->timeline);
   free(p->moves.data);
@@ -184,9 +191,10 @@ static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pa
 /* Lowers what was kept, and prices all of it but the first iteration, before which nothing is known. */
 static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n) {
   for (int i = 0; i < RECORDS; i++) {
-    hec_lower_iterations(lows, n, p->iters[i], &p->records[i], 1, p->n_micro_batches);
-    for (int32_t k = 0; i > 0 && k < n; k++)
-      add_price(p, lows[k], &pairs[k]);
+    int32_t k = (p->n_seen + i) % RECORDS; /* oldest first */
+    hec_lower_iterations(lows, n, p->iters[k], &p->records[k], 1, p->n_micro_batches);
+    for (int32_t s = 0; i > 0 && s < n; s++)
+      add_price(p, lows[s], &pairs[s]);
   }
 }
 
@@ -226,7 +234,16 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
 
 static void keep(hec_portfolio *p, const hec_pair *pair) {
   const hec_lowering *own = p->own[0].low;
-  candidate *c = &p->own[p->n++];
+  candidate *c = NULL;
+  for (int32_t i = PORTFOLIO_KEPT; i >= 1; i--) {
+    const hec_pair *other = &p->own[i].pair;
+    if (!p->own[i].low)
+      c = &p->own[i];
+    else if (other->policy == pair->policy && other->schedule == pair->schedule && other->parts == pair->parts)
+      return;
+  }
+  if (!c)
+    return;
   char note[128];
   *c = (candidate){.pair = {.policy = pair->policy, .schedule = pair->schedule, .parts = pair->parts}};
   c->low = lower_alone(p, &c->pair, &c->arena);
@@ -267,8 +284,8 @@ static double moving_s(hec_portfolio *p, hec_lowering *from, const hec_lowering 
 static void choose(hec_portfolio *p) {
   hec_pair *now = &p->own[p->followed].pair;
   int32_t best = p->followed;
-  for (int32_t i = 0; i < p->n; i++)
-    best = is_better(&p->own[i].pair, &p->own[best].pair) ? i : best;
+  for (int32_t i = 0; i <= PORTFOLIO_KEPT; i++)
+    best = !p->own[i].low ? best : is_better(&p->own[i].pair, &p->own[best].pair) ? i : best;
   double gain_s = now->s - p->own[best].pair.s;
   if (best == p->followed)
     return;
@@ -308,13 +325,15 @@ void hec_portfolio_observe(hec_lowering *low, const hec_load *load) {
     return;
   p->iters[p->n_seen % RECORDS] = p->iter;
   hec_load_copy(load, &p->records[p->n_seen % RECORDS]);
-  for (int32_t i = 0; !p->due && i < p->n; i++)
-    if (i != p->followed)
+  for (int32_t i = 0; !p->due && i <= PORTFOLIO_KEPT; i++)
+    if (i != p->followed && p->own[i].low)
       hec_policy_observe(&p->own[i].low->in->shared->run, load);
 }
 
 /* Of what is followed alone: where it takes longer than expected, all are compared after the next iteration. */
 static void watch(hec_portfolio *p) {
+  if (p->n_seen < RECORDS)
+    return;
   const hec_lowering *low = p->own[p->followed].low;
   bool late = price(p, &low->in->program) > (1 + LATE) * p->expected_s || !fits(p, low->problem, &low->in->program);
   p->rest = late ? 0 : p->rest - 1;
@@ -322,12 +341,22 @@ static void watch(hec_portfolio *p) {
 
 /* All on the iteration that has just been. */
 static void compare(hec_portfolio *p, int32_t newest) {
-  for (int32_t i = 0; i < p->n; i++) {
+  for (int32_t i = 0; i <= PORTFOLIO_KEPT; i++) {
     hec_lowering *low = p->own[i].low;
+    if (!low)
+      continue;
     if (i != p->followed)
       hec_lower_iterations(&low, 1, p->iter, &p->records[newest], 1, p->n_micro_batches);
     add_price(p, low, &p->own[i].pair);
   }
+}
+
+/* After RECORDS iterations, and 4, 16, 64 .. */
+static bool looks_after(int32_t n) {
+  int32_t power = 4;
+  while (power < n && power <= INT32_MAX / 4)
+    power *= 4;
+  return n == RECORDS || n == power;
 }
 
 void hec_portfolio_end(hec_lowering *low) {
@@ -336,19 +365,21 @@ void hec_portfolio_end(hec_lowering *low) {
     return;
   int32_t newest = p->n_seen % RECORDS;
   p->n_seen++;
-  if (p->n_seen == RECORDS)
-    look_for_pairs(p);
+  bool looks = looks_after(p->n_seen);
   if (p->due)
     compare(p, newest);
-  else if (p->n_seen > 1 && p->n_seen <= RECORDS)
-    add_price(p, p->own[0].low, &p->own[0].pair);
-  if (p->n_seen > RECORDS && !p->due)
+  else if (looks)
+    add_price(p, p->own[p->followed].low, &p->own[p->followed].pair);
+  if (looks) {
+    drop_others(p);
+    look_for_pairs(p);
+  } else if (!p->due) {
     watch(p);
-  if (p->n_seen < RECORDS || (p->n_seen > RECORDS && !p->due))
     return;
+  }
   choose(p);
   p->last = p->iter;
-  p->gap = p->n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
+  p->gap = looks || p->n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
   p->rest = p->gap;
   p->expected_s = p->own[p->next].pair.s;
 }

@@ -22,6 +22,8 @@
  *                 has the expert before any other, as many tokens as leave neither past the mean; until no rank is above it. Of
  *                 the copies in this order those up to the soonest end are kept.
  *
+ * Beside it the lowering tries other rows, and may follow one of them (program/portfolio.h, option `pairs`).
+ *
  * Guarantee. Each choice has the plan without it among its candidates. So on the loads that it looks at, a layer is
  * predicted to end no later than under contiguous homes without copies, under EPLB's placement as far as moving to it
  * pays, and under all experts everywhere. After the gate, it ends no later than under what was decided before it. The
