@@ -69,7 +69,7 @@ n_run=0 n_shown=0 command=""
 run() {
   [ -n "$command" ] || return
   n_run=$((n_run + 1))
-  timeout 300 bash -c "$command" >out.txt 2>err.txt </dev/null || fail "$page: $command: exit code $?: $(head -c 300 err.txt)"
+  timeout 1800 bash -c "$command" >out.txt 2>err.txt </dev/null || fail "$page: $command: exit code $?: $(head -c 300 err.txt)"
   [ -s shown.txt ] || return
   n_shown=$((n_shown + 1))
   while IFS= read -r line; do numbers "$line"; echo; done <out.txt >printed.txt
