@@ -1,5 +1,6 @@
 /* Slow ranks, slow links and start skew: a serial program by hand. (Over random problems: test_bounds.c.) */
 #include "models/straggler.h"
+#include "sim/duration.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/test.h"
 
@@ -72,5 +73,28 @@ HEC_TEST_ROWS(serial_by_hand, by_hand) {
     hec_timeline_free(&t);
   }
   hec_text_free(&said);
+  hec_program_free(&p);
+}
+
+/* Ranks on fewer cores, all beginning together. Alone 8, 2, 4 and 4 ns on 2 cores: while four compute each has half a core,
+ * so the shortest ends at 4; three then share two cores until 4 + 2 * 3 / 2 = 7; the longest is alone until 11. */
+HEC_TEST(shared_cores) {
+  static const int64_t rows[] = {8, 2, 4, 4}, ends_ps[] = {11000, 4000, 7000, 7000};
+  hec_cluster cluster;
+  hec_program p = {0};
+  ck_ok(hec_cluster_load("1x4 nvlink=1G@0s flops=1G eff=1 mem=1G hbm=1P tile=1 a=0s c=0s launch=0s", &arena, &cluster));
+  cluster.cores = 2;
+  const hec_problem problem = {.cluster = &cluster, .n_ranks = 4};
+  hec_program_clear(&p, 4);
+  HEC_RESERVE(p.shapes, p.shapes_capacity, 1);
+  p.shapes[p.n_shapes++] = (hec_work_shape){.flops_per_row = 1};
+  hec_op work = hec_op_new(HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, -1);
+  work.compute.rows = 8;
+  for (int32_t r = 0; r < 4; r++)
+    cluster.devices[r].speed = 8.0 / (double)rows[r];
+  for (int32_t r = 0; r < 4; r++)
+    ck_assert_int_eq(hec_seconds_to_ps(hec_duration_s(&problem, &p, &work, r)), ends_ps[r]);
+  cluster.cores = 4; /* a core each */
+  ck_assert_int_eq(hec_seconds_to_ps(hec_duration_s(&problem, &p, &work, 0)), 8000);
   hec_program_free(&p);
 }
