@@ -1,6 +1,6 @@
 /* Slow ranks, slow links and start skew: a serial program by hand. (Over random problems: test_bounds.c.) */
 #include "models/straggler.h"
-#include "sim/duration.h"
+#include "runtime/program/duration.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/test.h"
 
