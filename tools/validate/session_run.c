@@ -178,12 +178,11 @@ static void describe(hec_session_run_state *run) {
   const hec_session_args *a = run->args;
   hec_execution_describe(&run->target, &a->target, &run->job, a->job.cluster != NULL, true, &run->execution);
   run->execution.summary.seed = (uint64_t)a->seed;
-  run->head =
-      (hec_summary){.job = &run->job,
-                    .tool = run->tool,
-                    .trace = a->trace ? a->trace : "",
-                    .law = own_law(run) ? own_law(run) : a->job.law,
-                    .execution = &run->execution.summary};
+  run->head = (hec_summary){.job = &run->job,
+                            .tool = run->tool,
+                            .trace = a->trace ? a->trace : "",
+                            .law = own_law(run) ? own_law(run) : a->job.law,
+                            .execution = &run->execution.summary};
   time_t now = time(NULL);
   struct tm parts;
   if (!gmtime_r(&now, &parts) || strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
