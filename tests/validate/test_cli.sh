@@ -40,7 +40,7 @@ for command in calibrate compare; do
   grep -q '^backends' "$folder/list" && ! grep -q '^transports' "$folder/list" || fail "$command --backend list"
   "$tool" $command --help all >"$folder/help"
   grep -q 'stand-in\|hecate-run --list' "$folder/help" && fail "$command --help"
-  grep -q 'found by calibration' "$folder/help" || fail "$command --help says nothing of the links"
+  tr -s ' \n' ' ' <"$folder/help" | grep -q 'calibration finds the rates' || fail "$command --help says nothing of the links"
   grep -q '^Exit code 1\|Exit code 1:' "$folder/help" || fail "$command --help says nothing of exit codes"
 done
 "$tool" calibrate --help all | grep -q 'default: from the trace' && fail "calibrate takes no trace"

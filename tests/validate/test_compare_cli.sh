@@ -184,7 +184,7 @@ if [ "$(nproc)" -ge 2 ]; then
     expect out.txt "len([w for w in d['defaults_taken'] if w.startswith('layers: $layers,')])" 1
   done
   accepts "${steps[@]}" --layout "ep=2" --zero 1 --policy ep --json
-  expect out.txt 'd["layout"].split(", ")[-2:], len(d["points"])' "(['4 micro-batches', 'ZeRO-1'], 2)"
+  expect out.txt 'd["layout"].split(", ")[-2:], len(d["points"])' "(['ZeRO-1', '4 micro-batches'], 2)"
   accepts "${steps[@]}" --layout "pp=2" --policy ep --out stages
   has "inside a stage the schedule is serial"
   has "forward of a stage" stages/report.html
