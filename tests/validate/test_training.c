@@ -245,7 +245,7 @@ HEC_TEST(stated_bands) {
     return;
   ck_ok(hec_training_judge(runs, NULL, &table));
   for (int32_t k = 0; k < HEC_N_BANDS; k++) {
-    hec_band_seen seen = hec_training_band_seen(&table, k);
+    hec_band_seen seen = hec_training_band_seen(&table, (hec_band_kind)k);
     ck_assert_msg(seen.n > 10 && seen.inside >= 0.9 && seen.half <= hec_bands[k].half, "%s: %d, inside %.3f, half %.3f",
                   hec_bands[k].name, (int)seen.n, seen.inside, seen.half);
   }

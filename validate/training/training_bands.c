@@ -55,7 +55,7 @@ void hec_training_bands_report(const hec_training_table *table, hec_doc *doc) {
                     "times it. Stated: what hecate-sim prints.");
   hec_doc_table(doc, "bands", "where | runs or pairs | half | factor | stated half | stated factor | inside");
   for (int32_t k = 0; k < HEC_N_BANDS; k++) {
-    hec_band_seen seen = hec_training_band_seen(table, k);
+    hec_band_seen seen = hec_training_band_seen(table, (hec_band_kind)k);
     const hec_band *b = &hec_bands[k];
     HEC_ROW(doc, HEC_SHOW("where", HEC_AS_IS, b->of), HEC_KEEP("name", b->name), HEC_SHOW("runs", HEC_AS_IS, seen.n),
             HEC_SHOW("half", HEC_PERCENT, seen.n ? seen.half : NAN),
