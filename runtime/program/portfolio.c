@@ -53,6 +53,10 @@ static int32_t period_of(const hec_portfolio *p) {
   return run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
 }
 
+bool hec_portfolio_affordable(const hec_problem *problem) {
+  return (int64_t)problem->n_layers * problem->n_ranks * problem->n_ranks <= HEC_PORTFOLIO_SIZE_MAX;
+}
+
 hec_portfolio *hec_portfolio_new(const hec_lowering *low) {
   const hec_problem *problem = low->problem;
   hec_arena *arena = low->in->arena;

@@ -26,6 +26,11 @@
 
 typedef struct hec_portfolio hec_portfolio;
 
+/* Layers x ranks^2 up to which pairs are tried. Lowering them all takes time in that proportion: 45 s for 58 layers on 64
+ * ranks (237,568), and an answer should take half a minute. */
+enum { HEC_PORTFOLIO_SIZE_MAX = 1 << 17 };
+bool hec_portfolio_affordable(const hec_problem *problem);
+
 /* For a new lowering whose policy has one (policy.h, `portfolio`). From then on it stands for what it follows. */
 hec_portfolio *hec_portfolio_new(const hec_lowering *low);
 void hec_portfolio_free(hec_lowering *low); /* afterwards the lowering is its own planner's, still to be freed */
