@@ -33,19 +33,25 @@ static const char by_hand[] =
     "{\"iter\":2,\"layers\":[[[4,0,1,1],[2,0,0,0]],[[1,1,1,1],[1,1,1,1]]]}\n"
     "{\"iter\":3,\"layers\":[[[0,1,3,0],[1,1,1,1]],[[1,1,1,1],[1,1,1,1]]]}\n";
 
+/* Policy ep alone, one stage. */
+static hec_training_loads_of of_ep(int32_t n_layers, int32_t n_micro, double capacity, int32_t warmup) {
+  static const hec_policy *policies[] = {&hec_policy_ep};
+  return (hec_training_loads_of){.job = &job,
+                                 .policies = policies,
+                                 .n_policies = 1,
+                                 .n_threads = 1,
+                                 .capacity = capacity,
+                                 .n_layers = n_layers,
+                                 .n_micro = n_micro,
+                                 .n_stages = 1,
+                                 .warmup = warmup};
+}
+
 /* Record 2: ranks compute 6 and 2, 2 of 8 cross each way, as in an even spread. Record 3: 3 and 5, and 3 cross from rank 0.
  * The model has twice as many layers, the step one micro-batch more than records are left. */
 HEC_TEST(ep_by_hand) {
   hec_trace_reader *reader = open(by_hand, two_ranks, 2);
-  const hec_policy *policies[] = {&hec_policy_ep};
-  const hec_training_loads_of of = {.job = &job,
-                                    .policies = policies,
-                                    .n_policies = 1,
-                                    .n_threads = 1,
-                                    .n_layers = 4,
-                                    .n_micro = 3,
-                                    .n_stages = 1,
-                                    .warmup = -1};
+  const hec_training_loads_of of = of_ep(4, 3, 0, -1);
   static const int32_t rows[3][2] = {{6, 0}, {4, 1}, {6, 0}};
   static const double received[3] = {1, 1.5, 1};
   ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
@@ -70,16 +76,7 @@ HEC_TEST(ep_by_hand) {
  * of rank 0's 4 to expert 0, record 3 one of its 3 to expert 2; layer 1 nothing: 3 of 32. Then 3 no longer cross from rank 0. */
 HEC_TEST(capacity_by_hand) {
   hec_trace_reader *reader = open(by_hand, two_ranks, 2);
-  const hec_policy *policies[] = {&hec_policy_ep};
-  const hec_training_loads_of of = {.job = &job,
-                                    .policies = policies,
-                                    .n_policies = 1,
-                                    .n_threads = 1,
-                                    .capacity = 1.5,
-                                    .n_layers = 2,
-                                    .n_micro = 2,
-                                    .n_stages = 1,
-                                    .warmup = -1};
+  const hec_training_loads_of of = of_ep(2, 2, 1.5, -1);
   static const int32_t rows[2][2] = {{4, 0}, {3, 1}};
   ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
   for (int32_t m = 0; m < 2; m++) {
@@ -100,15 +97,7 @@ HEC_TEST(capacity_of_a_single_record) {
       "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1,\"source_ranks\":2,"
       "\"layout\":\"layer x source_rank x expert\"}\n{\"iter\":1,\"layers\":[[[4,0,0,0],[0,4,0,0]]]}\n";
   hec_trace_reader *reader = open(single, two_ranks, 2);
-  const hec_policy *policies[] = {&hec_policy_ep};
-  const hec_training_loads_of of = {.job = &job,
-                                    .policies = policies,
-                                    .n_policies = 1,
-                                    .n_threads = 1,
-                                    .capacity = 1,
-                                    .n_layers = 1,
-                                    .n_micro = 1,
-                                    .n_stages = 1};
+  const hec_training_loads_of of = of_ep(1, 1, 1, 0);
   ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
   ck_near(loads.of[0].dropped_share, 6.0 / 8);
   ck_assert_int_eq(loads.of[0].loads[0].rows[0] + loads.of[0].loads[0].rows[1], 2);
