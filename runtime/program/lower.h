@@ -48,6 +48,7 @@ typedef struct {
       *unsharded; /* without expert-sharding groups (problem.esp 1) it makes the programs of that one; NULL: of none */
   hec_hiding hides; /* what policies that plan with it are told */
   bool own;         /* of no paper: among the best only of policies that name it */
+  bool tried;       /* by portfolios, as policy.h has it */
   bool bound;       /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */

@@ -133,29 +133,14 @@ static bool is_better(const hec_pair *a, const hec_pair *b) {
 
 /* ---- Looking for pairs ---- */
 
-/* Rows and schedules that were the fastest, or within 1 % of it, somewhere in tools/joint-grid.json. The rest would
- * only take time: variants of these, and what these always beat. Rows that cut experts into slices (fsdp, laer) are
- * missing: executors keep the slices that they began with. */
-static const char *const tried_policies[] = {
-    "ep",          "janus",      "hecate",           "hecate-rm", "prophet", "fastermoe", "ultraep",
-    "taot",        "echo",       "harmoeny",         "llep",      "moonep",  "megaflux",  "eplb",
-    "eplb-global", "eplb-match", "eplb-no-replicas", "flashlb",   "craft",   "flexmoe",   "lplb",
-    "micromoe",    "smartmoe"};
-static const char *const tried_schedules[] = {"laer", "hecate", "fsmoe", "hiermoe"};
-enum {
-  N_POLICIES = (int)(sizeof tried_policies / sizeof *tried_policies),
-  N_SCHEDULES = (int)(sizeof tried_schedules / sizeof *tried_schedules)
-};
-
-/* Those that the policy's paper does not exclude, and `own` last; how many. */
+/* Those tried that the policy's paper does not exclude, and `own` last; how many. */
 static int32_t schedules_of(const hec_policy *policy, const hec_schedule *own, const hec_problem *problem,
-                            const hec_schedule *out[N_SCHEDULES + 1]) {
+                            const hec_schedule *out[HEC_SCHEDULES_MAX + 1]) {
   const hec_schedule *all[HEC_SCHEDULES_MAX];
   int32_t n_all = hec_schedules_of(policy, problem, all), n = 0;
   for (int32_t i = 0; i < n_all; i++)
-    for (int32_t k = 0; k < N_SCHEDULES; k++)
-      if (strcmp(all[i]->name, tried_schedules[k]) == 0)
-        out[n++] = all[i];
+    if (all[i]->tried)
+      out[n++] = all[i];
   out[n++] = own;
   return n;
 }
@@ -213,9 +198,9 @@ static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, h
  * are tried without parts, too. */
 static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts, hec_pair *list, int32_t n_list) {
   const hec_lowering *own = p->own[0].low;
-  const hec_schedule *schedules[N_SCHEDULES + 1];
-  hec_lowering *lows[N_SCHEDULES + 1];
-  hec_pair pairs[N_SCHEDULES + 1];
+  const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
+  hec_lowering *lows[HEC_SCHEDULES_MAX + 1];
+  hec_pair pairs[HEC_SCHEDULES_MAX + 1];
   int32_t n = schedules_of(policy, own->in->schedule, own->problem, schedules);
   hec_arena arena = {0};
   int32_t max = own->in->shared->run.policy->portfolio;
@@ -261,11 +246,9 @@ static void look_for_pairs(hec_portfolio *p) {
   const hec_problem *problem = p->own[0].low->problem;
   hec_pair list[PORTFOLIO_KEPT + 1];
   int32_t n = 0;
-  for (int32_t i = 0; i < N_POLICIES; i++) {
-    const hec_policy *policy = hec_policy_find(tried_policies[i]);
-    if (hec_policy_suits(policy, problem) == HEC_OK)
-      n = try_policy(p, policy, true, list, n);
-  }
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (hec_policies[i]->tried && hec_policy_suits(hec_policies[i], problem) == HEC_OK)
+      n = try_policy(p, hec_policies[i], true, list, n);
   for (int32_t i = 0; i < n; i++)
     keep(p, &list[i]);
 }

@@ -17,7 +17,7 @@
  * guaranteed of loads that change faster, of networks that are not as the closed form has them, and of memory beyond what those
  * iterations took.
  *
- * Pairs are the rows and schedules listed in portfolio.c, and each of these rows under the policy's own schedule. Their
+ * Pairs are rows and schedules that say `tried`, and each of these rows under the policy's own schedule. Their
  * copies may travel in parts (collectives/parts.c). Known are past loads and the cost laws. Comparing is work of the
  * host beside the iterations. No rank waits for it, so it takes no time of the program. Every rank compares alike. */
 #ifndef HEC_PROGRAM_PORTFOLIO_H

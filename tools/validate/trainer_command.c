@@ -1,6 +1,5 @@
-/* hecate-validate trainer: PyTorch's iteration predicted and run. The work is hecate.torch.validate's, in Python, which has these
- * options again; this checks them, finds a Python and becomes it. */
-#include "runtime/base/arena.h"
+/* hecate-validate trainer: PyTorch's iteration predicted and run. The work is hecate.torch.validate's, in Python. This reads the
+ * options, finds a Python and becomes it; the options go there as one JSON object. */
 #include "runtime/base/text.h"
 #include "tools/front/args.h"
 #include "tools/validate/validate_commands.h"
@@ -10,27 +9,39 @@
 #include <string.h>
 #include <unistd.h>
 
-static hec_status parse(int argc, char **argv, bool *done) {
-  const char *policy, *hot, *example, *out;
-  int64_t ranks, rounds, block, layers, experts, d_model, d_ffn, batch, length, period;
-  bool json;
-  const hec_arg args[] = {
+/* Writes the options as JSON. */
+static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
+  const char *policy = "ep,eplb,hecate", *hot = "1,4", *example = NULL, *folder = NULL;
+  bool as_json = false;
+  struct {
+    const char *name, *help;
+    int64_t value;
+    double min, max;
+  } whole[] = {{"--ranks", "gloo processes (default: the cores, at least 2)", 0, 1, 256},
+               {"--rounds", "turns of every case (default 4)", 4, 1, 10000},
+               {"--block", "steps of a turn, the first of them not measured (default 8)", 8, 2, 10000},
+               {"--layers", "blocks, each with MoE (default 4)", 4, 2, 1000},
+               {"--experts", "experts of a layer (default 16)", 16, 2, 65536},
+               {"--d-model", "width (default 128)", 128, 4, 65536},
+               {"--d-ffn", "inner width of an expert (default 512)", 512, 1, 65536},
+               {"--batch", "sequences of a step, a multiple of the ranks (default 16)", 16, 1, 65536},
+               {"--length", "tokens of a sequence (default 64)", 64, 1, 65536},
+               {"--period", "iterations between decisions (default 8)", 8, 1, 1000000}};
+  enum { N_WHOLE = sizeof whole / sizeof whole[0] };
+  const hec_arg words[] = {
       HEC_ARG_WORD("--policy", policy, "P[,P...]", "policies (default ep,eplb,hecate)"),
       HEC_ARG_WORD("--hot", hot, "X[,X...]", "skews: added to the logits of two experts (default 1,4)"),
-      HEC_ARG_WHOLE("--ranks", ranks, "N", "gloo processes (default: the cores, at least 2)", 1, 256),
-      HEC_ARG_WHOLE("--rounds", rounds, "N", "turns of every case (default 4)", 1, 10000),
-      HEC_ARG_WHOLE("--block", block, "N", "steps of a turn, the first of them not measured (default 8)", 2, 10000),
-      HEC_ARG_WHOLE("--layers", layers, "N", "blocks, each with MoE (default 4)", 2, 1000),
-      HEC_ARG_WHOLE("--experts", experts, "N", "experts of a layer (default 16)", 2, 65536),
-      HEC_ARG_WHOLE("--d-model", d_model, "N", "width (default 128)", 4, 65536),
-      HEC_ARG_WHOLE("--d-ffn", d_ffn, "N", "inner width of an expert (default 512)", 1, 65536),
-      HEC_ARG_WHOLE("--batch", batch, "N", "sequences of a step, a multiple of the ranks (default 16)", 1, 65536),
-      HEC_ARG_WHOLE("--length", length, "N", "tokens of a sequence (default 64)", 1, 65536),
-      HEC_ARG_WHOLE("--period", period, "N", "iterations between decisions (default 8)", 1, 1000000),
       HEC_ARG_WORD("--example", example, "FILE", "train_moe.py (default: that of the source tree)"),
-      HEC_ARG_WORD("--out", out, "DIR", "where the cluster file, the model file and the traces stay"),
-      {"--json", HEC_ARG_FLAG, &json, NULL, "one JSON document on stdout and nothing else", 0, 0},
-      {.name = NULL}};
+      HEC_ARG_WORD("--out", folder, "DIR", "where the cluster file, the model file and the traces stay"),
+      {"--json", HEC_ARG_FLAG, &as_json, NULL, "one JSON document on stdout and nothing else", 0, 0}};
+  enum { N_WORDS = sizeof words / sizeof words[0] };
+  hec_arg args[N_WHOLE + N_WORDS + 1];
+  for (int i = 0; i < N_WORDS; i++)
+    args[i] = words[i];
+  for (int i = 0; i < N_WHOLE; i++)
+    args[N_WORDS + i] =
+        (hec_arg)HEC_ARG_WHOLE(whole[i].name, whole[i].value, "N", whole[i].help, whole[i].min, whole[i].max);
+  args[N_WHOLE + N_WORDS] = (hec_arg){.name = NULL};
   const hec_command command = {
       .program = "hecate-validate trainer",
       .usage = "hecate-validate trainer [options]",
@@ -41,33 +52,40 @@ static hec_status parse(int argc, char **argv, bool *done) {
       .first = "--policy --hot --ranks --rounds --block --out --json",
       .args = args};
   int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));
+  hec_json_out json = hec_json_begin(out, 0);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "policy", policy);
+  hec_json_string(&json, "hot", hot);
+  hec_json_string(&json, "example", example ? example : "");
+  hec_json_string(&json, "out", folder ? folder : "");
+  hec_json_bool(&json, "json", as_json);
+  for (int i = 0; i < N_WHOLE; i++)
+    hec_json_int(&json, whole[i].name + 2, whole[i].value);
+  hec_json_close(&json);
+  return HEC_OK;
 }
 
 /* Returns only where no Python can be run. */
-static hec_status become_python(int argc, char **argv) {
-  const char *given = getenv("HECATE_TORCH_PYTHON"), *name = given && *given ? given : "python3";
-  char option[] = "-m", module[] = "hecate.torch.validate", **words = hec_malloc((size_t)argc + 3, sizeof *words);
-  words[1] = option;
-  words[2] = module;
-  for (int i = 1; i < argc; i++)
-    words[i + 2] = argv[i];
-  words[argc + 2] = NULL;
-  hec_text program = {0};
-  hec_text_add(&program, name);
-  words[0] = program.data;
-  (void)execvp(words[0], words);
-  int error = errno;
-  free(words);
-  hec_text_free(&program);
-  return hec_fail(HEC_FAILED, "%s cannot be run: %s; set HECATE_TORCH_PYTHON to a Python that has PyTorch", name,
-                  strerror(error));
+static hec_status become_python(char *options) {
+  const char *given = getenv("HECATE_TORCH_PYTHON");
+  char option[] = "-m", module[] = "hecate.torch.validate";
+  hec_text name = {0};
+  hec_text_add(&name, given && *given ? given : "python3");
+  char *words[] = {name.data, option, module, options, NULL};
+  (void)execvp(name.data, words);
+  hec_status status = hec_fail(HEC_FAILED, "%s cannot be run: %s; set HECATE_TORCH_PYTHON to a Python that has PyTorch",
+                               name.data, strerror(errno));
+  hec_text_free(&name);
+  return status;
 }
 
 int hec_trainer_command(int argc, char **argv) {
   bool done;
-  hec_status status = parse(argc, argv, &done);
+  hec_text options = {0};
+  hec_status status = parse(argc, argv, &options, &done);
   if (status == HEC_OK && !done)
-    status = become_python(argc, argv);
+    status = become_python(options.data);
+  hec_text_free(&options);
   return hec_tool_exit("hecate-validate", status);
 }

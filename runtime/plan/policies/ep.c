@@ -110,6 +110,7 @@ static void drop(hec_policy_run *run, hec_load *load) {
 const hec_policy hec_policy_ep = {
     EP,
     .name = "ep",
+    .tried = true,
     .summary = "static contiguous expert parallelism",
     .source = "DeepSpeed-MoE, arXiv 2201.05596",
     .schedule = "serial",

@@ -177,6 +177,7 @@ static const eplb_form by_node = {0}, global = {.global = true}, matched = {.mat
 const hec_policy hec_policy_eplb = {
     EPLB,
     .name = "eplb",
+    .tried = true,
     .summary = "periodic replication and placement, nodes first",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
     .options = options,
@@ -187,6 +188,7 @@ const hec_policy hec_policy_eplb = {
 const hec_policy hec_policy_eplb_global = {
     EPLB,
     .name = "eplb-global",
+    .tried = true,
     .summary = "periodic replication and placement, nodes ignored",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
     .options = options_global,
@@ -197,6 +199,7 @@ const hec_policy hec_policy_eplb_global = {
 const hec_policy hec_policy_eplb_no_replicas = {
     EPLB,
     .name = "eplb-no-replicas",
+    .tried = true,
     .summary = "eplb without redundant slots",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
     .options = options,
@@ -207,6 +210,7 @@ const hec_policy hec_policy_eplb_no_replicas = {
 const hec_policy hec_policy_eplb_match = {
     EPLB,
     .name = "eplb-match",
+    .tried = true,
     .summary = "eplb with the fewest moves that give the same balance",
     .source = "EPLB, github.com/deepseek-ai/EPLB, issue 25",
     .options = options,

@@ -228,6 +228,7 @@ static const hec_option options[] = {OPTIONS_OF_COPIES, HEC_POLICY_PERIOD(), {0}
 const hec_policy hec_policy_hecate = {
     HECATE,
     .name = "hecate",
+    .tried = true,
     .summary = "FSSDP: heterogeneous sharding, copies where the layer ends sooner with them (published: always)",
     .known = HEC_KNOWN_LAST,
     .period = 100,
@@ -252,6 +253,7 @@ const hec_policy hec_policy_hecate_published = {
 const hec_policy hec_policy_hecate_rm = {
     HECATE,
     .name = "hecate-rm",
+    .tried = true,
     .summary = "hecate-published with copies gathered again in backward",
     .known = HEC_KNOWN_LAST,
     .period = 100,

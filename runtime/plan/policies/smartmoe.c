@@ -131,6 +131,7 @@ static const smartmoe_form periodic = {0}, frozen = {.frozen = true};
 const hec_policy hec_policy_smartmoe = {
     SMARTMOE,
     .name = "smartmoe",
+    .tried = true,
     .summary = "periodic re-placement of whole experts, no replicas",
     .source = "SmartMoE, USENIX ATC 2023",
     .window = 2,

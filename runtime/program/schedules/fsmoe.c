@@ -20,6 +20,7 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
 
 const hec_schedule hec_schedule_fsmoe = {
     .name = "fsmoe",
+    .tried = true,
     .summary = "tokens in chunks on three streams; dense gradients in pieces where they cost least",
     .source = "FSMoE, arXiv:2501.10714",
     .chunked = true,

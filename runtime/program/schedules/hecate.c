@@ -60,6 +60,7 @@ static void backward(hec_lowering *low, int32_t l) {
 
 const hec_schedule hec_schedule_hecate = {
     .name = "hecate",
+    .tried = true,
     .summary = "sparse collectives beside attention, gradients of copies back under its backward",
     .source = "FSSDP, arXiv:2502.02581",
     .tokens_wait = true,

@@ -24,6 +24,7 @@ static void backward(hec_lowering *low, int32_t l) {
 
 const hec_schedule hec_schedule_hiermoe = {
     .name = "hiermoe",
+    .tried = true,
     .summary = "as serial; a token goes once to a node with several of its experts where that is faster",
     .source = "HierMoE, arXiv 2508.09591",
     .tokens_wait = true,

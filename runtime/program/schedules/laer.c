@@ -96,6 +96,7 @@ static void end(hec_lowering *low) {
 
 const hec_schedule hec_schedule_laer = {
     .name = "laer",
+    .tried = true,
     .summary = "sparse collectives under expert compute: gathers a layer ahead, gradients of copies a layer behind",
     .source = "LAER-MoE, arXiv:2602.11686",
     .tokens_wait = true,

@@ -1,6 +1,6 @@
 """Predicts the training example's iteration under several policies, runs it, and compares: what hecate-validate trainer runs.
 
-    python3 -m hecate.torch.validate --example tools/python/examples/train_moe.py --policy ep,eplb,hecate
+    hecate-validate trainer --policy ep,eplb,hecate
 
 One job of gloo processes calibrates, trains every case in turns of a few steps, and calibrates again; the prediction is by the
 mean of both calibrations, for the loads that were trained on. So drift of the machine meets all cases, and both sides.
@@ -27,31 +27,25 @@ from hecate.torch._watch import Watch, own_cores
 PERIODIC = ("eplb", "hecate", "flexmoe", "smartmoe", "hecate-rm", "hecate-published")
 
 
-def options(words=None):
-    parser = argparse.ArgumentParser(prog="hecate-validate trainer", description=__doc__.split("\n")[0])
-    parser.add_argument("--policy", default="ep,eplb,hecate", help="policies, with commas between (default %(default)s)")
-    parser.add_argument("--hot", default="1,4", help="how skewed: added to the logits of two experts (default %(default)s)")
-    for name, value, words_of in (("ranks", 0, "gloo processes; default: the cores, at least 2"), ("rounds", 4, "turns of every case"),
-                                  ("block", 8, "steps of a turn, the first not measured"), ("d-model", 128, "width"),
-                                  ("d-ffn", 512, "inner width of an expert"), ("layers", 4, "MoE layers"),
-                                  ("experts", 16, "experts of a layer"), ("batch", 16, "sequences of a step"),
-                                  ("length", 64, "tokens of a sequence"), ("period", 8, "iterations between decisions")):
-        parser.add_argument("--" + name, type=int, default=value, help=words_of)
-    parser.add_argument("--example", help="train_moe.py; default: that of the source tree")
-    parser.add_argument("--out", help="folder for the cluster file, the model file and the traces")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
-    o = parser.parse_args(words)
+def refuse(text):
+    print("hecate-validate trainer: " + text, file=sys.stderr)
+    sys.exit(2)
+
+
+def options(text):
+    """Of hecate-validate trainer, which checks them one by one: a JSON object with its options as keys."""
+    o = argparse.Namespace(**{key.replace("-", "_"): value for key, value in json.loads(text).items()})
     here = os.path.dirname(os.path.abspath(__file__))
     o.example = o.example or os.path.join(here, "..", "..", "examples", "train_moe.py")
     if not os.path.isfile(o.example):
-        parser.error("--example: expected the path of train_moe.py, found nothing at %s" % o.example)
+        refuse("--example: expected the path of train_moe.py, found nothing at %s" % o.example)
     o.ranks = o.ranks or max(2, len(os.sched_getaffinity(0)))
     if o.batch % o.ranks:
-        parser.error("--batch: expected a multiple of %d ranks, found %d" % (o.ranks, o.batch))
+        refuse("--batch: expected a multiple of %d ranks, found %d" % (o.ranks, o.batch))
     known = hecate.policies()
     for policy in o.policy.split(","):
         if policy.split(":")[0] not in known:
-            parser.error("--policy: %s is not known; hecate-sim --list policies has all" % policy)
+            refuse("--policy: %s is not known; hecate-sim --list policies has all" % policy)
     return o
 
 
@@ -188,7 +182,7 @@ def show(found):
           (found["ranks"], found["cores"], found["slower_together"], 100 * found["drift"], 100 * found["without_processor"]))
 
 
-def launch(o, words, folder):
+def launch(o, text, folder):
     """A process a rank, by torch.distributed's environment."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -197,24 +191,24 @@ def launch(o, words, folder):
     for rank in range(o.ranks):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(o.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                            HECATE_VALIDATE_FOLDER=folder)
-        jobs.append(subprocess.Popen([sys.executable, "-m", "hecate.torch.validate"] + words, env=environment,
+        jobs.append(subprocess.Popen([sys.executable, "-m", "hecate.torch.validate", text], env=environment,
                                      stdout=sys.stderr))
     if any([job.wait() != 0 for job in jobs]):
         sys.exit("hecate-validate trainer: a rank failed")
 
 
-def main(words):
-    o = options(words)
+def main(text):
+    o = options(text)
     folder = os.environ.get("HECATE_VALIDATE_FOLDER")
     if folder:
         return rank_of_job(o, folder)
     with tempfile.TemporaryDirectory() as made:
         folder = o.out or made
         os.makedirs(folder, exist_ok=True)
-        launch(o, words, folder)
+        launch(o, text, folder)
         found = judge(o, json.load(open(os.path.join(folder, "job.json"))), folder)
     print(json.dumps(found, indent=1)) if o.json else show(found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1])
