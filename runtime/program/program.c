@@ -354,7 +354,8 @@ void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch
     ends[2 * i] = (hold_end){hold->first < 0 ? -1 : 2 * hold->first, (int32_t)i};
     ends[2 * i + 1] = (hold_end){hold->last < 0 ? INT32_MAX : 2 * hold->last + 1, (int32_t)i};
   }
-  qsort(ends, n, sizeof *ends, by_position);
+  if (n > 0) /* else `ends` may be NULL, which qsort must not get */
+    qsort(ends, n, sizeof *ends, by_position);
   for (size_t i = 0; i < n; i++) {
     const hec_hold *hold = &program->holds[ends[i].hold];
     bool start = ends[i].position < 0 || (ends[i].position != INT32_MAX && ends[i].position % 2 == 0);
