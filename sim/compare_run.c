@@ -283,8 +283,7 @@ static void keep_best(const hec_comparison *c, hec_arena *arena, bool *near, hec
       if (i != best)
         hec_summary_row_free(&candidates.rows[i]);
     }
-    summary->rows[summary->n_rows] = *chosen;
-    summary->rows[summary->n_rows++].n_schedules = next - p;
+    summary->rows[summary->n_rows++] = *chosen;
   }
 }
 

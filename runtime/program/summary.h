@@ -38,7 +38,6 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
-  int32_t n_schedules; /* of which `schedule` is the best for it; 0: no others were tried */
   const char *label;       /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
   const char *about, *source; /* what its policy does, and its paper; NULL: not known */
   bool executed;           /* not simulated */
