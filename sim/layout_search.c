@@ -180,7 +180,7 @@ hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_
       {"exposed data-parallel traffic", s->data_s - b->data_s},
       {"optimizer with fewer ranks to share it", s->optimizer_s - b->optimizer_s},
       {slower->training.recipe.recompute > best->training.recipe.recompute ? "recomputation, which it needs to fit"
-                                                                           : "smaller or less even products",
+                                                                           : "smaller matrix products or uneven stages",
        (s->busy_s - s->dispatch_s - s->tensor_s) - (b->busy_s - b->dispatch_s - b->tensor_s)},
   };
   hec_layout_reason max = parts[0];

@@ -99,6 +99,7 @@ static bool try_change(const hec_training_job *job, const change *c, hec_arena *
   if (hec_training_run(&changed, &result) != HEC_OK)
     return false;
   fix->memory = result.memory;
+  fix->step_s = result.step_s;
   fix->fits = result.memory.fits;
   name_change(c, job->training, fix);
   return true;
@@ -121,13 +122,19 @@ static double needed_gib(const hec_training_memory *m) {
   return (m->reserved + m->outside) / 1073741824;
 }
 
+static const double TIGHT = 0.05; /* of the device; this project's */
+bool hec_training_fit_is_tight(const hec_training_memory *m) {
+  return m->fits && m->margin < TIGHT * m->device_bytes;
+}
+
 void hec_training_fit_say(const hec_training_memory *m, const hec_training_fix *fix, const char *who, hec_text *text) {
   hec_text_printf(text, "%s %s: stage %d needs %.1f of %.1f GiB", who, m->fits ? "fits" : "does not fit",
                   (int)m->device, needed_gib(m), m->device_bytes / 1073741824);
   if (!m->fits && fix && fix->fits)
-    hec_text_printf(text, "; %s would fit with %.1f GiB", fix->change, needed_gib(&fix->memory));
+    hec_text_printf(text, "; %s would fit with %.1f GiB and take %.4g s", fix->change, needed_gib(&fix->memory),
+                    fix->step_s);
   else if (!m->fits && fix && fix->change[0])
     hec_text_printf(text, "; no single change fits, %s comes nearest with %.1f GiB", fix->change,
                     needed_gib(&fix->memory));
-  hec_text_add(text, ".");
+  hec_text_add(text, hec_training_fit_is_tight(m) ? ", with less than 5 % to spare." : ".");
 }

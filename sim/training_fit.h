@@ -9,6 +9,7 @@ typedef struct {
   char change[64]; /* as options say it: "recompute=norm+act", "pp=8", "micro-batch 2"; "": nothing could be tried */
   hec_training training; /* with that change; of the job's model and laws */
   hec_training_memory memory;
+  double step_s; /* under the job's loads, or as bad ones where those of another layout are not known */
 } hec_training_fix;
 
 /* Tries, in this order: norm+act, moe, full computed again; zero one and two levels up; pp, ep, tp doubled; half a
@@ -22,5 +23,8 @@ void hec_training_fix_find(const hec_training_job *job, hec_training_fix *fix);
  * `who`: "ep". */
 void hec_training_fit_say(const hec_training_memory *memory, const hec_training_fix *fix, const char *who,
                           hec_text *text);
+
+/* It fits, but with so little to spare that fragmentation may take it: less than 5 % of the device. */
+bool hec_training_fit_is_tight(const hec_training_memory *memory);
 
 #endif

@@ -93,9 +93,13 @@ HEC_TEST(cheapest_first) {
   hec_training_fit_say(&m, NULL, "ep", &text);
   ck_assert_str_eq(text.data, "ep does not fit: stage 0 needs 89.9 of 74.5 GiB.");
   hec_text_free(&text);
-  m.fits = true;
+  m = (hec_training_memory){.reserved = 70e9, .outside = 1.5e9, .device_bytes = 80e9, .margin = 8.5e9, .fits = true};
   hec_training_fit_say(&m, &fix, "ep", &text);
-  ck_assert_str_eq(text.data, "ep fits: stage 0 needs 89.9 of 74.5 GiB.");
+  ck_assert_str_eq(text.data, "ep fits: stage 0 needs 66.6 of 74.5 GiB.");
+  hec_text_free(&text);
+  m = (hec_training_memory){.reserved = 75e9, .outside = 1.5e9, .device_bytes = 80e9, .margin = 3.5e9, .fits = true};
+  hec_training_fit_say(&m, &fix, "ep", &text);
+  ck_assert_str_eq(text.data, "ep fits: stage 0 needs 71.2 of 74.5 GiB, with less than 5 % to spare.");
   hec_text_free(&text);
 }
 

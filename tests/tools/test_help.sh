@@ -34,7 +34,7 @@ check_options() {
   [ ! -s err.txt ] || fail "$*: something on stderr: $(head -c 300 err.txt)"
   head -n 1 help.txt | grep -q "^usage: $1" || fail "$* --help: $(head -n 1 help.txt)"
   check_first "$@"
-  [ "$(awk 'length > 118' help.txt | grep -vc '[^ ]\{118\}')" -eq 0 ] || echo "note: $* --help has lines above 118 columns"
+  [ "$(awk 'length > 100' help.txt | grep -vc '[^ ]\{100\}')" -eq 0 ] || echo "note: $* --help has lines above 100 columns"
   cmp -s page.1 "$page" || fail "$page is not what $* prints"
   while IFS=$'\x1f' read -r kind name value least values words; do
     n=$((n + 1))

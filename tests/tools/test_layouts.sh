@@ -125,7 +125,7 @@ expect out.txt 'abs(d["step_s"] - 10) < 1e-6' True
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=5000ms routing=balanced" --json
 expect out.txt 'abs(d["balanced"]["step_s"] - 5) < 1e-9' True
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=10min"
-has "WARNING: this is outside 0.7 to 1.4"
+has "WARNING: the factor is outside 0.7 to 1.4"
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "factor=1.1"
 grep -q WARNING out.txt && fail "a factor of 1.1 is no reason to warn"
 for text in "step=" "step=-1s" "step=3h" "19.7s" "step=1s factor=2" "routing=balanced" "step=1s speed=2"; do

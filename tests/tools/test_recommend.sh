@@ -39,14 +39,16 @@ grep -q "Megatron Core 0.16" change/megatron.txt && grep -q "torchtitan 0.2.2" c
 python3 - <<'P' || fail "files for frameworks"
 import json, re, tomllib
 setup = json.load(open("change/setup.json"))
-layout = dict((k, int(v)) for k, v in re.findall(r"(\w+)=(\d+)", setup["layout"]))
+plain = json.load(open("change/recommendation.json"))["without_policy"]
+layout = {"tp": 1, "cp": 1, "pp": 1, "ep": 1} | {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", plain["layout"])}
+assert plain["policy"] == "ep" and plain["fits"], plain
 dp = setup["gpus"] // (layout["tp"] * layout["cp"] * layout["pp"])
 t = tomllib.load(open("change/torchtitan.toml", "rb"))
 p = t["parallelism"]
 assert [p[k] for k in ("tensor_parallel_degree", "context_parallel_degree", "pipeline_parallel_degree", "expert_parallel_degree",
                        "data_parallel_shard_degree")] == [layout["tp"], layout["cp"], layout["pp"], layout["ep"], dp], p
 assert t["training"]["global_batch_size"] == 128
-assert t["training"]["local_batch_size"] % setup["micro_batch"] == 0 and 128 % (t["training"]["local_batch_size"] * dp) == 0
+assert t["training"]["local_batch_size"] % plain["micro_batch"] == 0 and 128 % (t["training"]["local_batch_size"] * dp) == 0
 flags = dict(line.split(" ", 1) for line in open("change/megatron.txt").read().split("\n") if line.startswith("--") and " " in line)
 assert [int(flags[f]) for f in ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--expert-model-parallel-size")] == \
     [layout["tp"], layout["pp"], layout["ep"]], flags

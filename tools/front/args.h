@@ -104,7 +104,7 @@ typedef struct {
 } hec_args_list;
 hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) HEC_MUST_USE;
 /* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */
-enum { HEC_ARGS_COLUMNS = 118 };
+enum { HEC_ARGS_COLUMNS = 100 };
 void hec_args_item(const char *name, int width, const char *words);
 void hec_args_list_item(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Options of the row above, an item each; `values`: where their defaults stand. */

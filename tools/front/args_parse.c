@@ -123,9 +123,32 @@ static void help_all(const hec_command *command) {
     printf("\nNotes\n%s\n", command->notes);
 }
 
+/* Lines are broken where the screen ends, paragraphs where two newlines stand. */
+static void help_summary(const char *words) {
+  hec_text line = {0};
+  for (size_t n; *words; words += n + strspn(words + n, "\n")) {
+    const char *end = strstr(words, "\n\n");
+    hec_text paragraph = {0};
+    n = end ? (size_t)(end - words) : strlen(words);
+    hec_text_add_bytes(&paragraph, words, n);
+    for (size_t i = 0; i < n; i++)
+      if (paragraph.data[i] == '\n')
+        paragraph.data[i] = ' ';
+    size_t first = strcspn(paragraph.data, " ");
+    hec_text_add_bytes(&line, paragraph.data, first);
+    if (paragraph.data[first])
+      hec_text_wrap(&line, paragraph.data + first + 1, first, 0, HEC_ARGS_COLUMNS);
+    hec_text_add(&line, end ? "\n\n" : "\n");
+    hec_text_free(&paragraph);
+  }
+  printf("%s", line.data ? line.data : "");
+  hec_text_free(&line);
+}
+
 static void help(const hec_command *command, bool all) {
   const hec_tool *tool = hec_tool_running();
-  printf("usage: %s\n\n%s\n", command->usage, command->summary);
+  printf("usage: %s\n\n", command->usage);
+  help_summary(command->summary);
   if (tool && strcmp(tool->name, command->program) == 0 && tool->commands->name)
     help_commands(tool);
   if (command->first && !all)

@@ -23,7 +23,7 @@
 /* Axes of a sweep, the first turning slowest: of the job, then (below) of a training job, then rows to be compared. */
 #define HEC_JOB_AXIS_LIST(X) \
   X(model, TEXT, NULL, "M", "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace", 0, 0, models) \
-  X(cluster, TEXT, NULL, "C", "preset (--list), JSON file, or a line as \"4x8 gpu=h100\" (default p4d-4x8, above 32 ranks h800)", 0, 0, clusters) \
+  X(cluster, TEXT, NULL, "C", "preset (--list), JSON file, or a line as \"4x8 gpu=h100 nics=8\" (default p4d-4x8, above 32 ranks h800)", 0, 0, clusters) \
   X(slow, MAYBE, NULL, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share", 0, 0, none) \
   X(skew, MAYBE, NULL, "S[,S...]", "rank=2:500us begins its iteration that late", 0, 0, none) \
   X(ranks, WHOLE, 0, "R", "ranks, one per device (default: the trace's, else all devices)", 1, 65536, none) \

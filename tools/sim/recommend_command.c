@@ -44,7 +44,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "policy that\nthe loads of the trace want there. What --recipe states stays; dispatcher and recomputation "
           "are searched where it\nis silent.",
       .examples =
-          "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100\" --global-batch 256\n"
+          "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100 nics=8\" --global-batch 256\n"
           "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --out change\n",
       .first =
           "--model --cluster --global-batch --gpus --setup --layout --policy --within --out --setup-out",

@@ -392,7 +392,9 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
   }
   free(head);
   if (status == HEC_OK && !*format)
-    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list too, found none",
+    status = hec_fail(HEC_BAD_INPUT,
+                      "%s: expected files of a format of hecate-trace import --list, found none whose first lines are "
+                      "of one; name the format with --format, and the message says which file and what is missing",
                       words[0]);
   if (status == HEC_OK && *format && (*format)->beside && inputs->n > 0)
     take_beside(*format, inputs);

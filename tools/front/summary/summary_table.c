@@ -1,5 +1,5 @@
 /* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 110 columns
- * wide, and the verdict in words. */
+ * wide, and the verdict in words, at most 100 wide. */
 #include "runtime/plan/rates.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 110 };
+enum { COLUMNS = 100 };
 
 void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;

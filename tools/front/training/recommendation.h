@@ -25,6 +25,7 @@ typedef struct {
   hec_recommended
       rows[HEC_RECOMMENDED_ROWS]; /* [n] fastest under the loads of the trace first: that one is recommended */
   int32_t n;
+  hec_recommended plain; /* the fastest of the same layouts with ep: what a framework without placement policies runs */
   bool has_today;
   hec_recommended today; /* what --layout or --setup says runs now; its policy is ep */
   /* How often the first stays first, and what it is slower than the best then, at most: */
@@ -46,7 +47,7 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
-/* Flags of Megatron-LM, and a set-up for --setup. */
+/* Flags of Megatron-LM, which has no placement policies: of `plain`. A set-up for --setup: of the first row. */
 void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);
 

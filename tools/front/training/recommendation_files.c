@@ -13,7 +13,7 @@
 
 typedef struct {
   const hec_recommendation *r;
-  const hec_training *t;
+  const hec_training *t; /* what frameworks run: `plain` */
   const hec_policy *policy;
   hec_trace_reader *reader;
   hec_arena *arena;
@@ -191,7 +191,7 @@ hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reade
                                     hec_text text[HEC_RECOMMENDATION_FILES]) {
   const hec_recommended *best = &r->rows[0];
   const job j = {.r = r,
-                 .t = &best->choice.training,
+                 .t = &r->plain.choice.training,
                  .policy = best->policies.rows[best->best].policy,
                  .reader = reader,
                  .arena = arena};
@@ -208,10 +208,10 @@ hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reade
     hec_text_add(guide, " |\n");
     hec_text_free(&cannot);
   }
-  if (j.policy->known >= HEC_KNOWN_LAST || j.policy->rearranges)
+  if (!j.policy->baseline)
     hec_text_printf(guide,
-                    "\nPlacement policy `%s` is not a setting of these frameworks. Without it, expect the time of "
-                    "`ep`.\n",
+                    "\nPlacement policy `%s` is not a setting of Megatron-LM, torchtitan and DeepSpeed. Their files say "
+                    "what runs best without it. With it (hecate.torch) take the layout of `setup.json`.\n",
                     j.policy->name);
   return status;
 }

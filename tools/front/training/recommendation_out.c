@@ -33,6 +33,16 @@ static const char *part_of(const hec_recipe *recipe, const char *part, hec_text 
   return text->data;
 }
 
+/* "tp=2 pp=8 ep=2 with micro-batches of 1, dispatcher alltoall, recomputation norm" */
+static void choice_words(const hec_training *t, hec_text *out) {
+  hec_text part = {0};
+  layout_words(&t->layout, out);
+  hec_text_printf(out, " with micro-batches of %d, dispatcher %s,", (int)t->micro_batch,
+                  part_of(&t->recipe, "dispatcher=", &part));
+  hec_text_printf(out, " recomputation %s", part_of(&t->recipe, "recompute=", &part));
+  hec_text_free(&part);
+}
+
 static double needed_gib(const hec_training_memory *m) {
   return (m->reserved + m->outside) / 1073741824;
 }
@@ -41,9 +51,12 @@ static const hec_training_row *best_of(const hec_recommended *r) {
   return &r->policies.rows[r->best];
 }
 
-/* As the layout is under the loads of the trace. */
-static hec_layout_choice loaded(const hec_recommended *r) {
-  return (hec_layout_choice){r->choice.training, best_of(r)->result};
+/* A step is the balanced step and what the routing adds: the larger difference is the reason. */
+static hec_layout_reason why_slower(const hec_recommended *best, const hec_recommended *slower) {
+  double routing_s = (best_of(slower)->result.step_s - slower->choice.result.step_s) -
+                     (best_of(best)->result.step_s - best->choice.result.step_s);
+  hec_layout_reason balanced = hec_layout_reason_of(&best->choice, &slower->choice);
+  return routing_s > balanced.seconds ? (hec_layout_reason){"more waiting for the busiest rank", routing_s} : balanced;
 }
 
 /* ---- Screen ---- */
@@ -51,29 +64,29 @@ static hec_layout_choice loaded(const hec_recommended *r) {
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
-  hec_text words = {0}, layout = {0}, dispatcher = {0}, recompute = {0};
-  layout_words(&best->choice.training.layout, &layout);
-  hec_text_printf(
-      &words,
-      "Run %s with micro-batches of %d, dispatcher %s, recomputation %s and policy %s: %.4g s a step under the "
-      "loads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-      layout.data, (int)best->choice.training.micro_batch,
-      part_of(&best->choice.training.recipe, "dispatcher=", &dispatcher),
-      part_of(&best->choice.training.recipe, "recompute=", &recompute), row->policy->name, row->result.step_s,
-      row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  hec_text words = {0};
+  hec_text_add(&words, "Run ");
+  choice_words(&best->choice.training, &words);
+  hec_text_printf(&words,
+                  " and policy %s: %.4g s a step under the loads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+                  row->policy->name, row->result.step_s, row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
   if (row != ep)
-    hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s,", ep->result.step_s);
+    hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s%s,", ep->result.step_s,
+                    ep->result.memory.fits ? "" : " and not fit into memory");
   hec_text_printf(&words, "%s with balanced routing %.4g s.", row == ep ? " It would take" : "",
                   best->choice.result.step_s);
+  if (row != ep) {
+    hec_text_add(&words, " A framework without placement policies runs ");
+    choice_words(&r->plain.choice.training, &words);
+    hec_text_printf(&words, " best: %.4g s%s.", best_of(&r->plain)->result.step_s,
+                    best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
+  }
   if (r->has_today)
     hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx.", best_of(&r->today)->result.step_s,
                     r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
                     best_of(&r->today)->result.step_s / row->result.step_s);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
-  hec_text_free(&layout);
-  hec_text_free(&dispatcher);
-  hec_text_free(&recompute);
 }
 
 static void add_row(const hec_recommended *r, const char *mark, const char *why, hec_text *out) {
@@ -82,16 +95,15 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
   hec_text_add(&layout, mark);
   hec_text_printf(&how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
-  hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB  %s\n", layout.data, how.data,
+  hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB%s%s\n", layout.data, how.data,
                   best_of(r)->result.step_s, r->choice.result.step_s, best_of(r)->policy->name,
-                  needed_gib(&best_of(r)->result.memory), why);
+                  needed_gib(&best_of(r)->result.memory), *why ? "  " : "", why);
   hec_text_free(&layout);
   hec_text_free(&how);
   hec_text_free(&recompute);
 }
 
 static void add_table(const hec_recommendation *r, hec_text *out) {
-  const hec_layout_choice best = loaded(&r->rows[0]);
   hec_text_printf(out, "\n%-30s %-12s %8s  %8s  %-10s %9s  %s\n", "layout", "micro, rec.", "step (s)", "balanced",
                   "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
@@ -99,8 +111,7 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
     hec_text why = {0};
     if (i == r->n && !r->has_today)
       continue;
-    const hec_layout_choice slower = loaded(row);
-    hec_layout_reason reason = hec_layout_reason_of(&best, &slower);
+    hec_layout_reason reason = why_slower(&r->rows[0], row);
     if (!best_of(row)->result.memory.fits)
       hec_text_add(&why, row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit");
     if (i > 0 && reason.seconds > 0)
@@ -129,11 +140,25 @@ static void confidence_words(const hec_recommendation *r, hec_text *words) {
   hec_text_add(words, ".");
 }
 
+/* If the first leaves little room: the fastest that leaves some. */
+static void add_roomier(const hec_recommendation *r, hec_text *words) {
+  for (int32_t i = 1; i < r->n && hec_training_fit_is_tight(&best_of(&r->rows[0])->result.memory); i++) {
+    const hec_training_result *result = &best_of(&r->rows[i])->result;
+    if (!result->memory.fits || hec_training_fit_is_tight(&result->memory))
+      continue;
+    hec_text_add(words, " With more to spare: ");
+    layout_words(&r->rows[i].choice.training.layout, words);
+    hec_text_printf(words, ", %.4g s and %.1f GiB.", result->step_s, needed_gib(&result->memory));
+    return;
+  }
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, "The first", &words);
   if (!best_of(&r->rows[0])->result.memory.fits)
     hec_text_printf(&words, " With balanced routing it needs %.1f GiB.", needed_gib(&r->rows[0].choice.result.memory));
+  add_roomier(r, &words);
   hec_summary_add_foot("memory:", words.data, out);
   hec_text_free(&words);
   hec_text_printf(&words,
@@ -158,6 +183,8 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
       "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
       "other than 1f1b and interleaved.",
       out);
+  if (!best_of(&r->rows[0])->policy->baseline)
+    hec_text_add(&words, "without a policy: ");
   hec_recommendation_megatron(r, &words);
   hec_summary_add_foot("Megatron-LM:", words.data, out);
   hec_text_free(&words);
@@ -182,7 +209,7 @@ static const char *fp8_recipe(const hec_recipe *recipe) {
 
 /* Option names of Megatron-LM's arguments.py. */
 void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
-  const hec_training *t = &r->rows[0].choice.training;
+  const hec_training *t = &r->plain.choice.training;
   const hec_layout *l = &t->layout;
   const hec_recipe *recipe = &t->recipe;
   hec_text_printf(out,
@@ -244,8 +271,7 @@ static void add_choice(hec_json_out *json, const char *key, const hec_recommende
   hec_json_double(json, "balanced_memory_gib", needed_gib(&r->choice.result.memory));
   hec_json_bool(json, "fits", row->result.memory.fits);
   if (best != r) {
-    const hec_layout_choice fast = loaded(best), slow = loaded(r);
-    hec_layout_reason reason = hec_layout_reason_of(&fast, &slow);
+    hec_layout_reason reason = why_slower(best, r);
     hec_json_string(json, "why", reason.words);
     hec_json_double(json, "why_s", reason.seconds);
   }
@@ -292,6 +318,7 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   for (int32_t i = 0; i < r->n; i++)
     add_choice(&json, NULL, &r->rows[i], &r->rows[0]);
   hec_json_close(&json);
+  add_choice(&json, "without_policy", &r->plain, &r->rows[0]);
   if (r->has_today)
     add_choice(&json, "today", &r->today, &r->rows[0]);
   add_losers(r, &json);

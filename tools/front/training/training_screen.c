@@ -9,6 +9,7 @@
 
 enum { ROWS_MAX = 5 };                                   /* beside the balanced one */
 static const double factor_low = 0.7, factor_high = 1.4; /* beyond: the model misses something of that run */
+static const double host_share = 0.1;                    /* of a step, that is worth a word */
 static const double close = 0.01;                        /* a difference that is none */
 
 const char hec_training_not_modelled[] =
@@ -25,9 +26,9 @@ static void add_head(const hec_training_summary *s, hec_text *out) {
   hec_text words = {0};
   hec_text_printf(&words, "%s: ", s->tool);
   hec_text_add_plain(&words, header->name[0] ? header->name : s->trace);
-  hec_text_printf(&words, "%s, %d record%s; model %s on %d GPUs (%s), ", header->synthetic ? " (synthetic)" : "",
-                  (int)s->n_records, s->n_records == 1 ? "" : "s", s->set_up->moe.name, (int)t->layout.gpus,
-                  t->laws->gpu.name);
+  hec_text_printf(&words, "%s, %d record%s; model %s%s on %d GPUs (%s), ", header->synthetic ? " (synthetic)" : "",
+                  (int)s->n_records, s->n_records == 1 ? "" : "s", s->set_up->moe.name,
+                  s->set_up->file.model ? "" : " (for want of --model)", (int)t->layout.gpus, t->laws->gpu.name);
   hec_layout_write(&t->layout, &words);
   hec_text_printf(&words, "; a step of %d sequences of %d tokens", (int)t->global_batch, (int)t->seq);
   hec_summary_add_paragraph(words.data, 0, out);
@@ -84,11 +85,14 @@ void hec_training_verdict(const hec_training_summary *s, const char *between, he
   int32_t best = hec_training_fastest(s);
   hec_text_printf(words, "A step takes %.4g s with plain expert parallelism (ep)", ep->step_s);
   say_best(s, best, between, words);
-  hec_text_printf(words, "%sWith balanced routing it would take %.4g s: this routing costs %.1f %% with ep", between,
+  hec_text_printf(words, "%sWith balanced routing it would take %.4g s: this routing costs %.1f %% more time with ep", between,
                   balanced_s, 100 * (ep->step_s / balanced_s - 1));
   if (best != s->baseline)
     hec_text_printf(words, ", and %.1f %% with %s", 100 * (s->rows[best].result.step_s / balanced_s - 1),
                     s->rows[best].policy->name);
+  if (ep->host_s > host_share * ep->step_s)
+    hec_text_printf(words, ".%s%.0f %% of the step is launching from the host, which no routing changes", between,
+                    100 * ep->host_s / ep->step_s);
   hec_text_printf(words,
                   ".%sWith ep a GPU does %.0f tokens/s and %.3g model TFLOP/s: an MFU of %.1f %% of the dense bf16 "
                   "peak, recomputation not counted.",
@@ -243,16 +247,17 @@ const hec_band *hec_training_band(const hec_training_summary *s) {
 
 static void add_factor(const hec_training_summary *s, hec_text *words) {
   const hec_set_up *set_up = s->set_up;
-  hec_text_printf(words, "all times are multiplied by %.4g, ", s->factor);
+  if (s->factor < factor_low || s->factor > factor_high)
+    hec_text_printf(words,
+                    "WARNING: the factor is outside %.1f to %.1f. Something of that run is not in the recipe, layout "
+                    "or GPU given here; relative statements are doubtful, too. ",
+                    factor_low, factor_high);
+  hec_text_printf(words, "%sll times are multiplied by %.4g, ", s->factor < factor_low || s->factor > factor_high ? "A" : "a",
+                  s->factor);
   hec_text_add(words, set_up->factor > 0 ? "of --measured. "
                                          : "which is your measured step over the predicted one of this layout. ");
   if (set_up->measured_step_s > 0)
     hec_text_printf(words, "For other layouts pass --measured \"factor=%.4g\". ", s->factor);
-  if (s->factor < factor_low || s->factor > factor_high)
-    hec_text_printf(words,
-                    "WARNING: this is outside %.1f to %.1f. Something of that run is not in the recipe, layout or GPU "
-                    "given here; relative statements are doubtful, too. ",
-                    factor_low, factor_high);
 }
 
 void hec_training_band_say(const hec_training_summary *s, hec_text *words) {

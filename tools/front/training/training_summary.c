@@ -101,6 +101,7 @@ static void fit(hec_training_summary *summary) {
         set_up->measured_step_s /
         (set_up->measured_balanced ? summary->balanced.step_s : summary->rows[summary->baseline].result.step_s);
   scale(&summary->balanced, summary->factor);
+  summary->fix.step_s *= summary->factor;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     scale(&summary->rows[i].result, summary->factor);
     summary->rows[i].moves_s *= summary->factor;
