@@ -33,6 +33,11 @@ done
 (cd / && env -u HECATE_SHARED "$prefix/bin/hecate-validate" gate --stored-only >"$folder/log" 2>&1) || fail "gate: $(tail -n 3 "$folder/log")"
 said=$(cd / && env -u HECATE_SHARED "$prefix/bin/hecate-validate" hardware 2>&1)
 [[ $said == *"name a file with --cases"* ]] || fail "hardware: $said"
+# The Python package that came along finds its own library, below this prefix.
+said=$(cd / && env -u HECATE_LIBRARY PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$prefix/share/hecate/python" \
+       python3 -m hecate 2>&1 | grep libhecate)
+[[ $said == *" at $prefix/lib"* ]] || fail "the installed package: $said"
+[ -e "$prefix/share/hecate/python/examples/train_moe.py" ] || fail "no example of training was installed"
 mv "$prefix/share/hecate" "$folder/aside"
 said=$("$prefix/bin/hecate-validate" gate --stored-only 2>&1) && fail "gate without its file"
 [[ $said == *"not there, though it comes with hecate; name the file with --baseline"* ]] || fail "gate without its file: $said"
