@@ -24,6 +24,8 @@ sed -n 's/^HEC_API.*[ *]\(hec_[a-z_]*\)(.*/\1/p' "$header" | sort >"$folder/decl
 nm -D --defined-only "$library" | awk '{print $3}' | sort >"$folder/exported"
 [ "$(wc -l <"$folder/declared")" -gt 25 ] || fail "only $(wc -l <"$folder/declared") functions in the header"
 diff "$folder/declared" "$folder/exported" || fail "the library does not export the header's functions alone"
+# What it is linked to has no licence that asks something of its users (library.cmake).
+ldd "$library" | grep gsl && fail "the library is linked to GSL"
 for name in "$prefix"/bin/hecate-sim; do
   "$name" --help >/dev/null || fail "$name does not run"
   "$name" "$prefix"/share/doc/hecate/traces/sample-synthetic.jsonl --policy ep >/dev/null || fail "no installed trace"
