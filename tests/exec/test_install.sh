@@ -24,6 +24,8 @@ sed -n 's/^HEC_API.*[ *]\(hec_[a-z_]*\)(.*/\1/p' "$header" | sort >"$folder/decl
 nm -D --defined-only "$library" | awk '{print $3}' | sort >"$folder/exported"
 [ "$(wc -l <"$folder/declared")" -gt 25 ] || fail "only $(wc -l <"$folder/declared") functions in the header"
 diff "$folder/declared" "$folder/exported" || fail "the library does not export the header's functions alone"
+# What it is linked to has no licence that asks something of its users (library.cmake).
+ldd "$library" | grep gsl && fail "the library is linked to GSL"
 for name in "$prefix"/bin/hecate-sim; do
   "$name" --help >/dev/null || fail "$name does not run"
   "$name" "$prefix"/share/doc/hecate/traces/sample-synthetic.jsonl --policy ep >/dev/null || fail "no installed trace"
@@ -33,6 +35,11 @@ done
 (cd / && env -u HECATE_SHARED "$prefix/bin/hecate-validate" gate --stored-only >"$folder/log" 2>&1) || fail "gate: $(tail -n 3 "$folder/log")"
 said=$(cd / && env -u HECATE_SHARED "$prefix/bin/hecate-validate" hardware 2>&1)
 [[ $said == *"name a file with --cases"* ]] || fail "hardware: $said"
+# The Python package that came along finds its own library, below this prefix.
+said=$(cd / && env -u HECATE_LIBRARY PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$prefix/share/hecate/python" \
+       python3 -m hecate 2>&1 | grep libhecate)
+[[ $said == *" at $prefix/lib"* ]] || fail "the installed package: $said"
+[ -e "$prefix/share/hecate/python/examples/train_moe.py" ] || fail "no example of training was installed"
 mv "$prefix/share/hecate" "$folder/aside"
 said=$("$prefix/bin/hecate-validate" gate --stored-only 2>&1) && fail "gate without its file"
 [[ $said == *"not there, though it comes with hecate; name the file with --baseline"* ]] || fail "gate without its file: $said"

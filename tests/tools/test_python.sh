@@ -63,7 +63,8 @@ else
   has "('hecate', "
 fi
 
-# The wheel of tools/wheel brings the library: in a fresh environment, with no compiler, no build and nothing of Debian's GSL.
+# The wheel of tools/wheel brings the library: in a fresh environment, with no compiler, no build, no
+# GSL and nothing of Debian's cJSON.
 if command -v objdump >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null; then
   wheel=$("$source_dir/tools/wheel" wheel "$build" 2>err.txt) || fail "tools/wheel: $(tail -5 err.txt)"
   python3 -m venv fresh && env -u PYTHONPATH fresh/bin/pip install --no-index --no-cache-dir --disable-pip-version-check -q "$wheel" >out.txt 2>&1 ||
@@ -74,10 +75,13 @@ if command -v objdump >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/n
   (unset HECATE_LIBRARY PYTHONPATH && PATH=$work/fresh/bin && python -c 'import hecate; p = hecate.Planner("hecate", layers=1, experts=4, top_k=1, ranks=2)
 p.step(0); print("planned", len(p.homes.tolist()[0])); print(hecate.simulate([[4, 3, 2, 1]], cluster="1x2 nvlink=1G@1us flops=1G mem=1G",
 policies=["ep"], model="gpt-moe-s", top_k=1)["policies"][0]["name"])
-from hecate import _library; print({line.split()[-1].split("/")[-1]: line.split()[-1] for line in open("/proc/self/maps") if "libgsl" in line})') >out.txt 2>&1 ||
+from hecate import _library; print({line.split()[-1].split("/")[-1]: line.split()[-1] for line in open("/proc/self/maps") if "libgsl" in line or "libcjson" in line})') >out.txt 2>&1 ||
     fail "the wheel: $(cat out.txt)"
   has "planned 4"
-  has "': '$work/fresh/lib"
+  has "{'libcjson.so.1': '$work/fresh/lib"
+  ! grep -q libgsl out.txt || fail "the wheel brings GSL: $(cat out.txt)"
+  [ -s fresh/lib/python3*/site-packages/hecate-*.dist-info/licenses/libcjson.so.1.copyright ] || ! command -v dpkg >out.txt ||
+    fail "no licence of cJSON"
 else
   echo "SKIPPED python (wheel): no objdump or no venv"
 fi

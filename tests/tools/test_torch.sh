@@ -26,7 +26,8 @@ for first in 000000 000004; do
   "$build/hecate-sim" "out/trace-$first.jsonl.gz" --policy ep,hecate >out.txt 2>&1 || fail "hecate-sim: $(tail -5 out.txt)"
 done
 # Predicted against trained: that it runs and counts, not what it finds, which depends on the machine.
-HECATE_TORCH_PYTHON=$python "$build/hecate-validate" trainer --json --policy ep,hecate --hot 2 --rounds 1 --block 3 --layers 2 --d-model 32 \
+# The package and libhecate are those that came with the program.
+env -u PYTHONPATH -u HECATE_LIBRARY HECATE_TORCH_PYTHON=$python "$build/hecate-validate" trainer --json --policy ep,hecate --hot 2 --rounds 1 --block 3 --layers 2 --d-model 32 \
   --d-ffn 64 --batch 4 --length 16 --out trainer >found.json 2>out.txt || fail "hecate-validate trainer: $(tail -5 out.txt)"
 expect found.json '[(r["policy"], r["steps"], r["predicted_s"] > 0, r["measured_s"] > 0) for r in d["rows"]]' \
   "[('ep', 2, True, True), ('hecate', 2, True, True)]"
@@ -35,5 +36,12 @@ expect found.json 'd["pairs"]' 1
   fail "hecate-sim with the calibration: $(tail -5 out.txt)"
 HECATE_TORCH_PYTHON=nowhere "$build/hecate-validate" trainer >out.txt 2>&1 && fail "a Python from nowhere"
 has "set HECATE_TORCH_PYTHON"
+cp "$build/hecate-validate" alone # without what came with it
+env -u PYTHONPATH HECATE_TORCH_PYTHON=$python ./alone trainer >out.txt 2>&1 && fail "a program without its package"
+has "No module named 'hecate'; set HECATE_TORCH_PYTHON to a Python that has PyTorch 2.1 and numpy, or PYTHONPATH to"
+[ "$(wc -l <out.txt)" -eq 1 ] || fail "one line was expected: $(cat out.txt)"
+HECATE_LIBRARY=nowhere.so HECATE_TORCH_PYTHON=$python "$build/hecate-validate" trainer >out.txt 2>&1 && fail "no libhecate"
+has "libhecate was not found (nowhere.so"
+[ "$(wc -l <out.txt)" -eq 1 ] || fail "one line was expected: $(cat out.txt)"
 [ $failures -eq 0 ] || exit 1
 echo "all passed"

@@ -29,9 +29,13 @@ static void add_root(hec_text *to) {
   hec_text_free(&built);
 }
 
-hec_status hec_data_find(const char *option, const char *below, hec_text *path) {
+void hec_data_folder(const char *below, hec_text *path) {
   add_root(path);
   hec_text_printf(path, "/%s", below);
+}
+
+hec_status hec_data_find(const char *option, const char *below, hec_text *path) {
+  hec_data_folder(below, path);
   if (access(path->data, R_OK) == 0)
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT, "%s: not there, though it comes with hecate; name the file with %s", path->data,

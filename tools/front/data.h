@@ -9,6 +9,9 @@
  * error says so. */
 hec_status hec_data_find(const char *option, const char *below, hec_text *path) HEC_MUST_USE;
 
+/* A folder of the project, `below` as in hec_data_find ("python": the package hecate). It need not be there. */
+void hec_data_folder(const char *below, hec_text *path);
+
 /* Recorded data that is no part of the project: `below` $HECATE_SHARED, else below the folder shared/ beside that of the
  * project's files. It need not be there. */
 void hec_data_shared(const char *below, hec_text *path);

@@ -3,7 +3,8 @@ files about it. Standard library only, so that pip needs no index. Versions stan
 compares them with the project's.
 
 With libraries (tools/wheel) they stand in hecate/lib, and the wheel is for Linux on this processor with a glibc from the newest
-symbol that they need. GSL among them has the GPL: whoever passes such a wheel on passes GSL on.
+symbol that they need. Files named .copyright are their licences and stand in dist-info/licenses with the project's. GSL, under the
+GPL, may not be among them: the wheel says Apache-2.0 (runtime/exec/package/library.cmake).
 
     build_wheel.py FOLDER LIBRARY..."""
 import base64
@@ -49,8 +50,15 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None, 
                 with open(os.path.join(PACKAGE, folder, name), "rb") as text:
                     files["/".join(filter(None, ("hecate", folder, name)))] = text.read()
     brought = {os.path.basename(path): open(path, "rb").read() for path in libraries}
+    licences = {name: brought.pop(name) for name in list(brought) if name.endswith(".copyright")}
+    if any(name.startswith("libgsl") for name in brought):
+        sys.exit("build_wheel: expected a libhecate without GSL, found %s among the libraries" % ", ".join(sorted(brought)))
     tag = _tag(brought)
     files.update(("hecate/lib/" + name, data) for name, data in brought.items())
+    files.update(("%s/licenses/%s" % (about, name), data) for name, data in licences.items())
+    licence = os.path.join(HERE, "..", "..", "LICENSE")
+    if os.path.exists(licence):
+        files[about + "/licenses/LICENSE"] = open(licence, "rb").read()
     files[about + "/METADATA"] = (
         "Metadata-Version: 2.1\nName: hecate\nVersion: %s\nLicense: Apache-2.0\nRequires-Python: >=3.8\n"
         "Summary: Compares expert placement policies for Mixture-of-Experts models (libhecate), and records routers\n"

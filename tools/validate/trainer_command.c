@@ -2,6 +2,7 @@
  * options, finds a Python and becomes it; the options go there as one JSON object. */
 #include "runtime/base/text.h"
 #include "tools/front/args.h"
+#include "tools/front/data.h"
 #include "tools/validate/validate_commands.h"
 
 #include <errno.h>
@@ -45,9 +46,10 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
   const hec_command command = {
       .program = "hecate-validate trainer",
       .usage = "hecate-validate trainer [options]",
-      .summary = "Measures the operations of a PyTorch trainer here, predicts its iteration under several policies, trains\n"
-                 "it, and prints predicted beside measured. Needs PyTorch and the package hecate: in\n"
-                 "$HECATE_TORCH_PYTHON, else python3.",
+      .summary =
+          "Measures the operations of a PyTorch trainer here, predicts its iteration under several policies, trains\n"
+          "it, and prints predicted beside measured. Needs PyTorch and the package hecate: in\n"
+          "$HECATE_TORCH_PYTHON, else python3.",
       .examples = "  hecate-validate trainer --policy ep,hecate --rounds 6\n",
       .first = "--policy --hot --ranks --rounds --block --out --json",
       .args = args};
@@ -66,13 +68,34 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
   return HEC_OK;
 }
 
+/* The package that came with this program, behind what the user set. It finds libhecate from its own place. */
+static void name_package(void) {
+  const char *given = getenv("PYTHONPATH");
+  hec_text path = {0};
+  hec_text_printf(&path, "%s%s", given ? given : "", given && *given ? ":" : "");
+  hec_data_folder("python", &path);
+  (void)setenv("PYTHONPATH", path.data, 1);
+  hec_text_free(&path);
+}
+
 /* Returns only where no Python can be run. */
 static hec_status become_python(char *options) {
+  static char option[] = "-c",
+              program[] =
+                  "import sys\n"
+                  "try:\n"
+                  "  import numpy\n"
+                  "  from hecate.torch import validate\n"
+                  "except ImportError as error:\n"
+                  "  sys.exit('hecate-validate: trainer: %s: %s; set HECATE_TORCH_PYTHON to a Python that has '\n"
+                  "           'PyTorch 2.1 and numpy, or PYTHONPATH to the folder of the package hecate "
+                  "(tools/python)' % (sys.executable, error))\n"
+                  "validate.main(sys.argv[1])\n";
   const char *given = getenv("HECATE_TORCH_PYTHON");
-  char option[] = "-m", module[] = "hecate.torch.validate";
   hec_text name = {0};
   hec_text_add(&name, given && *given ? given : "python3");
-  char *words[] = {name.data, option, module, options, NULL};
+  name_package();
+  char *words[] = {name.data, option, program, options, NULL};
   (void)execvp(name.data, words);
   hec_status status = hec_fail(HEC_FAILED, "%s cannot be run: %s; set HECATE_TORCH_PYTHON to a Python that has PyTorch",
                                name.data, strerror(errno));

@@ -10,6 +10,14 @@ set_target_properties(libhecate PROPERTIES OUTPUT_NAME hecate EXPORT_NAME hecate
                       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_link_libraries(libhecate PRIVATE hec_tools hec_exec)
 target_link_options(libhecate PRIVATE -Wl,--as-needed)
+# No GSL in it. GSL has the GPL, and what users link, or install as a wheel, shall be under Apache-2.0 as the rest. No function
+# of hecate.h reaches GSL: synthetic traces, the fits of hecate-validate and the products of hecate-run do, and those are
+# programs. So sections that nothing reaches are dropped, GSL is not linked, and a function that comes to need it is an
+# undefined symbol here: an error of the build. Instrumented libraries keep everything, and are not given to users.
+if(NOT HEC_SANITIZE AND NOT HEC_COVERAGE)
+  set_target_properties(libhecate PROPERTIES HEC_NO_GSL ON)
+  target_link_options(libhecate PRIVATE -Wl,--gc-sections -Wl,-z,defs)
+endif()
 target_include_directories(libhecate INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 install(TARGETS libhecate EXPORT hecate LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,5 +1,6 @@
-"""libhecate by ctypes. It is looked for as $HECATE_LIBRARY, in this package (a wheel of tools/wheel brings it), where the loader
-finds it, and beside hecate-sim: in its folder (a build) and in ../lib* (installed)."""
+"""libhecate by ctypes. It is looked for as $HECATE_LIBRARY, in this package (a wheel of tools/wheel brings it), beside the
+programs that this package came with (share/hecate/python of a build or an installation), where the loader finds it, and beside
+hecate-sim: in its folder (a build) and in ../lib* (installed)."""
 import ctypes
 import glob
 import os
@@ -23,7 +24,12 @@ class Failed(Error, RuntimeError):
 
 _loaded = None
 _loaded_from = None
-BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUNDLED = os.path.join(HERE, "lib")
+
+
+def _beside(folder, *below):
+    return [name for b in below for name in sorted(glob.glob(os.path.join(folder, b, "libhecate.so." + VERSION)))]
 
 
 def _candidates():
@@ -31,12 +37,13 @@ def _candidates():
     if given:
         return [given]
     names = [name for name in [os.path.join(BUNDLED, "libhecate.so." + VERSION)] if os.path.exists(name)]
+    own = os.path.join("share", "hecate", "python", "hecate")
+    if HERE.endswith(own):
+        names += _beside(HERE[:-len(own)], "", "lib", "lib64", "lib/*")
     names += ["libhecate.so." + VERSION, "libhecate.so"]
     tool = shutil.which("hecate-sim")
     if tool:
-        folder = os.path.dirname(os.path.realpath(tool))
-        for below in ("", "../lib", "../lib64", "../lib/*"):
-            names += sorted(glob.glob(os.path.join(folder, below, "libhecate.so." + VERSION)))
+        names += _beside(os.path.dirname(os.path.realpath(tool)), "", "../lib", "../lib64", "../lib/*")
     return names
 
 

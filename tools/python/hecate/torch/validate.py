@@ -24,8 +24,6 @@ import hecate
 from hecate.torch import ExpertParallel, Recorder, calibrate
 from hecate.torch._watch import Watch, own_cores
 
-PERIODIC = ("eplb", "hecate", "flexmoe", "smartmoe", "hecate-rm", "hecate-published")
-
 
 def refuse(text):
     print("hecate-validate trainer: " + text, file=sys.stderr)
@@ -42,7 +40,10 @@ def options(text):
     o.ranks = o.ranks or max(2, len(os.sched_getaffinity(0)))
     if o.batch % o.ranks:
         refuse("--batch: expected a multiple of %d ranks, found %d" % (o.ranks, o.batch))
-    known = hecate.policies()
+    try:
+        known = hecate.policies()
+    except hecate.Failed as error:  # no libhecate, or another version's
+        refuse(str(error))
     for policy in o.policy.split(","):
         if policy.split(":")[0] not in known:
             refuse("--policy: %s is not known; hecate-sim --list policies has all" % policy)
@@ -54,13 +55,12 @@ class Case:
 
     def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3):
         self.policy, self.hot, self.step, self.times = policy, hot, 0, []
-        named = {"period": o.period} if policy.split(":")[0] in PERIODIC else {}
         torch.manual_seed(1)
         self.o = argparse.Namespace(**vars(o), top_k=2, heads=4, accumulate=1, recompute=False)
         self.o.hot = hot
         self.parallel = ExpertParallel(policy, layers=o.layers, experts=o.experts, top_k=2, d_model=o.d_model, d_ffn=o.d_ffn,
                                        tokens=o.batch * o.length // o.ranks, device="cpu", window_s=window_s, cluster=cluster,
-                                       optimizer_bytes=8, n_heads=4, seq_len=o.length, **named)
+                                       optimizer_bytes=8, n_heads=4, seq_len=o.length, period=o.period)
         self.model = example.Model(self.o, self.parallel)
         self.trained = DistributedDataParallel(self.parallel.ignore_in(self.model))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
@@ -138,9 +138,8 @@ def interval(values, seed=1):
 
 
 def predicted(o, case, cluster, model):
-    named = {"period": o.period} if case["policy"].split(":")[0] in PERIODIC else {}
     found = hecate.simulate(case["trace"], cluster=cluster, model=model, policies=[case["policy"]], warmup=0, schedule="published",
-                            ranks=o.ranks, **named)
+                            ranks=o.ranks, period=o.period)
     return found["policies"][0]["iteration_s"]["median"]
 
 
