@@ -25,6 +25,8 @@ struct hec_check {
   hec_check_stages stages; /* layer NULL: one with all layers */
   double worst_share;      /* of its tolerance that the worst error has */
   int64_t steps, begin;    /* made; of them before the window */
+  int64_t before;          /* made before the reference took over */
+  bool takes_over;         /* what is there: nothing is compared */
 };
 
 int32_t hec_check_steps(const hec_model *model) {
@@ -98,6 +100,8 @@ static double error_of(const float *found, expectation e) {
 
 static void compare(hec_check *check, const float *found, expectation e, const char *what) {
   bool exact = check->model->exact;
+  if (check->takes_over)
+    return;
   const float *expected = e.part;
   int64_t n = e.n;
   double error = error_of(found, e);
@@ -154,7 +158,7 @@ static void at(hec_check *check) {
 /* From the first step on that has no loss to speak of there is nothing to compare: numbers beyond float say nothing. */
 static bool diverged(hec_check *check, double loss) {
   hec_replay_check *result = &check->result;
-  if (check->steps == 1)
+  if (check->steps == check->before + 1)
     result->first_loss = loss;
   if (result->diverged_step == 0 && !(isfinite(loss) && loss <= HEC_CHECK_EXPLODED * result->first_loss)) {
     result->passed = false;
@@ -453,8 +457,18 @@ static hec_status check_state(hec_check *check, hec_exec *exec, bool goes_on) {
     for (int32_t a = 0; l >= 0 && a < (hec_exec_train(exec) ? 4 : 1); a++)
       HEC_TRY(check_experts(check, exec, l, a, goes_on));
   }
-  check->result.windows += compares(check);
+  check->result.windows += compares(check) && !check->takes_over;
   check->begin = check->steps;
+  return HEC_OK;
+}
+
+hec_status hec_check_resume(hec_check *check, hec_exec *exec, int64_t steps, const float *bias) {
+  check->steps = check->before = steps;
+  check->takes_over = true;
+  if (check->reference && bias)
+    hec_reference_adopt_bias(check->reference, bias);
+  HEC_TRY(check_state(check, exec, true));
+  check->takes_over = false;
   return HEC_OK;
 }
 

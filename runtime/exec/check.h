@@ -64,6 +64,9 @@ typedef struct hec_check hec_check;
 hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int32_t n_micro_batches, hec_rank *rank);
 /* Stages that are not one with all layers: said before the first step. The executor is then that of the rank's stage. */
 void hec_check_stages_are(hec_check *check, const hec_check_stages *stages);
+/* The run goes on from a state that `steps` steps made: the reference takes it over, uncompared. Every rank calls it; bias: as
+ * in hec_work_state, NULL: none. */
+hec_status hec_check_resume(hec_check *check, hec_exec *exec, int64_t steps, const float *bias) HEC_MUST_USE;
 void hec_check_free(hec_check *check);
 /* Every rank calls it after step `index` with the loads that were computed; `text`: of a language model, else NULL. */
 hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t index, const hec_load *loads,

@@ -44,6 +44,11 @@ hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   hec_lowering_detail(r->low);
   if (o->gated)
     hec_lowering_gated(r->low);
+  r->loads = HEC_NEW(&r->arena, hec_load, o->n_micro_batches);
+  for (int32_t mb = 0; mb < o->n_micro_batches; mb++)
+    r->loads[mb] = hec_load_new(&r->arena, p->n_layers, p->n_ranks, p->n_experts);
+  if (r->past)
+    HEC_TRY(r->past(r));
   const hec_plan *plan = &hec_lowering_run(r->low)->plan;
   hec_exec_options wanted = exec_options(o, r->rank, plan->n_slices);
   r->work = (hec_work_state){.model = o->model,
@@ -57,9 +62,6 @@ hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   hec_work_open(&r->work, r->exec, &r->arena);
   HEC_TRY(hec_exec_set_plan(r->exec, plan, true));
   hec_work_init(&r->work, r->exec, &r->arena);
-  r->loads = HEC_NEW(&r->arena, hec_load, o->n_micro_batches);
-  for (int32_t mb = 0; mb < o->n_micro_batches; mb++)
-    r->loads[mb] = hec_load_new(&r->arena, p->n_layers, p->n_ranks, p->n_experts);
   return HEC_OK;
 }
 

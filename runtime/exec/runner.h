@@ -32,12 +32,15 @@ struct hec_runner {
   int64_t iter;
   /* The load to plan the rest of the layer with; its gate has been posted. */
   hec_status (*load_of)(hec_runner *runner, int32_t micro_batch, int32_t layer, const hec_load **load);
+  /* The run goes on from a checkpoint: lowers what was done before with the loads of then, in `loads`. So the policy and the
+   * schedule remember what they would. Called by hec_runner_open before there is an executor. NULL: nothing was done. */
+  hec_status (*past)(hec_runner *runner);
   void *context; /* the driver's */
 };
 
 /* Bytes that each rank's region must have for this policy. */
 size_t hec_runner_bytes(const hec_runner_options *options, const hec_policy *policy);
-/* The initial model in place, the first plan in force. `work` members of the driver's choice are set afterwards. In every
+/* The initial model in place, the first plan in force, or the last of the past. `work` members of the driver's choice are set afterwards. In every
  * case to be closed. */
 hec_status hec_runner_open(hec_runner *runner, const hec_policy *policy) HEC_MUST_USE;
 void hec_runner_close(hec_runner *runner);

@@ -49,6 +49,9 @@ hec_moe hec_train_moe(hec_train_wish wish) {
 
 static void measured(void *context, const hec_train_measure *m) {
   hec_train_outcome *outcome = context;
+  for (size_t i = 0; i < m->program->n_ops; i++)
+    outcome->n_migrations += m->program->ops[i].role == HEC_ROLE_MIGRATE;
+  outcome->first_step = outcome->n_steps == 0 ? m->step : outcome->first_step;
   outcome->overload[outcome->n_steps] = m->overload;
   outcome->expert_overload[outcome->n_steps] = m->expert_overload;
   outcome->dropped[outcome->n_steps] = m->dropped;
@@ -97,6 +100,30 @@ static hec_status launch(hec_train_wish wish, job *j, const hec_cluster *cluster
   return status == HEC_OK ? hec_launch(&options, body, j) : status;
 }
 
+/* With the record and the checkpoint that are wished for. */
+static hec_status launch_kept(hec_train_wish wish, job *j, const hec_cluster *cluster) {
+  static const hec_trace_header header = {.name = "test", .source = "tests"};
+  char ranks[16];
+  (void)snprintf(ranks, sizeof ranks, "%d", wish.ranks);
+  hec_checkpoint checkpoint = {.folder = wish.checkpoint,
+                               .every = wish.every > 0 ? wish.every : INT64_MAX,
+                               .setting = {{"--ranks", ranks}, {"--policy", j->policy->name}},
+                               .n_settings = 2};
+  if (!wish.record && !wish.checkpoint)
+    return launch(wish, j, cluster);
+  hec_status status = hec_record_new(j->train.model, wish.ranks, wish.micro_batches, &j->train.record);
+  if (wish.checkpoint) {
+    j->train.checkpoint = &checkpoint;
+    status = status == HEC_OK ? hec_checkpoint_find(&checkpoint) : status;
+    status = status == HEC_OK && checkpoint.step > 0 ? hec_checkpoint_loads(&checkpoint, j->train.record) : status;
+    status = status == HEC_OK ? hec_checkpoint_make_folder(&checkpoint) : status;
+  }
+  status = status == HEC_OK ? launch(wish, j, cluster) : status;
+  status = wish.record ? hec_record_end(j->train.record, status, wish.record, &header) : status;
+  hec_record_free(j->train.record);
+  return status;
+}
+
 hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   hec_arena arena = {0};
   hec_corpus corpus;
@@ -104,7 +131,6 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   hec_moe moe = hec_train_moe(wish);
   hec_model model;
   hec_problem problem;
-  hec_trace_header header = {.name = "test", .source = "tests"};
   if (wish.skewed)
     make_skewed(&corpus);
   else
@@ -127,8 +153,6 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
                      .aux = wish.aux,
                      .bias_rate = wish.bias_rate,
                      .capacity = wish.capacity,
-                     .record = wish.record,
-                     .header = &header,
                      .measured = measured,
                      .context = shared},
            .policy = hec_policy_find(wish.policy ? wish.policy : "ep"),
@@ -143,7 +167,8 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   j.other.ids = hec_malloc((size_t)corpus.n, 1);
   for (int64_t i = 0; i < corpus.n; i++)
     j.other.ids[i] = corpus.byte_of[corpus.ids[i]] == 'e' ? 0 : corpus.ids[i];
-  hec_status status = launch(wish, &j, &cluster);
+  problem.period = wish.period > 0 ? wish.period : problem.period;
+  hec_status status = launch_kept(wish, &j, &cluster);
   *outcome = *shared;
   (void)munmap(shared, sizeof *shared);
   hec_corpus_free(&j.other);

@@ -21,6 +21,9 @@ typedef struct {
   const char *other_gate; /* of the last rank; NULL: the same */
   float other_bias;       /* likewise; 0: the same */
   int32_t esp;            /* ranks of an expert-sharding group; 0: 1 */
+  int32_t period;         /* of the policy; 0: its own */
+  const char *checkpoint; /* folder; NULL: none. A checkpoint that is there is gone on from */
+  int64_t every;          /* steps between checkpoints; 0: only after the last */
 } hec_train_wish;
 
 typedef struct {
@@ -28,6 +31,8 @@ typedef struct {
   double loss[HEC_TRAIN_STEPS_MAX], balance_loss[HEC_TRAIN_STEPS_MAX];
   double overload[HEC_TRAIN_STEPS_MAX], expert_overload[HEC_TRAIN_STEPS_MAX];
   double dropped[HEC_TRAIN_STEPS_MAX], unrouted[HEC_TRAIN_STEPS_MAX];
+  int32_t n_migrations; /* exchanges that moved experts */
+  int64_t first_step;   /* of the run: numbers above begin with it */
   hec_check_result check;
 } hec_train_outcome;
 

@@ -67,7 +67,7 @@ for record in no-such-folder/out.jsonl folder - ""; do
   [ ! -s out ] || fail "--record $record: trained before it was refused"
 done
 (ulimit -f 1 && "$run" train --text "$text" "${small[@]}" --steps 20 --record limited.jsonl 2>&1 >/dev/null | cat >err)
-grep -q 'rank 0, in writing the trace: .* cannot be written: File too large' err || fail "a file size limit: $(cat err)"
+grep -q 'rank 0, in .*: the temporary file of the loads cannot be written: File too large' err || fail "a file size limit: $(cat err)"
 [ -z "$(ls -A | grep limited)" ] || fail "left behind past a file size limit: $(ls -A)"
 
 # Losses that cannot be printed: before the first step nothing runs; later, the trace is still worth having.
@@ -154,5 +154,69 @@ losses --policy ep >a
 losses --policy hecate --threads >b
 [ "$(wc -l <a)" = 3 ] || fail "expected three lines of losses, found $(cat a)"
 awk 'NR == FNR {of[$1] = $2; next} ($2 - of[$1]) ^ 2 > 4e-8 {exit 1}' a b || fail "losses differ: $(paste a b)"
+
+# Checkpoints: half a run and its other half have the losses of a whole one, to the last digit; the trace has all steps. The same
+# under MPI, where a run may go on that began here.
+source "$source_dir/tests/support/mpi.sh"
+saved=(--text "$text" "${small[@]}" --policy hecate --balance aux=0.01)
+"$run" train "${saved[@]}" --steps 12 --json --record whole.jsonl >whole.json 2>err || fail "a whole run: $(cat err)"
+"$run" train "${saved[@]}" --steps 5 --json --checkpoint ck --checkpoint-every 2 --resume >first.json 2>err || fail "first half: $(cat err)"
+[ "$(ls ck)" = step-00000005 ] || fail "checkpoints: $(ls ck)"
+cp -r ck ck-openmpi && cp -r ck ck-mpich
+resumed() { # FOLDER STEPS FIRST: of out.json
+  expect out.json "d['first_step'], len(d['loss'])" "($3, $(($2 - $3 + 1)))"
+  [ "$(value out.json "d['loss']")" = "$(value whole.json "d['loss'][$3 - 1:$2]")" ] || fail "$1: the losses are others"
+}
+"$run" train "${saved[@]}" --steps 12 --json --checkpoint ck --resume --record again.jsonl >out.json 2>err || fail "second half: $(cat err)"
+resumed ck 12 6
+[ "$(grep -c iter again.jsonl)" = 12 ] && [ "$(tail -n +2 again.jsonl)" = "$(tail -n +2 whole.jsonl)" ] ||
+  fail "the trace of a run that went on has $(grep -c iter again.jsonl) steps, or others"
+refuses 2 "--resume: expected --checkpoint DIR" --text "$text" --resume
+refuses 2 "ck: it has step 12 of a run; add --resume" "${saved[@]}" --checkpoint ck
+refuses 2 "--steps: expected more than the 12 of the checkpoint in ck, found 12" "${saved[@]}" --checkpoint ck --resume --steps 12
+# others OLD NEW: the options, with one value changed
+others() { local word; for word in "${saved[@]}"; do [ "$word" = "$1" ] && word=$2; printf '%s\n' "$word"; done; }
+differs() { # OPTION OLD NEW MESSAGE
+  local words
+  mapfile -t words < <(others "$2" "$3")
+  refuses 2 "made with $1 $4" "${words[@]}" --checkpoint ck --resume
+}
+differs --experts 4 2 "4, this run has 2"
+differs --policy hecate ep "hecate, this run has ep"
+differs --balance aux=0.01 aux=0.02 "aux=0.01,bias=0, this run has aux=0.02,bias=0"
+differs --text "$text" "$source_dir/README.md" "$(wc -c <"$text") characters"
+refuses 2 "made with --seed 1, this run has 2" "${saved[@]}" --checkpoint ck --resume --seed 2
+refuses 2 "nowhere/ck: no folder for checkpoints" "${saved[@]}" --checkpoint nowhere/ck
+refuses 2 "one.txt: no folder for checkpoints: Not a directory" "${saved[@]}" --checkpoint one.txt
+printf x | dd of=ck/step-00000012/rank-0001 bs=1 seek=1000 conv=notrunc 2>dd.txt
+refuses 2 "ck/step-00000012/rank-0001: damaged: its check sum does not fit" "${saved[@]}" --checkpoint ck --resume --steps 20
+for kind in openmpi mpich; do
+  has_mpi $kind || continue
+  timeout -k 5 300 "$launcher" -n 2 "$run" train "${saved[@]}" --backend mpi --steps 9 --json --checkpoint ck-$kind --resume \
+    --record $kind.jsonl >out.json 2>err </dev/null || fail "$kind: going on: $(cat err)"
+  resumed ck-$kind 9 6
+  [ "$(tail -n +2 $kind.jsonl)" = "$(sed -n 2,10p whole.jsonl)" ] || fail "$kind: the trace has other steps"
+  timeout -k 5 300 "$launcher" -n 2 "$run" train "${saved[@]}" --backend mpi --steps 12 --json --checkpoint ck-$kind --resume \
+    >out.json 2>err </dev/null || fail "$kind: going on again: $(cat err)"
+  resumed ck-$kind 12 10
+done
+
+# A rank that is killed: the steps before are in the trace, and it can be read. When that happens does not matter.
+mkfifo printed
+"$run" train "${saved[@]}" --steps 100000 --print-every 1 --record died.jsonl >printed 2>err &
+pid=$!
+exec 3<printed
+while read -r step _ <&3 && [ "$step" != 4 ]; do :; done
+if has_children && [ -n "$step" ]; then
+  kill -9 "$(cut -d' ' -f2 "/proc/$pid/task/$pid/children")"
+  cat <&3 >rest
+  wait $pid
+  [ $? = 1 ] || fail "a run whose rank was killed: expected exit code 1"
+  grep -q 'rank 1 was killed by signal 9.*; died.jsonl has the loads of the [0-9]* finished steps' err || fail "killed: $(cat err)"
+  "$build/hecate-trace" info died.jsonl >info || fail "the trace of a run whose rank was killed cannot be read"
+  [ "$(grep -c iter died.jsonl)" -ge 4 ] || fail "died.jsonl has $(grep -c iter died.jsonl) steps"
+fi
+kill $pid 2>/dev/null
+exec 3<&-
 
 [ "$failures" = 0 ]

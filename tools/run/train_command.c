@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20, NAME_BYTES = 320 }; /
 
 typedef struct {
   hec_job_options job;
-  const char *text, *record, *name, *gate, *balance;
-  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, seed, every;
+  const char *text, *record, *name, *gate, *balance, *checkpoint;
+  int64_t checkpoint_every, steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, seed, every;
   double rate, aux, memory;
   const hec_gate *gate_row;
   hec_gate_options gate_options;
@@ -39,7 +40,7 @@ typedef struct {
   hec_target_args target;
   char **words; /* of the command line, [n_words] */
   int n_words;
-  bool check, json, list;
+  bool check, json, list, resume;
 } settings;
 
 typedef struct {
@@ -55,12 +56,15 @@ typedef struct {
   hec_trace_header header;
   hec_text source, notes, shape;
   hec_train train;
+  hec_record *record;
+  hec_checkpoint checkpoint;
   hec_train_report report;
   hec_arena arena;
   bool launched;
 } command;
 
 static const settings defaults = {.gate = "softmax",
+                                  .checkpoint_every = 100,
                                   .steps = 100,
                                   .layers = 4,
                                   .experts = 16,
@@ -108,6 +112,20 @@ static const hec_run_option_words words[] = {
     {.key = NULL},
 };
 
+static hec_status check(settings *s) {
+  if (!s->text)
+    return hec_fail(HEC_BAD_INPUT, "expected --text FILE; see hecate-run train --help");
+  if (s->heads > s->d_model || s->d_model % s->heads != 0)
+    return hec_fail(HEC_BAD_INPUT, "--heads: expected a divisor of --d-model (%" PRId64 "), found %" PRId64, s->d_model,
+                    s->heads);
+  HEC_TRY(parse_gate(s));
+  if (s->resume && !s->checkpoint)
+    return hec_fail(HEC_BAD_INPUT, "--resume: expected --checkpoint DIR beside it, found none");
+  if (s->name && !s->record)
+    return hec_fail(HEC_BAD_INPUT, "--name: expected --record FILE beside it, found none");
+  return HEC_OK;
+}
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
   s->job = HEC_JOB_OPTIONS;
@@ -148,9 +166,20 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "every 10 steps (fewer at a high --lr), because training amplifies rounding.",
        0, 0},
       HEC_ARG_TITLE("Output"),
-      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace at the end (.gz: compressed)"),
+      HEC_ARG_WORD("--record", s->record, "FILE",
+                   "write the expert loads as a trace at the end (.gz: compressed); where a rank dies, those of the "
+                   "finished steps"),
       HEC_ARG_WORD("--name", s->name, "NAME",
                    "with --record: name in the trace (default: made of model, text and steps)"),
+      HEC_ARG_WORD("--checkpoint", s->checkpoint, "DIR",
+                   "save the run there, to go on from after its end or a failure"),
+      HEC_ARG_WHOLE("--checkpoint-every", s->checkpoint_every, "N",
+                    "save it every N steps (default 100) and after the last", 1, STEPS_MAX),
+      {"--resume", HEC_ARG_FLAG, &s->resume, NULL,
+       "go on from the checkpoint in --checkpoint DIR, with the same losses; --steps counts its steps, too. Without "
+       "one "
+       "begin with step 1",
+       0, 0},
       HEC_ARG_WHOLE("--print-every", s->every, "N", "print the loss every N steps (default: about 20 lines)", 1,
                     STEPS_MAX),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
@@ -172,17 +201,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   s->list = s->list || strcmp(s->target.backend, "list") == 0;
   if (*done || s->list || strcmp(s->gate, "list") == 0)
     return HEC_OK;
-  if (!s->text)
-    return hec_fail(HEC_BAD_INPUT, "expected --text FILE; see hecate-run train --help");
-  if (s->heads > s->d_model || s->d_model % s->heads != 0)
-    return hec_fail(HEC_BAD_INPUT, "--heads: expected a divisor of --d-model (%" PRId64 "), found %" PRId64, s->d_model,
-                    s->heads);
-  HEC_TRY(parse_gate(s));
   s->words = argv;
   s->n_words = argc;
-  if (s->name && !s->record)
-    return hec_fail(HEC_BAD_INPUT, "--name: expected --record FILE beside it, found none");
-  return HEC_OK;
+  return check(s);
 }
 
 /* ---- Where and what ---- */
@@ -290,6 +311,90 @@ static void describe(command *c) {
                                  .phase = HEC_PHASE_TRAIN};
 }
 
+/* ---- Checkpoints ---- */
+
+static void add_setting(command *c, const char *option, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add_setting(command *c, const char *option, const char *format, ...) {
+  char value[NAME_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(value, sizeof value, format, arguments);
+  va_end(arguments);
+  HEC_ASSERT(c->checkpoint.n_settings < HEC_CHECKPOINT_SETTINGS_MAX);
+  c->checkpoint.setting[c->checkpoint.n_settings++] =
+      (hec_checkpoint_setting){option, hec_arena_text(&c->arena, value)};
+}
+
+static uint64_t digest_of(const hec_corpus *corpus) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (int64_t i = 0; i < corpus->n; i++)
+    hash = (hash ^ corpus->byte_of[corpus->ids[i]]) * 0x100000001b3u;
+  return hash;
+}
+
+/* All that losses depend on, but for the number of steps. Where ranks run does not count: a run may move to mpirun. */
+static void add_settings(command *c) {
+  const settings *s = c->s;
+  const hec_moe *m = &c->model.moe;
+  hec_text attention = {0}, gate = {0};
+  hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
+  hec_gate_describe(&c->model, &gate);
+  add_setting(c, "--text", "%" PRId64 " characters with check sum %016" PRIx64, c->corpus.n, digest_of(&c->corpus));
+  add_setting(c, "--ranks", "%" PRId32, c->problem.n_ranks);
+  add_setting(c, "--tokens", "%" PRId32, s->job.tokens);
+  add_setting(c, "--micro-batches", "%" PRId32, s->job.micro_batches);
+  add_setting(c, "--layers", "%" PRId64, s->layers);
+  add_setting(c, "--experts", "%" PRId64, s->experts);
+  add_setting(c, "--top-k", "%" PRId64, s->top_k);
+  add_setting(c, "--d-model", "%" PRId64, s->d_model);
+  add_setting(c, "--d-ffn", "%" PRId64, s->d_ffn);
+  add_setting(c, "--heads", "%" PRId64, s->heads);
+  add_setting(c, "--seq-len", "%" PRId64, s->seq_len);
+  add_setting(c, "--attention", "%s", attention.data);
+  add_setting(c, "--gate", "%s", gate.data);
+  add_setting(c, "--balance", "aux=%g,bias=%g", s->balancing.aux, s->balancing.bias);
+  add_setting(c, "--lr", "%g", s->rate);
+  add_setting(c, "--seed", "%" PRId64, s->seed);
+  add_setting(c, "--policy", "%s", c->policy->name);
+  add_setting(c, "--schedule", "%s", c->schedule->name);
+  add_setting(c, "--ep", "%" PRId32, c->problem.ep);
+  add_setting(c, "--esp", "%" PRId32, c->problem.esp);
+  add_setting(c, "--cluster", "%s", c->report.cluster);
+  hec_text_free(&attention);
+  hec_text_free(&gate);
+}
+
+/* The checkpoint to go on from, if there is one, and the loads of its steps. */
+static hec_status find_checkpoint(command *c) {
+  const settings *s = c->s;
+  const hec_checkpoint *found = &c->checkpoint;
+  c->checkpoint = (hec_checkpoint){.folder = s->checkpoint, .every = s->checkpoint_every};
+  add_settings(c);
+  HEC_TRY(hec_checkpoint_find(&c->checkpoint));
+  if (found->step > 0 && !s->resume)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--checkpoint %s: it has step %" PRId64
+                    " of a run; add --resume to go on from there, or choose another folder",
+                    s->checkpoint, found->step);
+  if (found->step >= s->steps)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--steps: expected more than the %" PRId64 " of the checkpoint in %s, found %" PRId64, found->step,
+                    s->checkpoint, s->steps);
+  return found->step > 0 ? hec_checkpoint_loads(found, c->record) : HEC_OK;
+}
+
+static hec_status make_record(command *c) {
+  if (!c->s->record && !c->s->checkpoint)
+    return HEC_OK;
+  HEC_TRY(hec_record_new(&c->model, c->problem.n_ranks, c->s->job.micro_batches, &c->record));
+  c->train.record = c->record;
+  if (!c->s->checkpoint)
+    return HEC_OK;
+  HEC_TRY(find_checkpoint(c));
+  c->train.checkpoint = &c->checkpoint;
+  return c->target.backend->speaks() ? hec_checkpoint_make_folder(&c->checkpoint) : HEC_OK;
+}
+
 static void measured(void *context, const hec_train_measure *m) {
   command *c = context;
   hec_train_curve *curve = c->report.curve;
@@ -341,8 +446,6 @@ static hec_status make(command *c) {
                          .aux = (float)s->balancing.aux,
                          .bias_rate = (float)s->balancing.bias,
                          .capacity = s->memory,
-                         .record = s->record,
-                         .header = &c->header,
                          .measured = measured,
                          .context = c};
   HEC_TRY(hec_train_check(&c->train, c->policy));
@@ -359,12 +462,14 @@ static hec_status make(command *c) {
       .carrier = hec_target_carrier(&c->target),
       .ranks_are = hec_target_ranks_are(&c->target, &s->target),
       .text = s->text,
+      .record = s->record,
+      .trace_name = c->header.name,
       .cluster = c->report.cluster,
       .seed = s->seed,
       .every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS,
   };
   hec_train_report_limits(&c->report);
-  return HEC_OK;
+  return make_record(c);
 }
 
 static hec_status report(const command *c) {
@@ -409,6 +514,8 @@ static hec_status run(command *c) {
     c->launched = true;
     hec_progress_end(); /* the losses come meanwhile */
     status = c->target.backend->launch(&options, body, c);
+    if (c->s->record && c->target.backend->speaks())
+      status = hec_record_end(c->record, status, c->s->record, &c->header);
   }
   if (status == HEC_OK && c->target.backend->speaks())
     status = report(c);
@@ -433,6 +540,7 @@ int hec_train_command(int argc, char **argv) {
   hec_text_free(&c.source);
   hec_text_free(&c.notes);
   hec_text_free(&c.shape);
+  hec_record_free(c.record);
   hec_corpus_free(&c.corpus);
   hec_arena_free(&c.arena);
   return hec_target_exit(&c.target, "hecate-run train", status, c.launched);

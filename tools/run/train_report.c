@@ -56,6 +56,11 @@ static const char *unit(const hec_train_report *r) {
   return r->train->virtual_time ? "virtual ms" : "iteration ms";
 }
 
+/* Steps of the checkpoint that the run goes on from; 0: none. */
+static int64_t steps_before(const hec_train_report *r) {
+  return r->train->checkpoint ? r->train->checkpoint->step : 0;
+}
+
 static void print_machine(const hec_train_report *r) {
   hec_text cpu = {0};
   int32_t cores = hec_machine_cores(), ranks = r->train->problem->n_ranks;
@@ -81,6 +86,9 @@ hec_status hec_train_report_head(const hec_train_report *r) {
     printf(", choice biased by %g a step", (double)t->bias_rate);
   printf(" (%s)\n", t->model->gate->source);
   hec_text_free(&gate);
+  if (t->checkpoint)
+    printf("saves   %s, every %" PRId64 " steps; begins with step %" PRId64 "\n", t->checkpoint->folder,
+           t->checkpoint->every, steps_before(r) + 1);
   print_machine(r);
   printf("planned for %s\n", r->cluster);
   for (int32_t i = 0; i < r->n_limits; i++)
@@ -95,7 +103,7 @@ hec_status hec_train_report_head(const hec_train_report *r) {
 }
 
 int hec_train_report_step(const hec_train_report *r, const hec_train_measure *m) {
-  if (m->step != 1 && m->step != r->train->n_steps && m->step % r->every != 0)
+  if (m->step != steps_before(r) + 1 && m->step != r->train->n_steps && m->step % r->every != 0)
     return 0;
   printf("%8" PRId64 "  %9.4f", m->step, m->loss);
   if (r->train->aux > 0)
@@ -174,8 +182,10 @@ void hec_train_report_tail(const hec_train_report *r) {
   }
   if (r->train->check)
     print_check(r);
-  if (r->train->record)
-    printf("trace   %s, named %s\n", r->train->record, r->train->header->name);
+  if (r->record)
+    printf("trace   %s, named %s\n", r->record, r->trace_name);
+  if (r->train->checkpoint)
+    printf("saved   %s: checkpoint of step %" PRId32 "\n", r->train->checkpoint->folder, r->train->n_steps);
 }
 
 hec_status hec_train_report_verdict(const hec_train_report *r) {
@@ -295,6 +305,7 @@ void hec_train_report_json(const hec_train_report *r, hec_text *out) {
   hec_json_int(&json, "tokens_per_rank", t->problem->tokens);
   hec_json_int(&json, "micro_batches", t->n_micro_batches);
   hec_json_int(&json, "steps", t->n_steps);
+  hec_json_int(&json, "first_step", steps_before(r) + 1); /* lists of numbers begin with it */
   hec_json_int(&json, "seed", r->seed);
   hec_json_double(&json, "learning_rate", (double)t->model->adam.rate);
   hec_json_double(&json, "aux", (double)t->aux);
@@ -311,7 +322,9 @@ void hec_train_report_json(const hec_train_report *r, hec_text *out) {
     hec_json_string(&json, "note", r->curve->note);
   if (t->check)
     add_check(&json, r);
-  if (t->record)
-    hec_json_string(&json, "record", t->record);
+  if (r->record)
+    hec_json_string(&json, "record", r->record);
+  if (t->checkpoint)
+    hec_json_string(&json, "checkpoint", t->checkpoint->folder);
   hec_json_close(&json);
 }

@@ -23,6 +23,8 @@ typedef struct {
   const hec_backend *backend;
   const hec_transport *transport;
   const char *text, *cluster;               /* path as given; name */
+  const char *record;                       /* path of the trace; NULL: none is written */
+  const char *trace_name;                   /* in it */
   int64_t seed, every;                      /* every: steps between lines */
   const char *carrier, *ranks_are;          /* of messages: a transport or a link; "threads" or "processes" */
   const char *limits[HEC_TRAIN_LIMITS_MAX]; /* what the times do not say */

@@ -515,6 +515,10 @@ void hec_reference_adopt(hec_reference *r, const hec_reference_part *part, const
   r->adopted = true;
 }
 
+void hec_reference_adopt_bias(hec_reference *r, const float *bias) {
+  save(r->bias, bias, (int64_t)r->model.n_blocks * r->model.n_experts);
+}
+
 int32_t hec_reference_bits(const hec_reference *r) {
   return r->bits;
 }

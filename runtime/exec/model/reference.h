@@ -60,6 +60,7 @@ typedef struct {
   int64_t begin, n;
 } hec_reference_part;
 void hec_reference_adopt(hec_reference *reference, const hec_reference_part *part, const float *values);
+void hec_reference_adopt_bias(hec_reference *reference, const float *bias); /* [n_blocks][E] of the gates' choices */
 
 /* Largest number of significant bits that any product sum of the last step needed. Computed in double with absolute
  * values (exact mode: a test asserts at most 24). -1 in random mode. */

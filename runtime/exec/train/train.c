@@ -18,7 +18,6 @@ typedef struct {
 typedef struct {
   const hec_train *train;
   hec_runner *runner;
-  hec_record *record;
   hec_check *check;
   uint8_t *ids, *next; /* [n_micro_batches][T] of this rank */
   float *kept;         /* the head's */
@@ -179,11 +178,11 @@ static hec_status step(state *s, int64_t index) {
   hec_train_measure measure = {.step = index + 1};
   prepare(s, measure.step);
   HEC_TRY(hec_runner_iterate(r, index));
-  for (int32_t mb = 0; s->record && mb < train->n_micro_batches; mb++) {
-    hec_record_choices(s->record, r->work.assignments + (size_t)mb * (size_t)train->model->n_blocks);
-    HEC_TRY(hec_record_load(s->record, index, &r->loads[mb]));
-  }
+  if (train->record)
+    hec_record_choices(train->record, r->rank->rank, measure.step, r->work.assignments);
   HEC_TRY(add_up(s, &measure));
+  if (train->record)
+    HEC_TRY(hec_record_step(train->record, r->rank, r->loads));
   if (r->rank->rank == 0 && train->measured) {
     measure.timeline = &r->timeline;
     measure.program = hec_lowering_program(r->low);
@@ -206,10 +205,44 @@ static hec_status step(state *s, int64_t index) {
 
 /* ---- The run ---- */
 
+static int64_t steps_before(const hec_train *train) {
+  return train->checkpoint ? train->checkpoint->step : 0;
+}
+
+/* Decisions follow from the loads alone, and so does the bias of gates: what a checkpoint need not have. */
+static hec_status past(hec_runner *r) {
+  state *s = r->context;
+  const hec_train *train = s->train;
+  for (int64_t i = 0; i < steps_before(train); i++) {
+    hec_rank_at_phase(r->rank, i, "planning again");
+    HEC_TRY(hec_rank_check(r->rank));
+    HEC_TRY(hec_record_read(train->record, i, r->loads));
+    hec_lower_iteration(r->low, i, r->loads, train->n_micro_batches, train->n_micro_batches);
+    if (train->bias_rate > 0)
+      hec_bias_update(train->model, train->bias_rate, r->loads, train->n_micro_batches, s->bias);
+  }
+  return HEC_OK;
+}
+
+static hec_status resume(state *s) {
+  hec_runner *r = s->runner;
+  HEC_TRY(hec_checkpoint_read(s->train->checkpoint, s->train->record, r->exec, r->rank));
+  return s->check ? hec_check_resume(s->check, r->exec, steps_before(s->train), r->work.bias) : HEC_OK;
+}
+
+static hec_status save(const state *s, int64_t step) {
+  const hec_checkpoint *c = s->train->checkpoint;
+  hec_runner *r = s->runner;
+  if (!c || (step % c->every != 0 && step != s->train->n_steps))
+    return HEC_OK;
+  return hec_checkpoint_write(c, step, s->train->record, r->exec, r->rank);
+}
+
 static hec_status open_state(state *s, const hec_policy *policy) {
   const hec_train *train = s->train;
   hec_runner *r = s->runner;
   size_t all = (size_t)train->n_micro_batches * (size_t)train->problem->tokens;
+  s->bias = HEC_NEW(&r->arena, float, train->model->n_blocks * train->model->n_experts);
   HEC_TRY(hec_runner_open(r, policy));
   r->work.ends = (hec_work_ends){.embedding = embedding, .head = head, .context = s};
   r->work.balance = train->aux / (float)train->n_micro_batches;
@@ -219,29 +252,29 @@ static hec_status open_state(state *s, const hec_policy *policy) {
   s->factor = 1 / ((float)all * (float)r->rank->n_ranks);
   s->shares = r->rank->rank == 0 ? HEC_NEW(&r->arena, share, r->rank->n_ranks) : NULL;
   s->routed = HEC_NEW(&r->arena, bool, train->problem->tokens);
-  s->bias = HEC_NEW(&r->arena, float, train->model->n_blocks * train->model->n_experts);
   r->work.bias = train->bias_rate > 0 ? s->bias : NULL;
   if (train->check)
     r->work.affinities = HEC_NEW(&r->arena, float, (int64_t)all * train->model->n_blocks * train->model->n_experts);
   if (train->check)
     s->check = hec_check_new(train->problem, train->model, train->n_micro_batches, r->rank);
-  return train->record ? hec_record_open(train->model, r->rank, &s->record) : HEC_OK;
+  return steps_before(train) > 0 ? resume(s) : HEC_OK;
 }
 
 hec_status hec_train_run(const hec_train *train, const hec_policy *policy, hec_rank *rank, hec_check_result *result) {
   HEC_TRY(hec_train_check(train, policy));
   state s = {.train = train};
-  hec_runner r = {.options = options_of(train), .rank = rank, .load_of = load_of, .context = &s};
+  hec_runner r = {.options = options_of(train), .rank = rank, .load_of = load_of, .past = past, .context = &s};
   s.runner = &r;
   hec_status status = open_state(&s, policy);
-  for (int32_t i = 0; status == HEC_OK && i < train->n_steps; i++)
+  for (int64_t i = steps_before(train); status == HEC_OK && i < train->n_steps; i++) {
     status = step(&s, i);
+    status = status == HEC_OK ? save(&s, i + 1) : status;
+  }
   if (status == HEC_OK && s.check)
     status = hec_check_finish(s.check, r.exec, train->n_steps, result);
-  if (status == HEC_OK && s.record)
-    status = hec_record_write(s.record, train->record, train->header);
+  if (status == HEC_OK && train->record)
+    status = hec_record_gather(train->record, rank);
   hec_check_free(s.check);
-  hec_record_free(s.record);
   hec_runner_close(&r);
   return status;
 }

@@ -9,7 +9,7 @@
 #define HEC_EXEC_TRAIN_H
 #include "runtime/exec/check.h"
 #include "runtime/exec/runner.h"
-#include "runtime/exec/train/record.h"
+#include "runtime/exec/train/checkpoint.h"
 
 typedef struct {
   int64_t step;              /* from 1 */
@@ -28,16 +28,15 @@ typedef struct {
   const hec_problem *problem; /* moe: the model's own */
   const hec_model *model;     /* hec_language_make */
   const hec_corpus *corpus;
-  int32_t n_steps, n_micro_batches;
+  int32_t n_steps, n_micro_batches; /* steps: those of a checkpoint included */
   const char *schedule;             /* "published" or a row */
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
-  float aux;       /* coefficient of the balance loss */
-  float bias_rate; /* of the bias of the gates' choices (hec_bias_update); 0: none */
-  double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
-  /* Where the loads go; NULL: nowhere. Written at the end, when everything went well. */
-  const char *record;
-  const hec_trace_header *header; /* texts of it; sizes and transitions are filled in */
+  float aux;                        /* coefficient of the balance loss */
+  float bias_rate;                  /* of the bias of the gates' choices (hec_bias_update); 0: none */
+  double capacity;                  /* bytes of a rank, see hec_exec_options; 0: no limit */
+  hec_record *record;               /* takes the loads; NULL: they are not kept. Has those of a checkpoint's steps */
+  const hec_checkpoint *checkpoint; /* NULL: none is written. With a record; its step is where the run goes on from */
   /* A fault on purpose, for tests: in this step this rank's gradient of one expert a layer counts twice; 0: never. */
   int64_t double_step;
   /* After every step, on rank 0 only. */
