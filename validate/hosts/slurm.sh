@@ -29,7 +29,7 @@ job_script() {
 #SBATCH --array=0-3 --requeue --ntasks=1 --exclusive --open-mode=append --output=task-%a.log
 $build/hecate-sim sweep spec.json --shard \$SLURM_ARRAY_TASK_ID/\$SLURM_ARRAY_TASK_COUNT --out result --threads 1 &
 if [ \$SLURM_ARRAY_TASK_ID -ge 2 ] && [ -z "\${SLURM_RESTART_COUNT:-}" ]; then
-  until [ "\$(wc -l <result.part-\$SLURM_ARRAY_TASK_ID-of-4.journal)" -gt 2 ]; do sleep 0.01; done 2>/dev/null
+  until [ "\$(wc -l <result.part-\$SLURM_ARRAY_TASK_ID-of-4.journal)" -gt $((rows / 16)) ]; do sleep 0.01; done 2>/dev/null
   kill -STOP \$!
   hostname >stopped-\$SLURM_ARRAY_TASK_ID
 fi
@@ -39,15 +39,20 @@ JOB
 
 await() {
   local k
-  for ((k = 0; k < 3000; k++)); do
+  for ((k = 0; k < 18000; k++)); do
     "$@" && return
     sleep 0.1
   done
-  wrong "not in 300 s: $*"
+  wrong "not in half an hour: $*"
   tail -n 5 task-*.log /run/slurm/controller.log 2>/dev/null
   exit 1
 }
-is_idle() { [ -z "$(squeue -h)" ]; }
+# Slurm holds back a task that it queues again for two minutes; an update of its start time lets it go.
+all_done() {
+  local task
+  for task in $(squeue -hr -t pending -o %i); do scontrol update "JobId=$task" StartTime=now; done
+  [ -z "$(squeue -h)" ]
+}
 
 # Task 2 is queued again, as a cluster does for a job of more weight. Task 3 loses its host.
 array() {
@@ -60,7 +65,7 @@ array() {
   if [ "$victim" = host0 ]; then wrong "task 3 is on the controller's host"; fi
   scontrol requeue "${job}_2"
   "$root/tools/hosts" kill "${victim#host}"
-  await is_idle
+  await all_done
   for k in 2 3; do
     row "task $k, killed in its first run" "$(grep -ho '[0-9]* of [0-9]* rows taken over' task-$k.log || echo "NOTHING taken over")"
     grep -q "rows taken over" task-$k.log || wrong "task $k: $(cat task-$k.log)"
