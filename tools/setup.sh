@@ -91,6 +91,8 @@ hec_optional_missing() {
     libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
     g++ | chromium | zsh) command -v "$name" ;;
     chromium-driver) command -v chromedriver ;;
+    munge | slurmctld | slurmd) PATH=$PATH:/usr/sbin command -v "$name" ;;
+    slurm-client) command -v srun ;;
     python3-venv) python3 -c 'import ensurepip' 2>/dev/null && echo there ;;
     python3-torch) /usr/bin/python3 -c 'import torch' 2>/dev/null && echo there ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;

@@ -44,7 +44,7 @@ no_device "nvidia-smi sees no GPU: No devices found."
 
 mkdir -p tree/tools tree/validate/results made/Testing/Temporary
 : >made/Testing/Temporary/LastTest.log
-cp "$source_dir"/tools/{gpu-check,gpu-packages.sh,setup.sh} tree/tools/
+cp "$source_dir"/tools/{gpu-check,gpu-packages.sh,setup.sh,steps.sh} tree/tools/
 tool=("$work/tree/tools/gpu-check" --no-build --build "$work/made")
 export state=$work/state
 mkdir state
