@@ -34,7 +34,7 @@ typedef struct {
 
 enum { HEC_GPU_FITS_MAX = 128, HEC_GPU_SOURCES_MAX = 32 };
 
-typedef struct {
+typedef struct hec_gpu {
   const char *name, *title, *sister; /* sister: NULL without */
   hec_gpu_sheet sheet;
   int32_t n_fits, n_own; /* own ones first */

@@ -24,13 +24,14 @@ typedef struct {
   int32_t op;
   const hec_op *row;
   int32_t n_posted, n_flows, n_chunks;
-  hec_flow *flow;   /* [n_flows] */
-  int32_t *flow_at; /* [n_ranks + 1] CSR: flows of each rank */
-  int32_t *flow_of; /* [2 * n_flows] */
-  int32_t *left;    /* [n_ranks] flows of the rank that the law still waits for */
-  uint8_t *posted;  /* [n_ranks] */
-  double *done_s;   /* [n_ranks] closed form; NULL otherwise */
-  void *own;        /* the law's */
+  hec_flow *flow;            /* [n_flows] */
+  int32_t *flow_at;          /* [n_ranks + 1] CSR: flows of each rank */
+  int32_t *flow_of;          /* [2 * n_flows] */
+  int32_t *left;             /* [n_ranks] flows of the rank that the law still waits for */
+  uint8_t *posted;           /* [n_ranks] */
+  const struct hec_law *law; /* kernels of a dispatcher are priced in closed form whatever the network's law is */
+  double *done_s;            /* [n_ranks] closed form; NULL otherwise */
+  void *own;                 /* the law's */
 } hec_exchange;
 
 /* The rank's part begins or ends at `time_ps` (now or later). */

@@ -206,8 +206,9 @@ static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
     x->flow_of[at[x->flow[i].source]++] = i;
     x->flow_of[at[x->flow[i].destination]++] = i;
   }
+  x->law = hec_program_kernels_s(program, op) ? &hec_law_alpha_beta : engine->law;
   if (op->kind == HEC_OP_EXCHANGE)
-    engine->law->open(engine, x);
+    x->law->open(engine, x);
   return x;
 }
 
@@ -233,7 +234,7 @@ static void post(hec_engine *engine, int32_t id, int32_t rank) {
       hec_flow *flow = &x->flow[x->flow_of[i]];
       if (x->posted[flow->source] && x->posted[flow->destination]) {
         flow->ready = true;
-        engine->law->ready(engine, x, x->flow_of[i]);
+        x->law->ready(engine, x, x->flow_of[i]);
       }
     }
   } else if (x->n_posted == engine->program->n_ranks) {

@@ -5,12 +5,19 @@
 #include "runtime/program/walk.h"
 #include "sim/law.h"
 
+#include <string.h>
+
 static void open(hec_engine *engine, hec_exchange *x) {
   const hec_program *program = hec_engine_program(engine);
   hec_link_cost *cost = hec_engine_link_cost(engine);
+  const double *kernels_s = hec_program_kernels_s(program, x->row);
+  x->done_s = HEC_NEW(&x->arena, double, program->n_ranks);
+  if (kernels_s) {
+    memcpy(x->done_s, kernels_s, (size_t)program->n_ranks * sizeof *kernels_s);
+    return;
+  }
   (void)hec_link_cost_exchange(cost, program->transfers + x->row->exchange.transfer_at, x->row->exchange.n_transfers,
                                x->row->reverse, x->row->exchange.n_chunks);
-  x->done_s = HEC_NEW(&x->arena, double, program->n_ranks);
   for (int32_t r = 0; r < program->n_ranks; r++)
     x->done_s[r] = hec_walk_exchange_s(hec_engine_problem(engine)->cluster, x->row, cost->done_s[r]);
 }

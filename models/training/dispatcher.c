@@ -1,10 +1,10 @@
 /* The table of dispatchers, and what several of them need. */
 #include "models/training/dispatcher.h"
 
-enum { DISPATCH_SMS = 24 }; /* DeepEP's default of its normal mode is 20, recipes say 20 to 32 */
-
 #define ROW(key, name) &hec_dispatcher_##name,
-const hec_dispatcher *const hec_dispatchers[HEC_N_DISPATCHERS] = {HEC_DISPATCHER_LIST(ROW)};
+HEC_TABLE_OF(hec_dispatcher);
+const hec_dispatcher *const hec_dispatchers[HEC_N_DISPATCHERS + 1] = {HEC_DISPATCHER_LIST(ROW) NULL};
+const hec_table hec_dispatcher_table = {.rows = hec_dispatchers};
 
 hec_dispatch_work hec_dispatch_work_of(const hec_training *t) {
   const hec_moe *moe = t->moe;
@@ -18,5 +18,5 @@ hec_dispatch_work hec_dispatch_work_of(const hec_training *t) {
                              .nodes = reached * (double)(nodes - 1) / (double)nodes,
                              .ranks_per_node = near,
                              .n_nodes = nodes,
-                             .sms = DISPATCH_SMS};
+                             .sms = HEC_DISPATCH_SMS};
 }

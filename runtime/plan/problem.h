@@ -49,6 +49,14 @@ typedef struct hec_solver hec_solver; /* milp.h */
 
 enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
 
+/* How tokens travel, where not as an all-to-all of rows of every assignment (runtime/program/dispatched.h). */
+typedef struct {
+  const struct hec_dispatcher *by; /* models/training/dispatcher.h; NULL: it is that all-to-all */
+  const struct hec_gpu *gpu;       /* whose laws its kernels have, with the cluster's NIC */
+  int32_t sms;                     /* that copy */
+  double row;                      /* bytes of a token on the way to its experts; on the way back bytes.token */
+} hec_problem_dispatch;
+
 typedef struct hec_problem {
   const hec_moe *moe;
   const hec_cluster *cluster;
@@ -71,6 +79,7 @@ typedef struct hec_problem {
                                   NULL: not known */
   const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
   const struct hec_placement *placement; /* where the user's experts stand (placement/placement.h); NULL: not told */
+  hec_problem_dispatch dispatch;
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
   int32_t period; /* iterations between decisions of periodic policies */

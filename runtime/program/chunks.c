@@ -62,7 +62,7 @@ static void add_up(hec_lowering *low, const hec_cell *cells, int32_t n) {
       low->in->chunk_rows[(size_t)r * n_experts + (size_t)cell->expert] += (uint32_t)cell->rows;
     if (esp > 1)
       low->in->arrived[cell->rank] += cell->rows * token;
-    if (cell->source != cell->rank)
+    if (cell->source != cell->rank && !low->in->dispatched)
       low->in->pair_bytes[(size_t)cell->source * n_ranks + (size_t)cell->rank] += cell->rows * token;
   }
 }
@@ -111,7 +111,8 @@ void hec_cut_layer(hec_lowering *low, int32_t layer) {
   repeat_cells(&low->in->program, ops);
   for (int32_t c = 0; c < ops->degree; c++) {
     add_up(low, low->in->program.cells + ops->in->cell_at + c * n, n);
-    hec_add_transfers(low, ops, &ops->in->chunk[c]);
+    if (!low->in->dispatched)
+      hec_add_transfers(low, ops, &ops->in->chunk[c]);
     take_work(low, &ops->in->chunk[c]);
     if (low->problem->esp > 1)
       hec_add_shard_gather(low, &ops->in->chunk[c]);

@@ -3,6 +3,7 @@
  *
  * Bytes of a permutation: every assignment is read and written once. Of an unpermute: every assignment is read, every
  * token written (counted as another read of the assignments: an upper bound for top-k > 1). */
+#include "runtime/program/dispatched.h"
 #include "runtime/program/lowering_state.h"
 
 #include <string.h>
@@ -171,7 +172,7 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   ops->in->computed_at = ops->in->assigned_at + n_ranks;
   double *assigned = program->local_bytes + ops->in->assigned_at,
          *computed = program->local_bytes + ops->in->computed_at;
-  bool cut = ops->degree > 1, direct = !cut && !hec_token_routes[ops->route]->relay;
+  bool cut = ops->degree > 1 || low->in->dispatched, direct = !cut && !hec_token_routes[ops->route]->relay;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
   hec_transfer_span *span = &ops->in->chunk[0].dispatch;
@@ -204,11 +205,14 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) {
+    ops->route = low->in->dispatched ? 0 : ops->route;
     add_dispatch(low, ops);
     if ((low->in->detail || ops->degree > 1) && !ops->in->nodes.on)
       hec_add_cells(low, layer);
     if (ops->degree > 1)
       hec_cut_layer(low, layer);
+    if (low->in->dispatched)
+      hec_dispatched_add(low, layer);
   }
   int32_t id = add_reordering(low, layer, HEC_ROLE_PERMUTE, backward, deps, n_deps);
   if (backward) {
@@ -276,12 +280,15 @@ int32_t hec_emit_span(hec_lowering *low, hec_op op, hec_transfer_span *span, con
 static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                              int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[chunk.layer];
-  hec_transfer_span *span = &ops->in->chunk[chunk.index].dispatch;
+  hec_layer_chunk *of = &ops->in->chunk[chunk.index];
   bool to_experts = (role == HEC_ROLE_DISPATCH) != backward;
+  hec_transfer_span *span = to_experts && of->there.n_transfers > 0 ? &of->there : &of->dispatch;
   if (span->n_transfers == 0)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, chunk.layer, backward);
   op.reverse = !to_experts;
+  if (of->seconds_at >= 0)
+    op.exchange.seconds = of->seconds_at + 1 + (to_experts ? 0 : low->problem->n_ranks);
   hec_set_cells(&op, ops, chunk.index);
   int32_t id = hec_emit_span(low, op, span, deps, n_deps);
   hec_token_buffers(low, chunk.layer, to_experts, backward, id);

@@ -6,6 +6,7 @@
 #include "runtime/base/table.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/replicas.h"
+#include "runtime/program/dispatched.h"
 #include "runtime/program/lowering_state.h"
 #include "runtime/program/portfolio.h"
 
@@ -103,6 +104,7 @@ static void make_own(hec_lowering *low) {
   low->in->sparse = sparse_new(low);
   low->in->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->in->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
+  low->in->dispatched = hec_dispatched_new(problem, arena);
   low->in->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
   size_t split = 2 * ranks + (size_t)plan->copy_capacity;
   low->in->split_rank = HEC_NEW(arena, int32_t, split);
@@ -324,8 +326,12 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
         .counts = -1, .gather = -1, .regather = -1, .scatter = -1, .migrate = -1, .degree = 1, .in = in};
     *in = (struct hec_layer_inside){.experts_backward = -1, .added = -1, .guest_hold = {-1, -1, -1}};
     for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
-      in->chunk[c] =
-          (hec_layer_chunk){.work_at = -1, .dispatch = {-1, 0, -1, 0}, .gather.part_at = -1, .inside.part_at = -1};
+      in->chunk[c] = (hec_layer_chunk){.work_at = -1,
+                                       .dispatch = {-1, 0, -1, 0},
+                                       .there.part_at = -1,
+                                       .seconds_at = -1,
+                                       .gather.part_at = -1,
+                                       .inside.part_at = -1};
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
       in->hold[t] = -1;
   }

@@ -15,6 +15,10 @@ typedef struct {
 typedef struct {
   int32_t work_at; /* experts' work rows */
   hec_transfer_span dispatch;
+  /* Of a dispatcher (dispatched.h): what goes to the experts, where that has other bytes than what comes back; and seconds of
+   * its kernels (local_bytes: [to the experts, back][n_ranks]; -1: it has none). */
+  hec_transfer_span there;
+  int32_t seconds_at;
   /* Of expert-sharding groups: the AllGather, and what arrived (local_bytes, in bytes of token rows). */
   hec_transfer_span gather;
   int32_t arrived_at;
@@ -87,6 +91,7 @@ struct hec_lowering_inside {
   hec_sparse sparse;     /* scratch of gathers and scatters */
   uint8_t *gathered;     /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
   int32_t *holders;      /* scratch [n_ranks + copies of a row] */
+  struct hec_dispatched *dispatched; /* dispatched.h; NULL: an all-to-all of assignments */
   int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
   const hec_collective_plan *chosen; /* of low->sparse, until another lowering chooses */
   int32_t part_hold[HEC_COLLECTIVE_STAGES_MAX]; /* holds of what is passed on, while it is emitted */

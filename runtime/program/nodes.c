@@ -245,7 +245,7 @@ bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer, double
   size_t n_cells = program->n_cells;
   if (nodes && low->in->gated)
     low->in->own_note = "tokens travelled once per expert, not once per node: gates say too late which share nodes";
-  if (!nodes || low->in->gated)
+  if (!nodes || low->in->gated || low->in->dispatched)
     return false;
   HEC_ASSERT(ops->degree == 1);
   hec_add_cells(low, layer);

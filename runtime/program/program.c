@@ -127,6 +127,8 @@ static void check_exchange(const hec_program *program, const hec_op *op) {
   HEC_ASSERT((size_t)op->exchange.transfer_at + (size_t)op->exchange.n_transfers <= program->n_transfers);
   HEC_ASSERT(op->exchange.part_at >= 0 && (size_t)op->exchange.part_at + (size_t)program->n_ranks <= program->n_parts);
   HEC_ASSERT(op->exchange.n_chunks >= 1);
+  HEC_ASSERT(op->exchange.seconds == 0 ||
+             (size_t)op->exchange.seconds - 1 + (size_t)program->n_ranks <= program->n_local_bytes);
   for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
     const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     HEC_ASSERT(t->source >= 0 && t->source < program->n_ranks);
@@ -259,7 +261,7 @@ static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec
   digest = digest_add(digest, &op->bytes, sizeof op->bytes);
   digest = digest_add(digest, &units, sizeof units);
   if (op->kind == HEC_OP_EXCHANGE)
-    digest = digest_transfers(digest, program, op);
+    digest = digest_rank_bytes(digest_transfers(digest, program, op), program, op->exchange.seconds - 1);
   if (op->kind == HEC_OP_COMPUTE)
     digest = digest_shape(digest, &program->shapes[op->compute.shape]);
   if (op->kind == HEC_OP_COMPUTE && op->compute.work_at >= 0)

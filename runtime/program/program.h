@@ -127,6 +127,7 @@ typedef struct {
 typedef struct {
   int32_t transfer_at, n_transfers, n_chunks; /* into program.transfers; chunks of chained transfers */
   int32_t part_at;                            /* rank r takes part when parts[part_at + r] */
+  int32_t seconds; /* kernels of a dispatcher: hec_program_kernels_s; 0: the network prices it */
   int32_t
       parcel_at; /* its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]]; -1: no detail */
 } hec_op_exchange;
@@ -313,6 +314,11 @@ static inline double hec_program_experts_s(const hec_program *p, const hec_devic
   return at[0] == at[1] ? 0
                         : hec_work_experts_s(device, shape, &p->work[at[0]].rows, at[1] - at[0],
                                              sizeof(hec_work) / sizeof(int32_t));
+}
+
+/* [n_ranks] what kernels of a dispatcher take on each rank, seconds; NULL: it has none. */
+static inline const double *hec_program_kernels_s(const hec_program *p, const hec_op *op) {
+  return op->kind == HEC_OP_EXCHANGE && op->exchange.seconds > 0 ? p->local_bytes + op->exchange.seconds - 1 : NULL;
 }
 
 static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op, int32_t rank) {

@@ -37,9 +37,20 @@ static double inside_s(hec_lowering *low, const hec_layer_chunk *chunk) {
   return max / 2 + span_s(low, &chunk->gather);
 }
 
+/* Of a dispatcher: the busiest rank's, the mean of both ways. */
+static double kernels_s(const hec_lowering *low, const hec_layer_chunk *chunk) {
+  const double *s = low->in->program.local_bytes + chunk->seconds_at;
+  double max = 0;
+  for (int32_t r = 0, n = low->problem->n_ranks; r < n; r++)
+    max = (s[r] + s[n + r]) / 2 > max ? (s[r] + s[n + r]) / 2 : max;
+  return max;
+}
+
 /* Of the chunk's exchange, over relays where its route has them. */
 static double exchange_s(hec_lowering *low, const hec_layer_chunk *chunk) {
   const hec_program *program = &low->in->program;
+  if (chunk->seconds_at >= 0)
+    return kernels_s(low, chunk);
   double s = span_s(low, &chunk->dispatch) + span_s(low, &chunk->inside), max = 0;
   for (int32_t r = 0; chunk->relayed && r < program->n_ranks; r++) {
     double bytes = 2 * program->local_bytes[chunk->relayed_at + r];

@@ -152,6 +152,17 @@ static bool same_exchange(const known *before, const hec_program *program, const
   return memcmp(x, y, (size_t)a->exchange.n_transfers * sizeof *x) == 0;
 }
 
+/* Kernels of a dispatcher say themselves how long they take. */
+static int32_t price_kernels(hec_walk *walk, const hec_op *op, priced *slot, const double *kernels_s) {
+  walk->n_places++;
+  HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)walk->n_ranks);
+  *slot = (priced){op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
+  walk->n_done += (size_t)walk->n_ranks;
+  for (int32_t r = 0; r < walk->n_ranks; r++)
+    walk->done_ps[slot->at + r] = hec_seconds_to_ps(kernels_s[r]);
+  return slot->at;
+}
+
 /* Index into done_ps of the closed-form times of an exchange. */
 static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *op) {
   uint32_t hash = ((uint32_t)op->exchange.transfer_at * 2 + op->reverse) * 2654435761u;
@@ -159,6 +170,9 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
   if (slot->transfer_at == op->exchange.transfer_at && slot->reverse == op->reverse)
     return slot->at;
   int32_t n_ranks = walk->n_ranks;
+  const double *kernels_s = hec_program_kernels_s(program, op);
+  if (kernels_s)
+    return price_kernels(walk, op, slot, kernels_s);
   walk->n_places++; /* room by place: how many are equal changes with the loads, and no iteration may allocate */
   HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)n_ranks);
   known *equal = find_slot(walk, program, op);

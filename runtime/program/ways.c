@@ -3,7 +3,9 @@
  * more than the chunks do. */
 #include "runtime/program/ways.h"
 
+#include "models/training/dispatcher.h"
 #include "runtime/plan/planners/degree.h"
+#include "runtime/program/dispatched.h"
 #include "runtime/program/lowering_state.h"
 #include "runtime/program/nodes.h"
 
@@ -23,10 +25,12 @@ hec_ways *hec_ways_new(const hec_problem *p, hec_arena *arena) {
 }
 
 /* Seconds of the layer's dispatch in one piece; its latency. */
-static double exchange_s(hec_lowering *low, hec_ways *ways, double *latency_s) {
+static double exchange_s(hec_lowering *low, hec_ways *ways, int32_t layer, double *latency_s) {
   const hec_problem *p = low->problem;
   int32_t n = 0;
   int64_t longest_ps = 0;
+  if (low->in->dispatched && p->dispatch.by->part_s)
+    return hec_dispatched_s(low, layer, latency_s);
   for (int32_t s = 0; s < p->n_ranks; s++)
     for (int32_t d = 0; d < p->n_ranks; d++) {
       int64_t rows = low->in->routing.pair[(size_t)s * (size_t)p->n_ranks + (size_t)d];
@@ -64,7 +68,7 @@ static double degree_s(const hec_lowering *low, hec_ways *ways, int32_t degree, 
 }
 
 void hec_ways_choose(hec_lowering *low, hec_ways *ways, int32_t layer) {
-  double latency_s, travel_s = exchange_s(low, ways, &latency_s);
+  double latency_s, travel_s = exchange_s(low, ways, layer, &latency_s);
   if (travel_s <= 0 || low->problem->esp > 1)
     return;
   double whole_s = degree_s(low, ways, 1, travel_s, latency_s), best_s = whole_s;

@@ -114,9 +114,12 @@ static hec_status unknown_option(const hec_command *command, const char *word, i
   for (const hec_arg *arg = command->args; arg->name; arg++)
     if (arg->kind != HEC_ARG_SECTION)
       hec_nearest_offer(&search, arg->name);
-  return hec_fail(HEC_BAD_INPUT, "unknown option \"%s\"%s%s%s; see %s --help", name,
+  const hec_run_option *of_job = strncmp(name, "--", 2) == 0 ? hec_run_option_find(name) : NULL;
+  bool simulated = of_job >= hec_run_rows && of_job < hec_run_rows + HEC_N_OPTIONS;
+  return hec_fail(HEC_BAD_INPUT, "unknown option \"%s\"%s%s%s%s; see %s --help", name,
                   search.nearest ? ", did you mean " : "", search.nearest ? search.nearest : "",
-                  search.nearest ? "?" : "", command->program);
+                  search.nearest ? "?" : "", simulated ? "; hecate-sim has it, this command does not" : "",
+                  command->program);
 }
 
 void hec_args_begin(const hec_command *command, hec_args *args) {

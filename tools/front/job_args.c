@@ -2,6 +2,7 @@
 #include "tools/front/job_args.h"
 
 #include "models/preset_data.h"
+#include "models/training/dispatcher.h"
 #include "runtime/program/lower.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
 #include "sim/simulate.h"
@@ -247,6 +248,9 @@ void hec_job_args_list(void) {
   printf("collectives\n");
   for (int32_t i = 0; hec_collectives[i]; i++)
     hec_args_list_item(hec_collectives[i]->name, "%s", hec_collectives[i]->summary);
+  printf("dispatchers\n");
+  for (int32_t i = 0; hec_dispatchers[i]; i++)
+    hec_args_list_item(hec_dispatchers[i]->name, "%s [%s]", hec_dispatchers[i]->summary, hec_dispatchers[i]->source);
   printf("network laws\n");
   for (int32_t i = 0; hec_laws[i]; i++)
     hec_args_list_item(hec_law_name(hec_laws[i]), "%s; not modelled: %s", hec_law_summary(hec_laws[i]),

@@ -36,6 +36,9 @@
   X(ep, WHOLE, 0, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536, none) \
   X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
   X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536, none) \
+  X(dispatcher, TEXT, NULL, "D", "how tokens travel (--list): alltoall (default), allgather, deepep, hybridep; with --layout short for dispatcher= in --recipe", 0, 0, dispatchers) \
+  X(dispatch_sms, WHOLE, 0, "N", "SMs that copy tokens, of dispatcher deepep (default 24)", 1, 1024, none) \
+  X(dispatch_precision, TEXT, NULL, "P", "of tokens on the way to their experts: bf16 (default) or fp8; they come back in bf16", 0, 0, travels) \
   X(t, PAPER, HEC_AUTO, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)", 0, 1000000, degrees) \
   X(m, WHOLE, HEC_AUTO, "N", "FSSDP: max copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
   X(period, WHOLE, HEC_AUTO, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000, none) \
@@ -73,7 +76,6 @@
   X(capacity, REAL, 0, "F", "each rank drops its assignments to an expert above F times its mean over experts (default: none is dropped)", 1, 1e6, none) \
   X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; or a preset (--list). What is not stated is assumed, and said.", 0, 0, recipes) \
   X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
-  X(dispatcher, TEXT, NULL, "D", "short for dispatcher= in --recipe", 0, 0, dispatchers) \
   X(recompute, TEXT, NULL, "R[+R...]", "short for recompute= in --recipe: none, norm, act, mlp, attention, moe, full", 0, 0, recomputed) \
   X(zero, WHOLE, -1, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 3, zeros) \
   X(pipeline, TEXT, NULL, "NAME", "pipeline schedule (default 1f1b, with virtual stages interleaved)", 0, 0, pipelines) \
@@ -111,7 +113,8 @@
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
-#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision dispatcher recompute zero pipeline measured"
+#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision recompute zero pipeline measured"
+#define HEC_OPTIONS_DISPATCH "dispatcher dispatch_sms dispatch_precision"
 
 #define HEC_OPTION_TYPE_FLAG bool
 #define HEC_OPTION_TYPE_TEXT const char *

@@ -2,6 +2,7 @@
 #include "tools/front/options.h"
 
 #include "models/preset_data.h"
+#include "models/training/dispatcher.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/link/device_link.h"
 #include "runtime/plan/collective.h"
@@ -33,7 +34,8 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
                                    values_setups = {.presets = "setup"}, values_recipes = {.presets = "recipe"},
                                    values_pipelines = {.table = &hec_pipeline_table},
                                    values_gemms = {.words = "bf16 fp8 fp8-block mxfp8"},
-                                   values_dispatchers = {.words = "alltoall allgather deepep hybridep"},
+                                   values_dispatchers = {.table = &hec_dispatcher_table},
+                                   values_travels = {.words = "bf16 fp8"},
                                    values_recomputed = {.words = "none norm act mlp attention moe full"},
                                    values_zeros = {.words = "0 1 2 3"};
 

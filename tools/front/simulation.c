@@ -1,6 +1,7 @@
 /* See simulation.h. */
 #include "tools/front/simulation.h"
 
+#include "models/training/dispatcher.h"
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "tools/front/cross_check.h"
@@ -21,8 +22,9 @@ const hec_run_option_words hec_simulation_words[] = {
 
 /* The one list of what no prediction has; laws add theirs (hec_law_limits). The first screen, --full, JSON and the page print it. */
 static const char not_modelled[] =
-    "pipeline parallelism, ZeRO, fp8, context parallelism, dispatch kernels as in DeepEP, MFU (--layout has these), "
-    "jitter of kernels, failures, data loading";
+    "pipeline parallelism, ZeRO, fp8, context parallelism, MFU (--layout has these), jitter of kernels, failures, data "
+    "loading";
+static const char no_kernels[] = "dispatch kernels as in DeepEP (--dispatcher has them)";
 
 typedef struct {
   const hec_simulation_args *args;
@@ -144,7 +146,9 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   summary->tool = "hecate-sim " HEC_VERSION;
   summary->trace = hec_trace_origin(reader);
   hec_text missing = {0};
-  hec_text_printf(&missing, "%s, %s", not_modelled, summary->not_modelled);
+  const hec_dispatcher *by = simulation->job.problem.dispatch.by;
+  hec_text_printf(&missing, "%s, %s%s%s", not_modelled, by && by->part_s ? "" : no_kernels,
+                  by && by->part_s ? "" : ", ", summary->not_modelled);
   summary->not_modelled = hec_args_with_flags(missing.data, arena);
   hec_text_free(&missing);
   if (n_kinds > 1) {

@@ -20,7 +20,7 @@ typedef struct {
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS, .training = HEC_TRAINING_ARGS, .within_s = WITHIN_S};
   const hec_arg args[] = {
-      HEC_ARG_JOB("", s->job, "cluster model policy", NULL),
+      HEC_ARG_JOB("", s->job, "cluster model policy dispatcher", NULL),
       HEC_ARG_TRAINING("Training job; its layout is what runs today", s->training),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_TIME("--within", s->within_s, "TIME",

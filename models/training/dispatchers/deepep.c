@@ -3,20 +3,23 @@
 
 static const char *const variant[2] = {"normal dispatch", "normal combine"};
 
+static bool can(const hec_gpu *gpu) {
+  return hec_gpu_fit(gpu, "dispatch", variant[0]) && hec_gpu_fit(gpu, "dispatch", variant[1]);
+}
+
 static bool suits(const hec_gpu *gpu) {
-  return hec_gpu_fit(gpu, "dispatch", variant[0]) && gpu->sheet.nvlink_ranks <= 8;
+  return can(gpu) && gpu->sheet.nvlink_ranks <= 8;
+}
+
+static double part_s(const hec_gpu *gpu, const hec_dispatch_work *work, bool back) {
+  return hec_law_fit_s(gpu, hec_gpu_fit(gpu, "dispatch", variant[back]), work);
 }
 
 static double seconds(const hec_training *t, double received) {
   const hec_dispatch_work work = hec_dispatch_work_of(t);
-  double s = 0;
-  for (int i = 0; i < 2; i++) {
-    const hec_law_fit *fit = hec_gpu_fit(&t->laws->gpu, "dispatch", variant[i]);
-    if (!fit)
-      return hec_dispatcher_alltoall.seconds(t, received);
-    s += hec_law_fit_s(&t->laws->gpu, fit, &work);
-  }
-  return s * received;
+  const hec_gpu *gpu = &t->laws->gpu;
+  return can(gpu) ? received * (part_s(gpu, &work, false) + part_s(gpu, &work, true))
+                  : hec_dispatcher_alltoall.seconds(t, received);
 }
 
 const hec_dispatcher hec_dispatcher_deepep = {.name = "deepep",
@@ -24,5 +27,8 @@ const hec_dispatcher hec_dispatcher_deepep = {.name = "deepep",
                                               .source = "github.com/deepseek-ai/DeepEP",
                                               .megatron_type = "flex",
                                               .megatron_backend = "deepep",
+                                              .copied = true,
                                               .suits = suits,
+                                              .can = can,
+                                              .part_s = part_s,
                                               .seconds = seconds};

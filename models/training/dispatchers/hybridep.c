@@ -7,13 +7,25 @@ static bool suits(const hec_gpu *gpu) {
   return gpu->sheet.nvlink_ranks > 8;
 }
 
+static bool can(const hec_gpu *gpu) {
+  return gpu->sheet.nvlink_bandwidth > 0;
+}
+
+static double part_s(const hec_gpu *gpu, const hec_dispatch_work *work, bool back) {
+  double per_node = (double)work->ranks_per_node, tokens = (double)work->tokens;
+  double nvlink = tokens * work->ranks * (per_node - 1) / per_node * work->bytes;
+  double nic = tokens * work->nodes * work->bytes;
+  double nvlink_s = nvlink / (hec_assumed_nvlink * gpu->sheet.nvlink_bandwidth),
+         nic_s = nic > 0 ? nic / (rdma_nic * gpu->sheet.nic_bandwidth) : 0;
+  (void)back;
+  return hec_assumed_latency_s + (nvlink_s > nic_s ? nvlink_s : nic_s);
+}
+
 static double seconds(const hec_training *t, double received) {
   const hec_dispatch_work work = hec_dispatch_work_of(t);
-  double per_node = (double)work.ranks_per_node, tokens = (double)work.tokens;
-  double nvlink = tokens * work.ranks * (per_node - 1) / per_node * work.bytes, nic = tokens * work.nodes * work.bytes;
-  double nvlink_s = nvlink / (hec_assumed_nvlink * t->laws->gpu.sheet.nvlink_bandwidth),
-         nic_s = nic / (rdma_nic * hec_nic_rate(t) / t->constants.nic);
-  return 2 * received * (hec_assumed_latency_s + (nvlink_s > nic_s ? nvlink_s : nic_s));
+  hec_gpu gpu = t->laws->gpu;
+  gpu.sheet.nic_bandwidth = hec_nic_rate(t) / t->constants.nic;
+  return 2 * received * part_s(&gpu, &work, false);
 }
 
 const hec_dispatcher hec_dispatcher_hybridep = {.name = "hybridep",
@@ -23,4 +35,6 @@ const hec_dispatcher hec_dispatcher_hybridep = {.name = "hybridep",
                                                 .megatron_type = "flex",
                                                 .megatron_backend = "hybridep",
                                                 .suits = suits,
+                                                .can = can,
+                                                .part_s = part_s,
                                                 .seconds = seconds};

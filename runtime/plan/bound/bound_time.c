@@ -122,6 +122,11 @@ static int descending(const void *a, const void *b) {
   return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens) : x->index - y->index;
 }
 
+/* Bytes of a token's row. Of dispatchers nothing is known that they could not do faster. */
+static double row_bytes(const hec_problem *p) {
+  return p->dispatch.by ? 0 : p->bytes.token;
+}
+
 /* Seconds of the rows into the rank, or those of a sharding group at `place`, that computes the piece. Of near sources
  * all but the largest come by a port (of a group: all but its own), far ones by NICs. It is that of the rank with most.
  */
@@ -141,9 +146,9 @@ static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t laye
       far += inside ? 0 : n;
       own = inside && is_own ? n : own;
     }
-    double s = near > own ? (double)(near - own) * p->bytes.token / b->port : 0;
+    double s = near > own ? (double)(near - own) * row_bytes(p) / b->port : 0;
     if (far > 0 && !b->options.by_node)
-      s = larger(s, (double)far * p->bytes.token / b->nics);
+      s = larger(s, (double)far * row_bytes(p) / b->nics);
     longest_s = larger(longest_s, s);
   }
   return longest_s;
@@ -216,7 +221,7 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bou
   leaving bytes = {0, 0};
   uint64_t busiest = 0;
   for (int32_t group = 0, width = p->n_ranks / p->dp; group < p->dp; group++) {
-    leaving own = count_leaving(b, load, layer, group * width, (group + 1) * width, p->bytes.token, 1e300);
+    leaving own = count_leaving(b, load, layer, group * width, (group + 1) * width, row_bytes(p), 1e300);
     bytes.rank += own.rank;
     bytes.node += own.node;
     for (int32_t e = 0; e < p->n_experts; e++)
@@ -231,7 +236,7 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bou
   bytes.rank /= per_row(b, load, layer);
   bytes.node /= per_row(b, load, layer);
   double n = (double)hec_load_layer_total(load, layer);
-  rise->exchange_s = exchange_s(b, bytes, (double)busiest * p->bytes.token);
+  rise->exchange_s = exchange_s(b, bytes, (double)busiest * row_bytes(p));
   rise->gather_s = b->min_weight * p->esp * gather_s(b, n); /* all ranks of all groups together */
   rise->add_s = p->esp > 1 ? n * b->add_s : 0;
   add_busiest(b, load, layer, rise);
@@ -243,7 +248,7 @@ static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
   const hec_problem *p = b->problem;
   const hec_memory_cost *bytes = &p->bytes;
   bool sharded = b->options.class == HEC_BOUND_SHARDED;
-  double row = (p->train ? 2 : 1) * bytes->token / per_row(b, load, layer), used = 0,
+  double row = (p->train ? 2 : 1) * row_bytes(p) / per_row(b, load, layer), used = 0,
          params = hec_moe_expert_params(p->moe);
   double part = (double)(p->n_ranks - 1) / p->n_ranks,
          slack = params > 0 ? 1 / params : 1; /* a slice: whole parameters */

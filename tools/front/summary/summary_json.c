@@ -1,4 +1,5 @@
 /* The JSON document of a comparison: DESIGN section 10, "sim" and "run". */
+#include "models/training/dispatcher.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 
@@ -165,6 +166,8 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
   hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
   json_text(&json, "law", summary->law);
+  if (job->problem.dispatch.by)
+    hec_json_string(&json, "dispatcher", job->problem.dispatch.by->name);
   json_text(&json, "not_modelled", summary->not_modelled);
   hec_json_int(&json, "iterations", summary->n_iterations);
   if (summary->execution)

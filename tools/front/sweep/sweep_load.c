@@ -8,6 +8,7 @@
 
 #include "models/preset_data.h"
 #include "models/straggler.h"
+#include "models/training/dispatcher.h"
 #include "runtime/base/files.h"
 #include "tools/front/job_make.h"
 #include "traces/source.h"
@@ -191,6 +192,17 @@ static hec_status load_setup(hec_sweep *s, hec_sweep_value *value) {
 }
 
 /* A layout, a recipe or another text that no job can have is known before any row runs. */
+static hec_status check_dispatchers(const hec_sweep *s) {
+  for (int32_t i = 0; i < s->axis[HEC_AXIS_dispatcher].n; i++) {
+    const hec_sweep_value *value = &s->axis[HEC_AXIS_dispatcher].value[i];
+    if (is_auto(value) || hec_table_find(hec_dispatchers, value->text))
+      continue;
+    (void)!hec_table_unknown(&hec_dispatcher_table, "dispatcher", value->text);
+    return blame(s, value, "a dispatcher", hec_last_error());
+  }
+  return HEC_OK;
+}
+
 static hec_status check_texts(const hec_sweep *s, hec_sweep_axis axis) {
   const hec_run_option *option = hec_sweep_option(axis);
   hec_status status = HEC_OK;
@@ -310,6 +322,7 @@ hec_status hec_sweep_load(hec_sweep *s, const char *tool, const char *sources) {
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     if (hec_sweep_of_training(a) && a != HEC_AXIS_setup)
       HEC_TRY(check_texts(s, (hec_sweep_axis)a));
+  HEC_TRY(check_dispatchers(s));
   HEC_TRY(load_traces(s));
   return check_stragglers(s);
 }

@@ -67,6 +67,9 @@ const char *hec_set_up_refuses(const char *key) {
       {"warmup", NULL},
       {"placement", NULL},
       {"first_layer", NULL},
+      {"dispatcher", NULL},
+      {"dispatch_sms", "means nothing beside --layout: kernels of a step have 24"},
+      {"dispatch_precision", "means nothing beside --layout: tokens of a step travel in bf16"},
       {"ranks", "means nothing beside --layout; --gpus says how many there are"},
       {"tokens", "means nothing beside --layout; --seq and --micro-batch say it"},
       {"micro_batches", "means nothing beside --layout; they follow from --global-batch"},
@@ -133,7 +136,7 @@ static hec_status merge(maker *m) {
   to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
   to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
   to->capacity = a->capacity > 0 ? a->capacity : to->capacity;
-  if (a->layout || a->recipe || a->precision || a->dispatcher || a->recompute || a->zero >= 0 || a->pipeline ||
+  if (a->layout || a->recipe || a->precision || m->options->dispatcher || a->recompute || a->zero >= 0 || a->pipeline ||
       to->gpus != file.gpus || m->options->cluster || to->seq != file.seq || to->global_batch != file.global_batch ||
       to->micro_batch != file.micro_batch || to->mtp != file.mtp || a->capacity > 0 || m->options->model)
     memset(&to->published, 0, sizeof to->published); /* it is another job */
@@ -278,7 +281,7 @@ static hec_status read_recipe(const maker *m, hec_recipe *recipe) {
   const struct {
     const char *part, *word;
   } shorts[] = {{"precision", a->precision},
-                {"dispatcher", a->dispatcher},
+                {"dispatcher", m->options ? m->options->dispatcher : NULL},
                 {"recompute", a->recompute},
                 {"zero", a->zero < 0 ? NULL : level}};
   char text[128];
@@ -325,6 +328,7 @@ static hec_status make_job(maker *m) {
   const hec_layout *l = &to->training.layout;
   const hec_trace_header *header = hec_trace_header_of(m->reader);
   hec_job_options own = *m->options;
+  own.dispatcher = NULL; /* the recipe's; a step prices it */
   int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
   char line[256];
   int n = snprintf(line, sizeof line, "%dx%d gpu=%s nics=%d", (int)(l->ep / near), (int)near, m->device, (int)near);
