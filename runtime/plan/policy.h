@@ -14,7 +14,7 @@
 #include "runtime/plan/plan.h"
 
 typedef enum {
-  HEC_KNOWN_STATIC,   /* uses no load */
+  HEC_KNOWN_STATIC,   /* uses no load, and its homes never move */
   HEC_KNOWN_PERIODIC, /* a window, every `period` iterations */
   HEC_KNOWN_LAST,     /* past records, every micro-batch, before the gate */
   HEC_KNOWN_EXACT,    /* this micro-batch, after the gate */

@@ -19,7 +19,7 @@ typedef struct hec_job {
   int32_t micro_batches, warmup;
   int64_t first_reported; /* `iter` of the first iteration after the warm-up */
   uint64_t scale_to;      /* assignments per layer that every load is scaled to; 0: as recorded */
-  const char **defaults;  /* [n_defaults] sentences: choices that the user did not make */
+  const char **defaults;  /* [n_defaults] sentences: what the user did not say, and what became of some options */
   int32_t n_defaults, defaults_room;
 } hec_job;
 

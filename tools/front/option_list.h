@@ -106,7 +106,12 @@
 #define HEC_LONG_MAX 9007199254740992.0 /* exact as a double */
 /* clang-format on */
 
-/* Groups of keys, in the order of the help. A command takes groups; an option that it would refuse is in none of them. */
+/* Groups of keys, in the order of the help. A command takes groups; an option that it would refuse is in none of them.
+ *
+ *   JOB         every command that reads a trace       POLICY      hecate-sim, hecate-run, compare
+ *   DENSE       hecate-sim, hecate-run                 PLACEMENT   hecate-sim, plan, hecate-run
+ *   STRAGGLERS  hecate-sim, plan                       PLANNING    plan; part of POLICY
+ *   DISPATCH    hecate-sim                             TRAINING    hecate-sim, recommend */
 #define HEC_OPTIONS_JOB "cluster model ranks tokens micro_batches phase warmup"
 #define HEC_OPTIONS_STRAGGLERS "slow skew"
 #define HEC_OPTIONS_PLANNING "t m period slots attention"
