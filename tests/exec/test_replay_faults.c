@@ -1,14 +1,15 @@
 /* Replays in which something is wrong, each of which must be noticed, and those that only look so: messages that do not
  * come, ranks that plan from other loads, long turns, devices that fail or forget to wait. */
 #include "runtime/exec/launch/world.h"
+#include "tests/exec/launch_case.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/queued_cpu.h"
 #include "tests/support/test.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 HEC_TEST_ONCE(hec_math_open)
 HEC_TEST_ARENA(arena)
@@ -106,22 +107,44 @@ HEC_TEST(different_plans) {
 }
 
 /* In virtual time ranks compute one after the other: others who compute are no reason to be late, a rank that is stopped
- * while it is its turn is one. The hook runs where the rank takes no turn itself. */
-enum { TURNS = 40, TURN_MS = 50 };
+ * while it is its turn is one. The hook runs where the rank takes no turn itself. Time that counts passes for rank 0 alone, at
+ * looks at its clock: nearly the limit for each turn that ended, or a quarter of it once rank 1 stops. */
+enum { TURNS = 8 };
+static const double limit_s = HEC_TEST_FOREVER_S;
 static int stop_signal;
+static struct {
+  atomic_int looks; /* of rank 0 */
+  atomic_bool stops;
+} *watched; /* shared with the ranks */
+static hec_rank *of_process;
+
+static int64_t pass_time(int64_t now_ns) {
+  static int64_t ahead_ns;
+  static uint32_t ended;
+  if (!of_process || of_process->rank != 0)
+    return now_ns;
+  atomic_fetch_add(&watched->looks, 1);
+  if (hec_rank_turns(of_process) != ended)
+    ahead_ns += stop_signal ? 0 : (int64_t)(0.9e9 * limit_s);
+  ended = hec_rank_turns(of_process);
+  if (atomic_load(&watched->stops))
+    ahead_ns += (int64_t)(0.25e9 * limit_s);
+  return now_ns + ahead_ns;
+}
+
 static void compute_long(hec_rank *rank, const hec_place *place) {
+  of_process = rank;
   if (place->role != (stop_signal ? HEC_ROLE_ATTENTION : HEC_ROLE_COUNTS))
     return;
   while (rank->rank == 0 && stop_signal && atomic_load(&rank->world->turn->holder) == 0)
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  if (rank->rank == 0)
-    return;
-  for (int32_t i = 0; i < TURNS; i++) {
-    if (hec_rank_take_turn(rank) != HEC_OK)
-      return;
-    if (stop_signal)
+    (void)sched_yield();
+  for (int32_t i = 0; rank->rank == 1 && i < TURNS && hec_rank_take_turn(rank) == HEC_OK; i++) {
+    if (stop_signal) {
+      atomic_store(&watched->stops, true);
       (void)raise(stop_signal);
-    (void)nanosleep(&(struct timespec){.tv_nsec = TURN_MS * 1000000}, NULL);
+    }
+    for (int looks = atomic_load(&watched->looks); atomic_load(&watched->looks) < looks + 2;)
+      (void)sched_yield();
     hec_rank_end_turn(rank);
   }
 }
@@ -130,10 +153,12 @@ HEC_TEST_LOOP(long_turns, 2) {
   uint64_t seed = 1077;
   hec_replay_wish wish = {.ranks = 2, .steps = 1, .micro_batches = 1, .layers = 1, .forward = true};
   hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
-  hec_replay_launch launch = {.policy = "ep", .limit_s = 1};
+  hec_replay_launch launch = {.policy = "ep", .limit_s = limit_s};
   c->replay.virtual_time = true;
   stop_signal = _i == 0 ? 0 : SIGSTOP;
+  watched = hec_test_shared_page();
   hec_rank_place_hook = compute_long;
+  hec_rank_clock_hook = pass_time;
   if (_i == 0)
     hec_replay_expect(c, launch);
   else

@@ -30,13 +30,24 @@ printf '0 5\n7 0\n' >matrix.txt
 cat >spec.json <<END
 {"trace": ["t.jsonl.gz", {"synth": {"workload": "zipf", "layers": 2, "experts": 4, "top_k": 2, "source_ranks": 2,
            "tokens": 8, "iterations": 2}}],
- "model": "model.json", "cluster": ["cluster.json", "$box"], "policy": ["ep", "hecate"], "ranks": [2, 64]}
+ "model": "model.json", "cluster": "$box", "policy": "hecate", "schedule": "published", "ranks": [2, 64]}
+END
+cat >gpu.json <<END
+{"trace": "t.jsonl.gz", "model": "model.json", "cluster": "cluster.json", "policy": "ep"}
 END
 for i in 0 1; do "$sim" sweep spec.json --shard $i/2 --out p >/dev/null; done
 cd "$work" || exit 1
 
 survives "$sim" "$in/t.jsonl.gz" --model "$in/model.json" --cluster "$in/cluster.json" --policy ep,hecate
-survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny # all policies
+# All policies, five at a time and joint alone, as the cost is quadratic in what a command does. Each runs under its own
+# schedule; the commands with two policies try all schedules. "given" needs --placement.
+readarray -t policies < <("$sim" --list policies | sed -n 's/^| `\([^`]*\)`.*/\1/p' | grep -vxE 'given|joint')
+[ ${#policies[@]} -ge 30 ] || fail "only ${#policies[@]} policies"
+for ((i = 0; i < ${#policies[@]}; i += 5)); do
+  some=$(IFS=, && echo "${policies[*]:i:5}")
+  survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny --schedule published --policy "$some"
+done
+survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny --schedule published --policy joint
 survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --out o
 survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --out o --timeline-format chakra
 survives "$sim" --list
@@ -49,6 +60,7 @@ survives "$sim" breakeven --cluster "$box" --model tiny
 survives "$sim" sweep "$in/spec.json" --count
 survives "$sim" sweep "$in/spec.json" --threads 1 --shard 0/2 --out s # rows of the journal are those of the part
 survives "$sim" sweep "$in/spec.json" --threads 2 --out s --report s.html
+survives "$sim" sweep "$in/gpu.json" --threads 1 --out s # a preset of the GPU is read, which takes most allocations
 survives "$sim" sweep merge "$in/p.part-0-of-2" "$in/p.part-1-of-2" --out s
 survives "$trace" "${synth[@]}" --out t.jsonl.gz
 survives "$trace" synth --workload lognormal --drift 1:0.9 --layers 2 --experts 8 --top-k 2 --source-ranks 2 --tokens 64 \

@@ -11,7 +11,8 @@ Browser().close()
 END
 PYTHONPATH=$source_dir/tests/report PYTHONDONTWRITEBYTECODE=1 timeout 300 python3 probe.py >probe.txt 2>&1 ||
   { echo "SKIPPED report.browser: chromium does not start here: $(tail -1 probe.txt)"; exit 77; }
-"$build/hecate-sim" "$sample" --out comparison >out.txt 2>&1 || fail "$(cat out.txt)"
+head -n 7 "$sample" >few.jsonl
+"$build/hecate-sim" few.jsonl --out comparison >out.txt 2>&1 || fail "$(cat out.txt)"
 (cd "$source_dir" && "$build/hecate-sim" sweep traces/sample-sweep.json --report "$work/sweep.html" >"$work/out.txt" 2>&1) ||
   fail "$(cat out.txt)"
 "$build/program_page" validation.html || fail "no page of a validation"

@@ -71,6 +71,10 @@ hec_status hec_launch(const hec_launch_options *options, hec_rank_body *body, vo
 
 int64_t hec_clock_ns(void);     /* CLOCK_MONOTONIC: one clock for all ranks of a machine */
 int64_t hec_cpu_clock_ns(void); /* CPU time of the calling thread */
+/* For tests of waits, whose time passes by events: what hec_clock_ns says at `now_ns`, on the calling rank; NULL (the default):
+ * just that. Set before a launch. */
+typedef int64_t hec_clock_hook(int64_t now_ns);
+extern hec_clock_hook *hec_rank_clock_hook;
 
 /* Publishes where this rank is (cheap: a few stores). */
 void hec_rank_at(hec_rank *rank, const hec_place *place);

@@ -129,8 +129,11 @@ static int64_t read_clock(clockid_t clock) {
   return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
 }
 
+hec_clock_hook *hec_rank_clock_hook;
+
 int64_t hec_clock_ns(void) {
-  return read_clock(CLOCK_MONOTONIC);
+  int64_t now_ns = read_clock(CLOCK_MONOTONIC);
+  return hec_rank_clock_hook ? hec_rank_clock_hook(now_ns) : now_ns;
 }
 
 int64_t hec_cpu_clock_ns(void) {
