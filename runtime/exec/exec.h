@@ -93,6 +93,10 @@ const hec_problem *hec_exec_problem(const hec_exec *exec);
 int32_t hec_exec_rank(const hec_exec *exec);
 hec_processor *hec_exec_processor(const hec_exec *exec);
 bool hec_exec_train(const hec_exec *exec);
+/* Bytes of this rank after an iteration, counted in what was taken for it: arrays of blocks and experts, moments of `updated`
+ * numbers, open buffers at their peak. The executor's own, without which a model has no memory to compare: the workspace. */
+hec_rank_memory hec_exec_memory(hec_exec *exec, int64_t updated);
+double hec_exec_workspace_bytes(const hec_exec *exec);
 
 /* The plan in force: says which experts this rank keeps. Slots that a plan wants and nobody sends are taken when
  * `fresh` (the first plan: the caller fills them in). */

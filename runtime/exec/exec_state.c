@@ -169,6 +169,25 @@ bool hec_exec_train(const hec_exec *exec) {
   return exec->train;
 }
 
+hec_rank_memory hec_exec_memory(hec_exec *exec, int64_t updated) {
+  const hec_store *store = &exec->store;
+  int64_t n = 0;
+  for (int32_t l = -1; l < exec->n_layers; l++)
+    n += hec_exec_dense(exec, l).n;
+  for (int32_t row = 0; row < store->n_rows; row++)
+    for (int32_t part = 0; part < store->n_parts; part++)
+      n += hec_store_has(store, row, part) ? hec_store_at(store, row, part).n : 0;
+  double bytes = (double)n * sizeof(float);
+  return (hec_rank_memory){.parameters = bytes,
+                           .gradients = exec->train ? bytes : 0,
+                           .optimizer = 2.0 * sizeof(float) * (double)updated,
+                           .activations = exec->buffers.peak};
+}
+
+double hec_exec_workspace_bytes(const hec_exec *exec) {
+  return (double)exec->options.workspace_size * sizeof(float);
+}
+
 /* ---- Plans ---- */
 
 /* Slots end where buffers may be: when the last one is taken, those have less. */

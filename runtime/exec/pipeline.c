@@ -46,6 +46,7 @@ typedef struct {
   float *rows;                     /* [T * d] on the host */
   hec_check *check;
   sending sent[N_KINDS];
+  hec_stage_memory memory;
 } pipeline;
 
 static hec_pipeline_parts parts_of(const hec_pipelined *p) {
@@ -292,6 +293,20 @@ static void prepare_end(pipeline *l) {
   work->update_nothing = first && faulty(l, HEC_PIPELINE_UPDATES_NOTHING, 0);
 }
 
+static void widen(hec_rank_memory *max, hec_rank_memory m) {
+  max->parameters = m.parameters > max->parameters ? m.parameters : max->parameters;
+  max->gradients = m.gradients > max->gradients ? m.gradients : max->gradients;
+  max->optimizer = m.optimizer > max->optimizer ? m.optimizer : max->optimizer;
+  max->activations = m.activations > max->activations ? m.activations : max->activations;
+}
+
+static void count_memory(pipeline *l) {
+  hec_runner *r = &l->runner;
+  widen(&l->memory.predicted, hec_program_rank_memory(hec_lowering_program(r->low), r->rank->rank));
+  widen(&l->memory.counted, hec_exec_memory(r->exec, r->work.updated));
+  l->memory.workspace = hec_exec_workspace_bytes(r->exec);
+}
+
 static hec_status step(pipeline *l, int64_t index) {
   const hec_replay_step *of = &l->p->replay.steps[index];
   prepare(l, of, index);
@@ -299,6 +314,7 @@ static hec_status step(pipeline *l, int64_t index) {
   HEC_TRY(run_pieces(l));
   prepare_end(l);
   HEC_TRY(hec_runner_end(&l->runner));
+  count_memory(l);
   HEC_TRY(hec_pipeline_watch_end(&l->watch, l->runner.exec, hec_lowering_program(l->runner.low), of));
   return l->check ? hec_check_step(l->check, &l->runner.work, index, l->whole, NULL) : HEC_OK;
 }
@@ -372,11 +388,13 @@ static hec_status run(pipeline *l, const hec_policy *policy, hec_replay_check *r
   l->n_backward = HEC_NEW(&r->arena, int32_t, n);
   l->whole = HEC_NEW(&r->arena, hec_load, n);
   l->rows = HEC_NEW(&r->arena, float, (int64_t)l->stage->in.problem.tokens * l->stage->in.moe.d_model);
+  hec_stage_memory *memory = p->memory ? p->memory : HEC_NEW(&r->arena, hec_stage_memory, l->rank->n_ranks);
   hec_pipeline_watch_open(&l->watch, &p->replay, p->order, l->rank, &r->arena);
   if (p->replay.check)
     check_open(l, &r->arena);
   for (int32_t i = 0; i < p->replay.n_steps; i++)
     HEC_TRY(step(l, i));
+  HEC_TRY(hec_rank_gather(l->rank, &l->memory, sizeof l->memory, l->rank->rank == 0 ? memory : NULL));
   return l->check ? hec_check_finish(l->check, r->exec, p->replay.n_steps, result) : HEC_OK;
 }
 

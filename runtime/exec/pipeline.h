@@ -27,6 +27,13 @@ typedef enum {
   HEC_PIPELINE_UPDATES_NOTHING
 } hec_pipeline_fault;
 
+/* What a rank of a stage held, at most over all steps: as the program has it, which is what simulators predict, and counted
+ * (hec_exec_memory). The executor's workspace beside it: streams of all micro-batches, scratch. */
+typedef struct {
+  hec_rank_memory predicted, counted;
+  double workspace;
+} hec_stage_memory;
+
 typedef struct {
   /* problem: of all layers, on the ranks of one stage (its expert-parallel groups may be several). schedule, virtual_time and
    * differ_* are not used. measured: of every step, with a program of its pieces. */
@@ -34,6 +41,7 @@ typedef struct {
   const hec_pipeline_order *order; /* its micro-batches are the replay's */
   const int32_t *layer_at;         /* [n_parts + 1] layers of each part */
   hec_pipeline_fault fault;
+  hec_stage_memory *memory; /* on rank 0: [ranks of the launch], filled in after the last step; NULL: not asked for */
 } hec_pipelined;
 
 /* With ZeRO-1 (problem.zero) gradients of a stage are reduce-scattered among the ranks that keep the parameters, each updates its

@@ -417,6 +417,9 @@ static void optimizer(hec_work_state *work, hec_exec *exec) {
       for (int32_t i = 0; i < own.n; i++)
         list[n++] = moments_of(&at, own, i, clear);
     }
+  work->updated = 0;
+  for (int32_t i = 0; i < n; i++)
+    work->updated += list[i].n;
   on->math->adam(on, &work->model->adam, work->step, list, work->update_nothing ? 0 : n);
   if (!work->keep_grads && problem->zero) /* the other parts have what was sent */
     hec_work_zero_grads(work, exec);

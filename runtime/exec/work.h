@@ -35,6 +35,7 @@ typedef struct {
   /* Faults on purpose, with parts of the optimizer (problem.zero): it updates another rank's part; it updates nothing. */
   bool update_another, update_nothing;
   bool double_gradient; /* a fault on purpose: the first expert of a backward operation */
+  int64_t updated;      /* numbers whose moments the last optimizer step had: this rank's */
   double balance_loss;  /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;
   hec_model shards; /* the model with experts as wide as they are here */

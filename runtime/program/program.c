@@ -338,6 +338,10 @@ static int by_position(const void *a, const void *b) {
   return (x->hold > y->hold) - (x->hold < y->hold);
 }
 
+static double held(const hec_program *program, const hec_hold *hold, int32_t rank) {
+  return hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + rank];
+}
+
 void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch *scratch, double *peak,
                                   double by_class[HEC_N_MEMORY]) {
   int32_t n_ranks = program->n_ranks;
@@ -362,8 +366,7 @@ void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch
     const hec_hold *hold = &program->holds[ends[i].hold];
     bool start = ends[i].position < 0 || (ends[i].position != INT32_MAX && ends[i].position % 2 == 0);
     for (int32_t r = 0; r < n_ranks; r++) {
-      double bytes = hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + r];
-      double change = start ? bytes : -bytes;
+      double bytes = held(program, hold, r), change = start ? bytes : -bytes;
       now[r] += change;
       if (by_class)
         classes[r * HEC_N_MEMORY + (int32_t)hold->memory] += change;
@@ -396,4 +399,16 @@ int32_t hec_program_fullest_rank(const hec_program *program) {
     fullest = peak[r] > peak[fullest] ? r : fullest;
   free(peak);
   return fullest;
+}
+
+hec_rank_memory hec_program_rank_memory(const hec_program *program, int32_t rank) {
+  double of[HEC_N_MEMORY] = {0}, *peak = hec_malloc((size_t)program->n_ranks, sizeof *peak);
+  hec_program_memory_peak(program, peak, NULL);
+  for (size_t i = 0; i < program->n_holds; i++)
+    if (program->holds[i].tensor == HEC_TENSOR_STATE)
+      of[program->holds[i].memory] += held(program, &program->holds[i], rank);
+  double state = of[HEC_MEMORY_PARAM] + of[HEC_MEMORY_GRAD] + of[HEC_MEMORY_OPTIMIZER];
+  hec_rank_memory memory = {of[HEC_MEMORY_PARAM], of[HEC_MEMORY_GRAD], of[HEC_MEMORY_OPTIMIZER], peak[rank] - state};
+  free(peak);
+  return memory;
 }

@@ -357,6 +357,11 @@ typedef struct {
 void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch *scratch, double *peak,
                                   double by_class[HEC_N_MEMORY]);
 void hec_memory_scratch_free(hec_memory_scratch *scratch);
+/* Of one rank: state, which it has all the time, and what else it holds at its peak. */
+typedef struct {
+  double parameters, gradients, optimizer, activations;
+} hec_rank_memory;
+hec_rank_memory hec_program_rank_memory(const hec_program *program, int32_t rank);
 static inline const char *hec_program_rank_word(const hec_program *p) {
   return p->names ? p->names->rank : "rank";
 }

@@ -3,10 +3,12 @@
 #include "models/training/layout.h"
 #include "runtime/exec/pipeline.h"
 #include "runtime/plan/problem.h"
+#include "runtime/program/pipelines/pipeline_stage.h"
 #include "tests/exec/launch_case.h"
 #include "tests/support/checks.h"
 #include "tests/support/test.h"
 
+#include <math.h>
 #include <string.h>
 
 HEC_TEST_ONCE(hec_math_open)
@@ -62,6 +64,7 @@ typedef struct {
   hec_pipelined p;
   const hec_policy *policy;
   hec_replay_check *result; /* shared with the ranks */
+  hec_stage_memory *memory; /* likewise, [gpus] */
 } pipeline_case;
 
 static const hec_moe shape = {.name = "case",
@@ -128,6 +131,7 @@ static pipeline_case *make_case(const row *w) {
                          .layer_at = layer_at};
   ck_ok(hec_pipelined_check(&c->p, c->policy));
   c->result = hec_test_shared_page();
+  c->p.memory = c->memory = hec_test_shared_page();
   return c;
 }
 
@@ -163,6 +167,48 @@ HEC_TEST_LOOP(stages_compute_what_the_reference_does, N_ROWS) {
     ck_assert_int_eq(c->result->compared, expected_numbers(c, w));
   else
     ck_assert_int_ge(c->result->compared, expected_numbers(c, w));
+}
+
+/* ---- Memory ---- */
+
+/* State by hand: 4 bytes a parameter and a gradient, 8 of moments. With ZeRO-1 a stage has the moments of each number once, and
+ * each rank an equal share of every tensor, up to a number; but not of experts whose three keepers are on two nodes. Activations: the program's peak, which the buffers must not pass. */
+static void check_memory(const pipeline_case *c, const row *w, int32_t rank) {
+  const hec_rank_memory *counted = &c->memory[rank].counted, *predicted = &c->memory[rank].predicted;
+  hec_pipeline_parts parts = {&c->order, c->p.layer_at};
+  double layers = hec_pipeline_layers_of(parts, rank / c->layout.dp), dp = c->layout.dp;
+  double dense = layers * (double)hec_model_block(&c->model).size;
+  double experts = layers * w->experts * (double)hec_model_expert_size(&c->model) / c->layout.ep;
+  double moments = w->forward ? 0 : w->zero ? dense / dp + experts / c->layout.edp : dense + experts;
+  double uneven = w->zero ? 8 * layers * (1 + w->experts) : 0;
+  double by_nodes = w->zero && c->layout.edp == 3 && c->layout.ep > 1 ? 8 * experts / 3 : 0;
+  ck_assert_double_eq(counted->parameters, 4 * (dense + experts));
+  ck_assert_double_eq(counted->gradients, w->forward ? 0 : 4 * (dense + experts));
+  ck_assert_msg(fabs(counted->optimizer - 8 * moments) <= uneven + by_nodes,
+                "rank %d: %g bytes of optimizer, expected %g", (int)rank, counted->optimizer, 8 * moments);
+  ck_assert_double_eq(counted->parameters, predicted->parameters);
+  ck_assert_double_eq(counted->gradients, predicted->gradients);
+  ck_assert_double_le(fabs(counted->optimizer - predicted->optimizer), uneven);
+  ck_assert_double_eq_tol(counted->activations, predicted->activations, 1e-6);
+  ck_assert_double_gt(counted->activations, 0);
+}
+
+HEC_TEST_LOOP(memory_is_what_the_formula_says, N_ROWS) {
+  const row *w = &rows[_i];
+  pipeline_case *c = make_case(w);
+  c->p.replay.check = false;
+  run_case(c, w);
+  if (strcmp(w->policy, "ep") != 0) /* others keep copies, and reserve slots that they may not use */
+    return;
+  double optimizer = 0;
+  for (int32_t r = 0; r < w->gpus; r++) {
+    check_memory(c, w, r);
+    optimizer += c->memory[r].counted.optimizer;
+  }
+  double numbers = w->layers * ((double)hec_model_block(&c->model).size +
+                                (double)w->experts * (double)hec_model_expert_size(&c->model));
+  if (w->zero)
+    ck_assert_double_eq(optimizer, w->forward ? 0 : 8 * numbers);
 }
 
 /* ---- Faults ---- */

@@ -49,12 +49,24 @@ for layout in "pp=2 ep=2" "pp=2 vpp=2 ep=2"; do
   expect out.txt 'd["zero"], d["policies"][0]["check"]["passed"]' "(1, True)"
   expect out.txt "d['policies'][0]['check']['compared'] - ($(tr -d '\n' <<<"$parts" | tr '"' "'"))" 0
 done
+# Memory of each of the 8 ranks, the last layout's: predicted and counted are one; ZeRO-1 leaves each of 4 ranks a quarter of the
+# moments of blocks, and each of 2 groups half of those of experts.
+state="sum(d['layers']) / 2 * (4 * 64 * 64 + 2 * 64 + 64 * 8), sum(d['layers']) / 2 * 4 * 2 * 64 * 128"
+for zero in 1 0; do
+  accepts $trace --layout "pp=2 ep=2" --ranks 8 --zero $zero --model tiny --tokens 16 --steps 2 --policy ep --json
+  expect out.txt 'sum(m["predicted"] == m["counted"] for m in d["policies"][0]["memory_bytes"])' 8
+  expect out.txt "[(lambda dense, experts: m['counted'] == {'parameters': 4 * (dense + experts), 'gradients': 4 * (dense + experts),
+    'optimizer': 8 * (dense / (4 if $zero else 1) + experts / (2 if $zero else 1)), 'activations': m['counted']['activations']})(
+    $state) for m in d['policies'][0]['memory_bytes']].count(True)" 8
+done
 # Forward alone: outputs and parameters, no gradients.
 accepts $trace --layout "pp=2 ep=2" --phase forward --tokens 16 --steps 1 --policy ep --check --json
 expect out.txt 'd["phase"], d["policies"][0]["check"]["passed"], d["micro_batches"]' "('forward', True, 8)"
 
 # ---- What is said ----
 accepts $trace --layout "pp=2 ep=2" --tokens 16 --steps 2 --policy all
+grep -Eq '^ep  *0  *0( +[0-9.]+){6}$' out.txt && grep -Eq '^  *3  *1( +[0-9.]+){6}$' out.txt || fail "no memory of ranks: $(tail -n 30 out.txt)"
+has "KB more, for token streams"
 for words in "layout   tp=1 cp=1 pp=2 vpp=1 ep=2 etp=1 dp=2 edp=1: 2 stages of 2 ranks" "pipeline 1f1b, 8 micro-batches a step" \
   "inside a stage the schedule is serial" "ranks    4, as processes" "ranks: 4, as few as the layout can have" \
   "layers: the first 4 MoE layers of the trace's 6" "micro-batches: 8, 4 for each stage" "those that keep one plan through a step" \

@@ -35,6 +35,7 @@ typedef struct {
   drawing kept[KEPT];
   int32_t n_kept;
   hec_text timeline, failed;
+  hec_stage_memory *memory; /* [policies][ranks] of pipeline stages */
 } collector;
 
 static hec_replay random_replay(const hec_measure *measure) {
@@ -257,6 +258,7 @@ static hec_status run_stages(const hec_measure *measure, hec_rank *rank, int32_t
     c->n_done = 0;
     pipelined.replay.measured = step_measured;
     pipelined.replay.context = c;
+    pipelined.memory = c->memory + row * rank->n_ranks;
   }
   HEC_TRY(hec_pipelined_run(&pipelined, measure->options->policies[row], rank, &found));
   if (c && measure->options->check)
@@ -283,6 +285,8 @@ static hec_status open_collector(collector *c, const hec_measure *measure) {
     c->summary.rows[p] = hec_summary_row_of(o->policies[p], schedule, o->job->problem.n_ranks, &c->arena);
     c->summary.rows[p].executed = true;
   }
+  if (o->stages)
+    c->memory = HEC_NEW(&c->arena, hec_stage_memory, o->n_policies * o->stages->layout.gpus);
   hec_timeline_begin(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   return HEC_OK;
 }
@@ -299,7 +303,7 @@ static hec_status hand_over(collector *c, hec_handover *to) {
   const hec_measure_options *o = c->measure->options;
   hec_text json = {0}, csv = {0}, table = {0}, page = {0};
   if (o->stages)
-    (o->json ? hec_stages_json : hec_stages_table)(&c->summary, o->stages, o->json ? &json : &table);
+    (o->json ? hec_stages_json : hec_stages_table)(&c->summary, o->stages, c->memory, o->json ? &json : &table);
   else
     hec_summary_json(&c->summary, &json);
   if (!o->stages)

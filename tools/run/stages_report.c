@@ -54,7 +54,43 @@ static void add_row(hec_summary *summary, const hec_stages *stages, int32_t i, h
     hec_text_add(out, "not asked\n");
 }
 
-void hec_stages_table(hec_summary *summary, const hec_stages *stages, hec_text *out) {
+static double sum(hec_rank_memory m) {
+  return m.parameters + m.gradients + m.optimizer + m.activations;
+}
+
+static void add_memory_row(const hec_stages *stages, const char *policy, int32_t rank, const hec_stage_memory *m,
+                           hec_text *out) {
+  const hec_rank_memory *c = &m->counted;
+  hec_text_printf(out, "%-24s %4" PRId32 " %5" PRId32 " %10.1f %9.1f %9.1f %11.1f %9.1f %9.1f\n", policy, rank,
+                  rank / stages->layout.dp, c->parameters / 1e3, c->gradients / 1e3, c->optimizer / 1e3,
+                  c->activations / 1e3, sum(*c) / 1e3, sum(m->predicted) / 1e3);
+}
+
+enum { MEMORY_RANKS = 8 };
+
+static void add_memory(const hec_summary *summary, const hec_stages *stages, const hec_stage_memory *memory,
+                       hec_text *out) {
+  int32_t n = stages->layout.gpus, shown = n < MEMORY_RANKS ? n : MEMORY_RANKS;
+  double workspace = 0;
+  hec_text_printf(out, "\n%-24s %10s %46s %9s\n", "", "", "memory, KB: counted while it ran", "predicted");
+  hec_text_printf(out, "%-24s %4s %5s %10s %9s %9s %11s %9s %9s\n", "policy", "rank", "stage", "parameters",
+                  "gradients", "optimizer", "activations", "sum", "sum");
+  for (int32_t i = 0; i < summary->n_rows; i++, memory += n)
+    for (int32_t r = 0; r < n; r++) {
+      workspace = memory[r].workspace > workspace ? memory[r].workspace : workspace;
+      if (r < shown)
+        add_memory_row(stages, r == 0 ? summary->rows[i].name : "", r, &memory[r], out);
+    }
+  if (shown < n)
+    hec_text_printf(out, "%" PRId32 " ranks more: --json has them\n", n - shown);
+  hec_text_printf(
+      out,
+      "predicted: by the memory model of hecate-sim; activations: all that is held from forward to backward, "
+      "and buffers, at their peak.\nhecate-run has %.1f KB more, for token streams of all micro-batches\n",
+      workspace / 1e3);
+}
+
+void hec_stages_table(hec_summary *summary, const hec_stages *stages, const hec_stage_memory *memory, hec_text *out) {
   add_head(summary, stages, out);
   hec_text_printf(out, "\n%-24s %27s %7s\n", "", "step, ms", "speed");
   hec_text_printf(out, "%-24s %9s %9s %7s %7s %10s  %7s  %s\n", "policy", "median", "p95", "spread", "vs ep",
@@ -63,6 +99,7 @@ void hec_stages_table(hec_summary *summary, const hec_stages *stages, hec_text *
     add_row(summary, stages, i, out);
   hec_text_add(out, "spread: middle half of the steps (75th - 25th percentile) over the median; tokens/s: all ranks "
                     "together;\nwaiting: share of a step in which a rank waits for another stage, mean over ranks\n");
+  add_memory(summary, stages, memory, out);
 }
 
 /* ---- JSON ---- */
@@ -85,7 +122,29 @@ static void json_parts(const hec_stages *stages, hec_json_out *json) {
   hec_json_close(json);
 }
 
-static void json_row(hec_summary *summary, const hec_stages *stages, int32_t i, hec_json_out *json) {
+static void json_bytes(const char *key, hec_rank_memory m, hec_json_out *json) {
+  hec_json_object(json, key);
+  hec_json_double(json, "parameters", m.parameters);
+  hec_json_double(json, "gradients", m.gradients);
+  hec_json_double(json, "optimizer", m.optimizer);
+  hec_json_double(json, "activations", m.activations);
+  hec_json_close(json);
+}
+
+static void json_memory(const hec_stages *stages, const hec_stage_memory *memory, hec_json_out *json) {
+  hec_json_array(json, "memory_bytes");
+  for (int32_t r = 0; r < stages->layout.gpus; r++) {
+    hec_json_object(json, NULL);
+    json_bytes("predicted", memory[r].predicted, json);
+    json_bytes("counted", memory[r].counted, json);
+    hec_json_double(json, "workspace", memory[r].workspace);
+    hec_json_close(json);
+  }
+  hec_json_close(json);
+}
+
+static void json_row(hec_summary *summary, const hec_stages *stages, const hec_stage_memory *memory, int32_t i,
+                     hec_json_out *json) {
   hec_summary_row *row = &summary->rows[i];
   hec_json_object(json, NULL);
   hec_json_string(json, "name", row->name);
@@ -97,6 +156,7 @@ static void json_row(hec_summary *summary, const hec_stages *stages, int32_t i, 
   hec_json_double(json, "tokens_per_s", tokens_of(summary, stages) / hec_summary_median(row));
   hec_json_double(json, "waiting_share", waiting_share(row));
   hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
+  json_memory(stages, memory + i * stages->layout.gpus, json);
   if (row->check) {
     hec_json_object(json, "check");
     hec_json_bool(json, "passed", row->check->passed);
@@ -109,7 +169,7 @@ static void json_row(hec_summary *summary, const hec_stages *stages, int32_t i, 
   hec_json_close(json);
 }
 
-void hec_stages_json(hec_summary *summary, const hec_stages *stages, hec_text *out) {
+void hec_stages_json(hec_summary *summary, const hec_stages *stages, const hec_stage_memory *memory, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_summary_execution *e = summary->execution;
   hec_json_out json = hec_json_begin(out, 1);
@@ -139,7 +199,7 @@ void hec_stages_json(hec_summary *summary, const hec_stages *stages, hec_text *o
   hec_json_strings(&json, "defaults_taken", job->defaults, job->n_defaults);
   hec_json_array(&json, "policies");
   for (int32_t i = 0; i < summary->n_rows; i++)
-    json_row(summary, stages, i, &json);
+    json_row(summary, stages, memory, i, &json);
   hec_json_close(&json);
   hec_json_close(&json);
 }
