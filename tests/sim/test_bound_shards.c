@@ -141,8 +141,8 @@ HEC_TEST_LOOP(every_placement, hec_test_cases(224)) {
   ck_assert_msg(nearest > 0.2, "the best placement takes %.3g times the bound: %s", 1 / nearest, c->line);
 }
 
-/* As many groups as experts, everybody sends the same to each: the exchanges between groups, inside them, additions and
- * experts are all the bound counts, and all that there is. */
+/* As many groups as experts, everybody sends the same to each: the exchanges between groups, inside them, additions, permutes
+ * and experts are all the bound counts, and all that there is. */
 HEC_TEST_LOOP(reached, 12) {
   uint64_t seed = 3 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.no_overhead = true, .uniform = true});
@@ -169,15 +169,7 @@ HEC_TEST_LOOP(reached, 12) {
   c->loads = &load;
   hec_bound *bound = hec_bound_new(&c->problem, &arena);
   double near = compare(c, bound, hec_policy_find("ep"), hec_schedule_find("serial"), &hec_law_alpha_beta);
-  double passes = c->problem.train ? 4 : 2; /* rows sorted and put back: the bound has no permutes, and no counts */
-  double permuted_s =
-      passes * c->problem.n_layers * 2 * 4000 * c->problem.bytes.token / c->cluster.devices[0].hbm_bandwidth;
-  double bound_s = bound_of(
-      bound, &load,
-      (hec_bound_case){.class = HEC_BOUND_WHOLE, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1});
-  double s = bound_s / near - permuted_s;
-  ck_assert_msg(s <= bound_s * 1.002 && s >= bound_s * 0.998, "%.6g s without permutes, bound %.6g s: %s", s, bound_s,
-                c->line);
+  ck_assert_msg(near >= 0.998 && near <= 1, "bound over time %.6g: %s", near, c->line);
 }
 
 /* All tokens to one expert, whose group is in one node with all sources: by hand, forward. */

@@ -48,10 +48,11 @@ extern const char *const hec_bound_class_name[HEC_N_BOUND_CLASSES];
 hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *problem);
 
 typedef struct {
-  double chain_s; /* devices compute, and wait for tokens and all-reduces as the schedule has it */
-  double token_s; /* token exchanges, each the mean over ranks; or, if longer, those inside sharding groups */
-  double moved_s; /* bytes that must move for copies, beside everything else */
-  double total_s; /* the bound: the largest, and what follows */
+  double chain_s;  /* devices compute, and wait for tokens and all-reduces as the schedule has it */
+  double token_s;  /* token exchanges, each the mean over ranks; or, if longer, those inside sharding groups */
+  double served_s; /* the chain with tokens that travel or copies whose gradients return (bound_served.c) */
+  double moved_s;  /* bytes that must move for copies, beside everything else */
+  double total_s;  /* the bound: the largest, and what follows */
 } hec_bound_time;
 
 typedef struct hec_bound hec_bound;

@@ -34,11 +34,14 @@ static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
   return rate.flops_per_row / rate.flops_s + rate.bytes_per_row / rate.hbm_bandwidth;
 }
 
-/* Seconds of a byte of an addition, at least: no launch, and a measured curve by its least slope. */
-static double added_byte_s(const hec_device *device) {
-  const hec_curve *curve = device->measured ? hec_curves_find(device->measured, HEC_CURVE_REDUCE, false, 0, 0) : NULL;
-  double law_s = 1 / device->hbm_bandwidth;
-  return curve ? smaller(law_s, min_slope(curve) / device->speed) : law_s;
+/* Seconds of a byte that a local operation moves, at least: no launch, and a measured curve by its least slope. */
+static double local_byte_s(const hec_device *device, hec_curve_kind kind) {
+  double min_s = 1 / device->hbm_bandwidth;
+  for (int back = 0; back < 2; back++) {
+    const hec_curve *curve = device->measured ? hec_curves_find(device->measured, kind, back == 1, 0, 0) : NULL;
+    min_s = curve ? smaller(min_s, min_slope(curve) / device->speed) : min_s;
+  }
+  return min_s;
 }
 
 static void set_rows(hec_bound *b) {
@@ -55,8 +58,12 @@ static void set_rows(hec_bound *b) {
       b->row_s[back] = r == 0 ? weighted_s : smaller(b->row_s[back], weighted_s);
       b->min_row_s[back] = r == 0 ? row_s : smaller(b->min_row_s[back], row_s);
     }
-    double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] * added_byte_s(&p->cluster->devices[r]);
+    const hec_device *device = &p->cluster->devices[r];
+    double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] * local_byte_s(device, HEC_CURVE_REDUCE);
+    double permuted_s = 2 * hec_bound_row_bytes(p) * b->weight[r] *
+                        (local_byte_s(device, HEC_CURVE_PERMUTE) + local_byte_s(device, HEC_CURVE_UNPERMUTE));
     b->add_s = r == 0 ? add_s : smaller(b->add_s, add_s);
+    b->permuted_s = r == 0 ? permuted_s : smaller(b->permuted_s, permuted_s);
   }
   for (int back = 0; back < 2; back++)
     b->row_s[back] *= p->esp;
@@ -213,6 +220,7 @@ hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena) {
   b->n_pieces = problem->dp * problem->n_experts;
   b->weight = HEC_NEW(arena, double, problem->n_ranks);
   b->rise = HEC_NEW(arena, hec_bound_rise, problem->n_layers);
+  b->pair = HEC_NEW(arena, uint32_t, experts * (size_t)problem->n_ranks);
   b->pieces = HEC_NEW(arena, hec_bound_piece, b->n_pieces);
   b->total = HEC_NEW(arena, uint64_t, experts);
   b->node = HEC_NEW(arena, uint64_t, 2 * experts);
@@ -221,6 +229,8 @@ hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena) {
   set_uniform(b);
   set_links(b, arena);
   set_end(b);
+  if (!problem->dispatch.by)
+    b->counts_s = hec_link_cost_allgather(problem->cluster, problem->n_ranks, 4.0 * problem->n_experts);
   b->token_factor = factor_of(problem, HEC_CURVE_TOKENS, HEC_CURVE_TOKENS);
   b->moved_factor = factor_of(problem, HEC_CURVE_TOKENS, HEC_CURVE_SLICED_SCATTER);
   return b;

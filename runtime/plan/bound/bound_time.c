@@ -7,6 +7,9 @@
  *   computing   Whatever rank computes them, n assignments raise A by at least n min(o_r c_r) = n / sum(1/c): sum over r
  *               of o_r x_r c_r with sum x_r = n. Attention, gate and the rest raise it by their weighted means. The law
  *               of a rank is at least linear: launches, tiles and streaming only add.
+ *   permutes    Every rank reads and writes its own assigned rows four times (twice forward only), whoever computes them:
+ *               at least min(o_r / hbm_r) for each byte.
+ *   counts      After each gate all ranks wait for each other's counts: where the law has a closed form, A rises by it.
  *   all-reduce  starts when the last rank is there, so not before A; one at a time; the optimizer after the last, over
  *               an even share on the fullest rank at least. As schedule `ideal` has them. With tensor parallelism
  *               (problem.mp) two of each: of what is cut, among ranks of equal place, and of what is whole; its AllGathers
@@ -43,13 +46,13 @@
  *     time >= V' / (2 sum over r of (port + NICs)).  Forward only: replicas are everywhere, nothing moves.
  * SHARDED: whoever computes e first lacks (R-1)/R of it: U = that many bytes for each e with tokens, gathered on one lane
  * (returned on another), and others as in COPIES:  time >= max(U, (U + V')/2) / sum. All of this may hide, so it is
- * compared with the rest, not added.
+ * compared with the rest, not added. What of it cannot hide, since experts or the optimizer wait for it: bound_served.c.
  *
  * A schedule that may send a token once per node (program/nodes.h): a row serves at most as many assignments as a token has,
  * K, and comes over any NIC of the node: V/K, Q/K, m_se with a row's K-th part, and nothing from other nodes in d.
  *
- * A schedule that does not make experts wait for tokens gets the largest of computing, exchanging and all-reducing. It may
- * cut a layer's exchange into chunks, whose busiest sources differ: of the ranks of a node that end one after the other
+ * A schedule that does not make experts wait for tokens gets the larger of computing and exchanging, and all-reduces, which
+ * it may cut into pieces, after what they reduce. It may cut a layer's exchange into chunks, whose busiest sources differ: of the ranks of a node that end one after the other
  * only (Q/B)/2 is left, since each chunk, ended half way on average, adds half of its own.
  *
  * A time is a whole number of picoseconds, rounded where an operation ends: down by half of one at most, for each of the
@@ -122,11 +125,6 @@ static int descending(const void *a, const void *b) {
   return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens) : x->index - y->index;
 }
 
-/* Bytes of a token's row. Of dispatchers nothing is known that they could not do faster. */
-static double row_bytes(const hec_problem *p) {
-  return p->dispatch.by ? 0 : p->bytes.token;
-}
-
 /* Seconds of the rows into the rank, or those of a sharding group at `place`, that computes the piece. Of near sources
  * all but the largest come by a port (of a group: all but its own), far ones by NICs. It is that of the rank with most.
  */
@@ -146,9 +144,9 @@ static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t laye
       far += inside ? 0 : n;
       own = inside && is_own ? n : own;
     }
-    double s = near > own ? (double)(near - own) * row_bytes(p) / b->port : 0;
+    double s = near > own ? (double)(near - own) * hec_bound_row_bytes(p) / b->port : 0;
     if (far > 0 && !b->options.by_node)
-      s = larger(s, (double)far * row_bytes(p) / b->nics);
+      s = larger(s, (double)far * hec_bound_row_bytes(p) / b->nics);
     longest_s = larger(longest_s, s);
   }
   return longest_s;
@@ -221,7 +219,7 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bou
   leaving bytes = {0, 0};
   uint64_t busiest = 0;
   for (int32_t group = 0, width = p->n_ranks / p->dp; group < p->dp; group++) {
-    leaving own = count_leaving(b, load, layer, group * width, (group + 1) * width, row_bytes(p), 1e300);
+    leaving own = count_leaving(b, load, layer, group * width, (group + 1) * width, hec_bound_row_bytes(p), 1e300);
     bytes.rank += own.rank;
     bytes.node += own.node;
     for (int32_t e = 0; e < p->n_experts; e++)
@@ -236,7 +234,7 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bou
   bytes.rank /= per_row(b, load, layer);
   bytes.node /= per_row(b, load, layer);
   double n = (double)hec_load_layer_total(load, layer);
-  rise->exchange_s = exchange_s(b, bytes, (double)busiest * row_bytes(p));
+  rise->exchange_s = exchange_s(b, bytes, (double)busiest * hec_bound_row_bytes(p));
   rise->gather_s = b->min_weight * p->esp * gather_s(b, n); /* all ranks of all groups together */
   rise->add_s = p->esp > 1 ? n * b->add_s : 0;
   add_busiest(b, load, layer, rise);
@@ -244,12 +242,11 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bou
 
 /* ---- What must move for copies ---- */
 
-static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
+static void add_moved(hec_bound *b, const hec_load *load, int32_t layer, double per_row) {
   const hec_problem *p = b->problem;
   const hec_memory_cost *bytes = &p->bytes;
   bool sharded = b->options.class == HEC_BOUND_SHARDED;
-  double row = (p->train ? 2 : 1) * row_bytes(p) / per_row(b, load, layer), used = 0,
-         params = hec_moe_expert_params(p->moe);
+  double row = (p->train ? 2 : 1) * hec_bound_row_bytes(p) / per_row, used = 0, params = hec_moe_expert_params(p->moe);
   double part = (double)(p->n_ranks - 1) / p->n_ranks,
          slack = params > 0 ? 1 / params : 1; /* a slice: whole parameters */
   part = sharded ? larger(part - slack, 0) : 1;
@@ -262,8 +259,6 @@ static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
     used += b->total[e] > 0;
   double lacking = sharded ? used * part * larger(p->train ? bytes->expert_grad : 0, bytes->expert_param) : 0;
   double returned = sharded ? used * copy : 0, ranks = p->n_ranks;
-  if (p->n_ranks == 1)
-    return;
   double s = larger(lacking, (returned + min.rank) / 2) / (ranks * b->rank_rate);
   if (!sharded && b->nics > 0)
     s = larger(s, min.node / (2 * ranks * b->nics));
@@ -275,34 +270,36 @@ static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
 void hec_bound_begin(hec_bound *b, hec_bound_case options) {
   b->options = options;
   b->done = 0;
-  b->chain_s = b->reduced_s = b->token_s = b->inside_s = b->moved_s = 0;
+  b->chain_s = b->reduced_s = b->forward_s = b->token_s = b->inside_s = b->moved_s = 0;
+  memset(b->served_s, 0, sizeof b->served_s);
 }
 
 static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
   const hec_problem *p = b->problem;
   hec_bound_rise *rise = &b->rise[layer];
   double n = (double)hec_load_layer_total(load, layer);
-  *rise = (hec_bound_rise){.experts_s = {n * b->row_s[0], n * b->row_s[1]}};
-  if (b->options.class == HEC_BOUND_WHOLE)
+  *rise = (hec_bound_rise){.experts_s = {n * b->row_s[0], n * b->row_s[1]}, .permuted_s = n * b->permuted_s};
+  if (b->options.class == HEC_BOUND_WHOLE) {
     add_whole(b, load, layer, rise);
-  else if (p->esp == 1)
-    add_moved(b, load, layer);
+  } else if (p->esp == 1 && p->n_ranks > 1) {
+    double row = per_row(b, load, layer);
+    add_moved(b, load, layer, row);
+    hec_bound_add_served(b, load, layer, row);
+  }
   b->token_s += (p->train ? 4 : 2) * rise->exchange_s;
   b->inside_s += (p->train ? 2 : 1) * (2 * rise->gather_s + rise->add_s);
 }
 
 /* What a layer adds to A from its gate on (forward) or until its gate (backward). The schedule may compute shared experts
- * beside the forward dispatch. */
+ * beside the forward dispatch; if it cuts tokens, all of them beside the tokens. */
 static double rise_of(const hec_bound *b, const hec_bound_rise *rise, int back) {
-  bool waits = b->options.tokens_wait;
-  double ahead_s = waits ? rise->exchange_s + rise->gather_s : 0, after_s = waits ? ahead_s + rise->add_s : 0;
-  if (back == 0)
-    ahead_s = larger(ahead_s, b->shared_s[0]);
-  else
-    after_s += b->shared_s[1];
-  double mean_s = ahead_s + rise->experts_s[back] + after_s;
-  double busiest_s = rise->busiest_s[back] + (back == 1 ? b->shared_s[1] : 0);
-  return b->options.tokens_wait ? larger(mean_s, busiest_s) : mean_s;
+  double shared_s[2] = {back == 0 ? b->shared_s[0] : 0, back == 1 ? b->shared_s[1] : 0};
+  double ahead_s = rise->exchange_s + rise->gather_s, experts_s = rise->experts_s[back];
+  double beside_s = larger(2 * rise->exchange_s, 2 * rise->gather_s + rise->add_s);
+  double s = b->options.tokens_wait
+                 ? larger(larger(ahead_s, shared_s[0]) + experts_s + ahead_s + rise->add_s, rise->busiest_s[back])
+                 : larger(shared_s[0] + experts_s, beside_s);
+  return rise->permuted_s + s + shared_s[1];
 }
 
 /* Of block_reduce_s and rest_reduce_s. */
@@ -314,31 +311,35 @@ void hec_bound_add(hec_bound *b, const hec_load *load) {
   const hec_problem *p = b->problem;
   bool last = ++b->done == b->options.n_micro_batches;
   HEC_ASSERT(b->done <= b->options.n_micro_batches && load->n_sources == p->n_ranks);
-  b->chain_s += b->before_s[0] + b->head_s[0] + b->head_s[1];
+  b->chain_s += b->before_s[0];
   for (int32_t l = 0; l < p->n_layers; l++) {
     look_at(b, load, l);
     b->chain_s += b->attention_s[hec_moe_dense_attention(p->moe, l)][0] + rise_of(b, &b->rise[l], 0);
+    b->chain_s += b->options.closed_form ? b->counts_s : 0;
   }
+  b->forward_s = b->done == 1 ? b->chain_s : b->forward_s;
+  b->chain_s += b->head_s[0] + b->head_s[1];
   for (int32_t l = p->n_layers - 1; p->train && l >= 0; l--) {
     b->chain_s += rise_of(b, &b->rise[l], 1) + b->attention_s[hec_moe_dense_attention(p->moe, l)][1];
     if (last)
-      b->reduced_s = (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) +
-                     b->block_reduce_s[reduce_form(b)];
+      b->reduced_s = larger(b->reduced_s, b->chain_s) + b->block_reduce_s[reduce_form(b)];
   }
   b->chain_s += b->before_s[1];
 }
 
 hec_bound_time hec_bound_end(hec_bound *b) {
   HEC_ASSERT(b->done == b->options.n_micro_batches);
-  if (b->problem->train)
-    b->reduced_s =
-        (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) + b->rest_reduce_s[reduce_form(b)];
-  double slowest_s = b->slowest_s * b->options.n_micro_batches;
-  double total_s = larger(larger(b->chain_s, b->reduced_s), slowest_s) + b->optimizer_s;
+  double rest_s = b->problem->train ? b->rest_reduce_s[reduce_form(b)] : 0;
+  b->reduced_s = larger(b->reduced_s, b->chain_s) + rest_s;
+  double slowest_s = b->slowest_s * b->options.n_micro_batches, served_s = hec_bound_served_s(b, rest_s);
+  double total_s = larger(larger(b->reduced_s, served_s), slowest_s) + b->optimizer_s;
   double token_s = larger(b->token_s, b->inside_s);
   total_s = larger(total_s, larger(token_s, b->moved_s));
   double rounded = OPERATIONS * b->options.n_micro_batches * (b->problem->n_layers + 1.0);
   total_s = larger(total_s - 0.5e-12 * rounded, 0);
-  return (hec_bound_time){
-      .chain_s = b->chain_s + b->optimizer_s, .token_s = token_s, .moved_s = b->moved_s, .total_s = total_s};
+  return (hec_bound_time){.chain_s = b->chain_s + b->optimizer_s,
+                          .served_s = served_s + b->optimizer_s,
+                          .token_s = token_s,
+                          .moved_s = b->moved_s,
+                          .total_s = total_s};
 }
