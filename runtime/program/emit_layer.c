@@ -205,10 +205,10 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) {
     add_dispatch(low, ops);
-    if ((low->in->detail || ops->degree > 1) && !ops->in->nodes.on)
-      hec_add_cells(low, layer);
     if (ops->degree > 1)
       hec_cut_layer(low, layer);
+    else if (low->in->detail && !ops->in->nodes.on)
+      hec_add_cells(low, layer);
   }
   int32_t id = add_reordering(low, layer, HEC_ROLE_PERMUTE, backward, deps, n_deps);
   if (backward) {
