@@ -199,6 +199,46 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
              wanted); /* every assignment exactly once; also that no 32 bits ran over */
 }
 
+/* The rule's parts of the row: routing->share [row->n_holders]. */
+static void share_among(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
+                        uint32_t n) {
+  narrow(row, source);
+  if (row->n_holders == 1)
+    routing->share[0] = n;
+  else
+    rule->split(row, source, n, routing->share);
+}
+
+/* The same among the holders that are listed. */
+static void share_out(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
+                      uint32_t n) {
+  row->holders = routing->holders + routing->holder_at[row->expert];
+  row->n_holders = routing->holder_at[row->expert + 1] - routing->holder_at[row->expert];
+  share_among(routing, rule, row, source, n);
+}
+
+/* The shares that are not zero, those of several slots of a rank as one; they become zero again. */
+static int32_t take_parts(hec_routing *routing, const hec_dispatch_row *row, int32_t *ranks, uint32_t *tokens) {
+  int32_t parts = 0;
+  for (int32_t j = 0; j < row->n_holders; j++) {
+    if (routing->share[j] > 0 && parts > 0 && ranks[parts - 1] == row->holders[j]) {
+      tokens[parts - 1] += routing->share[j];
+    } else if (routing->share[j] > 0) {
+      ranks[parts] = row->holders[j];
+      tokens[parts++] = routing->share[j];
+    }
+    routing->share[j] = 0;
+  }
+  return parts;
+}
+
+static int32_t one_part(const hec_problem *problem, int32_t holder, int32_t source, uint32_t n, int32_t *ranks,
+                        uint32_t *tokens) {
+  ranks[0] = problem->esp > 1 ? holder + source % problem->esp : holder;
+  tokens[0] = n;
+  return 1;
+}
+
 int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
                           const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source, int32_t expert,
                           int32_t *ranks, uint32_t *tokens) {
@@ -208,40 +248,25 @@ int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const 
   hec_dispatch_row row = {
       .problem = problem, .plan = plan, .layer = layer, .expert = expert, .holders = routing->holders};
   row.n_holders = hec_plan_holders(plan, layer, expert, routing->holders);
-  if (problem->esp > 1) {
-    HEC_ASSERT(row.n_holders == 1);
-    ranks[0] = row.holders[0] + source % problem->esp;
-    tokens[0] = n;
-    return 1;
-  }
-  narrow(&row, source);
   if (row.n_holders == 1)
-    routing->share[0] = n;
-  else
-    rule->split(&row, source, n, routing->share);
-  int32_t parts = 0;
-  for (int32_t j = 0; j < row.n_holders; j++) {
-    if (routing->share[j] > 0 && parts > 0 && ranks[parts - 1] == row.holders[j]) {
-      tokens[parts - 1] += routing->share[j]; /* second slot on the same rank */
-    } else if (routing->share[j] > 0) {
-      ranks[parts] = row.holders[j];
-      tokens[parts++] = routing->share[j];
-    }
-    routing->share[j] = 0;
-  }
-  return parts;
+    return one_part(problem, row.holders[0], source, n, ranks, tokens);
+  HEC_ASSERT(problem->esp == 1);
+  share_among(routing, rule, &row, source, n);
+  return take_parts(routing, &row, ranks, tokens);
 }
 
-/* The rule's parts of the row: routing->share [row->n_holders]. */
-static void share_out(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
-                      uint32_t n) {
-  row->holders = routing->holders + routing->holder_at[row->expert];
-  row->n_holders = routing->holder_at[row->expert + 1] - routing->holder_at[row->expert];
-  narrow(row, source);
-  if (row->n_holders == 1)
-    routing->share[0] = n;
-  else
-    rule->split(row, source, n, routing->share);
+int32_t hec_routing_split_again(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
+                                const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source,
+                                int32_t expert, int32_t *ranks, uint32_t *tokens) {
+  uint32_t n = hec_load_row(load, layer, source)[expert];
+  if (n == 0)
+    return 0;
+  if (has_one_holder(routing, expert))
+    return one_part(problem, routing->holders[routing->holder_at[expert]], source, n, ranks, tokens);
+  HEC_ASSERT(problem->esp == 1);
+  hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer, .expert = expert};
+  share_out(routing, rule, &row, source, n);
+  return take_parts(routing, &row, ranks, tokens);
 }
 
 void hec_routing_send(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,

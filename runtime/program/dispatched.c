@@ -43,26 +43,25 @@ static int64_t *pair_of(const hec_lowering *low, int32_t s, int32_t d) {
   return &low->in->dispatched->pair[(size_t)s * (size_t)low->problem->n_ranks + (size_t)d];
 }
 
-/* Tokens of s with an assignment on each rank, and on each node. */
-static void count_source(hec_lowering *low, int32_t layer, int32_t s) {
+/* Tokens of s with an assignment on each rank, and on each node. The layer's cells stand by source and expert; *at: the
+ * first of s, then of the next source. */
+static void count_source(hec_lowering *low, int32_t layer, int32_t s, const hec_cell **at, const hec_cell *end) {
   const hec_problem *p = low->problem;
   hec_dispatched *d = low->in->dispatched;
   const hec_token_row row = {hec_load_row(low->load, layer, s), p->n_experts, p->tokens, layer, s};
-  int32_t n = 0;
+  int32_t n = 0, expert = -1;
+  int64_t token = 0;
   hec_token_sets(&row, d->first, d->order);
-  for (int32_t e = 0; e < p->n_experts; e++) {
-    int64_t token = d->first[e];
-    int32_t n_parts =
-        hec_routing_split(&low->in->routing, low->in->shared->run.policy->dispatch, p, &low->in->shared->run.plan,
-                          low->load, layer, s, e, low->in->split_rank, low->in->split_tokens);
-    for (int32_t i = 0; i < n_parts; token += low->in->split_tokens[i++]) {
-      int32_t rank = low->in->split_rank[i], first = (int32_t)(token % p->tokens);
-      if (low->in->split_tokens[i] == 0)
-        continue;
-      d->ranks[n] = (hec_token_span){rank, first, (int32_t)low->in->split_tokens[i]};
-      d->nodes[n] = d->ranks[n];
-      d->nodes[n++].node = hec_problem_node(p, rank);
+  for (const hec_cell *cell = *at; cell != end && cell->source == s; token += cell->rows, cell++, *at = cell) {
+    if (cell->expert != expert) {
+      expert = cell->expert;
+      token = d->first[expert];
     }
+    if (cell->rows == 0)
+      continue;
+    d->ranks[n] = (hec_token_span){cell->rank, (int32_t)(token % p->tokens), cell->rows};
+    d->nodes[n] = d->ranks[n];
+    d->nodes[n++].node = hec_problem_node(p, cell->rank);
   }
   hec_tokens_by_node(d->ranks, n, p->tokens, d->on_rank, p->n_ranks);
   hec_tokens_by_node(d->nodes, n, p->tokens, d->on_node, p->n_nodes);
@@ -82,10 +81,10 @@ static void limit_nodes(hec_lowering *low, int32_t s) {
       on_node[v] = (uint32_t)((uint64_t)on_node[v] * (most - own) / (sum - own));
 }
 
-static void send_once(hec_lowering *low, int32_t layer, int32_t s) {
+/* Of a source whose tokens are counted. */
+static void send_once(hec_lowering *low, int32_t s) {
   const hec_problem *p = low->problem;
   hec_dispatched *of = low->in->dispatched;
-  count_source(low, layer, s);
   limit_nodes(low, s);
   for (int32_t v = 0; v < p->n_nodes; v++) {
     int32_t q = hec_proxy_of(p, s, v);
@@ -114,14 +113,18 @@ static void count_rows(hec_lowering *low, int32_t layer) {
   memset(of->arrived, 0, n * sizeof *of->arrived);
   memset(of->out, 0, n * sizeof *of->out);
   memset(of->in, 0, n * sizeof *of->in);
+  const hec_layer_cells *cells = p->dispatch.by->part_s ? hec_layer_cells_of(low, layer) : NULL;
+  const hec_cell *at = cells ? cells->cells : NULL;
   for (int32_t s = 0; s < p->n_ranks; s++) {
-    if (p->dispatch.by->part_s)
-      send_once(low, layer, s);
+    if (cells) {
+      count_source(low, layer, s, &at, cells->cells + cells->n);
+      send_once(low, s);
+    }
     for (int32_t d = 0; d < p->n_ranks && !p->dispatch.by->part_s; d++)
       if (d != s && p->dispatch.by->gathers)
         *pair_of(low, s, d) = s / p->ep == d / p->ep ? p->tokens : 0;
       else if (d != s)
-        *pair_of(low, s, d) = low->in->routing.pair[(size_t)s * n + (size_t)d];
+        *pair_of(low, s, d) = low->in->shared->routing.pair[(size_t)s * n + (size_t)d];
   }
 }
 

@@ -207,10 +207,10 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
   if (!backward) {
     ops->route = low->in->dispatched ? 0 : ops->route;
     add_dispatch(low, ops);
-    if ((low->in->detail || ops->degree > 1) && !ops->in->nodes.on)
-      hec_add_cells(low, layer);
     if (ops->degree > 1)
       hec_cut_layer(low, layer);
+    else if (low->in->detail && !ops->in->nodes.on)
+      hec_add_cells(low, layer);
     if (low->in->dispatched)
       hec_dispatched_add(low, layer);
   }

@@ -96,7 +96,6 @@ static void make_own(hec_lowering *low) {
   const hec_plan *plan = &low->in->shared->run.plan;
   hec_arena *arena = low->in->arena;
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts;
-  low->in->routing = hec_routing_new(arena, problem);
   low->in->before = hec_plan_new(arena, problem, plan->n_slices);
   hec_plan_assign(&low->in->before, plan);
   low->layer = layers_new(low);
@@ -106,10 +105,6 @@ static void make_own(hec_lowering *low) {
   low->in->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->in->dispatched = hec_dispatched_new(problem, arena);
   low->in->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
-  size_t split = 2 * ranks + (size_t)plan->copy_capacity;
-  low->in->split_rank = HEC_NEW(arena, int32_t, split);
-  low->in->split_tokens = HEC_NEW(arena, uint32_t, split);
-  low->in->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
   low->in->arrived = HEC_NEW(arena, int64_t, ranks);
   low->in->inside_bytes = HEC_NEW(arena, int64_t, ranks);
   low->own = low->in->schedule->start ? low->in->schedule->start(problem, arena) : NULL;
@@ -121,6 +116,8 @@ static void make_shared(hec_lowering *low, const hec_policy *policy) {
   hec_lowering_shared *shared = HEC_NEW(arena, hec_lowering_shared, 1);
   low->in->shared = shared;
   shared->run = hec_policy_start_under(policy, problem, low->in->schedule->hides, arena);
+  shared->routing = hec_routing_new(arena, problem);
+  shared->cells = hec_layer_cells_new(problem, &shared->run.plan, arena);
   shared->answer[0].sparse = sparse_new(low);
   shared->answer[1].sparse = sparse_new(low);
   if (!low->in->collective && !policy->relays && problem->n_ranks <= SPREAD_RANKS_MAX) {
@@ -193,6 +190,7 @@ void hec_lowering_free(hec_lowering *low) {
     hec_collective_plan_free(&low->in->shared->answer[0].plan);
     hec_collective_plan_free(&low->in->shared->answer[1].plan);
     hec_collective_plan_free(&low->in->shared->other);
+    hec_layer_cells_free(&low->in->shared->cells);
   }
   hec_program_free(&low->in->program);
   hec_collective_plan_free(&low->in->each);
@@ -350,13 +348,19 @@ void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
   low->in->schedule->to_gate(low, layer);
 }
 
+/* The policy's last word on the layer, and where its tokens go then. */
+static void refine(hec_lowering_shared *shared, const hec_problem *problem, int32_t layer, const hec_load *load) {
+  hec_policy_refine(&shared->run, layer, load);
+  hec_routing_make(&shared->routing, shared->run.policy->dispatch, problem, &shared->run.plan, load, layer);
+  if (problem->esp > 1)
+    hec_routing_shard(&shared->routing, problem);
+  hec_layer_cells_clear(&shared->cells);
+}
+
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
   if (!low->in->beside)
-    hec_policy_refine(&low->in->shared->run, layer, load);
-  hec_routing_make(&low->in->routing, low->in->shared->run.policy->dispatch, low->problem, &low->in->shared->run.plan,
-                   load, layer);
-  if (low->problem->esp > 1)
-    hec_routing_shard(&low->in->routing, low->problem);
+    refine(low->in->shared, low->problem, layer, load);
+  low->in->routing = low->in->shared->routing;
   HEC_RESERVE(low->in->overload, low->in->overload_capacity, low->in->n_overload + 1);
   low->in->overload[low->in->n_overload++] = hec_routing_overload(&low->in->routing);
   low->load = load;

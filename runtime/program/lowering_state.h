@@ -3,6 +3,7 @@
 #define HEC_PROGRAM_LOWERING_STATE_H
 #include "runtime/plan/planners/spread_cost.h"
 #include "runtime/plan/problem.h"
+#include "runtime/program/chunks.h"
 #include "runtime/program/emit.h"
 
 /* Transfers that several exchanges are of, as they are or reversed, and what the first of these found of them. */
@@ -65,6 +66,8 @@ typedef struct {
 /* What lowerings of one policy under several schedules have together (hec_lowering_beside). */
 typedef struct {
   hec_policy_run run;
+  hec_routing routing; /* of the layer that is lowered, as are the cells */
+  hec_layer_cells cells;
   hec_sparse_answer answer[2]; /* of gathers, of scatters */
   hec_collective_plan other;   /* scratch */
   hec_spread *spread[2];       /* prices of gathers and scatters of whole experts; NULL: price by lowering */
@@ -81,7 +84,7 @@ struct hec_lowering_inside {
   const char *own_note; /* what the schedule says of itself; NULL: nothing */
   char note[HEC_NOTE_BYTES];
   hec_program program;
-  hec_routing routing;
+  hec_routing routing; /* the shared one; its pairs are the proxies' where rows travel once per node */
   hec_plan before; /* the plan whose homes and residents are in force */
   int32_t micro_batch, n_micro_batches;
   hec_layer_ops *
@@ -102,9 +105,6 @@ struct hec_lowering_inside {
   hec_token_choice choice;
   bool detail;              /* fill in what executors need */
   bool gated;               /* hec_lowering_gated */
-  int32_t *split_rank;      /* scratch [2 * n_ranks + copies of a layer] */
-  uint32_t *split_tokens;   /* likewise */
-  uint32_t *chunk_rows;     /* scratch [n_ranks * n_experts], zero between uses */
   int64_t *arrived;         /* scratch [n_ranks], zero between uses */
   int64_t *inside_bytes;    /* likewise */
   hec_transfer_span tensor; /* the AllGather of tensor-parallel groups, of every layer; made when first needed */

@@ -108,6 +108,15 @@ static void make_legs(const hec_problem *p, hec_nodes *nodes) {
     }
 }
 
+/* What each proxy sends inside its node, in nodes->pair. */
+static void add_pairs(const hec_problem *p, hec_nodes *nodes, const hec_layer_cells *of) {
+  memset(nodes->pair, 0, (size_t)p->n_ranks * (size_t)p->n_ranks * sizeof *nodes->pair);
+  for (const hec_cell *cell = of->cells; cell != of->cells + of->n; cell++) {
+    int32_t q = hec_proxy_of(p, cell->source, hec_problem_node(p, cell->rank));
+    nodes->pair[(size_t)q * (size_t)p->n_ranks + (size_t)cell->rank] += (uint32_t)cell->rows;
+  }
+}
+
 /* Calls for every source that proxy q acts for, itself among them, ascending: *s, -1 before the first. */
 static bool next_source(const hec_problem *p, int32_t q, int32_t *s) {
   int32_t node = hec_problem_node(p, q);
@@ -117,44 +126,44 @@ static bool next_source(const hec_problem *p, int32_t q, int32_t *s) {
   return false;
 }
 
-/* The folded cells of one proxy and expert, by rank, behind the program's; and their sums in nodes->pair. */
-static void fold_expert(hec_lowering *low, hec_nodes *nodes, const hec_layer_nodes *of, int32_t q, int32_t expert,
+/* The folded cells of one proxy and expert, by rank, behind the program's. */
+static void fold_expert(hec_lowering *low, hec_nodes *nodes, const hec_layer_cells *of, int32_t q, int32_t expert,
                         const int32_t *sources, int32_t n_sources) {
   const hec_problem *p = low->problem;
   hec_program *program = &low->in->program;
   int32_t first = hec_problem_node(p, q) * p->cluster->devices_per_node;
   int32_t end = hec_problem_node_end(p, hec_problem_node(p, q));
-  bool any = false;
   for (int32_t k = 0; k < n_sources; k++) {
     const int32_t *at = nodes->cell_at + sources[k] * p->n_experts + expert;
-    for (int32_t i = at[0]; i < at[1]; i++) {
-      const hec_cell *cell = &program->cells[of->cell_at + i];
-      if (cell->rank < first || cell->rank >= end)
-        continue;
-      nodes->here[cell->rank - first] += (uint32_t)cell->rows;
-      any = true;
-    }
+    for (const hec_cell *cell = of->cells + at[0]; cell != of->cells + at[1]; cell++)
+      if (cell->rank >= first && cell->rank < end)
+        nodes->here[cell->rank - first] += (uint32_t)cell->rows;
   }
   HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + (size_t)(end - first));
-  for (int32_t r = first; any && r < end; r++) {
+  for (int32_t r = first; r < end; r++) {
     uint32_t *rows = &nodes->here[r - first];
     if (*rows > 0)
       program->cells[program->n_cells++] = (hec_cell){q, r, expert, (int32_t)*rows};
-    nodes->pair[(size_t)q * (size_t)p->n_ranks + (size_t)r] += *rows;
     *rows = 0;
   }
 }
 
-static void fold(hec_lowering *low, hec_nodes *nodes, const hec_layer_nodes *of) {
+/* The layer's cells in the program: those of the sources, then those of the proxies. */
+static void fold(hec_lowering *low, hec_nodes *nodes, int32_t layer, hec_layer_nodes *into) {
   const hec_problem *p = low->problem;
-  memset(nodes->pair, 0, (size_t)p->n_ranks * (size_t)p->n_ranks * sizeof *nodes->pair);
+  struct hec_layer_inside *in = low->layer[layer].in;
+  hec_add_cells(low, layer);
+  into->cell_at = in->cell_at;
+  into->n_cells = in->n_cells;
+  in->cell_at = (int32_t)low->in->program.n_cells;
   for (int32_t q = 0; q < p->n_ranks; q++) {
     int32_t *sources = low->in->holders, n = 0;
     for (int32_t s = -1; next_source(p, q, &s);)
       sources[n++] = s;
     for (int32_t e = 0; e < p->n_experts; e++)
-      fold_expert(low, nodes, of, q, e, sources, n);
+      fold_expert(low, nodes, hec_layer_cells_of(low, layer), q, e, sources, n);
   }
+  in->n_cells = (int32_t)low->in->program.n_cells - in->cell_at;
 }
 
 /* ---- Prices ---- */
@@ -235,41 +244,33 @@ static void take(hec_lowering *low, hec_nodes *nodes, hec_layer_nodes *of) {
   for (size_t i = 0; i < n_pairs; i++)
     low->in->program.local_bytes[of->weights_at + (int32_t)(i / (size_t)p->n_ranks)] +=
         2.0 * WEIGHT_BYTES * nodes->pair[i];
-  memcpy(low->in->routing.pair, nodes->pair, n_pairs * sizeof *nodes->pair);
+  low->in->routing.pair = nodes->pair;
 }
 
 bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer, double gain_s) {
   const hec_problem *p = low->problem;
-  hec_program *program = &low->in->program;
-  hec_layer_ops *ops = &low->layer[layer];
-  size_t n_cells = program->n_cells;
+  hec_layer_nodes of = {.on = false};
   if (nodes && low->in->gated)
     low->in->own_note = "tokens travelled once per expert, not once per node: gates say too late which share nodes";
   if (!nodes || low->in->gated || low->in->dispatched)
     return false;
-  HEC_ASSERT(ops->degree == 1);
-  hec_add_cells(low, layer);
-  hec_layer_nodes of = {.cell_at = ops->in->cell_at, .n_cells = ops->in->n_cells};
-  index_cells(p, nodes, program->cells + of.cell_at, of.n_cells);
+  HEC_ASSERT(low->layer[layer].degree == 1);
+  const hec_layer_cells *cells = hec_layer_cells_of(low, layer);
+  index_cells(p, nodes, cells->cells, (int32_t)cells->n);
   for (int32_t s = 0; s < p->n_ranks; s++)
-    count_source(low, nodes, program->cells + of.cell_at, layer, s);
+    count_source(low, nodes, cells->cells, layer, s);
   make_legs(p, nodes);
-  ops->in->cell_at = (int32_t)program->n_cells;
-  fold(low, nodes, &of);
-  ops->in->n_cells = (int32_t)program->n_cells - ops->in->cell_at;
-  bool on = nodes->n_leg[ROWS] > 0 &&
-            legs_s(low, nodes) + rows_s(low, nodes, nodes->pair) < rows_s(low, nodes, low->in->routing.pair) - gain_s;
-  if (!on || !low->in->detail) { /* nobody looks at them; the plain way makes its own */
-    program->n_cells = n_cells;
-    ops->in->cell_at = ops->in->n_cells = of.cell_at = of.n_cells = 0;
-  }
-  if (on) {
+  add_pairs(p, nodes, cells);
+  if (nodes->n_leg[ROWS] > 0 &&
+      legs_s(low, nodes) + rows_s(low, nodes, nodes->pair) < rows_s(low, nodes, low->in->routing.pair) - gain_s) {
     take(low, nodes, &of);
+    if (low->in->detail)
+      fold(low, nodes, layer, &of);
     low->in->own_note = "tokens went once per node where that is faster; which share nodes is inferred from counts, as "
                         "if chosen independently";
   }
-  ops->in->nodes = of;
-  return on;
+  low->layer[layer].in->nodes = of;
+  return of.on;
 }
 
 /* ---- Operations ---- */

@@ -80,6 +80,10 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
 int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
                           const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source, int32_t expert,
                           int32_t *ranks, uint32_t *tokens);
+/* The same for the layer of the last hec_routing_make: its holders are still listed. */
+int32_t hec_routing_split_again(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
+                                const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source,
+                                int32_t expert, int32_t *ranks, uint32_t *tokens);
 /* The same for all experts of one layer; counts [n_ranks][n_experts].
  *   hold     lists the holders; before the others, and again when the layer's copies changed
  *   send     tokens[expert * n_ranks + rank] of one source, zeroed by the caller

@@ -1,0 +1,25 @@
+/* Where the tokens of a layer go, and how they are cut into chunks. Lowerings of one policy under several schedules have
+ * it together: it follows from the plan and the load, not from the schedule. */
+#ifndef HEC_PROGRAM_CHUNKS_H
+#define HEC_PROGRAM_CHUNKS_H
+#include "runtime/program/emit.h"
+
+/* Of one layer, until hec_layer_cells_clear. */
+typedef struct {
+  hec_cell *cells; /* [n] by source, expert, rank */
+  size_t n, capacity;
+  bool there;
+  const hec_lowering *by[HEC_DEGREE_MAX + 1]; /* whose program has the layer cut into so many on the plain route */
+  int32_t *split_rank;                        /* scratch [2 * n_ranks + copies of a layer] */
+  uint32_t *split_tokens;                     /* likewise */
+  uint32_t *pair;                             /* scratch [n_ranks * n_ranks * HEC_DEGREE_MAX], zero between uses */
+  uint32_t *rows;                             /* scratch [n_ranks * n_experts * HEC_DEGREE_MAX], likewise */
+} hec_layer_cells;
+
+hec_layer_cells hec_layer_cells_new(const hec_problem *problem, const hec_plan *plan, hec_arena *arena);
+void hec_layer_cells_clear(hec_layer_cells *of); /* another layer, or micro-batch */
+void hec_layer_cells_free(hec_layer_cells *of);
+/* The assignments of the layer that is lowered, each on the rank that computes it. Valid until the layer ends. */
+const hec_layer_cells *hec_layer_cells_of(hec_lowering *low, int32_t layer);
+
+#endif
