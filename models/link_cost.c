@@ -275,24 +275,38 @@ static inline void sit(struct hec_link_seat *seat, double bytes, double begin_s)
   seat->begin_s = larger(seat->begin_s, begin_s);
 }
 
+/* Transfers mostly stand by source, so the seat at that end stays at hand while it is the same. The other end's is another
+ * rank's, so it is another seat. */
 static inline void fill_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               bool chained) {
+  struct hec_link_seat *at = NULL, own = {0};
   for (int32_t i = 0; i < n; i++) {
     ends e = ends_of(&transfers[i], reverse);
     const struct hec_link_pair *pair = cost->pairs + (e.source * cost->cluster->n_devices + e.destination);
     double begin_s = chained ? pair->latency_s + cost->delay_s[i] : pair->latency_s;
     double load = load_of(cost, e.source, e.destination, transfers[i].bytes);
-    sit(&cost->seats[pair->out], load, begin_s);
-    sit(&cost->seats[pair->in], load, begin_s);
+    struct hec_link_seat *seat = &cost->seats[reverse ? pair->in : pair->out];
+    if (seat != at) {
+      if (at)
+        *at = own;
+      at = seat;
+      own = *seat;
+    }
+    sit(&own, load, begin_s);
+    sit(&cost->seats[reverse ? pair->out : pair->in], load, begin_s);
   }
+  if (at)
+    *at = own;
 }
 
 static void exchange_by_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               bool chained) {
   if (chained)
     fill_seats(cost, transfers, n, reverse, true);
+  else if (reverse)
+    fill_seats(cost, transfers, n, true, false);
   else
-    fill_seats(cost, transfers, n, reverse, false);
+    fill_seats(cost, transfers, n, false, false);
   struct hec_link_seat *end = cost->seats + cost->n_seats;
   for (struct hec_link_seat *seat = cost->seats; seat != end; seat++)
     cost->load[seat->link] += seat->bytes;

@@ -15,7 +15,7 @@ typedef struct {
   const hec_law *law;
   bool check;           /* verify every program and timeline (slow) */
   int32_t n_threads;    /* 0, 1: none but the caller's */
-  int64_t n_iterations; /* of the trace, for the progress; 0: not known */
+  int64_t n_iterations; /* of the trace, or more: for the progress, and to drop rows early; 0: not known */
   bool silent;          /* one of many: says nothing of its progress */
   int64_t every;        /* reports one iteration in so many; all are planned. 0: 1 */
 } hec_compare_options;

@@ -1,7 +1,7 @@
 /* One streaming pass: read an iteration, lower and simulate it for each row, add to it. Rows of one policy under
  * several schedules stand together and are lowered together: the policy plans once. Where each has its best schedule,
- * every candidate is a row until the end, when the fastest is kept. A median over half of a trace says nothing of the
- * other half, so none is left out before. An iteration with one-off operations is simulated twice, with and without
+ * every candidate is a row until the end, when the fastest is kept, or until it cannot be that any more
+ * (compare_drop.c). An iteration with one-off operations is simulated twice, with and without
  * them, so that the mean can weigh them by the stride. Beside it the bound of the row's class on the same loads, once
  * for all rows of one class.
  *
@@ -127,11 +127,14 @@ void hec_comparison_end(hec_comparison *c) {
 void hec_comparison_lower(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g) {
   hec_lowering *lows[HEC_SCHEDULES_MAX];
   const hec_iteration *of = c->iteration;
+  int32_t n = 0;
   for (int32_t i = 0; i < g->n; i++) {
-    lows[i] = c->runs[g->first + i].low;
-    hec_lowering_swap_program(lows[i], &w->programs[i]);
+    hec_compare_row *one = &c->runs[g->first + i];
+    hec_lowering_swap_program(one->low, &w->programs[i]);
+    if (i == 0 || !one->dropped) /* the first plans for all */
+      lows[n++] = one->low;
   }
-  hec_lower_iterations(lows, g->n, of->iter, of->loads, of->n_loads, of->n_micro_batches);
+  hec_lower_iterations(lows, n, of->iter, of->loads, of->n_loads, of->n_micro_batches);
 }
 
 void hec_comparison_give_back(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g) {
@@ -141,32 +144,44 @@ void hec_comparison_give_back(const hec_comparison *c, hec_compare_worker *w, co
 
 /* ---- One iteration of one policy ---- */
 
-/* goes_on: not the first of its group. */
-static hec_status measure(const hec_comparison *c, hec_compare_worker *w, const hec_compare_row *one, bool goes_on,
-                          hec_summary_row *row) {
+/* The row's breakdowns. goes_on: not the first of its group. */
+static hec_status time_row(const hec_comparison *c, hec_compare_worker *w, hec_compare_row *one, bool goes_on,
+                           const char *name) {
   const hec_program *program = hec_lowering_program(one->low);
-  hec_breakdown all, ordinary;
   bool on_time = one->schedule->bound; /* a bound knows of no late rank: hec_sim_options */
-  if (hec_lowering_one_off(one->low)) {
+  bool one_off = hec_lowering_one_off(one->low);
+  if (one_off) {
     hec_sim_run(w->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time, .goes_on = goes_on},
                 &w->timeline);
     goes_on = true;
-    ordinary = hec_timeline_breakdown(&w->timeline, program);
+    one->ordinary = hec_timeline_breakdown(&w->timeline, program);
   }
   hec_sim_run(w->sim, program, (hec_sim_options){.on_time = on_time, .goes_on = goes_on}, &w->timeline);
   if (hec_timeline_end_ps(&w->timeline) >= HEC_TIME_END_PS)
     return hec_fail(HEC_BAD_INPUT,
                     "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
                     "check `cluster`, `model` and `tokens`",
-                    row->name, c->iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
+                    name, c->iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
   if (c->options->check) {
     hec_program_check(program);
     hec_timeline_check(&w->timeline, program);
   }
-  all = hec_timeline_breakdown(&w->timeline, program);
-  hec_summary_add_iteration(row, one->low, &all, hec_lowering_one_off(one->low) ? &ordinary : &all,
-                            c->iteration->stride);
+  one->all = hec_timeline_breakdown(&w->timeline, program);
+  if (!one_off)
+    one->ordinary = one->all;
   return HEC_OK;
+}
+
+/* An earlier row of the group with the same program, which therefore takes as long. NULL: none. */
+static const hec_compare_row *twin_of(const hec_comparison *c, const hec_compare_group *g, int32_t p) {
+  const hec_compare_row *one = &c->runs[p];
+  for (int32_t i = g->first; i < p; i++) {
+    const hec_compare_row *other = &c->runs[i];
+    if (!other->dropped && other->status == HEC_OK && other->schedule->bound == one->schedule->bound &&
+        hec_program_same(hec_lowering_program(other->low), hec_lowering_program(one->low)))
+      return other;
+  }
+  return NULL;
 }
 
 static int64_t now_ns(void) {
@@ -182,9 +197,28 @@ static void say(const hec_comparison *c, const char *what, const char *row) {
 
 static void simulate_row(const hec_comparison *c, hec_compare_worker *w, int32_t p, bool goes_on) {
   hec_compare_row *one = &c->runs[p];
-  one->status = measure(c, w, one, goes_on, &c->summary->rows[p]);
+  one->status = time_row(c, w, one, goes_on, c->summary->rows[p].name);
   if (one->status != HEC_OK)
     (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
+}
+
+static void simulate_group(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g) {
+  bool goes_on = false;
+  for (int32_t p = g->first; p < g->first + g->n; p++) {
+    hec_compare_row *one = &c->runs[p];
+    if (one->dropped)
+      continue;
+    const hec_compare_row *twin = twin_of(c, g, p);
+    if (twin) {
+      one->all = twin->all;
+      one->ordinary = twin->ordinary;
+    } else {
+      simulate_row(c, w, p, goes_on);
+      goes_on = true;
+    }
+    if (one->status == HEC_OK)
+      hec_summary_add_iteration(&c->summary->rows[p], one->low, &one->all, &one->ordinary, c->iteration->stride);
+  }
 }
 
 static void simulate(void *context, int32_t worker, int64_t item) {
@@ -194,10 +228,10 @@ static void simulate(void *context, int32_t worker, int64_t item) {
   int64_t begin_ns = now_ns();
   say(c, "planning", c->runs[g->first].policy->name);
   hec_comparison_lower(c, w, g);
-  if (c->report)
+  if (c->report) {
     say(c, "simulating", c->runs[g->first].policy->name);
-  for (int32_t i = 0; c->report && i < g->n; i++)
-    simulate_row(c, w, g->first + i, i > 0);
+    simulate_group(c, w, g);
+  }
   hec_comparison_give_back(c, w, g);
   g->took_ns = now_ns() - begin_ns;
   if (!c->options->silent)
@@ -245,6 +279,8 @@ static hec_status run_all(hec_comparison *c, hec_trace_reader *reader) {
     c->summary->n_iterations += c->report;
     if (c->report)
       hec_series_add(&c->summary->iters, (double)c->iteration->iter);
+    if (c->report && c->n_reported > 0)
+      hec_compare_drop(c);
   }
   c->summary->tokens = hec_feed_tokens(feed);
   hec_feed_free(feed);
@@ -255,11 +291,13 @@ static hec_status run_all(hec_comparison *c, hec_trace_reader *reader) {
 
 /* The best row of those from `first` on that are of one policy; the next policy's first in *next. */
 static int32_t best_row(hec_summary *candidates, const hec_comparison *c, int32_t first, int32_t *next) {
-  int32_t best = first;
-  for (*next = first + 1; *next < c->n_rows && c->runs[*next].policy == c->runs[first].policy; ++*next) {
-    hec_summary_row *row = &candidates->rows[*next], *before = &candidates->rows[best];
+  int32_t best = -1;
+  for (*next = first; *next < c->n_rows && c->runs[*next].policy == c->runs[first].policy; ++*next) {
+    if (c->runs[*next].dropped)
+      continue;
+    hec_summary_row *row = &candidates->rows[*next], *before = best < 0 ? row : &candidates->rows[best];
     bool fits = hec_summary_fits(candidates, row), fitted = hec_summary_fits(candidates, before);
-    if (fits > fitted || (fits == fitted && hec_summary_median(row) < hec_summary_median(before)))
+    if (best < 0 || fits > fitted || (fits == fitted && hec_summary_median(row) < hec_summary_median(before)))
       best = *next;
   }
   return best;
@@ -287,43 +325,75 @@ static void keep_best(const hec_comparison *c, hec_arena *arena, bool *near, hec
   }
 }
 
-/* near, found: as of list_rows and keep_best. */
-static hec_status compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                          const bool *near, bool *found, hec_arena *arena, hec_summary *summary) {
+/* Iterations of the trace that are reported; 0: not known. */
+static int64_t n_reported(const hec_job *job, const hec_compare_options *options) {
+  int64_t every = options->every > 0 ? options->every : 1, n = options->n_iterations - job->warmup;
+  return options->n_iterations > 0 && n > 0 ? (n + every - 1) / every : 0;
+}
+
+/* One way through the trace. near, found: as of list_rows and keep_best. */
+typedef struct {
+  const hec_job *job;
+  hec_trace_reader *reader;
+  const hec_compare_options *options;
+  const bool *near;
+  bool *found;
+} pass;
+
+/* again: rows were dropped that might have been the best; the summary is good for nothing. */
+static hec_status compare_once(const pass *of, hec_arena *arena, hec_summary *summary, bool *again) {
+  const hec_job *job = of->job;
+  const hec_compare_options *options = of->options;
   *summary = (hec_summary){.job = job,
                            .law = hec_law_name(options->law),
                            .not_modelled = hec_law_limits(options->law),
                            .best = wants_best(options)};
   hec_comparison c = {.job = job, .options = options, .summary = summary};
-  hec_status status = list_rows(&c, near);
+  c.n_reported = summary->best && !of->found ? n_reported(job, options) : 0;
+  hec_status status = list_rows(&c, of->near);
   if (status == HEC_OK) {
     hec_comparison_begin(&c);
     summary->rows = HEC_NEW(arena, hec_summary_row, c.n_rows);
     summary->n_rows = c.n_rows;
     for (int32_t p = 0; p < c.n_rows; p++)
       summary->rows[p] = hec_summary_row_of(c.runs[p].policy, c.runs[p].schedule, job->problem.n_ranks, arena);
-    status = run_all(&c, reader);
+    status = run_all(&c, of->reader);
   }
-  if (status == HEC_OK && summary->best)
-    keep_best(&c, arena, found, summary);
-  if (status == HEC_OK)
+  *again = status == HEC_OK && hec_compare_dropped_wrongly(&c);
+  if (status == HEC_OK && summary->best && !*again)
+    keep_best(&c, arena, of->found, summary);
+  if (status == HEC_OK && !*again)
     hec_summary_tell_apart(summary, arena);
   hec_comparison_end(&c);
   return status;
 }
 
+static hec_status compare(const pass *of, hec_arena *arena, hec_summary *summary) {
+  bool again;
+  HEC_TRY(compare_once(of, arena, summary, &again));
+  if (!again)
+    return HEC_OK;
+  hec_compare_options options = *of->options;
+  options.n_iterations = 0; /* nothing is dropped */
+  pass all = *of;
+  all.options = &options;
+  hec_summary_free(summary);
+  HEC_TRY(hec_trace_rewind(of->reader));
+  return compare_once(&all, arena, summary, &again);
+}
+
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) {
   if (!wants_best(options) || options->law->closed_form)
-    return compare(job, reader, options, NULL, NULL, arena, summary);
+    return compare(&(pass){job, reader, options, NULL, NULL}, arena, summary);
   hec_compare_options closed = *options;
   closed.law = &hec_law_alpha_beta;
   bool *near = HEC_NEW(arena, bool, options->n_policies *HEC_SCHEDULES_MAX);
-  hec_status status = compare(job, reader, &closed, NULL, near, arena, summary);
+  hec_status status = compare(&(pass){job, reader, &closed, NULL, near}, arena, summary);
   if (status == HEC_OK)
     status = hec_trace_rewind(reader);
   if (status != HEC_OK)
     return status;
   hec_summary_free(summary);
-  return compare(job, reader, options, near, NULL, arena, summary);
+  return compare(&(pass){job, reader, options, near, NULL}, arena, summary);
 }

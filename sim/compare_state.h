@@ -18,6 +18,9 @@ typedef struct {
   hec_status status;
   char message[1024];
   bool wanted, done;
+  hec_breakdown all, ordinary; /* of the iteration at hand; ordinary: without one-off operations */
+  bool dropped;                /* another row of the policy is better: compare_drop.c */
+  bool must_fit;               /* else a row was dropped for it wrongly */
 } hec_compare_row;
 
 /* Rows of one policy that are lowered together. */
@@ -49,6 +52,7 @@ typedef struct {
   int32_t n_groups, rows_max;     /* rows of the largest group */
   int32_t *order;                 /* [n_groups] those that took longest first */
   const hec_iteration *iteration; /* at hand */
+  int64_t n_reported;             /* iterations that will be reported, if rows may be dropped; 0: they may not */
   bool report;                    /* it is past the warm-up, and one of those to report */
   atomic_int n_ended;             /* groups, of the iteration at hand */
   /* of looking: */
@@ -66,6 +70,11 @@ void hec_comparison_run(hec_comparison *c, void (*work)(void *comparison, int32_
 void hec_comparison_lower(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g);
 void hec_comparison_give_back(const hec_comparison *c, hec_compare_worker *w, const hec_compare_group *g);
 hec_status hec_comparison_failure(const hec_comparison *c) HEC_MUST_USE; /* the first row's */
+
+/* After an iteration was reported: drops rows that cannot be their policy's best any more. */
+void hec_compare_drop(hec_comparison *c);
+/* After the last: what was dropped might have been the best after all. */
+bool hec_compare_dropped_wrongly(const hec_comparison *c);
 
 /* Lower bounds of the iteration at hand, once for all rows of one class. On the comparison's arena. */
 typedef struct hec_compare_bounds hec_compare_bounds;

@@ -4,7 +4,8 @@
 
 #include "runtime/base/status.h"
 
-#include <stdlib.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 static uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -29,11 +30,22 @@ void hec_token_sets(const hec_token_row *row, int32_t *first, int32_t *order) {
   }
 }
 
-static int by_place(const void *a, const void *b) {
-  const hec_token_span *x = a, *y = b;
-  if (x->node != y->node)
-    return x->node < y->node ? -1 : 1;
-  return (x->first > y->first) - (x->first < y->first);
+static inline bool is_behind(hec_token_span a, hec_token_span b) {
+  return a.node != b.node ? a.node > b.node : a.first > b.first;
+}
+
+/* Shell's, with gaps after Ciura (2001): there are few, and qsort would ask a function for each comparison. Which of two at
+ * one place stands first does not matter to the sweep. */
+static void sort_by_place(hec_token_span *spans, int32_t n) {
+  static const int32_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
+  for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++)
+    for (int32_t i = gaps[g]; i < n; i++) {
+      hec_token_span span = spans[i];
+      int32_t k = i;
+      for (; k >= gaps[g] && is_behind(spans[k - gaps[g]], span); k -= gaps[g])
+        spans[k] = spans[k - gaps[g]];
+      spans[k] = span;
+    }
 }
 
 void hec_tokens_by_node(hec_token_span *spans, int32_t n, int32_t tokens, uint32_t *by_node, int32_t n_nodes) {
@@ -50,8 +62,7 @@ void hec_tokens_by_node(hec_token_span *spans, int32_t n, int32_t tokens, uint32
     span->rows -= over;
     spans[n++] = (hec_token_span){span->node, 0, over};
   }
-  if (n > 1)
-    qsort(spans, (size_t)n, sizeof *spans, by_place);
+  sort_by_place(spans, n);
   int32_t reached = 0; /* of the node at hand */
   for (int32_t i = 0; i < n; i++) {
     int32_t from = spans[i].first, end = from + spans[i].rows;

@@ -32,6 +32,7 @@ hec_layer_cells hec_layer_cells_new(const hec_problem *problem, const hec_plan *
 void hec_layer_cells_clear(hec_layer_cells *of) {
   of->there = false;
   memset(of->by, 0, sizeof of->by);
+  memset(of->work_s, 0, sizeof of->work_s);
 }
 
 void hec_layer_cells_free(hec_layer_cells *of) {
@@ -106,7 +107,7 @@ static void repeat_cells(hec_program *program, hec_layer_ops *ops) {
 }
 
 /* Adds up the chunks: rows of pairs, rows of experts. */
-static void add_up(hec_lowering *low, const hec_layer_cells *of, int32_t degree) {
+static inline void add_up(hec_lowering *low, const hec_layer_cells *of, int32_t degree) {
   size_t n_ranks = (size_t)low->problem->n_ranks, n_experts = (size_t)low->problem->n_experts, r = (size_t)degree;
   int32_t esp = low->problem->esp; /* every rank of a group computes over what arrived at any of them */
   for (const hec_cell *cell = of->cells; cell != of->cells + of->n; cell++) {
@@ -118,6 +119,23 @@ static void add_up(hec_lowering *low, const hec_layer_cells *of, int32_t degree)
       pair[c] += n;
       rows[c] += n;
     }
+  }
+}
+
+/* Most degrees are powers of two (hec_degrees): without divisions. */
+static void add_up_all(hec_lowering *low, const hec_layer_cells *of, int32_t degree) {
+  switch (degree) {
+  case 2:
+    add_up(low, of, 2);
+    break;
+  case 4:
+    add_up(low, of, 4);
+    break;
+  case 8:
+    add_up(low, of, 8);
+    break;
+  default:
+    add_up(low, of, degree);
   }
 }
 
@@ -218,7 +236,7 @@ void hec_cut_layer(hec_lowering *low, int32_t layer) {
       copy_chunk(&by->in->program, &by->layer[layer].in->chunk[c], &low->in->program, &ops->in->chunk[c]);
     return;
   }
-  add_up(low, hec_layer_cells_of(low, layer), degree);
+  add_up_all(low, hec_layer_cells_of(low, layer), degree);
   for (int32_t c = 0; c < degree; c++) {
     take_pairs(low, ops, c);
     take_work(low, ops, c);

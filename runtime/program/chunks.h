@@ -10,10 +10,11 @@ typedef struct {
   size_t n, capacity;
   bool there;
   const hec_lowering *by[HEC_DEGREE_MAX + 1]; /* whose program has the layer cut into so many on the plain route */
-  int32_t *split_rank;                        /* scratch [2 * n_ranks + copies of a layer] */
-  uint32_t *split_tokens;                     /* likewise */
-  uint32_t *pair;                             /* scratch [n_ranks * n_ranks * HEC_DEGREE_MAX], zero between uses */
-  uint32_t *rows;                             /* scratch [n_ranks * n_experts * HEC_DEGREE_MAX], likewise */
+  double work_s[HEC_DEGREE_MAX + 1][HEC_N_TOKEN_ROUTES]; /* hec_token_work_s of such a cut; 0: not known */
+  int32_t *split_rank;                                   /* scratch [2 * n_ranks + copies of a layer] */
+  uint32_t *split_tokens;                                /* likewise */
+  uint32_t *pair; /* scratch [n_ranks * n_ranks * HEC_DEGREE_MAX], zero between uses */
+  uint32_t *rows; /* scratch [n_ranks * n_experts * HEC_DEGREE_MAX], likewise */
 } hec_layer_cells;
 
 hec_layer_cells hec_layer_cells_new(const hec_problem *problem, const hec_plan *plan, hec_arena *arena);

@@ -175,7 +175,7 @@ typedef struct {
   int32_t alone;         /* of a drawing: rank + 1 that alone runs it; 0: all that have part */
   int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
   /* permute, dispatch, experts, combine, unpermute: into program.cells. Those of a layer of degree r stand r times, chunk
-   * by chunk, each time with the chunk's rows, possibly none; then they are there without detail too. Where rows travel once
+   * by chunk, each time with the chunk's rows, possibly none. Where rows travel once
    * per node, a cell's source is the proxy; node permutes have the cells of the sources themselves. */
   int32_t cell_at, n_cells;
 } hec_op;
@@ -333,6 +333,8 @@ static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op
 /* Aborts unless every rule above holds: dependencies backwards, indices in range, transfers between different ranks
  * with positive bytes, chains backwards, holds well formed. O(size of the program). */
 void hec_program_check(const hec_program *program);
+/* Whether both are the same to the byte, detail aside: they take as long and hold as much. */
+bool hec_program_same(const hec_program *a, const hec_program *b);
 /* FNV-1a over everything an interpreter reads but the detail. */
 uint64_t hec_program_digest(const hec_program *program);
 /* FNV-1a over all that decides how long it takes: programs of one digest have one timeline, whatever memory they hold. */

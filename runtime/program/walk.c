@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE_BITS = 10, CACHE_SLOTS = 1 << CACHE_BITS };
+enum { PLACE_BITS = 12, EQUAL_BITS = 13 }; /* 58 layers in 8 chunks have 928 exchanges of tokens */
 
 /* Times of an exchange that was already priced in this program. */
 typedef struct {
@@ -44,8 +44,8 @@ struct hec_walk {
   int32_t n_ranks;
   int64_t *lane_end;      /* [HEC_N_LANES * n_ranks] */
   int64_t *ready, *begin; /* [n_ranks] */
-  priced cache[CACHE_SLOTS];
-  known equal[CACHE_SLOTS];
+  priced cache[1 << PLACE_BITS];
+  known equal[1 << EQUAL_BITS];
   int64_t *done_ps; /* [n_done] rows of n_ranks */
   size_t n_done, done_capacity;
   size_t n_places; /* exchanges not found by place: rows that would be needed if none were equal */
@@ -137,7 +137,7 @@ static known *find_slot(hec_walk *walk, const hec_program *program, const hec_op
     hash = (hash ^ (hash >> 29) ^ ((uint64_t)(uint32_t)t[i].source << 32 | (uint32_t)t[i].destination)) *
            0xbf58476d1ce4e5b9u;
   }
-  return &walk->equal[(hash * 0x9e3779b97f4a7c15u) >> (64 - CACHE_BITS)];
+  return &walk->equal[(hash * 0x9e3779b97f4a7c15u) >> (64 - EQUAL_BITS)];
 }
 
 _Static_assert(sizeof(hec_transfer) == sizeof(int64_t) + 4 * sizeof(int32_t), "compared as bytes: no padding");
@@ -166,7 +166,7 @@ static int32_t price_kernels(hec_walk *walk, const hec_op *op, priced *slot, con
 /* Index into done_ps of the closed-form times of an exchange. */
 static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *op) {
   uint32_t hash = ((uint32_t)op->exchange.transfer_at * 2 + op->reverse) * 2654435761u;
-  priced *slot = &walk->cache[hash >> (32 - CACHE_BITS)];
+  priced *slot = &walk->cache[hash >> (32 - PLACE_BITS)];
   if (slot->transfer_at == op->exchange.transfer_at && slot->reverse == op->reverse)
     return slot->at;
   int32_t n_ranks = walk->n_ranks;

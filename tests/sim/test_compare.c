@@ -25,6 +25,8 @@ typedef struct {
 
 static const hec_policy *policies[64];
 static int32_t n_policies, n_threads;
+static int64_t n_iterations; /* as the comparison is told */
+static const char *box = BOX;
 static void all_policies(void) {
   n_policies = 0;
   for (int32_t i = 0; hec_policies[i]; i++)
@@ -34,11 +36,12 @@ static void all_policies(void) {
 
 static hec_status run(comparison *c, const hec_test_trace *trace, const char *schedule, const hec_law *law) {
   hec_job_options wanted = HEC_JOB_OPTIONS;
-  wanted.cluster = BOX;
+  wanted.cluster = box;
   wanted.model = "tiny";
   wanted.period = 2;
   hec_compare_options options = {.policies = policies,
                                  .n_policies = n_policies,
+                                 .n_iterations = n_iterations,
                                  .schedule = schedule,
                                  .law = law,
                                  .check = true,
@@ -289,7 +292,8 @@ HEC_TEST(planning_is_paid_once) {
   hec_test_trace t = small;
   t.cell = 10; /* even: nothing to move, so planning is the only one-off cost */
   c.reader = hec_test_trace_open(&t, 5, &c.text);
-  hec_compare_options options = {.policies = policies, .n_policies = 1, .schedule = "published", .law = &hec_law_alpha_beta};
+  hec_compare_options options = {
+      .policies = policies, .n_policies = 1, .schedule = "published", .law = &hec_law_alpha_beta};
   ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
   ck_ok(hec_compare(&c.job, c.reader, &options, &c.arena, &c.summary));
   double planned = c.summary.rows[0].book_s[HEC_BOOK_PLAN];
@@ -335,10 +339,39 @@ HEC_TEST_LOOP(best_of_all, 2) {
     finish(&one);
   }
   for (int32_t p = 0; p < n_policies; p++)
-    ck_assert_msg(found[p] > 0 || policies[p]->only_schedule || policies[p]->by_schedule, "%s ran under %s", policies[p]->name,
-                  best.summary.rows[p].schedule);
+    ck_assert_msg(found[p] > 0 || policies[p]->only_schedule || policies[p]->by_schedule, "%s ran under %s",
+                  policies[p]->name, best.summary.rows[p].schedule);
   ck_assert_int_gt(other, 5); /* many are faster than as published */
   finish(&best);
+}
+
+/* Candidates are dropped where the number of iterations is known; nothing of it can be seen. The same with a byte less
+ * than a row's peak: the row fits until that iteration. */
+HEC_TEST_LOOP(dropping_leaves_no_trace, 2) {
+  const hec_law *const laws[] = {&hec_law_alpha_beta, &hec_law_max_min};
+  const hec_test_trace t = {.layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 12 + _i, .stride = 1};
+  static const char *const some[] = {"ep", "hecate", "eplb", "fastermoe"};
+  double peak[1 + sizeof some / sizeof *some] = {40e9};
+  for (n_policies = 0; n_policies < 4; n_policies++)
+    policies[n_policies] = hec_policy_find(some[n_policies]);
+  for (int32_t i = 0; i <= n_policies; i++) {
+    comparison all = {0}, dropping = {0};
+    char line[128];
+    (void)snprintf(line, sizeof line, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=%.0f",
+                   i == 0 ? 40e9 : peak[i] - 1);
+    box = line;
+    ck_ok(run(&all, &t, "best", laws[_i]));
+    n_iterations = t.records;
+    ck_ok(run(&dropping, &t, "best", laws[_i]));
+    n_iterations = 0;
+    ck_assert_str_eq(all.json.data, dropping.json.data);
+    ck_assert_str_eq(all.csv.data, dropping.csv.data);
+    for (int32_t p = 0; i == 0 && p < n_policies; p++)
+      peak[1 + p] = all.summary.rows[p].peak_bytes;
+    finish(&all);
+    finish(&dropping);
+  }
+  box = BOX;
 }
 
 static hec_status run_again(uint64_t k) {
