@@ -134,7 +134,8 @@ grep -q '^policy  experts stood as in ep' out || fail "no note of the policy: $(
 "$run" train --text "$text" "${small[@]}" --steps 2 --policy exflow --json | grep -q '"note": "experts stand as in ep' ||
   fail "no note of the policy in JSON"
 "$run" train --gate list >out || fail "--gate list"
-grep -q '^    capacity=X .*default 1' out && grep -q '^    temperature=X .*default learned' out ||
+tr -s ' \n' ' ' <out >joined # lines are wrapped
+grep -q ' capacity=X [^=]*; default 1 ' joined && grep -q ' temperature=X [^=]*; default learned' joined ||
   fail "--gate list does not explain its keys: $(cat out)"
 for words in "train --help" --help --list "train --gate list"; do
   # shellcheck disable=SC2086 # words
@@ -190,6 +191,13 @@ refuses 2 "nowhere/ck: no folder for checkpoints" "${saved[@]}" --checkpoint now
 refuses 2 "one.txt: no folder for checkpoints: Not a directory" "${saved[@]}" --checkpoint one.txt
 printf x | dd of=ck/step-00000012/rank-0001 bs=1 seek=1000 conv=notrunc 2>dd.txt
 refuses 2 "ck/step-00000012/rank-0001: damaged: its check sum does not fit" "${saved[@]}" --checkpoint ck --resume --steps 20
+# A disk that is full: said, and the checkpoint before is still there.
+"$run" train "${saved[@]}" --steps 2 --checkpoint tight >out 2>err || fail "two steps: $(cat err)"
+(ulimit -f 8 && "$run" train "${saved[@]}" --steps 4 --checkpoint tight --resume 2>&1 >/dev/null | cat >err)
+grep -q 'tight/step-00000004.part/rank-000[01]: cannot be written: File too large' err || fail "a full disk: $(cat err)"
+"$run" train "${saved[@]}" --steps 4 --checkpoint tight --resume --json >out.json 2>err || fail "after a full disk: $(cat err)"
+resumed tight 4 3
+[ "$(ls tight)" = step-00000004 ] || fail "left in tight: $(ls tight)"
 for kind in openmpi mpich; do
   has_mpi $kind || continue
   timeout -k 5 300 "$launcher" -n 2 "$run" train "${saved[@]}" --backend mpi --steps 9 --json --checkpoint ck-$kind --resume \
