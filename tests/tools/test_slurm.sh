@@ -42,6 +42,15 @@ for signal in KILL TERM; do
   [ "$(left)" = 0 ] || fail "kill -$signal leaves $(left) processes"
 done
 
+# ---- What a user runs first ----
+if [ -e "$build/hecate-mpi-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
+  "${tool[@]}" "2x1 nic=100M" -- salloc -n 2 "$source_dir/tools/cluster-check" --build "$build" --steps check,exchange \
+    --out "$work/found" >out.txt 2>err.txt </dev/null || fail "cluster-check: $(tail -n 5 out.txt err.txt)"
+  has "| hosts | passed | 2 x 1 ranks, started by srun --mpi=pmix |" found/page.md
+  has "2 policies on 2 ranks compute what one rank computes" found/page.md
+  has "every byte right" found/page.md
+fi
+
 # ---- A sweep, and ranks ----
 "$source_dir/validate/hosts/slurm.sh" "$build" 96 >out.txt 2>err.txt </dev/null || fail "validate/hosts/slurm.sh: $(cat out.txt err.txt)"
 has "the array's parts, merged"
