@@ -225,9 +225,9 @@ class ExpertParallel:
             store.add_gradient(own)
 
     @torch.no_grad()
-    def clip_grad_norm_(self, parameters, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+    def clip_grad_norm_(self, parameters, max_norm: float, norm_type: float = 2.0, beside: float = 0.0) -> torch.Tensor:
         """torch.nn.utils.clip_grad_norm_ over dense parameters (the same on every rank) and all experts of all ranks. Returns
-        the norm."""
+        the norm. beside: the norm of further gradients, which the caller scales."""
         own = {id(weight): store for weight, store in zip(self.parameters(), self.stores)}
         parameters = [p for p in parameters if p.grad is not None]
         dense = [p.grad for p in parameters if id(p) not in own]
@@ -242,11 +242,17 @@ class ExpertParallel:
                                          else torch.distributed.ReduceOp.SUM)
         for grad in dense:
             total = torch.maximum(total, power(grad).double()) if infinite else total + power(grad).double()
+        total = total.clamp(min=beside) if infinite else total + beside ** norm_type
         norm = total if infinite else total.pow(1 / norm_type)
         factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
         for p in parameters:
             p.grad.mul_(factor.to(p.grad.dtype))
         return norm
+
+
+class _Flight:
+    """One forward pass of a layer: plan, send, receive, order (places of the assignments as they are sent), token (of each),
+    came and guests of the experts."""
 
 
 class MoELayer(torch.nn.Module):
@@ -270,27 +276,55 @@ class MoELayer(torch.nn.Module):
     @torch.compiler.disable
     def route(self, x, weights, chosen):
         """x [n, d_model] through its chosen experts [n, top_k], summed by weights [n, top_k]."""
-        parallel = self.parallel
-        send, receive, plan = self._plan(chosen)
-        token, order = _by_destination(chosen, send)
-        n_send, n_receive = send.sum(0).tolist(), receive.sum(1).tolist()
-        names = ["dispatch of layer %d" % self.layer, "combine of layer %d" % self.layer]
-        rows = exchange_rows(x[token], parallel.exchange, names[0], n_send, n_receive)
-        done, came, guests = self._compute(rows, receive, plan)
-        back = exchange_rows(done, parallel.exchange, names[1], n_receive, n_send)
-        if came and parallel.rematerialise(plan) and torch.is_grad_enabled() and not guests.recomputed:
-            back = _Again.apply(back, self.experts, plan, came, guests)
+        token = torch.arange(len(chosen), device=x.device).repeat_interleave(chosen.shape[1])
+        return self.assigned(x, token, chosen.reshape(-1), weights.reshape(-1))
+
+    @torch.compiler.disable
+    def assigned(self, x, token, expert, weight):
+        """The same of any assignments [m]: token[i], a row of x, goes to expert[i] and comes back times weight[i]."""
+        flight = self.depart(token, expert)
+        back = self.come_back(flight, self.compute(flight, self.dispatch(flight, x)))
+        return self.land(flight, back, weight, torch.zeros_like(x))
+
+    # The stages of a pass, one by one for trainers that have them apart.
+
+    def depart(self, token, expert):
+        """The counts of all ranks into the plan; where the assignments go."""
+        flight = _Flight()
+        flight.send, flight.receive, flight.plan = self._plan(expert)
+        flight.order = _by_destination(expert, flight.send)
+        flight.token = token[flight.order]
+        flight.n_send, flight.n_receive = flight.send.sum(0).tolist(), flight.receive.sum(1).tolist()
+        return flight
+
+    def dispatch(self, flight, x):
+        """Rows that came here, by source, then expert."""
+        return exchange_rows(x[flight.token], self.parallel.exchange, "dispatch of layer %d" % self.layer, flight.n_send,
+                             flight.n_receive)
+
+    def compute(self, flight, rows):
+        done, flight.came, flight.guests = self._compute(rows, flight.receive, flight.plan)
+        return done
+
+    def come_back(self, flight, done):
+        """Assignments of this rank, in the order of flight.token."""
+        back = exchange_rows(done, self.parallel.exchange, "combine of layer %d" % self.layer, flight.n_receive, flight.n_send)
+        came, guests = flight.came, flight.guests
+        if came and self.parallel.rematerialise(flight.plan) and torch.is_grad_enabled() and not guests.recomputed:
+            back = _Again.apply(back, self.experts, flight.plan, came, guests)
             for tensor, _ in came:
                 tensor.untyped_storage().resize_(0)
-        weighted = back * weights.reshape(-1)[order].unsqueeze(1).to(back.dtype)
-        return torch.zeros_like(x).index_add(0, token, weighted.to(x.dtype))
+        return back
 
-    def _plan(self, chosen):
+    def land(self, flight, back, weight, onto):
+        weighted = back * weight[flight.order].unsqueeze(1).to(back.dtype)
+        return onto.index_add(0, flight.token, weighted.to(onto.dtype))
+
+    def _plan(self, flat):
         """The counts of all ranks into the plan; the rows that this rank sends [expert, rank] and gets [source, expert]."""
         parallel, plan = self.parallel, self.parallel.plan
         if plan is None:
             raise BadInput("MoELayer: expected ExpertParallel.step() before the forward pass")
-        flat = chosen.reshape(-1)
         wrong = flat.numel() > 0 and bool(((flat < 0) | (flat >= parallel.experts)).any())
         own = torch.bincount(flat.clamp(0, parallel.experts - 1), minlength=parallel.experts)
         counts = parallel.exchange.counts("layer %d" % self.layer, self.layer, 0, wrong, own)
@@ -370,13 +404,11 @@ class TopK(torch.nn.Module):
         return weights / weights.sum(-1, keepdim=True), chosen
 
 
-def _by_destination(chosen, send):
-    """Assignments [n * top_k] in the order in which they are sent, by rank, then expert, then token: the token of each, and
-    its place in the flat choice. send [expert, rank]: how many go where, cut in ascending order of ranks."""
+def _by_destination(flat, send):
+    """Places of the assignments [m] in the order in which they are sent: by rank, then expert, then place. send [expert, rank]: how
+    many go where, cut in ascending order of ranks."""
     experts, ranks = send.shape
-    flat = chosen.reshape(-1)
     by_expert = torch.argsort(flat, stable=True)
     part = torch.arange(experts * ranks).repeat_interleave(send.reshape(-1))
     key = (part % ranks) * experts + part // ranks
-    order = by_expert[torch.argsort(key, stable=True).to(by_expert.device)]
-    return order // chosen.shape[1], order
+    return by_expert[torch.argsort(key, stable=True).to(by_expert.device)]
