@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { ROWS_MAX = 5 }; /* beside the bound */
+static const double LOOSE = 2; /* above: the bound says little */
 
 /* Rows to show, each once. */
 typedef struct {
@@ -158,8 +159,8 @@ static void add_advice(hec_summary *summary, int32_t best, const char *between, 
     hec_text_printf(words, "%sThe fastest that fits, %s, gains %.1f %%: too little to choose by.", between,
                     summary->rows[best].label, hec_summary_percent(gain(summary, best, kept) - 1));
   if (isfinite(hec_summary_vs_bound(row)))
-    hec_text_printf(words, "%sNo policy of its kind can be more than %.2fx as fast (the bound).", between,
-                    hec_summary_vs_bound(row));
+    hec_text_printf(words, "%sNo policy of its kind can be more than %.2fx as fast (the bound%s).", between,
+                    hec_summary_vs_bound(row), hec_summary_vs_bound(row) > LOOSE ? ", probably a loose one" : "");
   hec_text_add(words, between);
   add_cost(summary, row, words);
   hec_text_add(words, between);
