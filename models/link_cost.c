@@ -275,8 +275,8 @@ static inline void sit(struct hec_link_seat *seat, double bytes, double begin_s)
   seat->begin_s = larger(seat->begin_s, begin_s);
 }
 
-/* Transfers mostly stand by source, so the seat at that end stays at hand while it is the same. The other end's is another
- * rank's, so it is another seat. */
+/* Transfers mostly stand by source, so the seat at that end stays at hand while it is the same. The other end's is
+ * another rank's, so it is another seat. */
 static inline void fill_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               bool chained) {
   struct hec_link_seat *at = NULL, own = {0};

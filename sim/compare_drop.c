@@ -6,9 +6,10 @@
  *     the greatest   the others take for ever:  value ceil((n-1)/2) of those known, sorted; from k on: for ever
  *
  * A candidate is dropped when its least median is above the greatest of another one, or equal and it stands behind it.
- * That is exact, and it holds too where n is more than will come. What fits the memory comes first, and peaks only grow.
- * So a candidate that does not fit now may be dropped; one that fits only for one that fits as well, and if that does not
- * fit in the end, the comparison is made again without dropping. O(rows * n log n) at a few iterations. */
+ * That is exact, and it holds too where n is more than will come. What fits the memory comes first, and peaks only
+ * grow. So a candidate that does not fit now may be dropped. One that fits is dropped only for one that fits as well.
+ * If that does not fit in the end, the comparison is made again without dropping. O(rows * n log n) at a few
+ * iterations. */
 #include "sim/compare_state.h"
 
 #include <math.h>

@@ -34,8 +34,8 @@ static inline bool is_behind(hec_token_span a, hec_token_span b) {
   return a.node != b.node ? a.node > b.node : a.first > b.first;
 }
 
-/* Shell's, with gaps after Ciura (2001): there are few, and qsort would ask a function for each comparison. Which of two at
- * one place stands first does not matter to the sweep. */
+/* Shell's, with gaps after Ciura (2001): there are few, and qsort would ask a function for each comparison. Which of two
+ * at one place stands first does not matter to the sweep. */
 static void sort_by_place(hec_token_span *spans, int32_t n) {
   static const int32_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
   for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++)

@@ -13,7 +13,7 @@
  * n mod r passes r. Cells and cuts are made once for all schedules of a policy. The first that cuts a layer into r
  * leaves the cut in its program, and the others copy it. O(ranks * experts * holders) for the cells, and
  * r (cells + ranks^2) for a cut. */
-#include "runtime/program/chunks.h"
+#include "runtime/program/layer_cells.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/program/lowering_state.h"

@@ -3,7 +3,7 @@
 #define HEC_PROGRAM_LOWERING_STATE_H
 #include "runtime/plan/planners/spread_cost.h"
 #include "runtime/plan/problem.h"
-#include "runtime/program/chunks.h"
+#include "runtime/program/layer_cells.h"
 #include "runtime/program/emit.h"
 
 /* Transfers that several exchanges are of, as they are or reversed, and what the first of these found of them. */

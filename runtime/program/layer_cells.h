@@ -1,7 +1,7 @@
-/* Where the tokens of a layer go, and how they are cut into chunks. Lowerings of one policy under several schedules have
- * it together: it follows from the plan and the load, not from the schedule. */
-#ifndef HEC_PROGRAM_CHUNKS_H
-#define HEC_PROGRAM_CHUNKS_H
+/* Where the tokens of a layer go, and who has cut them into chunks (chunks.c). Lowerings of one policy under several
+ * schedules have it together: it follows from the plan and the load, not from the schedule. */
+#ifndef HEC_PROGRAM_LAYER_CELLS_H
+#define HEC_PROGRAM_LAYER_CELLS_H
 #include "runtime/program/emit.h"
 
 /* Of one layer, until hec_layer_cells_clear. */
