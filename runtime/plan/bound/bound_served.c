@@ -46,10 +46,10 @@ static int fewer(const void *a, const void *b) {
 
 /* A kind of unit in a layer. */
 typedef struct {
-  int32_t n, n_first;     /* pairs that may have a copy to return; experts with tokens: SHARDED, one more of each */
-  double tokens;          /* Q without copies */
-  double row_s, unwise_s; /* x of a row; the same where rows travel once per node */
-  double copy_s;          /* c of a copy */
+  int32_t n, n_first;   /* pairs that may have a copy to return; experts with tokens: SHARDED, one more of each */
+  double tokens;        /* Q without copies */
+  double row_s, once_s; /* x of a row; the same where rows travel once per node */
+  double copy_s;        /* c of a copy */
 } units;
 
 /* The pairs but the largest of each expert, most tokens first, into b->pair. */
@@ -108,7 +108,7 @@ static double least_s(const hec_bound *b, const hec_bound_rise *rise, const unit
   bool first = b->done == 1, sharded = b->options.class == HEC_BOUND_SHARDED;
   double min_s = -1, left = u->tokens, always = sharded ? u->n_first : 0;
   for (int32_t j = 0; j <= u->n; j++) {
-    double x = left * (once ? u->unwise_s : u->row_s);
+    double x = left * (once ? u->once_s : u->row_s);
     beyond s = once || b->options.tokens_wait ? waiting_s(b, x) : beside_s(b, rise, x);
     double sum_s =
         (1 - price) * (s.forward + s.backward) + price * ((first ? s.forward : 0) + (always + j) * u->copy_s);
@@ -138,7 +138,7 @@ void hec_bound_add_served(hec_bound *b, const hec_load *load, int32_t layer, dou
     units u = count(b, load, layer, nodes == 1);
     double row = b->token_factor * hec_bound_row_bytes(p);
     u.row_s = b->min_weight * row / rate;
-    u.unwise_s = u.row_s / per_row;
+    u.once_s = u.row_s / per_row;
     u.copy_s = b->min_weight * b->moved_factor * copy_bytes(b, nodes == 1) / rate;
     add_units(b, &b->rise[layer], &u, b->served_s[nodes]);
   }
