@@ -184,7 +184,8 @@ static hec_status run_seldom(hec_rank *rank, void *context) {
       HEC_TRY(rank->transport->test(rank, &post, &done));
   }
   return done ? HEC_OK
-              : hec_rank_fail(rank, "%d looks moved %lld bytes of 2 x %d", LOOKS, (long long)hec_post_moved(&post), BYTES);
+              : hec_rank_fail(rank, "%d looks moved %lld bytes of 2 x %d", LOOKS, (long long)hec_post_moved(&post),
+                              BYTES);
 }
 
 HEC_TEST(bytes_move_while_ranks_compute) {
