@@ -126,7 +126,7 @@ HEC_TEST(stopped) {
   static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_GATHER, HEC_ROLE_OPTIMIZER};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
     *page = (plan){.phase = phases[i], .backward = phases[i] == HEC_ROLE_OPTIMIZER, .signal = SIGSTOP};
-    hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = "hecate", .limit_s = 1});
+    hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = "hecate", .limit_s = 4});
     ck_assert_int_eq(status, HEC_FAILED);
     expect_named(hec_last_error(), phases[i], 0);
     hec_test_no_child_is_left();

@@ -121,7 +121,7 @@ static hec_status run_shared(hec_rank *rank, void *context) {
 
 HEC_TEST(flows_share_a_link_evenly) {
   hec_launch_options options = paced_options(4, "2x2 nvlink=4G nic=400M flops=1T mem=1G");
-  options.limit_s = 300;
+  options.limit_s = 60;
   const int32_t *links;
   double slowest = 1e18;
   for (int32_t i = 0, n = hec_cluster_route(&cluster, 0, 2, &links); i < n; i++)
@@ -184,7 +184,8 @@ static hec_status run_seldom(hec_rank *rank, void *context) {
       HEC_TRY(rank->transport->test(rank, &post, &done));
   }
   return done ? HEC_OK
-              : hec_rank_fail(rank, "%d looks moved %lld bytes of 2 x %d", LOOKS, (long long)hec_post_moved(&post), BYTES);
+              : hec_rank_fail(rank, "%d looks moved %lld bytes of 2 x %d", LOOKS, (long long)hec_post_moved(&post),
+                              BYTES);
 }
 
 HEC_TEST(bytes_move_while_ranks_compute) {

@@ -246,9 +246,9 @@ HEC_TEST_LOOP(a_stopped_rank_is_named_and_killed, n_transports()) {
   failing how = FAIL_STOP;
   hec_launch_options options = hec_test_options(4, false);
   options.transport = hec_transports[_i];
-  options.limit_s = 1;
+  options.limit_s = 4;
   const char *text = hec_test_launch_fails(&options, run_failing, &how);
-  ck_assert_msg(strstr(text, ": waited 1 s for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
+  ck_assert_msg(strstr(text, ": waited 4 s for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
                 "%s", text);
 }
 
@@ -309,10 +309,10 @@ static hec_status run_chain(hec_rank *rank, void *context) {
 HEC_TEST_LOOP(the_end_of_a_chain_of_waits_is_named, 2) {
   bool stops = _i == 1;
   hec_launch_options options = hec_test_options(3, false);
-  options.limit_s = 1.5;
+  options.limit_s = 4;
   const char *text = hec_test_launch_fails(&options, run_chain, &stops);
   char expected[300];
-  (void)snprintf(expected, sizeof expected, "rank 0, in %s: waited 1.5 s for rank %d in a gather, which was last in %s",
+  (void)snprintf(expected, sizeof expected, "rank 0, in %s: waited 4 s for rank %d in a gather, which was last in %s",
                  HEC_TEST_DISPATCH, stops ? 1 : 2, HEC_TEST_DISPATCH);
   ck_assert_str_eq(text, expected);
 }

@@ -115,7 +115,7 @@ static int stop_signal;
 static struct {
   atomic_int looks; /* of rank 0 */
   atomic_bool stops;
-} *watched; /* shared with the ranks */
+} * watched; /* shared with the ranks */
 static hec_rank *of_process;
 
 static int64_t pass_time(int64_t now_ns) {

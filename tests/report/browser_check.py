@@ -58,7 +58,7 @@ def focus(b, selector):
 
 def hover(b, selector, x, y):
     left, top, width, height = box(b, selector)
-    for attempt in range(10):  # scrolling, which hides values, may still be going on
+    for attempt in range(200):  # scrolling, which hides values, may still be going on
         b.hover(left + x * width + attempt % 2, top + y * height)
         if tip(b):
             break
@@ -114,7 +114,7 @@ def check_comparison(b, path):
     # the same by keys
     focus(b, "#overload svg")
     b.key("\ue014", "\ue014", "\ue015")  # right, right, down
-    for attempt in range(10):  # the pointer, from under which the page has moved, may hide values once more
+    for attempt in range(200):  # the pointer, from under which the page has moved, may hide values once more
         if tip(b):
             break
         time.sleep(0.05)

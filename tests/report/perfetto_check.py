@@ -101,11 +101,11 @@ def query(browser, sql):
 def load(browser, port, index):
     browser.visit("about:blank")
     browser.visit(f"http://127.0.0.1:{port}/#!/?url=http://127.0.0.1:{port}/trace/{index}")
-    for _ in range(240):
+    for _ in range(1200):
         if browser.run("return !!(window.app && window.app.trace && window.app.trace.engine && !window.app.isLoadingTrace)"):
             return
         time.sleep(0.25)
-    sys.exit("Perfetto does not load the file within a minute: " +
+    sys.exit("Perfetto does not load the file within five minutes: " +
              str(browser.run("return document.body.innerText.slice(0, 300)")))
 
 

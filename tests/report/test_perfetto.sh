@@ -14,7 +14,7 @@ done
 
 # loads FILE...: all the events of each file, and no error of import
 loads() {
-  PYTHONPATH=$source_dir/tests/report PYTHONDONTWRITEBYTECODE=1 TMPDIR=$work timeout 300 python3 \
+  PYTHONPATH=$source_dir/tests/report PYTHONDONTWRITEBYTECODE=1 TMPDIR=$work timeout 600 python3 \
     "$source_dir/tests/report/perfetto_check.py" "$ui" "$@" >check.txt 2>&1
 }
 

@@ -117,27 +117,27 @@ static const struct {
   const char *schedule; /* NULL: all that a policy allows */
   change *change;
 } below[] = {
-    {"as drawn", 64, {0}, &hec_law_alpha_beta, false, NULL, NULL},
-    {"serial", 60, {0}, &hec_law_alpha_beta, false, "serial", NULL},
-    {"without overhead", 120, {.no_overhead = true}, &hec_law_alpha_beta, false, NULL, NULL},
+    {"as drawn", 32, {0}, &hec_law_alpha_beta, false, NULL, NULL},
+    {"serial", 30, {0}, &hec_law_alpha_beta, false, "serial", NULL},
+    {"without overhead", 60, {.no_overhead = true}, &hec_law_alpha_beta, false, NULL, NULL},
     {"what moves and the optimizer",
-     40,
+     20,
      {.no_overhead = true, .heavy_state = true},
      &hec_law_alpha_beta,
      false,
      NULL,
      NULL},
-    {"flows", 40, {0}, &hec_law_max_min, true, NULL, NULL},
+    {"flows", 20, {0}, &hec_law_max_min, true, NULL, NULL},
     {"rounds", 20, {0}, &hec_law_nccl_rounds, true, NULL, NULL},
-    {"a share of the device", 40, {.comm_share = true}, &hec_law_alpha_beta, true, NULL, NULL},
+    {"a share of the device", 20, {.comm_share = true}, &hec_law_alpha_beta, true, NULL, NULL},
     /* devices whose speeds differ by up to 10,000: products follow it, traffic through memory does not */
-    {"uneven", 60, {.uneven = true}, &hec_law_alpha_beta, true, NULL, NULL},
+    {"uneven", 30, {.uneven = true}, &hec_law_alpha_beta, true, NULL, NULL},
     {"uneven, flows", 20, {.uneven = true}, &hec_law_max_min, true, NULL, NULL},
-    {"slow networks", 72, {.no_overhead = true}, &hec_law_alpha_beta, false, NULL, slow_network},
+    {"slow networks", 36, {.no_overhead = true}, &hec_law_alpha_beta, false, NULL, slow_network},
     {"slow networks, flows", 24, {.no_overhead = true}, &hec_law_max_min, false, NULL, slow_network},
     {"late and slow", 24, {0}, &hec_law_alpha_beta, true, NULL, disturb},
     {"late and slow, flows", 8, {0}, &hec_law_max_min, true, NULL, disturb},
-    {"tensor parallelism", 48, {0}, &hec_law_alpha_beta, true, NULL, widen},
+    {"tensor parallelism", 24, {0}, &hec_law_alpha_beta, true, NULL, widen},
     {"tensor parallelism, flows", 16, {0}, &hec_law_max_min, true, NULL, widen},
 };
 
@@ -207,7 +207,7 @@ static hec_test_case *sometimes_disturbed(int i, uint64_t seed, hec_test_wish wi
   return c;
 }
 
-HEC_TEST_LOOP(engine_repeats_the_walk, hec_test_cases(80)) {
+HEC_TEST_LOOP(engine_repeats_the_walk, hec_test_cases(40)) {
   hec_test_each(sometimes_disturbed(_i, 15000 + (uint64_t)_i, (hec_test_wish){0}), false, visit_engine, NULL);
 }
 
@@ -313,9 +313,9 @@ static void compare_with_worse(uint64_t seed, const hec_law *law, bool share) {
   hec_test_each(c, false, visit_pair, &(pair){.other = &worse, .law = law});
 }
 
-HEC_TEST_LOOP(bandwidth_helps, hec_test_cases(60)) {
+HEC_TEST_LOOP(bandwidth_helps, hec_test_cases(30)) {
   compare_with_worse(7000 + (uint64_t)_i, _i % 2 ? &hec_law_max_min : &hec_law_alpha_beta, false);
 }
-HEC_TEST_LOOP(share_never_helps, hec_test_cases(30)) {
+HEC_TEST_LOOP(share_never_helps, hec_test_cases(16)) {
   compare_with_worse(9000 + (uint64_t)_i, &hec_law_alpha_beta, true);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every command that README.md and docs/ show runs: each line of a block that begins with hecate- (or "$ hecate-"), in an empty
-# folder where the files that pages name stand. Where a page shows the output, its numbers are those of today.
+# folder where the files that pages name stand. Where a page shows the output, its numbers are those of today, and README's is
+# that to the letter. Other commands run on the first ten iterations of the committed traces.
 # A block under a line "<!-- not run: WHY -->" is left out.
 # Tables that a command makes are what it prints.
 # Usage: test_docs.sh BUILD_DIR
@@ -8,7 +9,12 @@ source "$(dirname "$0")/../support/tool.sh"
 export PATH=$build:$PATH HECATE_SHARED=$work/none
 
 # ---- The files that pages name ----
-ln -s "$source_dir/traces" traces
+mkdir short whole short/traces
+cp "$source_dir"/traces/*.json short/traces
+for trace in "$source_dir"/traces/*.jsonl; do head -n 11 "$trace" >short/traces/"${trace##*/}"; done
+for trace in "$source_dir"/traces/*.jsonl.gz; do zcat "$trace" | head -n 11 | gzip >short/traces/"${trace##*/}"; done
+ln -s "$source_dir/traces" whole/traces
+cd short || exit 1
 mkdir moe-traces
 awk 'BEGIN {
   for (step = 0; step < 16; step++)
@@ -61,9 +67,12 @@ n_run=0 n_shown=0 command=""
 run() {
   [ -n "$command" ] || return
   n_run=$((n_run + 1))
-  timeout 1800 bash -c "$command" >out.txt 2>err.txt </dev/null || fail "$page: $command: exit code $?: $(head -c 300 err.txt)"
+  [ ! -s shown.txt ] || cd ../whole || exit 1
+  timeout 1800 bash -c "$command" >../short/out.txt 2>../short/err.txt </dev/null || fail "$page: $command: exit code $?: $(head -c 300 ../short/err.txt)"
+  cd ../short || exit 1
   [ -s shown.txt ] || return
   n_shown=$((n_shown + 1))
+  [ "$page" != README.md ] || cmp -s shown.txt out.txt || fail "README.md: paste again what $command prints: $(diff shown.txt out.txt)"
   while IFS= read -r line; do numbers "$line"; echo; done <out.txt >printed.txt
   check_shown
 }
@@ -91,6 +100,11 @@ for file in "$source_dir"/README.md "$source_dir"/docs/*.md; do
   done < <(sed -n 's/^<!-- made by: \(.*\) -->$/\1/p' "$file")
 done
 [ $n_made -ge 1 ] || fail "no page has a generated part"
+
+# README.md shows what tools/quickstart runs.
+words=$(sed -n 's/^\$ hecate-sim \(traces\/.*\)$/\1/p' "$source_dir/README.md" | head -n 1)
+quick="$(sed -n 's/^trace=//p' "$source_dir/tools/quickstart") $(sed -n 's/^options=(\(.*\))$/\1/p' "$source_dir/tools/quickstart")"
+[ "$words" = "$quick" ] || fail "README.md shows hecate-sim $words, tools/quickstart runs hecate-sim $quick"
 
 # How many policies README.md promises is how many rows the list has.
 listed=$(hecate-sim --list policies | grep -c '^| `')

@@ -105,7 +105,8 @@ done <examples.txt
 [ "$(wc -l <examples.txt)" -ge 40 ] || fail "only $(wc -l <examples.txt) examples"
 
 # Those of the simulator and of hecate-trace run, on files of the names that they have, and the small ones of others.
-mkdir traces run && cp "$sample" trace.jsonl && cp "$sample" traces/ && gzip -c "$sample" >trace.jsonl.gz
+mkdir traces run && head -n 13 "$sample" >trace.jsonl # iteration 12 is the last that an example names
+cp trace.jsonl "traces/${sample##*/}" && gzip -k trace.jsonl
 cp "$source_dir/tests/sim/cases/incast.json" case.json
 awk 'BEGIN {for (i = 0; i < 4; i++) {for (j = 0; j < 4; j++) printf "%d ", 1000 * i + j; print ""}}' >matrix.txt
 sed 's|"traces": *\[[^]]*\]|"traces": ["trace.jsonl"]|' "$source_dir/traces/sample-sweep.json" >traces/sample-sweep.json
@@ -152,7 +153,7 @@ for option in --law --collective --cluster --model --phase --schedule --attentio
   done
 done
 policies=$(values_of --policy hecate-sim | tr ' ' '\n' | grep -vx all)
-hecate-sim few.jsonl --tokens 64 --placement expert_map.json --policy "$(tr '\n' , <<<"$policies" | sed 's/,*$//')" >out.txt 2>err.txt ||
+hecate-sim few.jsonl --tokens 64 --schedule published --placement expert_map.json --policy "$(tr '\n' , <<<"$policies" | sed 's/,*$//')" >out.txt 2>err.txt ||
   fail "the policies of completion: $(head -c 300 err.txt)"
 [ "$(wc -w <<<"$policies")" -ge 30 ] || fail "completion knows few policies"
 for value in $(values_of --workload hecate-trace synth); do

@@ -323,14 +323,14 @@ for policy in $policies; do
 done
 for option in '--t paper' '--m 0' '--m 1000000' '--slots 1000000' '--nonmoe-scale 1e-6' '--nonmoe-scale 1e6' \
   '--phase forward' '--tokens 1' '--warmup 2' '--ranks 3'; do
-  works '"fits"' "$sim" "$folder/odd" --json --check $option
+  works '"fits"' "$sim" "$folder/odd" --json --check --schedule published $option
 done
 works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 flops=1e21 mem=1e18 nvlink=1e18@0s nic=1e18@0 hbm=1e18 a=0 c=0 launch=0 plan=0@0"
 works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 $line plan=10s@10s launch=10s slow=1:1e-6 sm=0.99"
 works '"fits"' "$sim" "$folder/odd" --json --cluster "1x2050 $line"
 counts=$(seq -s, 1500)
 trace wide '"layers":1,"experts":1500,"top_k":8' "{\"iter\":0,\"layers\":[[$counts]]}" "{\"iter\":1,\"layers\":[[$counts]]}"
-works '"fits"' "$sim" "$folder/wide" --json --ranks 16 --t 100 --m 3
+works '"fits"' "$sim" "$folder/wide" --json --ranks 16 --t 100 --m 3 --schedule published
 trace named "$tiny"',"name":"a\"b\n\u20ac","notes":"\ud83d\ude00"' '{"iter":0,"label":"x\"\n","layers":[[3,4]]}'
 works '"trace": "a\"b\u000a€"' "$sim" "$folder/named" --json
 trace $'\xff"' "$tiny" '{"iter":0,"layers":[[3,4]]}' # a path of any bytes is still JSON

@@ -91,7 +91,7 @@ has "Negative controls: a wrong rate is"
 source "$source_dir/tests/support/mpi.sh"
 unset OMPI_MCA_btl OMPI_MCA_oob_tcp_if_include OMPI_MCA_plm_rsh_agent
 printf '0 90000 90000 90000\n90000 0 90000 90000\n90000 90000 0 90000\n90000 90000 90000 0\n' >matrix.txt
-across() { timeout -k 5 120 "$hosts" run "2x2 nic=10M" "$@" >out.txt 2>err.txt </dev/null; }
+across() { timeout -k 5 300 "$hosts" run "2x2 nic=10M" "$@" >out.txt 2>err.txt </dev/null; }
 if has_mpi openmpi; then
   across -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 --warmup 1 --check ||
     fail "alltoallv across hosts: $(cat err.txt)"

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-sim")
 for experts in 8 128 256 384; do
-  "$build/hecate-trace" synth --workload zipf --experts $experts --layers 2 --top-k 2 --iterations 14 --source-ranks 1 \
+  "$build/hecate-trace" synth --workload zipf --experts $experts --layers 2 --top-k 2 --iterations 4 --source-ranks 1 \
     --tokens 65536 --exponent 0.4 --out e$experts.jsonl >/dev/null 2>err.txt || fail "synth $experts: $(cat err.txt)"
 done
 run() {

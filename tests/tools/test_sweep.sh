@@ -8,7 +8,7 @@ unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASK
 box="2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
 slow="1x8 nvlink=90G@9us flops=100T mem=16G"
 tiny="1x4 nvlink=90G flops=100T mem=16G"
-cp "$sample" loads.jsonl
+head -n 7 "$sample" >loads.jsonl
 cat >spec.json <<END
 {"trace": ["loads.jsonl", {"synth": {"workload": "zipf", "exponent": 1.2, "top_k": [1, 2], "layers": 2, "experts": 16,
            "source_ranks": 8, "tokens": 256, "iterations": 6, "seed": 3}}],
@@ -82,7 +82,7 @@ check_row group.json True loads.jsonl --cluster "$box" --model tiny --ranks 8 --
 for i in 0 1 2 3; do "${tool[@]}" one-group.json --out group --shard $i/4 >out.txt || fail "shard $i of one group"; done
 "${tool[@]}" merge group.part-?-of-4 --out regroup >out.txt && cmp -s regroup.json group.json || fail "one group in shards"
 "${tool[@]}" one-group.json --out lone --shard 0/1 >out.txt && cmp -s lone.csv group.csv || fail "one shard is the whole"
-printf '{"trace": "loads.jsonl", "policy": ["ep", "eplb"], "ranks": 16, "warmup": [0, 99]}' >none-left.json
+printf '{"trace": "'"$sample"'", "policy": ["ep", "eplb"], "ranks": 16, "warmup": [0, 99]}' >none-left.json
 "${tool[@]}" none-left.json --out left >out.txt || fail "no iteration is left"
 has "4 rows, 2 of configurations that cannot run"
 expect left.json '["error" in r for r in d["rows"]]' "[False, False, True, True]"

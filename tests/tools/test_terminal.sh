@@ -40,7 +40,8 @@ at_terminal() {
 
 export TERM=xterm-256color
 unset NO_COLOR
-sim=(hecate-sim "$sample" --policy ep,hecate)
+head -n 4 "$sample" >few.jsonl
+sim=(hecate-sim few.jsonl --policy ep,hecate)
 at_terminal yes "${sim[@]}"
 # Progress may have been shown there, and was wiped before the report.
 plain there.txt | sed 's/^hecate-sim: .*hecate-sim 0/hecate-sim 0/' | diff - piped.txt >diff.txt || fail "other bytes at a terminal: $(head -c 500 diff.txt)"
@@ -56,7 +57,7 @@ at_terminal yes hecate-run alltoallv two --check --iterations 2
 at_terminal no hecate-run alltoallv two --check --iterations 2 --json
 
 # What takes long says at a terminal where it is.
-printf '{"trace": "%s", "policy": ["ep"], "model": "tiny"}' "$sample" >spec.json
+printf '{"trace": "few.jsonl", "policy": ["ep"], "model": "tiny"}' >spec.json
 printf 'layer,expert,count\n0,0,3\n0,1,2\n' >log.csv
 cat >until.py <<'P'
 # until.py WORDS COMMAND...: reads until the line of progress has the words, then presses Ctrl-C; prints what is left on the
@@ -94,15 +95,15 @@ until_line() {
 until_line "hecate-trace: writing, " "" hecate-trace synth --workload zipf --iterations 1000000000 --out endless.jsonl
 until_line " h left" "" hecate-trace synth --workload zipf --iterations 1000000000 --out endless.jsonl
 [ -z "$(ls | grep endless)" ] || fail "Ctrl-C left $(ls)"
-until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min
+until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 3 --out stopped
+[ ! -e stopped ] || fail "Ctrl-C left $(find stopped)"
 until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1
 printf '{"trace": "%s", "policy": "all", "law": "max_min", "micro_batches": 20, "tokens": [1024, 4096]}' "$sample" >long.json
 until_line " rows, " "hecate-sim sweep: * rows done; the same command goes on from there" hecate-sim sweep long.json --out interrupted
 planners=(hecate-bench planners --policy lplb,laer --iterations 2)
 # Where the terminal cannot wipe a line, nothing that has to be wiped. Words without blanks: paths are relative.
-cp "$sample" sample.jsonl
 for terminal in dumb ''; do
-  for command in "${planners[*]}" "hecate-sim sample.jsonl --policy ep,hecate" "hecate-sim sweep spec.json --out swept" \
+  for command in "${planners[*]}" "hecate-sim few.jsonl --policy ep,hecate" "hecate-sim sweep spec.json --out swept" \
     "hecate-trace import log.csv --top-k 1 --out log.jsonl"; do
     read -ra words <<<"$command"
     TERM=$terminal python3 terminal.py "$build/${words[0]}" "${words[@]:1}" >there.txt || fail "$command: exit code $? at a terminal"

@@ -231,7 +231,7 @@ set -m # without job control a command in the background ignores SIGINT
 for signal in INT TERM; do
   for files in 0 2 9; do # written when it comes
     rm -rf stopped
-    "$sim" "$sample" --out stopped --timeline-format kineto >/dev/null 2>&1 &
+    "$sim" one.jsonl --schedule published --out stopped --timeline-format kineto >/dev/null 2>&1 &
     pid=$!
     until [ -e stopped/kineto.part ] && [ "$(find stopped/kineto.part -type f 2>/dev/null | wc -l)" -ge $files ] ||
       ! kill -0 $pid 2>/dev/null; do sleep 0.01; done

@@ -36,7 +36,7 @@ def _child(rank, size, meeting, function, arguments):
         torch.set_num_threads(1)
         if meeting:
             dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=size,
-                                    timeout=timedelta(seconds=60))
+                                    timeout=timedelta(minutes=10))
         function(rank, size, *arguments)
         sys.stdout.flush()
         return 0
