@@ -21,20 +21,25 @@ spec() {
     "cluster": ["p4d-4x8", "2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"]}\n' "$(seq -s, 1000 $((999 + $1 / 8)))"
 }
 
-# The job script of docs/clusters-real.md, but for the tasks that are killed: in their first run they stop once rows are in the
-# journal, so that they cannot be done before they are killed.
+# The job script is the one of the guide, word for word. Its hecate-sim is this one: tasks 2 and 3 stop in their first run once rows
+# are in the journal, so that they cannot be done before they are killed.
 job_script() {
-  cat <<JOB
+  mkdir bin
+  PATH=$work/bin:$PATH
+  cat >bin/hecate-sim <<SIM
 #!/bin/bash
-#SBATCH --array=0-3 --requeue --ntasks=1 --exclusive --open-mode=append --output=task-%a.log
-$build/hecate-sim sweep spec.json --shard \$SLURM_ARRAY_TASK_ID/\$SLURM_ARRAY_TASK_COUNT --out result --threads 1 &
+"$build/hecate-sim" "\$@" --threads 1 &
 if [ \$SLURM_ARRAY_TASK_ID -ge 2 ] && [ -z "\${SLURM_RESTART_COUNT:-}" ]; then
   until [ "\$(wc -l <result.part-\$SLURM_ARRAY_TASK_ID-of-4.journal)" -gt $((rows / 16)) ]; do sleep 0.01; done 2>/dev/null
   kill -STOP \$!
   hostname >stopped-\$SLURM_ARRAY_TASK_ID
 fi
 wait \$!
-JOB
+SIM
+  chmod +x bin/hecate-sim
+  awk '/^```/ { if (array) exit; block = ""; array = 0; next } { block = block $0 "\n" } /^#SBATCH --array/ { array = 1 }
+    END { printf "%s", block }' "$root/docs/clusters-real.md" >job.sh
+  grep -q 'hecate-sim sweep' job.sh || wrong "docs/clusters-real.md has no job script of an array"
 }
 
 await() {
@@ -56,8 +61,8 @@ all_done() {
 
 # Task 2 is queued again, as a cluster does for a job of more weight. Task 3 loses its host.
 array() {
-  local began=$SECONDS job victim
-  job_script >job.sh
+  local began=$SECONDS job victim k
+  job_script
   job=$(sbatch --parsable job.sh) || exit 1
   await test -s stopped-2
   await test -s stopped-3
@@ -123,7 +128,10 @@ rows=${2:-2000}
   echo "slurm: ROWS: expected a multiple of 8, at least 64, found \"$rows\"" >&2
   exit 2
 }
-[ "${3:-}" != on-host-0 ] || on_host_0
+if [ "${3:-}" = on-host-0 ]; then
+  work=$PWD
+  on_host_0
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
