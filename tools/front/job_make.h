@@ -42,4 +42,7 @@ void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t
 void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
                          hec_arena *arena);
 
+/* job_dispatch.c: of a job whose problem is made and sharded. HEC_BAD_INPUT: no such dispatcher; a GPU without its laws. */
+hec_status hec_job_choose_dispatch(const hec_job_options *options, hec_arena *arena, hec_job *job) HEC_MUST_USE;
+
 #endif
