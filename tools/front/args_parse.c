@@ -123,26 +123,34 @@ static void help_all(const hec_command *command) {
     printf("\nNotes\n%s\n", command->notes);
 }
 
-/* Lines are broken where the screen ends, paragraphs where two newlines stand. */
-static void help_summary(const char *words) {
+/* Words up to the end of the screen. */
+static void help_paragraph(hec_text *words) {
   hec_text line = {0};
-  for (size_t n; *words; words += n + strspn(words + n, "\n")) {
-    const char *end = strstr(words, "\n\n");
-    hec_text paragraph = {0};
-    n = end ? (size_t)(end - words) : strlen(words);
-    hec_text_add_bytes(&paragraph, words, n);
-    for (size_t i = 0; i < n; i++)
-      if (paragraph.data[i] == '\n')
-        paragraph.data[i] = ' ';
-    size_t first = strcspn(paragraph.data, " ");
-    hec_text_add_bytes(&line, paragraph.data, first);
-    if (paragraph.data[first])
-      hec_text_wrap(&line, paragraph.data + first + 1, first, 0, HEC_ARGS_COLUMNS);
-    hec_text_add(&line, end ? "\n\n" : "\n");
-    hec_text_free(&paragraph);
+  size_t first = words->data ? strcspn(words->data, " ") : 0;
+  if (words->length > 0) {
+    hec_text_add_bytes(&line, words->data, first);
+    if (words->data[first])
+      hec_text_wrap(&line, words->data + first + 1, first, 0, HEC_ARGS_COLUMNS);
+    printf("%s\n", line.data);
   }
-  printf("%s", line.data ? line.data : "");
   hec_text_free(&line);
+  hec_text_free(words);
+}
+
+/* Lines that follow each other are a paragraph; empty ones, and those that begin with a space, stay as they are. */
+static void help_summary(const char *words) {
+  hec_text paragraph = {0};
+  for (size_t n; *words; words += n + (words[n] == '\n')) {
+    n = strcspn(words, "\n");
+    if (n > 0 && *words != ' ') {
+      hec_text_add(&paragraph, paragraph.length > 0 ? " " : "");
+      hec_text_add_bytes(&paragraph, words, n);
+      continue;
+    }
+    help_paragraph(&paragraph);
+    printf("%.*s\n", (int)n, words);
+  }
+  help_paragraph(&paragraph);
 }
 
 static void help(const hec_command *command, bool all) {

@@ -376,9 +376,9 @@ static hec_status find_checkpoint(command *c) {
                     "--checkpoint %s: it has step %" PRId64
                     " of a run; add --resume to go on from there, or choose another folder",
                     s->checkpoint, found->step);
-  if (found->step >= s->steps)
+  if (found->step > s->steps)
     return hec_fail(HEC_BAD_INPUT,
-                    "--steps: expected more than the %" PRId64 " of the checkpoint in %s, found %" PRId64, found->step,
+                    "--steps: expected at least the %" PRId64 " of the checkpoint in %s, found %" PRId64, found->step,
                     s->checkpoint, s->steps);
   return found->step > 0 ? hec_checkpoint_loads(found, c->record) : HEC_OK;
 }
@@ -494,8 +494,19 @@ static hec_status body(hec_rank *rank, void *context) {
   return hec_train_run(&c->train, c->policy, rank, rank->rank == 0 ? &c->report.curve->check : NULL);
 }
 
+/* A job that is started again and again until it exits with 0 is told that there is nothing left to do. */
+static bool has_ended(const command *c) {
+  bool ended = c->checkpoint.step > 0 && c->checkpoint.step == c->s->steps;
+  if (ended && c->target.backend->speaks())
+    fprintf(stderr, "hecate-run train: all %" PRId64 " steps are in %s: nothing to do\n", c->s->steps,
+            c->s->checkpoint);
+  return ended;
+}
+
 static hec_status run(command *c) {
   HEC_TRY(make(c));
+  if (has_ended(c))
+    return HEC_OK;
   const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
                                       .threads = c->s->target.threads,
                                       .transport = c->target.transport,

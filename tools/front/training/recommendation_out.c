@@ -78,7 +78,8 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   if (row != ep) {
     hec_text_add(&words, " A framework without placement policies runs ");
     choice_words(&r->plain.choice.training, &words);
-    hec_text_printf(&words, " best: %.4g s%s.", best_of(&r->plain)->result.step_s,
+    hec_text_printf(&words, " best: %.4g s, %.1f GiB%s.", best_of(&r->plain)->result.step_s,
+                    needed_gib(&best_of(&r->plain)->result.memory),
                     best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
   }
   if (r->has_today)
