@@ -96,10 +96,10 @@ ranks() {
     row "srun --mpi=$mpi hecate-run" "SKIPPED: $plugin is not installed, or no plug-in for it was built"
     return
   fi
-  said=$(timeout -k 5 200 srun --mpi="$mpi" -n 6 "$build/hecate-run" "$root/traces/sample-synthetic.jsonl" --backend mpi \
+  said=$(timeout -k 5 200 srun --mpi="$mpi" -N 3 -n 3 "$build/hecate-run" "$root/traces/sample-synthetic.jsonl" --backend mpi \
     --policy ep,hecate --steps 2 --tokens 16 --check 2>&1 </dev/null)
   if [ "$(grep -c ' passed ' <<<"$said")" = 2 ]; then
-    row "srun --mpi=$mpi -n 6 hecate-run --backend mpi --check, 3 hosts" "passed, with $plugin"
+    row "srun --mpi=$mpi -N 3 hecate-run --backend mpi --check" "passed, with $plugin"
   else
     wrong "srun --mpi=$mpi: $(tail -n 5 <<<"$said")"
   fi
