@@ -176,7 +176,7 @@ refuses 2 "--resume: expected --checkpoint DIR" --text "$text" --resume
 refuses 2 "ck: it has step 12 of a run; add --resume" "${saved[@]}" --checkpoint ck
 refuses 2 "--steps: expected at least the 12 of the checkpoint in ck, found 11" "${saved[@]}" --checkpoint ck --resume --steps 11
 before=$(find ck -type f -exec cksum {} +)
-"${tool[@]}" "${saved[@]}" --checkpoint ck --resume --steps 12 >out.txt 2>&1 || fail "a job that has ended: exit code $?"
+"$run" train "${saved[@]}" --checkpoint ck --resume --steps 12 >out.txt 2>&1 || fail "a job that has ended: exit code $?"
 has "all 12 steps are in ck: nothing to do"
 [ "$(find ck -type f -exec cksum {} +)" = "$before" ] || fail "a job that has ended wrote into its checkpoint"
 # others OLD NEW: the options, with one value changed
