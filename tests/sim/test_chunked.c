@@ -143,7 +143,10 @@ HEC_TEST(three_tokens) {
 /* Chunks of a cell differ by one row, and those of many small cells are about equally full, whichever comes first. */
 HEC_TEST(small_cells_spread_over_the_chunks) {
   hec_problem *p = hec_test_problem(&arena, "1x8 nvlink=10G@2us flops=10T mem=40G", 8, 1, 32, 2, false);
-  hec_lowering *low = lower(p, "ep", &fixed[3], hec_test_equal_load(p, 3, &arena), 1);
+  hec_load load = hec_test_equal_load(p, 3, &arena);
+  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), &fixed[3], NULL, &arena);
+  hec_lowering_detail(low); /* with cells */
+  hec_lower_iteration(low, 0, &load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
   const hec_layer_ops *ops = &low->layer[0];
   int32_t n = ops->in->n_cells / 8, all = 3 * 8 * 32;

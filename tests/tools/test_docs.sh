@@ -27,6 +27,14 @@ awk 'BEGIN {
 }' >moe-traces/router_trace_rank0.jsonl
 hecate-trace import moe-traces --experts 128 --out trace.jsonl >out.txt 2>err.txt || fail "no trace: $(cat err.txt)"
 cp trace.jsonl TRACE
+awk 'BEGIN {
+  for (layer = 0; layer < 2; layer++) {
+    for (e = 0; e < 128; e++) row = row (e ? ", " : "") e
+    map = map (layer ? ", " : "") "[" row "]"
+    row = ""
+  }
+  print "{\"physical_to_logical_map\": [" map "]}"
+}' >expert_map.json
 echo '{"model_type": "olmoe", "hidden_size": 256, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4,
   "num_hidden_layers": 2, "num_experts": 128, "num_experts_per_tok": 2, "vocab_size": 1000, "max_position_embeddings": 256}' >config.json
 cp "$source_dir/README.md" FILE
