@@ -19,21 +19,27 @@ fail() {
   failures=$((failures + 1))
 }
 
+# What NCCL is given: groups, on streams of their own; messages without bytes would cost time each. A log is of one run: streams are
+# numbered as they were made, which may differ from run to run.
+check_log() {
+  grep -q " nccl [0-9]* .*send .*receive " "$work/log" || fail "seed $1: no group of messages in the log"
+  grep -Eq "(send|receive) [0-9]+ 0( |$)" "$work/log" && fail "seed $1: a message of no bytes"
+  grep -q " cublasGemm" "$work/log" || fail "seed $1: no product in the log"
+  awk '$3 == "nccl" { messages[$1 " " $2] = 1 } $3 ~ /^cublasGemm/ { products[$1 " " $2] = 1 }
+       END { for (s in messages) if (s in products) { print "stream " s; exit 1 } }' "$work/log" >"$work/said" ||
+    fail "seed $1: products and messages on one stream"
+}
+
 for seed in 1 2 3; do
   run nccl 4 2 FAKE_CUDA_SEED=$seed "FAKE_CUDA_LOG=$work/log"
   [ "$status" = 0 ] || fail "nccl, seed $seed: exit status $status"
+  check_log $seed
+  rm "$work/log"
   run local 1 2 FAKE_CUDA_SEED=$seed
   [ "$status" = 0 ] || fail "local on one device, seed $seed: exit status $status"
 done
 run local 3 2
 [ "$status" = 0 ] || fail "local on three devices: exit status $status"
-
-# What NCCL is given: groups, on streams of their own; messages without bytes would cost time each.
-grep -q " nccl [0-9]* .*send .*receive " "$work/log" || fail "no group of messages in the log"
-grep -Eq "(send|receive) [0-9]+ 0( |$)" "$work/log" && fail "a message of no bytes"
-grep -q " cublasGemm" "$work/log" || fail "no product in the log"
-awk '$3 == "nccl" { messages[$1 " " $2] = 1 } $3 ~ /^cublasGemm/ { products[$1 " " $2] = 1 }
-     END { for (s in messages) if (s in products) exit 1 }' "$work/log" || fail "products and messages on one stream"
 
 # fails WORDS: it did, with one line that has them.
 fails() {
