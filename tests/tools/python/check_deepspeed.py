@@ -99,17 +99,7 @@ class Model(nn.Module):
 
 
 def pair(build, dtype, policy, **options):
-    theirs = Model(build).to(dtype)
-    torch.manual_seed(4)
-    for p in theirs.parameters():
-        nn.init.uniform_(p, -0.3, 0.3)
-    ours = Model(build).to(dtype)
-    ours.load_state_dict(theirs.state_dict())
-    parallel = adapter.replace(ours, policy, dtype=dtype, **OPTIONS, **options)
-    named = {n: p for n, p in theirs.named_parameters() if ".deepspeed_experts." in n}
-    assert list(adapter.weights(ours)) == list(named)
-    assert all(torch.equal(w, named[n]) for n, w in adapter.weights(ours).items())
-    return theirs, ours, parallel, named
+    return ranks.adapted(lambda: Model(build), adapter, ".deepspeed_experts.", policy, dtype, **OPTIONS, **options)
 
 
 def same_as(rank, size, build, policy, dtype, limit):

@@ -142,17 +142,7 @@ class Model(nn.Module):
 
 
 def pair(build, gated, dtype, policy, **options):
-    theirs = Model(build, gated).to(dtype)
-    torch.manual_seed(4)
-    for p in theirs.parameters():
-        nn.init.uniform_(p, -0.3, 0.3)
-    ours = Model(build, gated).to(dtype)
-    ours.load_state_dict(theirs.state_dict())
-    parallel = megatron.replace(ours, policy, dtype=dtype, **OPTIONS, **options)
-    named = {n: p for n, p in theirs.named_parameters() if ".local_experts." in n}
-    assert list(megatron.weights(ours)) == list(named)
-    assert all(torch.equal(w, named[n]) for n, w in megatron.weights(ours).items())
-    return theirs, ours, parallel, named
+    return ranks.adapted(lambda: Model(build, gated), megatron, ".local_experts.", policy, dtype, **OPTIONS, **options)
 
 
 def same_as(rank, size, build, gated, policy):

@@ -43,3 +43,19 @@ def _child(rank, size, meeting, function, arguments):
     except BaseException:
         traceback.print_exc()
         return 1
+
+
+def adapted(make, adapter, experts_in, policy, dtype, **options):
+    """A model as it was made, and one whose experts an adapter replaced, with equal weights; the adapted one's experts; and the first
+    one's weights of experts, which have `experts_in` in their names."""
+    theirs = make().to(dtype)
+    torch.manual_seed(4)
+    for p in theirs.parameters():
+        torch.nn.init.uniform_(p, -0.3, 0.3)
+    ours = make().to(dtype)
+    ours.load_state_dict(theirs.state_dict())
+    parallel = adapter.replace(ours, policy, dtype=dtype, **options)
+    named = {n: p for n, p in theirs.named_parameters() if experts_in in n}
+    assert list(adapter.weights(ours)) == list(named)
+    assert all(torch.equal(w, named[n]) for n, w in adapter.weights(ours).items())
+    return theirs, ours, parallel, named
