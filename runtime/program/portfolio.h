@@ -18,8 +18,9 @@
  * iterations took.
  *
  * Pairs are rows and schedules that say `tried`, and each of these rows under the policy's own schedule. Their
- * copies may travel in parts (collectives/parts.c). Known are past loads and the cost laws. Comparing is work of the
- * host beside the iterations. No rank waits for it, so it takes no time of the program. Every rank compares alike. */
+ * copies may travel in parts (collectives/parts.c). Known are past loads and the cost laws. Comparing is not
+ * charged: a system can do it on the host beside the iterations. Ours does not yet: every rank compares between two
+ * iterations (hec_lower_end), and hecate-run waits for it. All compare alike. */
 #ifndef HEC_PROGRAM_PORTFOLIO_H
 #define HEC_PROGRAM_PORTFOLIO_H
 #include "runtime/program/emit.h"
