@@ -17,6 +17,7 @@ export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PYTHONPATH=$
 
 "$python" "$checks/check_parity.py" ep,hecate,eplb,flexmoe,laer,joint >out.txt 2>&1 || fail "check_parity.py: $(tail -20 out.txt)"
 "$python" "$checks/check_training.py" >out.txt 2>&1 || fail "check_training.py: $(tail -20 out.txt)"
+grep ^SKIPPED out.txt
 PYTHONPATH=$PYTHONPATH:${HECATE_TORCHTITAN:-} "$python" "$checks/check_titan.py" >out.txt 2>&1 || fail "check_titan.py: $(tail -20 out.txt)"
 grep ^SKIPPED out.txt
 PYTHONPATH=$PYTHONPATH:${HECATE_TRANSFORMERS:-} "$python" "$checks/check_hf.py" >out.txt 2>&1 || fail "check_hf.py: $(tail -20 out.txt)"
