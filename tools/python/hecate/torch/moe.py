@@ -236,14 +236,13 @@ class ExpertParallel:
         infinite = norm_type == math.inf
         reduction = torch.distributed.ReduceOp.MAX if infinite else torch.distributed.ReduceOp.SUM
         power = (lambda g: g.abs().max() if g.numel() else g.new_zeros(())) if infinite else (
-            lambda g: g.abs().pow(norm_type).sum().double())
+            lambda g: torch.linalg.vector_norm(g, norm_type).double().pow(norm_type))
 
         def joined(values):
             zero = torch.zeros((), dtype=torch.float64, device=self.stores[0].weight.device)
             return torch.stack([zero] + [value.double() for value in values]).max() if infinite else sum(values, zero)
 
-        total = joined(power(store.weight.grad[[store.row_of[e] for e in store.homes()]]) for store in self.stores
-                       if store.weight.grad is not None)
+        total = joined(power(store.of_homes(store.weight.grad)) for store in self.stores if store.weight.grad is not None)
         with self.exchange.waiting("norm of the gradients"):
             torch.distributed.all_reduce(total, group=self.exchange.group, op=reduction)
         dense = {}  # by the process groups that have the shards of the gradient
