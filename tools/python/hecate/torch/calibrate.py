@@ -296,6 +296,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
                _copy_curves(copies, fixed, link, expert_params * shape["dtype_bytes"], crowd),
                "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
                "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * crowd,
+                               "meet_s": (4 * len(layers) * latency + 2 * wires["counts"]) / crowd if ranks > 1 else 0.0,
                                "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
                                "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
                                            for k, v in wires.items()},

@@ -169,6 +169,7 @@ def judge(o, job, folder):
     """Rows of the table. What was trained is simulated whole; the medians are of the same run."""
     cluster, model = (mean(a, b) for a, b in zip(*job["calibrations"]))
     alone = dict(cluster, cores=o.ranks, device=dict(cluster["device"], comm_share=0))  # every rank has a processor to itself
+    met = cluster["calibration"]["meet_s"]  # stands with computing, but is none
     files = [os.path.join(folder, "trainer-%s.json" % what) for what in ("cluster", "model", "alone")]
     for name, document in zip(files, (cluster, model, alone)):
         with open(name, "w") as out:
@@ -181,7 +182,7 @@ def judge(o, job, folder):
         low, high = interval(times)
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
                      "high_s": high, "steps": len(times), "error": said / measured - 1, "work_s": work,
-                     "work_error": predicted(o, case, files[2], files[1])["compute_s"] / work - 1, "parts": case["parts"]})
+                     "work_error": (predicted(o, case, files[2], files[1])["compute_s"] - met) / work - 1, "parts": case["parts"]})
     errors = sorted(abs(r["error"]) for r in rows)
     pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
     told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
