@@ -1,7 +1,6 @@
 /* See the header. O(pairs) lowerings and walks when it looks for pairs, O(PORTFOLIO_KEPT) when it compares them. */
 #include "runtime/program/portfolio.h"
 
-#include "runtime/program/durations.h"
 #include "runtime/program/lowering_state.h"
 
 #include <stdio.h>
@@ -34,9 +33,7 @@ struct hec_portfolio {
   candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
   int32_t followed, next;
   hec_link_cost cost;
-  hec_walk *walk;
-  hec_durations *durations;
-  hec_timeline timeline;
+  void *pricing; /* the problem's pricer's */
   double *peak; /* scratch [n_ranks] */
   hec_memory_scratch memory;
   hec_transfer_list moves;   /* scratch, of one layer */
@@ -66,8 +63,7 @@ hec_portfolio *hec_portfolio_new(const hec_lowering *low) {
   p->own[0].pair =
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
   p->cost = hec_link_cost_new(problem->cluster, arena);
-  p->walk = hec_walk_new(&p->cost, problem->n_ranks, arena);
-  p->durations = hec_durations_new(problem, arena);
+  p->pricing = problem->pricer->start(problem->pricer, problem, arena);
   p->peak = HEC_NEW(arena, double, problem->n_ranks);
   HEC_RESERVE(p->moves.data, p->moves.capacity, (size_t)problem->n_ranks * (size_t)problem->n_ranks);
   for (int i = 0; i < RECORDS; i++)
@@ -90,8 +86,7 @@ void hec_portfolio_free(hec_lowering *low) {
   *low = *p->own[0].low;
   p->followed = p->next = 0;
   drop_others(p);
-  hec_walk_free(p->walk);
-  hec_timeline_free(&p->timeline);
+  low->problem->pricer->stop(p->pricing);
   free(p->moves.data);
   hec_memory_scratch_free(&p->memory);
   hec_link_cost_free(&p->cost);
@@ -111,18 +106,14 @@ static bool fits(hec_portfolio *p, const hec_problem *problem, const hec_program
   return true;
 }
 
-/* What the iteration takes that was lowered last, without what moves once. */
-static double price(hec_portfolio *p, const hec_program *program) {
-  hec_durations_begin(p->durations);
-  hec_walk_run(p->walk, program,
-               (hec_walk_options){.own = hec_durations_own, .context = &p->durations, .without_one_off = true},
-               &p->timeline);
-  return (double)hec_timeline_end_ps(&p->timeline) * 1e-12;
+/* What the iteration takes that was lowered last, without what moves once. goes_on: as in lower.h. */
+static double price(hec_portfolio *p, const hec_lowering *low, bool goes_on) {
+  return low->problem->pricer->iteration_s(p->pricing, &low->in->program, goes_on);
 }
 
-static void add_price(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) {
+static void add_price(hec_portfolio *p, const hec_lowering *low, bool goes_on, hec_pair *pair) {
   double weight = MEMORY * pair->weight;
-  pair->s = (weight * pair->s + price(p, &low->in->program)) / (weight + 1);
+  pair->s = (weight * pair->s + price(p, low, goes_on)) / (weight + 1);
   pair->fits = (pair->weight == 0 || pair->fits) && fits(p, low->problem, &low->in->program);
   pair->weight = weight + 1;
 }
@@ -183,7 +174,7 @@ static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32
     int32_t k = (p->n_seen + i) % RECORDS; /* oldest first */
     hec_lower_iterations(lows, n, p->iters[k], &p->records[k], 1, p->n_micro_batches);
     for (int32_t s = 0; i > 0 && s < n; s++)
-      add_price(p, lows[s], &pairs[s]);
+      add_price(p, lows[s], s > 0, &pairs[s]);
   }
 }
 
@@ -322,19 +313,21 @@ static void watch(hec_portfolio *p) {
   if (p->n_seen < RECORDS)
     return;
   const hec_lowering *low = p->own[p->followed].low;
-  bool late = price(p, &low->in->program) > (1 + LATE) * p->expected_s || !fits(p, low->problem, &low->in->program);
+  bool late = price(p, low, false) > (1 + LATE) * p->expected_s || !fits(p, low->problem, &low->in->program);
   p->rest = late ? 0 : p->rest - 1;
 }
 
 /* All on the iteration that has just been. */
 static void compare(hec_portfolio *p, int32_t newest) {
+  bool goes_on = false;
   for (int32_t i = 0; i <= PORTFOLIO_KEPT; i++) {
     hec_lowering *low = p->own[i].low;
     if (!low)
       continue;
     if (i != p->followed)
       hec_lower_iterations(&low, 1, p->iter, &p->records[newest], 1, p->n_micro_batches);
-    add_price(p, low, &p->own[i].pair);
+    add_price(p, low, goes_on, &p->own[i].pair);
+    goes_on = true;
   }
 }
 
@@ -356,7 +349,7 @@ void hec_portfolio_end(hec_lowering *low) {
   if (p->due)
     compare(p, newest);
   else if (looks)
-    add_price(p, p->own[p->followed].low, &p->own[p->followed].pair);
+    add_price(p, p->own[p->followed].low, false, &p->own[p->followed].pair);
   if (looks) {
     drop_others(p);
     look_for_pairs(p);
