@@ -83,8 +83,7 @@ struct hec_policy {
   /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
   int32_t portfolio;
   /* A portfolio tries this row: it was the fastest, or within 1 % of it, somewhere in tools/joint-grid.json. The others
-   * would only take time: variants of these, and what these always beat. Never with `sliced`: executors keep the slices
-   * that they began with. */
+   * would only take time: variants of these, and what these always beat. */
   bool tried;
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Schedules that its paper excludes, names with blanks between them, the reason in a comment of the row: no candidates
