@@ -6,8 +6,8 @@
  * link); afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than
  * links.
  *
- * By seats (the usual cluster), one pass. Where every route is one link on the source's side and one on the
- * destination's, a seat is a rank at a link of its side: two or three for each direction. A transfer leaves its bytes
+ * By seats (the usual cluster), one pass. It applies where every route is one link on the source's side and one on the
+ * destination's. A seat is a rank at a link of its side: two or three for each direction. A transfer leaves its bytes
  * and the time it begins at two seats, and the rest is done on seats:
  *
  *   load(l) = sum of bytes over its seats      done(r) = max over r's seats of latest begin + load(l) / bandwidth(l)

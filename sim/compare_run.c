@@ -1,9 +1,8 @@
 /* One streaming pass: read an iteration, lower and simulate it for each row, add to it. Rows of one policy under
  * several schedules stand together and are lowered together: the policy plans once. Where each has its best schedule,
- * every candidate is a row until the end, when the fastest is kept, or until it cannot be that any more
- * (compare_drop.c). An iteration with one-off operations is simulated twice, with and without
- * them, so that the mean can weigh them by the stride. Beside it the bound of the row's class on the same loads, once
- * for all rows of one class.
+ * every candidate is a row until it cannot be the fastest any more (compare_drop.c). At the end the fastest is kept.
+ * An iteration with one-off operations is simulated twice, with and without them, so that the mean can weigh them by
+ * the stride. Beside it comes the bound of the row's class on the same loads, once for all rows of one class.
  *
  * Threads share an iteration: each takes a policy, until all have had it, and then the next one is read. So a trace is read
  * and unpacked once, by the caller's thread, whatever it comes from; a policy's result

@@ -22,8 +22,8 @@
  *       load(l)  = bytes of all flows over l
  *       finish   = max(done(src), done(dst))
  *     load counts bytes / share where a flow reaches only a share of its links
- *     h's side of a route is what the cluster says (hec_flows_of_matrix), else the half at its own end: the first half when h sends, the second when h receives, the middle
- *     link of an odd route both.
+ *     h's side of a route is what the cluster says (hec_flows_of_matrix). Else it is the half at h's own end: the
+ *     first half when h sends, the second when h receives. The middle link of an odd route is on both sides.
  */
 #ifndef HEC_SIM_FLOWS_H
 #define HEC_SIM_FLOWS_H

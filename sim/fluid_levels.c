@@ -15,9 +15,9 @@
  *
  * An event changes free or weight of a few links. From the first of these on the order is walked once:
  *
- *   - a changed link gets its level anew, and tells the links beside it, which come later, by the difference times how
- *     many of its flows cross them. Links before the first change keep their levels: the filling is resumed at the level
- *     where something changed.
+ *   - a changed link gets its level anew, and tells the links beside it, which come later. It tells them the
+ *     difference times how many of its flows cross them. Links before the first change keep their levels: the filling
+ *     is resumed at the level where something changed.
  *   - a level lower than the predecessor's: the link goes before all that are higher, and takes over the flows that it carries
  *     from each it passes. Levels of what follows only rise by that, so it ends (a limit guards against roundings; then all
  *     is filled afresh). Most links that it passes hold no flow of its own: a bit says so.

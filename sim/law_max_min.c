@@ -6,9 +6,9 @@
  *
  * All-reduce: one ring per NIC of a node, the bytes split evenly. Ring k passes a node's ranks starting after local
  * rank k * ranks / NICs. Every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow. It starts after
- * the latency of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s
- * of them at once, each over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a
- * node. */
+ * the latency of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. With stride s,
+ * s all-reduces run at once, each over every s-th rank. Each has a ring per NIC near its ranks, but at most as many
+ * rings as it has ranks in a node. */
 #include "runtime/base/arena.h"
 #include "runtime/program/duration.h"
 #include "sim/law.h"

@@ -37,8 +37,8 @@ hec_cmake_works() {
   [ -n "$found" ] && [ "$(printf '3.25\n%s\n' "$found" | sort -V | head -n 1)" = 3.25 ]
 }
 
-# Debian packages of what is missing, one a line. It asks for the thing itself (does the compiler find stdio.h, does
-# pkg-config know gsl), not for the package, so a tool or library installed by hand counts as well.
+# Debian packages of what is missing, one a line. It asks for the thing itself, not for the package: does the compiler
+# find stdio.h, does pkg-config know gsl. So a tool or library installed by hand counts as well.
 hec_missing() {
   local compiler=${CC:-cc} pair
   printf '#include <stdio.h>\n' | $compiler -fsyntax-only -x c - >/dev/null 2>&1 || echo build-essential

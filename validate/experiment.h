@@ -5,7 +5,7 @@
  *
  * What a machine does to a reading is taken out of it where that can be measured, and told where not:
  *   a rank lost its processor   the executor knows of each operation how long; that time is taken out (spans.h, mending)
- *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration, and what the rank
+ *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration. What the rank
  *                               computed is put at the pace of the reference
  * Every reading counts towards how disturbed the machine was; none is refused. */
 #ifndef HEC_VALIDATE_EXPERIMENT_H

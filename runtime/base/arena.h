@@ -1,9 +1,10 @@
 /* Memory. Two forms:
  *   hec_arena   many objects with one end of life (a job, an iteration); nothing is freed one by one
  *   hec_reserve one array that grows and is reused; allocates only while it still grows
- * Running out of memory never returns: the handler is called. The default one calls what was given to hec_before_no_memory
- * (which removes files that were being written), says "out of memory" and ends the process with code 1. An embedder or a test
- * installs its own, which must not return either (longjmp); arenas it owns can then be freed as usual. */
+ * Running out of memory never returns: the handler is called. The default one calls what was given to
+ * hec_before_no_memory, which removes files that were being written. Then it says "out of memory" and ends the process
+ * with code 1. An embedder or a test installs its own, which must not return either (longjmp); arenas it owns can then
+ * be freed as usual. */
 #ifndef HEC_BASE_ARENA_H
 #define HEC_BASE_ARENA_H
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Everything is gathered on rank 0 in pieces. Per step these are the streams. At the end of a window they are, per
- * layer, the dense state of every rank and the expert parts that each rank keeps (their list first, then their floats,
- * padded to the longest list). */
+/* Everything is gathered on rank 0 in pieces. Per step these are the streams. At the end of a window it is, per layer,
+ * the dense state of every rank and the expert parts that each rank keeps. Their list comes first, then their floats,
+ * padded to the longest list. */
 #include "runtime/exec/check.h"
 
 #include "runtime/base/arena.h"

@@ -9,9 +9,9 @@
  * Where a device computes (processor.h, streams), lanes are its streams and posting is all that the host does: exec_stream.c.
  *
  * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
- * knows the model but neither lanes nor transports. Known here are exchanges of token rows (inside expert-sharding and
- * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, and counts.
- * Bytes of any other kind (a traffic matrix) stand where the work table says.
+ * knows the model but neither lanes nor transports. Known here are exchanges of token rows and of expert parcels, the
+ * reduction after a scatter, all-reduce, and counts. Token rows also move inside expert-sharding and tensor-parallel
+ * groups. Bytes of any other kind (a traffic matrix) stand where the work table says.
  *
  * Times: nanoseconds from the start of the iteration. Real time is the default. In virtual time, compute and local
  * operations are measured in CPU time of the thread while one rank at a time computes. Then the timeline is walked with

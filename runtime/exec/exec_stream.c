@@ -1,6 +1,6 @@
 /* Lanes as streams of a device. An operation is put on the stream of its lane as soon as it is bound, in the order of ids:
  *
- *     the stream waits for the end events of what the operation waits for on other lanes (memory that is reused too)
+ *     the stream waits for what the operation needs on other lanes, by end events (for memory that is reused too);
  *     event "began" | its steps, or its exchange over the link | event "ended"
  *
  * The host waits for the device only where a policy asks for counts, and at the end of an iteration. Then it looks at

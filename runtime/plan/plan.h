@@ -132,9 +132,9 @@ void hec_plan_check(const hec_plan *plan);
 /* FNV-1a over every array, in order: equal plans, equal digests, on every machine. */
 uint64_t hec_plan_digest(const hec_plan *plan);
 
-/* What must move to get from plan `from` to plan `to` in one layer. For every home slice and resident copy that `to`
- * has and `from` has not, parameters and optimizer state come from the nearest rank that has them (same node first,
- * then the lower rank). When not training, parameters only. Summed per (source, destination), ascending, appended to
+/* What must move to get from plan `from` to plan `to` in one layer: every home slice and resident copy that `to` has
+ * and `from` has not. Parameters and optimizer state come from the nearest rank that has them (same node first, then
+ * the lower rank). When not training, parameters only. Summed per (source, destination), ascending, appended to
  * `out`; `bytes` is scratch [n_ranks * n_ranks], zero before and after. */
 void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
                         int64_t *bytes, hec_transfer_list *out);

@@ -128,8 +128,8 @@ hec_status hec_policy_read(const char *text, const hec_table *table, const char 
 /* Whether the field at this offset was given as an option. */
 bool hec_policy_says(const hec_policy *policy, size_t at);
 #define HEC_POLICY_SAYS(policy, field) hec_policy_says(policy, offsetof(hec_policy, field))
-/* Slots per rank and layer that were asked for, by the option or by the problem, unless the option own[i] says in another
- * way how many; HEC_AUTO: not. */
+/* Slots per rank and layer that were asked for, by the option or by the problem. HEC_AUTO: not asked for, or option
+ * own[i] says in another way how many. */
 int32_t hec_policy_slots(const hec_policy_run *run, int32_t i);
 
 /* Options that several rows have. The default of period, slots, t and m is what the problem says, else the policy's. */
@@ -175,9 +175,10 @@ void hec_policy_keep(hec_policy_run *run, void *data, size_t bytes);
 
 /* A run between two steps as bytes: `out` has room for what hec_policy_save returns; NULL: only that. */
 size_t hec_policy_save(const hec_policy_run *run, uint8_t *out);
-/* Takes up what was saved, in a run that just started. The same policy on the same ranks decides from then on what the saved
- * run would have decided. Another policy, or other ranks (*same false), has the loads of the past as its history, each
- * record spread evenly over the sources, and chooses homes afresh. HEC_BAD_INPUT: no such bytes, or other layers or experts. */
+/* Takes up what was saved, in a run that just started. The same policy on the same ranks decides from then on what the
+ * saved run would have decided. Another policy, or other ranks (*same false), has the loads of the past as its
+ * history. Each record is spread evenly over the sources, and homes are chosen afresh. HEC_BAD_INPUT: no such bytes,
+ * or other layers or experts. */
 hec_status hec_policy_restore(hec_policy_run *run, const uint8_t *data, size_t bytes, bool *same) HEC_MUST_USE;
 
 /* The plans of a run, its groups' too, out of the run: so that several micro-batches are in flight. */
@@ -190,8 +191,9 @@ void hec_policy_plans_read(hec_policy_plans *plans, const hec_policy_run *run); 
 /* hec_policy_refine on these plans; the run's stay as they are. */
 void hec_policy_plans_refine(hec_policy_plans *plans, hec_policy_run *run, int32_t layer, const hec_load *load);
 
-/* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
- * history, and at least `period` (problem.period if set, else the policy's) iterations since *last (-1: never). */
+/* True when a periodic policy decides now; then sets *last. It decides in the first micro-batch of an iteration, with a
+ * history, when at least `period` iterations have passed since *last (-1: never). `period` is problem.period if set, else
+ * the policy's. */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
 
 #endif

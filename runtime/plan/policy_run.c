@@ -11,7 +11,7 @@
 
 /* ---- Expert-parallel groups ---- */
 
-/* Each group has a run of its own, on a problem of its own ranks, and its plan becomes part of the plan of all ranks
+/* Each group has a run of its own, on a problem of its own ranks. Its plan becomes part of the plan of all ranks
  * (hec_plan_join).
  *
  *   history   of the group's sources

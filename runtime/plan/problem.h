@@ -22,9 +22,9 @@
  * and stands for all of it. With esp > 1 every group has experts of its own (dp 1), and homes never move: policies whose
  * row says so (policy.h, `shards`).
  *
- * Tensor parallelism of the dense part (mp; FSMoE's MP group, arXiv 2501.10714) is none of these, and any policy has it: a
- * group of S = mp consecutive ranks of one node shares attention and dense FFNs, while each rank keeps its own T tokens at its
- * MoE layers (sequence parallelism; Megatron-LM, Korthikanti et al., MLSys 2023):
+ * Tensor parallelism of the dense part (mp; FSMoE's MP group, arXiv 2501.10714) is none of these, and any policy has
+ * it. A group of S = mp consecutive ranks of one node shares attention and dense FFNs. Each rank keeps its own T
+ * tokens at its MoE layers (sequence parallelism; Megatron-LM, Korthikanti et al., MLSys 2023):
  *
  *   AllGather      of the group's rows: each rank sends its T to the S - 1 others
  *   attention      heads / S of them over S T rows: as many FLOPs, 1/S of the weights. The S T rows are S times as many whole
@@ -113,8 +113,9 @@ hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_
  * the devices of a node and d_ffn, and there is an expert for every group. */
 hec_status hec_problem_shard(hec_problem *problem, int32_t esp) HEC_MUST_USE;
 
-/* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides the ranks, the
- * devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is one. */
+/* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides all of
+ * these: the ranks, the devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is
+ * one. */
 hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) HEC_MUST_USE;
 
 /* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts, that of an expert in as many as

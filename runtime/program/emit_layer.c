@@ -66,8 +66,8 @@ int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward,
                           n_deps);
 }
 
-/* Before tokens come back to their places: what a schedule waits for, and the sums over shards of rows that never left their
- * rank, since a rank may have no part in the exchange that follows them. */
+/* Before tokens come back to their places: what a schedule waits for, and the sums over shards. These
+ * must be named for rows that never left their rank: it may have no part in the exchange that follows the sums. */
 static int32_t add_returned(hec_lowering *low, hec_op op, const int32_t *deps, int32_t n_deps) {
   int32_t wait[HEC_DEGREE_MAX + 4], n_wait = 0;
   HEC_ASSERT(n_deps < HEC_DEGREE_MAX + 4);

@@ -1,7 +1,7 @@
 /* Sparse collectives, replica synchronisation and migration of a layer, as exchanges.
  *
- * A spAG of several stages ends with an empty local row on every rank, and each stage of a spRS is followed by its
- * reduction row, so one id is enough to wait for either (lanes are in order). O(copies of the layer + transfers). */
+ * A spAG of several stages ends with an empty local row on every rank. Each stage of a spRS is followed by its
+ * reduction row. So one id is enough to wait for either (lanes are in order). O(copies of the layer + transfers). */
 #include "runtime/program/lowering_state.h"
 
 #include "runtime/base/arena.h"

@@ -1,21 +1,21 @@
 /* A policy that keeps up with simple plans: beside its own planner it tries pairs of another row of the table and a
- * schedule, and each iteration follows the one that is predicted to end soonest.
+ * schedule. Each iteration follows the one that is predicted to end soonest.
  *
  *   iterations 1, 2         its own planner; their loads are kept
  *   after 2, 4, 16, 64 ..   every pair is lowered on the last two iterations, as if it had run, and walked on the second
  *                           (walk.h): the time that the law `alpha_beta` gives the iteration, exactly. The fastest that
  *                           fit in memory take the place of those that are not followed
- *   after 3, 4, 5, 7 ..     its own planner and these are walked on the iteration that has just been. The fastest by the
- *                           mean, newer iterations counting more, is followed from the next one on, if what it saves
- *                           in a part of a period pays for what must move
+ *   after 3, 4, 5, 7 ..     its own planner and these are walked on the iteration that has just been. The fastest by
+ *                           the mean, newer iterations counting more, is followed from the next one on. It must save
+ *                           in a part of a period more than what must move costs
  *
  * They are compared at least every period, and after the next iteration where what is followed takes 1 % longer than
  * expected.
  *
- * Guarantee. On the iterations that it looks at, what it follows is predicted to end no later than any pair, but for
- * the dead zone, the cost of moving, and pairs that were not among the fastest when all were tried. Nothing is
- * guaranteed of loads that change faster, of networks that are not as the closed form has them, and of memory beyond what those
- * iterations took.
+ * Guarantee. On the iterations that it looks at, what it follows is predicted to end no later than any pair. There are
+ * three exceptions: the dead zone, the cost of moving, and pairs that were not among the fastest when all were tried.
+ * Nothing is guaranteed of loads that change faster. Nor of networks that are not as the closed form has them, nor of
+ * memory beyond what those iterations took.
  *
  * Pairs are rows and schedules that say `tried`, and each of these rows under the policy's own schedule. Their
  * copies may travel in parts (collectives/parts.c). Known are past loads and the cost laws. Comparing is not

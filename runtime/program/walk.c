@@ -2,19 +2,20 @@
  *   ready(op, r) = max(start skew of r, end of the lane's last operation on r, ends of the dependencies on r)
  *   alone        begin = ready,                                end = begin + the caller's duration of (op, r)
  *   exchange     begin = max of ready over r and its partners, end = begin + closed form of r's part
- *   together     begin = max of ready over all ranks,          end = begin + closed form (all-reduce, counts) One visit
- *   per (operation, rank) and two per transfer. Equal exchanges are priced once. Those are exchanges over the same
- *   transfers, the same way (a combine and its backward dispatch), and those whose transfers are equal one by one
- *   (micro-batches that repeat a record, layers whose copies stay). A few transfers, spread over the exchange, say
- *   where an equal one may be. Equal it is only after all have been compared, so a hit is exact and a miss costs next
- *   to nothing.
+ *   together     begin = max of ready over all ranks,          end = begin + closed form (all-reduce, counts)
  *
- * What that is worth: take 12 iterations on 32 ranks and 6 layers with 4 equal micro-batches. `ep` has 1152 exchanges,
- * 576 by place and 144 by content; `hecate` has 2204, 1628 and 705. Walks got shorter by 10 (`laer`) to 40 % (`ep`:
+ * One visit per (operation, rank) and two per transfer. Equal exchanges are priced once. There are two kinds of
+ * equals. Exchanges over the same transfers, the same way, are equal (a combine and its backward dispatch). So are
+ * those whose transfers are equal one by one (micro-batches that repeat a record, layers whose copies stay). A few
+ * transfers, spread over the exchange, say where an equal one may be. Equal it is only after all have been compared,
+ * so a hit is exact and a miss costs next to nothing.
+ *
+ * What that is worth: take 12 iterations on 32 ranks and 6 layers with 4 equal micro-batches. `ep` has 1152 exchanges:
+ * 576 by place and 144 by content. `hecate` has 2204, 1628 and 705. Walks got shorter by 10 (`laer`) to 40 % (`ep`:
  * 0.32 to 0.19 ms).
  * With one micro-batch hardly any are found (`ep` 288, 144, 144; `hecate` 556, 412, 407) and walks take as long as without.
- * Only here: in the event engine an exchange's times depend on the others in flight, and where they do not (alpha_beta with
- * comm_share) events cost more than prices. */
+ * Only here: in the event engine an exchange's times depend on the others in flight. Where they do not (alpha_beta
+ * with comm_share) events cost more than prices. */
 #include "runtime/program/walk.h"
 
 #include "runtime/base/arena.h"

@@ -358,8 +358,8 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
   return HEC_OK;
 }
 
-/* More than an iteration should ever take: all assignments of a layer on the slowest device, every byte over the
- * slowest link and through the slowest memory, one after the other, some of it several times. */
+/* More than an iteration should ever take. All assignments of a layer are on the slowest device, and every byte takes
+ * the slowest link and the slowest memory. One follows the other, and some of it counts several times. */
 static double longest_s(const hec_job *job, const hec_device *device) {
   const hec_problem *p = &job->problem;
   double assignments = (double)p->tokens * (double)p->n_ranks * (double)p->top_k, slowest = 1e300, latency_s = 0;
@@ -447,8 +447,8 @@ static int32_t shares(int32_t experts, int32_t ranks) {
   return (experts + ranks - 1) / ranks;
 }
 
-/* Fewer slots than hold all experts: no policy can. Where an expert-parallel group has fewer ranks than there are, those
- * whose every group holds all of them take more than was asked for, and it is said. */
+/* Fewer slots than hold all experts: no policy can. An expert-parallel group may have fewer ranks than there are. Then
+ * policies whose every group holds all experts take more slots than were asked for, and it is said. */
 static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
   const hec_problem *p = &job->problem;
   int32_t min = shares(p->n_experts, p->n_ranks), of_group = shares(p->n_experts, p->ep);

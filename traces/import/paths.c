@@ -1,7 +1,7 @@
-/* Transitions of tokens between layers: who records the experts of every token in every layer lets us count, for layers
- * that follow each other, [expert a of the one][expert b of the other]. A recorder keeps the order of tokens within a
- * rank and micro-batch, so the i-th token of a record is the i-th of the next layer's. What was counted goes into the
- * header only when it is all there was: every layer but the first has come behind the one before it, with all its
+/* Transitions of tokens between layers. Who records the experts of every token in every layer lets us count them: for
+ * two layers that follow each other, [expert a of the one][expert b of the other]. A recorder keeps the order of
+ * tokens within a rank and micro-batch. So the i-th token of a record is the i-th of the next layer's. The header gets
+ * the counts only when they are complete: every layer but the first has come behind the one before it, with all its
  * tokens. Where a last step may be left out (format->tail), a step is counted apart and added when it is complete.
  * n_tokens x top_k^2 additions a row. */
 #include "traces/import/job.h"

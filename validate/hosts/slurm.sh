@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A sweep as a job array of a real Slurm, of which one task is queued again and another loses its host, and ranks under srun.
+# A sweep as a job array of a real Slurm, and ranks under srun. One task of the array is queued again, another loses its
+# host.
 #   validate/hosts/slurm.sh BUILD [ROWS]     ROWS: of the sweep, a multiple of 8 (default 2000, some three minutes on two cores)
 # Prints Markdown. Exit code 1: something differs; 77: no rights or no Slurm here. Needs what tools/hosts-slurm needs.
 set -u

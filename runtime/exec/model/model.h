@@ -63,8 +63,8 @@ static inline int32_t hec_model_whole_blocks(const hec_model *model) {
 }
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
- * HEC_BAD_INPUT for shapes that cannot be executed, saying why. They are: attention given as a bare parameter count, a
- * capacity factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
+ * HEC_BAD_INPUT for shapes that cannot be executed, saying why. They are: attention given as a bare parameter count; a
+ * capacity factor; d_model below 4; kv heads that do not divide the heads; several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
 static inline int32_t hec_model_parts(const hec_model *model) {
@@ -111,9 +111,11 @@ void hec_assign_top_k(const hec_model *model, const float *probabilities, const 
 void hec_assign_weights(hec_processor *on, const hec_model *model, const float *probabilities,
                         hec_assignments *assignments);
 
-/* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4): coefficient * E *
- * sum_e f_e p_e over the tokens of all ranks, f_e = share of the assignments (no gradient), p_e = mean probability, or
- * share of the token's affinities where these do not sum to 1. counts [n_ranks][E] of all ranks. Fills in balance; returns the share of this rank's tokens: ranks add up. */
+/* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4):
+ *     coefficient * E * sum_e f_e p_e over the tokens of all ranks
+ * f_e = share of the assignments (no gradient). p_e = mean probability, or share of the token's affinities where these
+ * do not sum to 1. counts [n_ranks][E] of all ranks. Fills in balance. Returns the share of this rank's tokens:
+ * ranks add up. */
 typedef struct {
   const uint32_t *counts;
   int32_t n_ranks;

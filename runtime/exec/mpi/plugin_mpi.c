@@ -13,8 +13,8 @@
  * unit counts as moved once it and all before it are complete; a forward hands unit u over when its receive has moved
  * that far. A step costs one MPI_Testsome over the requests of a lane, O(messages * window).
  *
- * Waiting polls (MPI offers nothing to sleep on): some polls back to back while every rank of the machine can have a
- * core, then with sleeps, so that more ranks than cores do not take the processor from each other.
+ * Waiting polls (MPI offers nothing to sleep on). While every rank of the machine can have a core, some polls go back
+ * to back. Later ones sleep in between, so that more ranks than cores do not take the processor from each other.
  *
  * Reference: MPI 3.1, sections 3.5 (order), 4.1 (derived datatypes), 6.4.2 (MPI_Comm_idup). */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */

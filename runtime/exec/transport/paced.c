@@ -5,10 +5,10 @@
  *     destination -> source   header, 8 bytes: the size it expects, sent when it posts
  *     source -> destination   the bytes, once the header is there
  *
- * so bytes move only when both ends have posted (else an early source would hide a socket buffer's worth), and two ends
- * that disagree about a size notice. A send is done when its last byte has left the socket's buffer, not when it went in:
- * its port is busy until then. The kernel carries on what is in the buffers (some MiB, as it likes) while the ranks
- * compute. Beyond that a message needs both ranks to look.
+ * So bytes move only when both ends have posted: else an early source would hide a socket buffer's worth. And two ends
+ * that disagree about a size notice. A send is done when its last byte has left the socket's buffer, not when it went
+ * in: its port is busy until then. The kernel carries on what is in the buffers (some MiB, as it likes) while the
+ * ranks compute. Beyond that a message needs both ranks to look.
  *
  * Pace: SO_MAX_PACING_RATE of a message's socket is the min over the links of its route of bandwidth / flows. Here
  * flows is the number of messages of all ranks now crossing that link. It is counted in shared memory, and read

@@ -137,9 +137,9 @@ static int32_t first_of(const hec_quota *quota, int32_t begin, int32_t end, int3
   return begin;
 }
 
-/* The plan says it all: its quotas of this source must name holders and sum to n (a policy that writes quotas writes
- * them for exactly the load they are used with). A source without quotas of the expert was not spread: as under `group`.
- * O(log quotas of the expert + parts). */
+/* The plan says it all: its quotas of this source must name holders and sum to n. (A policy that writes quotas writes
+ * them for exactly the load they are used with.) A source without quotas of the expert was not spread: as under
+ * `group`. O(log quotas of the expert + parts). */
 static void quota(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
   const hec_plan *plan = row->plan;
   HEC_ASSERT(plan->quota_at != NULL);

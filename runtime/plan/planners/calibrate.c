@@ -6,7 +6,7 @@
  *   - an expert is skipped when its score cannot exceed the best so far: the busiest link and rank keep at least what
  *     they carry for others, and prices of collectives never fall when an expert joins
  *
- * Every bound is computed in the same order of operations as the value, and rounding is monotonic, so it is a bound in
+ * Every bound is computed in the same order of operations as the value, and rounding is monotonic. So it is a bound in
  * floating point too. */
 #include "runtime/plan/planners/calibrate.h"
 

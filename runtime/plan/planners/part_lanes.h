@@ -1,5 +1,6 @@
-/* What copies of a layer put on the network when they travel in parts (collectives/parts.c), kept so that one copy more costs a
- * pass over ranks and nodes. With G ranks in a node, B bytes of an expert, port and node rates p and n:
+/* What copies of a layer put on the network when they travel in parts (collectives/parts.c). It is kept such that one
+ * copy more costs a pass over ranks and nodes. With G ranks in a node, B bytes of an expert, port and node rates p and
+ * n:
  *
  *   stage 1   max over owners   of  B (G-1)/G                 for each expert that leaves its rank          / p
  *   stage 2   max over nodes    of  B for each (expert, node) that enters, or leaves to, another node       / n

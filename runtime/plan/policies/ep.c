@@ -7,16 +7,17 @@
  *                after source without starting again: the i-th goes to rank i mod ep of the group; the j-th of a rank to
  *                its expert j mod (experts of the rank). So the ranks of a group differ by at most one, and so do the
  *                experts of a rank; every source keeps its own total. In closed form: O(experts) per source
- *   ideal        the lower bound: what no placement and no schedule can beat. Here only its memory and the loads that it
- *                assumes; its schedule lowers the mean loads to one perfect GEMM a rank, cut as the devices can best share
- *                them, with no token, parameter or migration traffic and no planning
+ *   ideal        the lower bound: what no placement and no schedule can beat. Here only its memory and the loads that
+ *                it assumes. Its schedule lowers the mean loads to one perfect GEMM a rank, cut as the devices can
+ *                best share them. It has no token, parameter or migration traffic and no planning
  *   ep-capacity  a capacity (GShard, arXiv 2006.16668; DeepSpeed-MoE, deepspeed/moe/sharded_moe.py): of what a source sends
  *                to an expert c = max(ceil(tokens * k * factor / E), least) assignments are kept, the rest is dropped:
  *                computed nowhere, missing in the layer's result. The factor is an option or the model's capacity_factor,
  *                DeepSpeed's default 1 where the model says dropless; k in the formula as there (twice the factor for
  *                top-2). It buys time with quality, so it is never the fastest row and is not held to `ideal`; what it drops
- *                is reported beside it. DeepSpeed pads short experts to c rows: not here, rows are those that are kept (a
- *                program has no rows without an assignment), so its exchange is up to c E / (tokens k) times as large */
+ *                is reported beside it. DeepSpeed pads short experts to c rows. Not here: rows are those that are kept
+ *                (a program has no rows without an assignment). So there the exchange is up to c E / (tokens k) times
+ *                as large */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
 

@@ -4,11 +4,12 @@
  *   eplb              hierarchical: experts stay on their node, replicas are made inside it; one redundant slot per rank, as
  *                     in DeepSeek-V3's serving (arXiv 2412.19437, section 3.4)
  *   eplb-global       one pool of slots, nodes ignored
- *   eplb-no-replicas  no redundant slots. Where ranks do not divide the experts the slots are rounded up to what expert
- *                     parallelism needs, and those left over hold replicas, so the row is not `whole`
- *   eplb-match        slots stay where they can (reference policies.md 4.1, "EPLB+match"; issue 25 of EPLB, SwiftBalancer in
- *                     vLLM PR 37656): the balance is eplb's to the last token, but whole packs change ranks inside a node,
- *                     and whole nodes their packs, such that the fewest experts move (slot_match.c)
+ *   eplb-no-replicas  no redundant slots. Where ranks do not divide the experts the slots are rounded up to what
+ *                     expert parallelism needs. Those left over hold replicas, so the row is not `whole`
+ *   eplb-match        slots stay where they can (reference policies.md 4.1, "EPLB+match"; issue 25 of EPLB,
+ *                     SwiftBalancer in vLLM PR 37656). The balance is eplb's to the last token. But whole packs change
+ *                     ranks inside a node, and whole nodes their packs, such that the fewest experts move
+ *                     (slot_match.c)
  *   eplb-online       migration is rate-limited, as TensorRT-LLM's wide expert parallelism does it online (its tech blog 4;
  *                     reference policies.md 4.12): a decision is carried out one layer an iteration, beside the iteration
  *                     until that layer computes. Records that are more than an iteration apart still count as one. There
@@ -53,9 +54,9 @@ typedef struct {
   hec_slots slots;
 } eplb_state;
 
-/* Groups of experts that stay together on a node, 0: the global form, as where nodes are not equally filled or do not
- * divide the groups. Where the groups do not divide the experts, it is the next multiple of the nodes that does, so
- * that step 1 has something to pack. With one group per node it would freeze every expert on its node. As many as nodes
+/* Groups of experts that stay together on a node. 0: the global form, as where nodes are not equally filled or do not
+ * divide the groups. Where the groups do not divide the experts, it is the next multiple of the nodes that does: step
+ * 1 needs something to pack. With one group per node it would freeze every expert on its node. As many as nodes
  * if there is none. */
 static int32_t n_groups(const hec_problem *problem, int32_t wanted) {
   int32_t nodes = problem->n_nodes;

@@ -3,8 +3,8 @@
  *
  *   dynamic     the `dynamic` experts of a rank with most tokens
  *   load[r]     the tokens of its other experts
- *   dynamic experts of the node by tokens, descending, each to the rank with the least load that has room for a guest; of
- *   equally loaded ranks its home, then the lower
+ *   tokens      dynamic experts of the node by tokens, descending, each to the rank with the least load that has room
+ *               for a guest. Of equally loaded ranks: its home, then the lower
  *   kept only if the node's fullest rank gets less than it has
  *
  * The abstract and reviews say: two-phase dispatch, first across nodes to the experts' homes, then inside the node; weights

@@ -12,9 +12,9 @@
  *   hecate                    with a planner that looks at where the layer ends:
  *       before the gate       of the t hottest experts only so many are copied as end the layer soonest, perhaps none (weigh.h)
  *       after it              calibration may copy to some ranks instead of all, and only what ends the layer sooner
- *       sharding              experts that are not copied are placed by load; published: those that cannot be copied are
- *   hecate-rm                 copies are dropped after the forward pass of their layer and gathered again in backward, so
- *                             memory for one layer's copies is enough and m is larger
+ *       sharding              experts that are not copied are placed by load; published: those that cannot be copied
+ *   hecate-rm                 copies are dropped after the forward pass of their layer and gathered again in backward. So
+ *                             memory for one layer's copies is enough, and m is larger
  *   hecate-nosharding         without heterogeneous sharding
  *   hecate-nomaterialisation  sharding alone: no copies, before the gate or after it */
 #include "runtime/plan/planners/calibrate.h"

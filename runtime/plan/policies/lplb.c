@@ -1,5 +1,5 @@
-/* LPLB (github.com/deepseek-ai/LPLB; reference policies.md 4.3): fixed replicas on a small graph, and after every gate a
- * linear programme that splits the tokens of each replicated expert between its two ranks, so that the busiest rank has
+/* LPLB (github.com/deepseek-ai/LPLB; reference policies.md 4.3): fixed replicas on a small graph. After every gate a
+ * linear programme splits the tokens of each replicated expert between its two ranks, so that the busiest rank has
  * least. No weight moves for a micro-batch.
  *
  *   placement   every `period` iterations, on the window's load: experts packed onto ranks as EPLB does without replicas;

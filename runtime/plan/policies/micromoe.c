@@ -7,8 +7,8 @@
  *               same seen from every rank. (Without shifts a rank could only share with its own place elsewhere.)
  *   programme   minimise the busiest rank over all splits, exactly and in whole tokens (min_max.c). It starts from every
  *               group keeping its own tokens, so tokens leave their group only to take load off somebody.
- *   tokens      of what a copy is to compute first its own rank's, then its own group's by source, then anybody's by
- *               source ("local replica first, then remote in order"; own group before other groups is inferred)
+ *   tokens      a copy computes its own rank's tokens first, then its group's by source, then anybody's by source
+ *               ("local replica first, then remote in order"; own group before other groups is inferred)
  *
  * d: the fewest ranks whose slots hold all experts, 2 ceil(E / ep) slots per rank or --slots: two copies of everything
  * where ranks can be halved (the degree is the user's in the paper). With one group there is nothing to split and this is

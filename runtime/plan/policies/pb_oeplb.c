@@ -1,11 +1,11 @@
 /* PB-OEPLB (github.com/sjqsjq/EPLB, OEPLB/src): experts change places pair by pair, only where a layer is out of balance; no
  * replicas. Written for prefill in serving; here a moved expert takes its optimizer state along in training.
  *
- *   load[e] = decay * load[e] + the records since the last decision
- *   ratio of a layer = load of its fullest rank / mean
- *   at most `swaps` times, the layer with the largest ratio, if that is at least `threshold` (the dead zone ends there):
- *     its fullest rank's hottest expert changes places with its emptiest rank's coldest, both not swapped before in this
- *     decision; if the ratio does not fall by more than 0.001, that is undone and the layer is done
+ *   load[e] = decay * load[e] + the records since the last decision;
+ *   ratio of a layer = load of its fullest rank / mean;
+ *   at most `swaps` times, the layer with the largest ratio, if that is at least `threshold` (the dead
+ *     zone ends there). Its fullest rank's hottest expert changes places with its emptiest rank's coldest, both not
+ *     swapped before in this decision. If the ratio does not fall by more than 0.001, that is undone and the layer is done
  *   fewer than `min` swaps in all layers: none
  *
  *   reset    the mean ratio of all layers was within 0.015 of the least it has been, and now is more than 0.03 above: the

@@ -17,7 +17,7 @@
  * 2 slots as in the published runs (4 + 2), or what --slots leaves; 1.01 and 1024 are the code's defaults. A test costs
  * O(R log R + moves R). Own tokens first use the copy on their rank, the rest goes in proportion. Slots are shared by
  * all layers: gathered again, blocking, in backward. What cannot be said here: relays of weights (the project's
- * collectives choose their own), fp32 gradient buffers, reserved but unused slots, gradients that return behind
+ * collectives choose their own); fp32 gradient buffers; reserved but unused slots; gradients that return behind
  * attention backward unless the schedule does so (hecate). */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"

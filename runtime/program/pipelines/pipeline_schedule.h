@@ -80,9 +80,10 @@ const hec_pipeline_schedule *hec_pipeline_default(int32_t n_stages, int32_t n_ch
 hec_status hec_pipeline_order_make(const hec_pipeline_schedule *schedule, const hec_pipeline_shape *shape,
                                    hec_arena *arena, hec_pipeline_order *order) HEC_MUST_USE;
 
-/* Whether every micro-batch passes every part once in each direction, all its pieces of a part on one device, each gradient
- * after what it needs there. HEC_FAILED: the order is wrong, which is a bug; the message names the first fault. That devices
- * do not wait for each other in a circle is found by running it (sim/pipeline_run.h). */
+/* Whether the order is a right one. Every micro-batch must pass every part once in each direction. All its pieces of a
+ * part are on one device, and each gradient comes after what it needs there. HEC_FAILED: the order is wrong, which is
+ * a bug; the message names the first fault. That devices do not wait for each other in a circle is found by running it
+ * (sim/pipeline_run.h). */
 hec_status hec_pipeline_order_check(const hec_pipeline_order *order) HEC_MUST_USE;
 
 /* Memory that a micro-batch holds on the device of a part. */

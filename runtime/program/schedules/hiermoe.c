@@ -4,8 +4,8 @@
  * level of a cluster that the price tells apart. The choice is made for every micro-batch from its counts, which every
  * rank has; it costs no time.
  *
- * Any policy may run under it. Inferred: which tokens share nodes (runtime/plan/token_sets.h), so training, where gates say
- * it too late for sizes to be known, keeps the plain way, and so do expert-sharding groups. */
+ * Any policy may run under it. Inferred: which tokens share nodes (runtime/plan/token_sets.h). In training, gates say
+ * it too late for sizes to be known. So training keeps the plain way, and so do expert-sharding groups. */
 #include "runtime/program/emit.h"
 #include "runtime/program/nodes.h"
 

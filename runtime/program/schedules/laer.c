@@ -14,10 +14,10 @@
  * what it put off there. Guests that only this gate asks for (policies that see the load) are gathered after it: before
  * the experts, beside the dispatch.
  *
- * Memory: guests of two layers at once, forward (l, l+1) and backward (l, l-1); two gradient buffers: experts' of layer l
- * wait for spRS of layer l+2, whose buffer they take. Operations of the next layer have ids on both sides of the experts,
- * such that the holds, which count in the order of ids, overlap as the buffers do. Policies that fill memory with copies
- * for one layer at a time (hecate-rm) may not fit here; the verdict says so.
+ * Memory: guests of two layers at once, forward (l, l+1) and backward (l, l-1); two gradient buffers: experts' of
+ * layer l wait for spRS of layer l+2, whose buffer they take. Operations of the next layer have ids on both sides of
+ * the experts. So the holds, which count in the order of ids, overlap as the buffers do. Policies that fill memory
+ * with copies for one layer at a time (hecate-rm) may not fit here; the verdict says so.
  *
  * Inferred: the last layer keeps its guests from forward to backward, which needs them first (published are two gathers
  * of every layer). A layer's dense gradients follow those of its guests, so that the return is not late for the experts

@@ -91,9 +91,9 @@ hec_status hec_sweep_read(const char *path, hec_sweep *sweep) HEC_MUST_USE;
  * for many builds while a program is worked on. */
 extern const char hec_source_digest[];
 
-/* Reads every model, cluster and trace into memory, sees that they can be used (traces to their end, so a bad record is
- * found here), and sums it all up in `digest`, with `tool`, the program's name and version, and `sources`,
- * hec_source_digest: so rows of another build are neither taken over nor merged. No file is opened after this. */
+/* Reads every model, cluster and trace into memory and sees that they can be used. Traces are read to their end, so a
+ * bad record is found here. `digest` sums it all up with `tool` (the program's name and version) and `sources`
+ * (hec_source_digest). So rows of another build are neither taken over nor merged. No file is opened after this. */
 hec_status hec_sweep_load(hec_sweep *sweep, const char *tool, const char *sources) HEC_MUST_USE;
 void hec_sweep_free(hec_sweep *sweep);
 

@@ -1,6 +1,6 @@
-/* Rows of a sweep and how they are written: CSV with one column per axis and value, JSON with one row per line, its
- * values named as in hecate-sim's own JSON. Columns are rows of one table. Ratios to other rows of a group (same
- * trace, job, law and schedule) are made here from medians, so that it does not matter who computed which row. Linear
+/* Rows of a sweep and how they are written: CSV with one column per axis and value, JSON with one row per line. Values
+ * in JSON are named as in hecate-sim's own JSON. Columns are rows of one table. Ratios to other rows of a group (same
+ * trace, job, law and schedule) are made here from medians. So it does not matter who computed which row. Linear
  * in the rows, times the policies of a group for the ratios. */
 #include "tools/front/sweep/sweep_kind.h"
 

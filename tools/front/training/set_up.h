@@ -1,5 +1,6 @@
-/* From --setup, --layout and the options beside them to a training job, and to the problem that the placement policies of one of
- * its expert-parallel groups have. An option wins over the set-up's file, that over a default; every default is said. */
+/* From --setup, --layout and the options beside them to a training job. It also gives the problem of one of the job's
+ * expert-parallel groups to the placement policies. An option wins over the set-up's file, that over a default; every
+ * default is said. */
 #ifndef HEC_FRONT_SET_UP_H
 #define HEC_FRONT_SET_UP_H
 #include "models/training/setup.h"

@@ -85,8 +85,9 @@ def save(folder, model, optimizer, parallel, keep=2, **more):
 
 
 def load(folder, model, optimizer, parallel, iteration=None):
-    """The newest complete checkpoint of the folder, or that of an iteration, into a model, optimizer and ExpertParallel that
-    made no step yet, on any number of ranks. Returns what `more` was, or None where there is no checkpoint."""
+    """The newest complete checkpoint of the folder, or that of an iteration. It is loaded into a model, optimizer and
+    ExpertParallel that made no step yet, on any number of ranks. Returns what `more` was, or None where there is no
+    checkpoint."""
     found = [latest(folder) if iteration is None else iteration]
     dist.broadcast_object_list(found, group=parallel.exchange.group,
                                src=dist.get_global_rank(parallel.exchange.group, 0))
