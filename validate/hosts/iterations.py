@@ -45,6 +45,7 @@ def shorten(source, target):
     """The first layers and records of a trace."""
     with (gzip.open if source.suffix == ".gz" else open)(source, "rt") as lines:
         header = json.loads(next(lines)) | {"layers": LAYERS}
+        header.pop("transitions", None)
         records = [json.loads(next(lines)) for _ in range(STEPS)]
     target.write_text("".join(json.dumps(r) + "\n" for r in [header, *(r | {"layers": r["layers"][:LAYERS]} for r in records)]))
 
