@@ -3,7 +3,7 @@
 
     validate/hosts/iterations.py BUILD [--over openmpi] [--rounds 3] [--seed 1] [--only WORD] [--stamp TEXT]
 
-Hosts are those of exchanges.py, with NICs of 1 MB/s: an iteration takes seconds, of which computing is 1 to 2 %. Rate and
+Hosts are those of exchanges.py, with NICs of 1 MB/s: an iteration takes seconds, of which computing is below 1 %. Rate and
 latency of a NIC are fitted to three bare exchanges of two hosts. Nothing is fitted to an iteration, a load, an uplink or a slow
 NIC. hecate-run executes each policy, hecate-sim predicts the same iterations. That both move the same bytes is verified.
 Prints Markdown. Exit codes: 0 done, 1 a run failed, 2 bad usage, 77 no rights here."""
@@ -45,6 +45,7 @@ def shorten(source, target):
     """The first layers and records of a trace."""
     with (gzip.open if source.suffix == ".gz" else open)(source, "rt") as lines:
         header = json.loads(next(lines)) | {"layers": LAYERS}
+        header.pop("transitions", None)
         records = [json.loads(next(lines)) for _ in range(STEPS)]
     target.write_text("".join(json.dumps(r) + "\n" for r in [header, *(r | {"layers": r["layers"][:LAYERS]} for r in records)]))
 
