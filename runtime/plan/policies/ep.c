@@ -110,6 +110,7 @@ static void drop(hec_policy_run *run, hec_load *load) {
 const hec_policy hec_policy_ep = {
     EP,
     .name = "ep",
+    .fills = {1, 0},
     .tried = true,
     .summary = "static contiguous expert parallelism",
     .source = "DeepSpeed-MoE, arXiv 2201.05596",
@@ -123,6 +124,7 @@ const hec_policy hec_policy_ep = {
 const hec_policy hec_policy_ep_balanced = {
     EP,
     .name = "ep-balanced",
+    .fills = {1, 0},
     .summary = "ep with every expert forced to the mean load",
     .source = "force-balanced reference row",
     .schedule = "serial",
@@ -136,6 +138,7 @@ const hec_policy hec_policy_ep_balanced = {
 const hec_policy hec_policy_ep_capacity = {
     EP,
     .name = "ep-capacity",
+    .fills = {1, 0},
     .summary = "ep with a capacity per source and expert; what exceeds it is dropped",
     .source = "GShard, arXiv 2006.16668; DeepSpeed-MoE, arXiv 2201.05596",
     .schedule = "serial",
@@ -150,6 +153,7 @@ const hec_policy hec_policy_ep_capacity = {
 const hec_policy hec_policy_ideal = {
     EP,
     .name = "ideal",
+    .fills = {1, 0},
     .summary = "lower bound: mean work on every rank, nothing moves",
     .source = "reference row",
     .schedule = "ideal",
