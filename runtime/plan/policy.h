@@ -58,6 +58,12 @@ struct hec_policy {
   hec_known known;
   const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
+  /* Slots per rank and layer that its homes and copies fill at most, unless options say otherwise: so many times the share
+   * of experts that expert parallelism gives a rank, and so many more. `any`: as many as the load asks for. */
+  struct {
+    int32_t shares, more;
+    bool any;
+  } fills;
   int32_t window; /* records of history it reads, at least 1 */
   bool by_source; /* the history keeps what each source sent, too */
   int32_t period; /* iterations between decisions (0: none); problem.period overrides */
