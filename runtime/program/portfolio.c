@@ -5,6 +5,7 @@
 #include "runtime/program/lowering_state.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,14 +38,24 @@ typedef struct {
   int32_t n_seen; /* iterations that its policy knows of, or has missed for ever */
 } candidate;
 
-/* A comparison, or a look for pairs, that a host makes beside the iterations. */
+/* What prices a program. */
 typedef struct {
-  bool running, looks;
-  int32_t n_seen;            /* iterations before it */
+  void *pricing; /* the problem's pricer's */
+  double *peak;  /* scratch [n_ranks] */
+  hec_memory_scratch memory;
+} scales;
+
+/* A comparison, or a look for pairs, that a host makes beside the iterations. Meanwhile it alone has what is not followed. */
+typedef struct {
+  bool running, looks, threaded;
+  pthread_t thread; /* an executor's; else the work is done when its time is over */
+  int32_t n_seen;   /* iterations before it */
+  int32_t n_micro_batches;
   int64_t iter;              /* the last of them */
   double takes_s, now_s;     /* it; that last iteration, of what is followed */
   hec_load records[RECORDS]; /* the last iterations, oldest first */
   int64_t iters[RECORDS];
+  scales scales;
 } comparison;
 
 struct hec_portfolio {
@@ -52,9 +63,7 @@ struct hec_portfolio {
   bool sliced; /* experts are in slices, from the start: its own planner, which has none, stands by */
   int32_t followed, next;
   hec_link_cost cost;
-  void *pricing; /* the problem's pricer's */
-  double *peak;  /* scratch [n_ranks] */
-  hec_memory_scratch memory;
+  scales scales;                  /* of what is followed */
   hec_transfer_list moves;        /* scratch, of one layer */
   hec_load records[RECORDS_KEPT]; /* the last micro-batch of each iteration, iteration i at i % RECORDS_KEPT */
   int64_t iters[RECORDS_KEPT], iter, last;
@@ -85,14 +94,26 @@ static void drop_others(hec_portfolio *p) {
     }
 }
 
+static scales scales_new(const hec_problem *problem, hec_arena *arena) {
+  return (scales){.pricing = problem->pricer->start(problem->pricer, problem, arena),
+                  .peak = HEC_NEW(arena, double, problem->n_ranks)};
+}
+
+static void scales_free(const hec_problem *problem, scales *on) {
+  problem->pricer->stop(on->pricing);
+  hec_memory_scratch_free(&on->memory);
+}
+
 void hec_portfolio_free(hec_lowering *low) {
   hec_portfolio *p = low->among;
+  if (p->work.running && p->work.threaded)
+    (void)pthread_join(p->work.thread, NULL);
   *low = *p->own[0].low;
   p->followed = p->next = 0;
   drop_others(p);
-  low->problem->pricer->stop(p->pricing);
+  scales_free(low->problem, &p->scales);
+  scales_free(low->problem, &p->work.scales);
   free(p->moves.data);
-  hec_memory_scratch_free(&p->memory);
   hec_link_cost_free(&p->cost);
 }
 
@@ -103,11 +124,11 @@ void hec_portfolio_stop(hec_lowering *low) {
 /* ---- Prices ---- */
 
 /* What the iteration that was lowered last takes of memory. */
-static void add_peak(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) {
+static void add_peak(scales *on, const hec_lowering *low, hec_pair *pair) {
   double max = 0;
-  hec_program_memory_peak_with(&low->in->program, &p->memory, p->peak, NULL);
+  hec_program_memory_peak_with(&low->in->program, &on->memory, on->peak, NULL);
   for (int32_t r = 0; r < low->problem->n_ranks; r++) {
-    double share = p->peak[r] / low->problem->cluster->devices[r].memory_bytes;
+    double share = on->peak[r] / low->problem->cluster->devices[r].memory_bytes;
     max = share > max ? share : max;
   }
   pair->peak_min = pair->n_peaks == 0 || max < pair->peak_min ? max : pair->peak_min;
@@ -118,8 +139,8 @@ static void add_peak(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) 
 }
 
 /* What the iteration takes that was lowered last, without what moves once. goes_on: as in lower.h. */
-static double price(hec_portfolio *p, const hec_lowering *low, bool goes_on) {
-  return low->problem->pricer->iteration_s(p->pricing, &low->in->program, goes_on);
+static double price(scales *on, const hec_lowering *low, bool goes_on) {
+  return low->problem->pricer->iteration_s(on->pricing, &low->in->program, goes_on);
 }
 
 static void add_price(hec_pair *pair, double s) {
@@ -181,11 +202,11 @@ static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pa
 /* Lowers the records, and prices all but the first, before which nothing is known. */
 static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n) {
   for (int i = 0; i < RECORDS; i++) {
-    hec_lower_iterations(lows, n, p->work.iters[i], &p->work.records[i], 1, p->n_micro_batches);
+    hec_lower_iterations(lows, n, p->work.iters[i], &p->work.records[i], 1, p->work.n_micro_batches);
     for (int32_t s = 0; s < n; s++) {
-      add_peak(p, lows[s], &pairs[s]);
+      add_peak(&p->work.scales, lows[s], &pairs[s]);
       if (i > 0)
-        add_price(&pairs[s], price(p, lows[s], s > 0));
+        add_price(&pairs[s], price(&p->work.scales, lows[s], s > 0));
     }
   }
 }
@@ -342,13 +363,41 @@ static int64_t programs_of(const hec_portfolio *p, bool looks) {
   return n;
 }
 
+/* The others on the last iteration of the records. */
+static void compare(hec_portfolio *p) {
+  comparison *w = &p->work;
+  bool goes_on = false;
+  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++) {
+    candidate *c = &p->own[i];
+    if (i == p->followed || !c->low)
+      continue;
+    hec_lower_iterations(&c->low, 1, w->iter, &w->records[RECORDS - 1], 1, w->n_micro_batches);
+    c->n_seen = w->n_seen;
+    add_peak(&w->scales, c->low, &c->pair);
+    add_price(&c->pair, price(&w->scales, c->low, goes_on));
+    goes_on = true;
+  }
+}
+
+static void *do_work(void *context) {
+  hec_portfolio *p = context;
+  if (p->work.looks)
+    drop_others(p);
+  compare(p);
+  if (p->work.looks)
+    look_for_pairs(p);
+  return NULL;
+}
+
 static void begin_work(hec_portfolio *p, bool looks) {
   comparison *w = &p->work;
+  const hec_lowering *now = p->own[p->followed].low;
   w->running = true;
   w->looks = looks;
   w->n_seen = p->n_seen;
+  w->n_micro_batches = p->n_micro_batches;
   w->iter = p->iter;
-  w->takes_s = lowering_s(p->own[p->followed].low, programs_of(p, looks));
+  w->takes_s = lowering_s(now, programs_of(p, looks));
   for (int32_t i = 0; i < RECORDS; i++) {
     int32_t k = (p->n_seen - RECORDS + i) % RECORDS_KEPT;
     w->iters[i] = p->iters[k];
@@ -357,36 +406,20 @@ static void begin_work(hec_portfolio *p, bool looks) {
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     if (i != p->followed && p->own[i].low)
       catch_up(p, &p->own[i], p->n_seen - 1);
-}
-
-/* All on the last iteration of the records. */
-static void compare(hec_portfolio *p) {
-  bool goes_on = false;
-  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++) {
-    candidate *c = &p->own[i];
-    if (i == p->followed)
-      add_price(&c->pair, p->work.now_s);
-    if (i == p->followed || !c->low)
-      continue;
-    hec_lower_iterations(&c->low, 1, p->work.iter, &p->work.records[RECORDS - 1], 1, p->n_micro_batches);
-    c->n_seen = p->work.n_seen;
-    add_peak(p, c->low, &c->pair);
-    add_price(&c->pair, price(p, c->low, goes_on));
-    goes_on = true;
-  }
+  w->threaded = now->in->detail && pthread_create(&w->thread, NULL, do_work, p) == 0;
 }
 
 static void end_work(hec_portfolio *p) {
-  bool looks = p->work.looks;
-  p->work.running = false;
-  if (looks)
-    drop_others(p);
-  compare(p);
-  if (looks)
-    look_for_pairs(p);
+  comparison *w = &p->work;
+  w->running = false;
+  if (w->threaded)
+    (void)pthread_join(w->thread, NULL);
+  else
+    (void)do_work(p);
+  add_price(&p->own[p->followed].pair, w->now_s);
   choose(p);
-  p->last = p->work.iter;
-  p->gap = looks || p->work.n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
+  p->last = w->iter;
+  p->gap = w->looks || w->n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
   p->rest = p->gap;
   p->expected_s = p->own[p->next].pair.s;
 }
@@ -417,7 +450,7 @@ static bool choose_shards(hec_portfolio *p, hec_pair *first) {
   hec_pair whole[PORTFOLIO_KEPT + 1], sliced[PORTFOLIO_KEPT + 1];
   hec_policy alone = *p->own[0].pair.policy;
   alone.portfolio = 0;
-  p->n_micro_batches = 1;
+  p->work.n_micro_batches = 1;
   for (int i = 0; i < RECORDS; i++) {
     p->work.iters[i] = i;
     expect(&p->work.records[i], p->own[0].low->problem, i);
@@ -439,8 +472,8 @@ void hec_portfolio_start(hec_lowering *low) {
   p->own[0].pair =
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
   p->cost = hec_link_cost_new(problem->cluster, arena);
-  p->pricing = problem->pricer->start(problem->pricer, problem, arena);
-  p->peak = HEC_NEW(arena, double, problem->n_ranks);
+  p->scales = scales_new(problem, arena);
+  p->work.scales = scales_new(problem, arena);
   HEC_RESERVE(p->moves.data, p->moves.capacity, (size_t)problem->n_ranks * (size_t)problem->n_ranks);
   for (int i = 0; i < RECORDS_KEPT + RECORDS; i++)
     *(i < RECORDS_KEPT ? &p->records[i] : &p->work.records[i - RECORDS_KEPT]) =
@@ -494,8 +527,8 @@ void hec_portfolio_end(hec_lowering *low) {
     return;
   candidate *now = &p->own[p->followed];
   p->n_seen++;
-  double s = price(p, now->low, false);
-  add_peak(p, now->low, &now->pair);
+  double s = price(&p->scales, now->low, false);
+  add_peak(&p->scales, now->low, &now->pair);
   if (p->work.running)
     return;
   p->work.now_s = s;
