@@ -98,6 +98,14 @@ if has_mpi openmpi; then
   has "passed"
   across -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 --check ||
     fail "replay across hosts: $(tail -3 err.txt)"
+  # Exchanges that start at different times, and whole iterations: a row or two of their tables.
+  "$source_dir/validate/hosts/exchanges.py" "$build" --over openmpi --rounds 2 --only "each host 50 ms later, flat" >out.txt 2>err.txt \
+    </dev/null || fail "exchanges.py over MPI: $(tail -3 err.txt)"
+  has "| each host 50 ms later | flat |"
+  "$source_dir/validate/hosts/iterations.py" "$build" --rounds 1 --only pipemoe >out.txt 2>err.txt </dev/null ||
+    fail "iterations.py: $(tail -3 err.txt)"
+  has "| flexmoe, pipemoe | skewed | flat |"
+  has "Negative controls: a wrong rate is"
 fi
 # MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize: ranks that wait for the process manager move no
 # messages, and others wait for them. What counts is what rank 0 says.
@@ -111,6 +119,18 @@ if has_mpi mpich; then
   has "passed"
   kill -TERM $run 2>/dev/null
   wait $run
+fi
+
+# ---- Without root ----
+someone() { env HOME="$work" TMPDIR="$work/tmp" setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+if has_mpi openmpi && someone unshare --user --map-root-user --net --mount true 2>/dev/null; then
+  cp "$hosts" hosts
+  mkdir -m 777 tmp
+  chmod 755 .
+  someone ./hosts run "2x1 nic=2M" -- echo here >out.txt 2>err.txt </dev/null || fail "run without root: $(tail -3 err.txt)"
+  [ "$(grep -c here out.txt)" = 2 ] || fail "run without root: $(cat out.txt)"
+  someone ./hosts up "2x1 nic=2M" >out.txt 2>err.txt && fail "up without root"
+  grep -q "expected root" err.txt || fail "up without root: $(cat err.txt)"
 fi
 
 # ---- Nothing is left ----
