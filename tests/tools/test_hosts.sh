@@ -9,6 +9,7 @@ refuses 2 "HOSTSxRANKS first" up "four nic=1M"
 refuses 2 "expected nic=RATE" up "2x1"
 refuses 2 "nic: expected bytes/s" up "2x1 nic=fast"
 refuses 2 "nic: expected bytes/s" up "2x1 nic=5"
+refuses 2 "nic: expected a latency up to 1s" up "2x1 nic=1M@soon"
 refuses 2 "uplink=RATE beside leaf=2" up "4x1 nic=1M leaf=2"
 refuses 2 "expected nic=RATE, leaf=HOSTS or uplink=RATE" up "2x1 nic=1M fast"
 refuses 2 "--slow: expected nic_out:node1:0.5" up "2x1 nic=1M" --slow nic_out:node1:2
@@ -79,6 +80,21 @@ not_faster 500000 500000
 "$hosts" up "4x1 nic=4M leaf=2 uplink=8M" --name $name --slow nic_in:node1:0.25 2>/dev/null || fail "up with leaves"
 not_faster 1000000 600000
 "$hosts" down --name $name
+
+# ---- A latency: a port where nobody listens refuses after a way there and one back ----
+"$hosts" up "2x1 nic=4M@20ms" --name $name 2>/dev/null || fail "up with a latency"
+wire=$(ip netns pids hecate-$name-net)
+[ -n "$wire" ] || fail "no process carries packets"
+"$hosts" exec --name $name 0 python3 -c '
+import socket, sys, time
+begin = time.monotonic()
+refused = socket.socket().connect_ex(("10.77.0.2", 9))
+sys.exit(refused != 111 or time.monotonic() - begin < 0.04)' || fail "a latency is not there, or nothing passes"
+"$hosts" down --name $name
+for ((i = 0; i < 50; i++)); do # it may be dead and not yet forgotten
+  grep -q '^State:.[^Z]' "/proc/$wire/status" 2>/dev/null && sleep 0.1
+done
+! grep -q '^State:.[^Z]' "/proc/$wire/status" 2>/dev/null || fail "down leaves a process"
 
 # ---- The table of predictions, a row of it ----
 "$source_dir/validate/hosts/exchanges.py" "$build" --over sockets --rounds 2 --only "ring, flat" >out.txt 2>err.txt </dev/null ||
