@@ -161,7 +161,7 @@ def interval(values, seed=1):
 def predicted(o, case, cluster, model):
     """The row of hecate-sim."""
     return hecate.simulate(case["trace"], cluster=cluster, model=model, policies=[case["policy"]], warmup=0, schedule="published",
-                           ranks=o.ranks, period=o.period)["policies"][0]
+                           collective="direct", ranks=o.ranks, period=o.period)["policies"][0]
 
 
 def judge(o, job, folder):
