@@ -25,7 +25,7 @@ typedef struct {
   const hec_load *loads; /* [n_micro_batches], the same every step */
 } hec_steps;
 
-/* Runs the steps with the fault in the last; the largest relative error against `reference` (which has made the same
+/* Runs the steps with the fault in the last. The largest relative error against `reference` (which has made the same
  * steps) over every output, input gradient, and every block's and expert's parameters, gradients and moments. */
 double hec_faulty_error(const hec_steps *steps, const hec_fault *fault, const hec_reference *reference);
 /* Makes the steps, with hec_math_open. Free with hec_reference_free. */

@@ -369,7 +369,7 @@ HEC_TEST_LOOP(s2_that_sees_everything_is_causal, 4) {
   ck_assert_msg(worst < 1e-5 && apart > 1e-3, "%g, %g", worst, apart);
 }
 
-/* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage; the same bits as
+/* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage. The same bits as
  * the reference, which has its own memory. Once head by head, once on a processor that takes all heads together. */
 HEC_TEST_LOOP(promised_sizes_are_enough, 2) {
   hec_arithmetic wide = *hec_processor_cpu.math;

@@ -164,7 +164,7 @@ HEC_TEST(both_ends_must_have_posted) {
 }
 
 /* Bytes are under way while both ranks compute: a buffer of 32 KiB would want 128 looks of either end. Ranks look in step, so
- * one that is kept from its core does not make the other look in vain; the kernel has at least as long as they compute. */
+ * one that is kept from its core does not make the other look in vain. The kernel has at least as long as they compute. */
 static hec_status run_seldom(hec_rank *rank, void *context) {
   (void)context;
   enum { BYTES = 4 << 20, LOOKS = 24 };

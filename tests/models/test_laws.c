@@ -40,7 +40,7 @@ HEC_TEST(gemm_by_hand) {
 }
 
 /* A long k on a small grid is split: 64 x 64 x 65536 is one block of 53.7 us on one SM, 13.4 us on each of 4, which is less
- * than the 16.8 us of x and W; more splits only add partial sums. */
+ * than the 16.8 us of x and W. More splits only add partial sums. */
 HEC_TEST(gemm_splits_k) {
   const double c[12] = {0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0};
   const hec_gemm_work work = {.m = 64, .n = 64, .k = 65536, .groups = 1};

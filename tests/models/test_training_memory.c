@@ -4,7 +4,7 @@
 #include "tests/support/training_case.h"
 
 /* 1 dense and 1 MoE layer, width 8, 2 heads of 4, 1 key head, dense FFN of 20, 4 experts of 6, top-2, 1 shared expert of 10,
- * vocabulary 100; sequences of 16, so 16 tokens and 32 assignments.
+ * vocabulary 100; sequences of 16. So 16 tokens and 32 assignments.
  *
  *   attention 8 x 8 + 2 (8 x 4) + 8 x 8 = 192, norms 16, gate 32, shared 3 x 8 x 10 = 240, dense FFN 3 x 8 x 20 = 480
  *   dense layer 688, MoE layer 480 and 3 x 8 x 6 = 144 for each expert, embedding 800 */
@@ -73,8 +73,8 @@ HEC_TEST_ROWS(activations_by_hand, kept) {
   ck_near(b.recomputed, kept[_i].recomputed);
 }
 
-/* Working: rows permuted and sorted, 2 x 2 x 8 x 32 = 1024; sent and received, as much again; gradients inside of the experts
- * 2 x 3 x 6 x 32 = 1152, of the dense FFN 2 x 3 x 20 x 16 = 1920; the whole sequence twice under tp, 4 x 8 x 16 = 512. */
+/* Working: rows permuted and sorted, 2 x 2 x 8 x 32 = 1024; sent and received, as much again. Gradients inside of the experts
+ * 2 x 3 x 6 x 32 = 1152, of the dense FFN 2 x 3 x 20 x 16 = 1920. The whole sequence twice under tp, 4 x 8 x 16 = 512. */
 HEC_TEST(working_by_hand) {
   const hec_training alone = training("", 1, ""), sends = training("ep=2", 2, ""), cut = training("tp=2", 2, "");
   ck_near(hec_layer_bytes_of(&alone, HEC_LAYER_MOE, NULL).working, 1024 + 1152);

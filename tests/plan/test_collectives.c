@@ -200,7 +200,7 @@ static void execute_sliced(const hec_problem *p, const hec_sparse *s, const hec_
   }
 }
 
-/* two_level and chain: an item crosses into a node at most once, never into its owner's; in a chain it also leaves each
+/* two_level and chain: an item crosses into a node at most once, never into its owner's. In a chain it also leaves each
  * node at most once, in the order home+1, home+2, ..., and each rank sends it at most once inside its node. */
 static void check_levels(const hec_problem *p, const hec_sparse *s, const hec_collective_plan *plan, bool chained) {
   for (int32_t i = 0; i < s->n_items; i++) {

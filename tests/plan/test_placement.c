@@ -1,5 +1,5 @@
 /* Placements: known files, slot by slot; random ones and the plans of every policy through every format and back, beside a
- * count of holders by brute force; the row that stands as a placement says. Damaged files: test_placement_damaged.c. */
+ * count of holders by brute force. The row that stands as a placement says. Damaged files: test_placement_damaged.c. */
 #include "runtime/plan/placement/placement.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"

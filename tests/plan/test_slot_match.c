@@ -1,5 +1,5 @@
 /* The assignment and the placement of packs against every permutation, and the two EPLB rows that move less at once:
- * the same balance as eplb, never more moves; one layer an iteration, the same in the end. */
+ * the same balance as eplb, never more moves. One layer an iteration, the same in the end. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/slot_match.h"
 #include "runtime/plan/policy.h"

@@ -1,5 +1,5 @@
 /* Spilling policies against their published procedures written out plainly, over all experts and ranks, on random problems:
- * LLEP's, HarMoEny's and MoonEP's loops; where their limits are met exactly; and what MoonEP promises for every input. */
+ * LLEP's, HarMoEny's and MoonEP's loops. Where their limits are met exactly; and what MoonEP promises for every input. */
 #include "tests/plan/spill_case.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/test.h"
@@ -136,7 +136,7 @@ HEC_TEST(llep_follows_the_published_loop) {
 }
 
 /* With m = 1 and alpha = 1 only what R ranks cannot share evenly may stand above the cap: whenever nobody has room, all
- * have got or expect the cap, so less than R tokens are left. */
+ * have got or expect the cap. So less than R tokens are left. */
 HEC_TEST(llep_balances_without_a_minimum) {
   uint64_t seed = 17;
   for (int round = 0; round < 500; round++) {
@@ -230,7 +230,7 @@ HEC_TEST(harmoeny_at_its_minimum) {
 
 /* ---- MoonEP ---- */
 
-/* As published: receivers find a donor, the emptiest at the fullest; then each donor serves the largest quota first, from its
+/* As published: receivers find a donor, the emptiest at the fullest. Then each donor serves the largest quota first, from its
  * own expert with the most left. Ties to the lower index. */
 static void moonep_plan(hec_spill_oracle *o) {
   int64_t balance[HEC_SPILL_RANKS], quota[HEC_SPILL_RANKS] = {0}, left[HEC_SPILL_EXPERTS];

@@ -5,7 +5,7 @@
  * auxiliary loss, 4 layers each, two experts a rank, scaled up by 8: 80 cases.
  *
  * Only MoonEP (exact by construction), HarMoEny (spare ranks are filled until 150 tokens are not worth it) and LLEP above its
- * threshold of 1.3 have no limit of slots and get there always; with one guest slot a rank the greedy planners do for flat
+ * threshold of 1.3 have no limit of slots and get there always. With one guest slot a rank the greedy planners do for flat
  * popularity only. The lower bound for given homes and that many guests (bound.h, `extra`) is at most 1.06 in all cases: it
  * does not excuse them. */
 #include "runtime/plan/bound/bound.h"

@@ -1,7 +1,7 @@
 /* What a program tells executors beyond sizes: it must say the same things. For every policy under every schedule:
  * the program with detail has the digest of the one without; parcels of a transfer add up to its bytes, are whole parts,
  * and a part stands once per exchange and destination; cells add up to the routing (pairs, rows per expert and rank, the
- * loads); guests' items are the copies of the plan; every buffer is open exactly once at every operation that needs it.
+ * loads); guests' items are the copies of the plan. Every buffer is open exactly once at every operation that needs it.
  */
 #include "runtime/program/emit.h"
 #include "tests/support/random_problem.h"

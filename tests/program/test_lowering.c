@@ -429,7 +429,7 @@ HEC_TEST_LOOP(order_holds, hec_test_cases(CASES)) {
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_order, NULL);
 }
 
-/* Under a schedule without overlap, of any two operations of a rank one ends before the other starts; and there is one
+/* Under a schedule without overlap, of any two operations of a rank one ends before the other starts. And there is one
  * under which that is not so. */
 static void visit_alone(const hec_test_step *step, void *context) {
   const hec_program *program = step->program;

@@ -111,7 +111,7 @@ static int32_t guests_of(const hec_plan *plan, int32_t layer, int32_t rank) {
   return guests;
 }
 
-/* Of which other layer guests may be in memory while experts run: that of which the schedule gathers ahead; and gradients:
+/* Of which other layer guests may be in memory while experts run: that of which the schedule gathers ahead. And gradients:
  * that of which it returns them behind. -1: none. */
 static int32_t layer_ahead(const hec_test_step *step, const hec_op *op) {
   int32_t next = op->backward ? op->layer - 1 : op->layer + 1;

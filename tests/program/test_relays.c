@@ -285,7 +285,7 @@ HEC_TEST_LOOP(hierarchy_pays_for_small_messages_of_many_ranks, 2) {
   ck_assert_int_eq(route_chosen(slow, hec_test_equal_load(slow, 16, &arena), schedule), 0);
   hec_problem *plain = machine("", "1.5e12", 128, 16); /* a link that small messages use as well */
   ck_assert_int_eq(route_chosen(plain, hec_test_equal_load(plain, 16, &arena), schedule), 0);
-  /* As many rows of every rank: for each of 128 256 kB, of which eight are 2 MB; for each of 16 they are that already. */
+  /* As many rows of every rank: for each of 128 256 kB, of which eight are 2 MB. For each of 16 they are that already. */
   hec_problem *many = machine(poor_when_small, "1.5e12", 128, 2048),
               *few = machine(poor_when_small, "1.5e12", 16, 16384);
   ck_assert_int_eq(route_chosen(many, hec_test_equal_load(many, 2048, &arena), schedule), 1);

@@ -1,5 +1,5 @@
 /* Expert-sharding groups in programs: bytes, work and memory by the definition in runtime/plan/problem.h, under every
- * schedule; what FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
+ * schedule. What FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
 #include "runtime/plan/planners/fsmoe_problem.h"
 #include "runtime/program/emit.h"
 #include "tests/sim/sim_case.h"

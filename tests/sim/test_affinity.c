@@ -170,7 +170,7 @@ HEC_TEST(qwen_loses) {
   free(trace);
 }
 
-/* Two records on either side of nothing: what is lacking is said in table and JSON; with transitions of four layers the
+/* Two records on either side of nothing: what is lacking is said in table and JSON. With transitions of four layers the
  * first two layers use the first of them. */
 HEC_TEST(says_what_is_lacking) {
   static const char even[] = "[[[9,0,0,0],[0,9,0,0],[0,0,9,0],[0,0,0,9]],[[7,0,0,0],[0,7,0,0],[0,0,7,0],[0,0,0,7]],"

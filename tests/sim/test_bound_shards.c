@@ -1,5 +1,5 @@
 /* The bound of expert-sharding groups: never above what any policy that runs with them takes, under any schedule and either
- * law, nor above the best of every placement of small instances; and reached where nothing but what it counts takes time. */
+ * law, nor above the best of every placement of small instances. And reached where nothing but what it counts takes time. */
 #include "runtime/plan/bound/bound.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"

@@ -119,7 +119,7 @@ HEC_TEST(alpha_beta_by_hand) {
   hec_arena_free(&arena);
 }
 
-/* Without latency and starts the busiest port bounds the makespan from below under any sharing; an incast, whose hot
+/* Without latency and starts the busiest port bounds the makespan from below under any sharing. An incast, whose hot
  * port is full all the time, reaches it. */
 HEC_TEST(busiest_port_is_a_lower_bound) {
   for (size_t i = 0; i < sizeof own_cases / sizeof *own_cases; i++) {

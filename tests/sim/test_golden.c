@@ -179,7 +179,7 @@ HEC_TEST(chunked_chain_of_small_messages) {
 }
 
 /* A slow first hop (half the rate into rank 1) holds the second one up chunk by chunk under max_min: chunks arrive at
- * 1100 and 1200; the second hop starts at 2100, and its second chunk follows at once at 2150. */
+ * 1100 and 1200. The second hop starts at 2100, and its second chunk follows at once at 2150. */
 HEC_TEST(chunked_chain_behind_a_slow_link) {
   hec_problem *problem = three_ranks();
   hec_cluster *cluster = (hec_cluster *)(uintptr_t)problem->cluster;
@@ -193,7 +193,7 @@ HEC_TEST(chunked_chain_behind_a_slow_link) {
   expect_spans(problem, &program, &hec_law_max_min, false, (span[]){{0, 1200}, {0, 2200}, {0, 2200}});
 }
 
-/* Two exchanges in flight at once on different lanes share rank 1's port under max_min only: 100 + 300 bytes; the first
+/* Two exchanges in flight at once on different lanes share rank 1's port under max_min only: 100 + 300 bytes. The first
  * runs at half rate from 1000 to 1200, the second then has 200 left and ends at 1400. */
 HEC_TEST(two_lanes_share_a_port) {
   hec_problem *problem = three_ranks();
@@ -227,7 +227,7 @@ HEC_TEST(all_reduce_two_nodes) {
   expect_everywhere(problem, &program, wanted, wanted);
 }
 
-/* Communication takes a quarter of the device. Compute of 4000 ns starts at 0; an exchange is posted at 0 and lasts
+/* Communication takes a quarter of the device. Compute of 4000 ns starts at 0. An exchange is posted at 0 and lasts
  * 0-1100 on ranks 0 and 1: 825 ns of work done, 3175 left. Rank 2 computes alone. */
 HEC_TEST(share_of_the_device) {
   hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us sm=0.25" ROUND, 3, true);

@@ -7,7 +7,7 @@
  *                        last, whose copies stay from forward to backward
  *
  * T <= A:             nothing is exposed, both take the same time
- * A < T <= 2 A:       exposed per layer T - A forward; with re-materialisation 2 T - 2 A more for each layer but one
+ * A < T <= 2 A:       exposed per layer T - A forward. With re-materialisation 2 T - 2 A more for each layer but one
  *                     (a layer in the middle: 3 (T - A), three times the default)
  * The shorter the attention, the smaller A: with the same T more is exposed, layer by layer.
  *

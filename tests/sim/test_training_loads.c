@@ -140,7 +140,7 @@ HEC_TEST(groups_in_turn) {
 }
 
 /* Of 4 experts on 2 ranks: FSDP gathers all for every micro-batch again, and holds no whole one; EPLB keeps one slot more than
- * two; SYMI's slots hold the same guests in both records, so the second keeps none for itself alone. */
+ * two; SYMI's slots hold the same guests in both records. So the second keeps none for itself alone. */
 static const struct {
   const char *policy;
   int32_t replicas, guests[2], kept[2];

@@ -5,7 +5,7 @@
  *     stream 1   wait(a)  sum ...               or is not ready for a reason of its own
  *
  * Nothing is done at the call. A thread of the host that waits does work, of whatever stream, until what it waits for has
- * happened; one that asks does a few pieces or none. One lock guards everything, the numbers computed with too.
+ * happened. One that asks does a few pieces or none. One lock guards everything, the numbers computed with too.
  *
  * Which stream comes next is chosen as in probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): streams have
  * random priorities, the highest that can go on does one piece, and now and then priorities are drawn again. So one stream

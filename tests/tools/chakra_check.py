@@ -2,8 +2,8 @@
 wire format's description, against the same iteration as kineto files, and against the traffic of summary.json.
 
 Checked: every SEND has its RECV of equal source, destination, tag and size, and no tag stands twice between two ranks;
-dependencies name nodes of the file and have no cycle; all ranks together can be replayed to the end, sends and receives and
-collectives waiting for each other; bytes per rank, peer and operation and durations are those of the kineto files; sums by
+dependencies name nodes of the file and have no cycle. All ranks together can be replayed to the end, sends and receives and
+collectives waiting for each other. Bytes per rank, peer and operation and durations are those of the kineto files; sums by
 class are the summary's. Exit code 1 and a line per difference.
 """
 import collections

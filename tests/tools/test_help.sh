@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What is accepted is what is described: every option of every command stands in its help, its manual page and its completion,
-# and what stands there is accepted; every command has an example, and every example parses or runs.
+# and what stands there is accepted. Every command has an example, and every example parses or runs.
 source "$(dirname "$0")/../support/tool.sh"
 PATH=$build:$PATH
 shopt -s extglob

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tools/hosts: bad lines are told; links carry no more than their rate, slow ones less; hosts see each other and nothing else; MPI
-# runs across them; nothing is left, also after a signal. No time is bounded from above: a busy machine is only slower.
+# tools/hosts: bad lines are told. Links carry no more than their rate, slow ones less; hosts see each other and nothing else; MPI
+# runs across them. Nothing is left, also after a signal. No time is bounded from above: a busy machine is only slower.
 source "$(dirname "$0")/../support/tool.sh"
 hosts=$source_dir/tools/hosts
 tool=("$hosts")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Placements in and out: three files by hand that say the same, each as the row `given`; what `plan --export` writes is
+# Placements in and out: three files by hand that say the same, each as the row `given`. What `plan --export` writes is
 # what was read, and what Python's own readers make of it. Damaged files: tests/plan/test_placement_damaged.c.
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-sim")

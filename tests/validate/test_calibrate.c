@@ -1,6 +1,6 @@
 /* Calibration of a machine whose laws are known: a cluster with made-up curves and links stands in for it, and timelines
  * come from its laws (imitated.h). What calibration writes must predict configurations that it never saw as the machine
- * itself does; noise and stalls must not move it far, nor disturbed readings; what it cannot describe is refused. */
+ * itself does; noise and stalls must not move it far, nor disturbed readings. What it cannot describe is refused. */
 #include "runtime/plan/problem.h"
 #include "sim/simulate.h"
 #include "tests/support/test.h"

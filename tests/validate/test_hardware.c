@@ -1,5 +1,5 @@
 /* Laws against measured hardware: rows made from the laws by hand have no error, broken laws and rankings are found, upper
- * bounds count both ways, hostile files are refused by name; and what others measured, where the shared cases are. */
+ * bounds count both ways, hostile files are refused by name. And what others measured, where the shared cases are. */
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 #include "tests/support/test.h"

@@ -59,7 +59,7 @@ static hec_published *open_rows(void) {
   return p;
 }
 
-/* A row is found by its key; a number of the paper is a range; a number has a reading and a place in the paper. */
+/* A row is found by its key; a number of the paper is a range. A number has a reading and a place in the paper. */
 HEC_TEST(rows_are_well_formed) {
   hec_published *p = open_rows();
   int32_t numbers = 0;

@@ -1,5 +1,5 @@
 /* Intervals of medians, on readings that are made up so that the truth is known: quiet ones, bursts of a neighbour, a clock that
- * drifts, one slow core. In 1,000 simulated measurements intervals must hold the truth at least 900 times; those that
+ * drifts, one slow core. In 1,000 simulated measurements intervals must hold the truth at least 900 times. Those that
  * leave out the calibration's own doubt must not, and those that count every reading of a machine with bursts are wide. */
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-"""hecate.torch in training jobs of gloo processes: checkpoints on other numbers of ranks, and one that is killed; DDP and bf16; what
+"""hecate.torch in training jobs of gloo processes: checkpoints on other numbers of ranks, and one that is killed; DDP and bf16. What
 the recorder writes; memory; mistakes, each with one exception on every rank."""
 import json
 import os

@@ -3,10 +3,10 @@
     cluster, model = calibrate(model, batch, out="trainer")     # trainer-cluster.json, trainer-model.json
     hecate-sim trace.jsonl.gz --cluster trainer-cluster.json --model trainer-model.json
 
-Measured are medians: whole steps, taken apart at the MoE layers (window before a layer, and what is left of a step), and single
-operations at several sizes. Computing is measured one rank after another, so a time is that of a rank alone; how much
-slower ranks are together is `cores`. Collectives are measured with all ranks. Time in which a rank had no processor is taken
-out where there is a core a rank: then others had it."""
+Measured are medians of two kinds. Whole steps are taken apart at the MoE layers: window before a layer, and what is
+left of a step. Single operations are measured at several sizes. Computing is measured one rank after another, so a
+time is that of a rank alone; how much slower ranks are together is `cores`. Collectives are measured with all ranks.
+Time in which a rank had no processor is taken out where there is a core a rank: then others had it."""
 import json
 import os
 import platform
