@@ -1,4 +1,4 @@
-/* Small problems for replays: a random model, cluster, loads and options, and a run of every policy under its own schedule
+/* Small problems for replays. A random model, cluster, loads and options, and a run of every policy under its own schedule
  * or another, checked against the dense reference. */
 #ifndef HEC_TESTS_REPLAY_CASE_H
 #define HEC_TESTS_REPLAY_CASE_H

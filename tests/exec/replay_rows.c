@@ -123,7 +123,7 @@ static const row rows[] = {
     {"groups", "tensor, devices", 22577, 8,
      "device staged=0,1 mp=2,2,4 exact=0,0,0,1 steps=2 mbs=2 forward=0,0,0,0,0,0,1 policy=all,ep"},
 
-    /* Devices carry out what they are given as late as they may and in a random order: a stream that should wait for
+    /* Devices carry out what they are given as late as they may and in a random order. A stream that should wait for
      * another one and does not gives wrong numbers (test_replay_faults.c leaves waits out). */
     {"device", "random", 6031, 8, "device"},
     {"device", "exact", 7031, 6, "device exact"},

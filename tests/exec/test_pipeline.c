@@ -146,7 +146,7 @@ static void run_case(pipeline_case *c, const row *w) {
   hec_test_launch(&options, body, c);
 }
 
-/* Every number of the step is compared: the outputs and input gradients of all ranks, and four arrays of each block and
+/* Every number of the step is compared. The outputs and input gradients of all ranks, and four arrays of each block and
  * expert wherever it is kept. With ZeRO-1 of gradients and moments each number once. */
 static int64_t expected_numbers(const pipeline_case *c, const row *w) {
   int64_t stream = (int64_t)c->problem.tokens * c->moe.d_model, arrays = w->forward ? 1 : 4;

@@ -1,4 +1,4 @@
-/* Where token rows stand, each against a plain model of itself: at their experts, on relays, on the members of a group that
+/* Where token rows stand, each against a plain model of itself. At their experts, on relays, on the members of a group that
  * shares experts, on proxies of nodes. */
 #include "runtime/exec/rows/node_rows.h"
 #include "runtime/exec/rows/relays.h"

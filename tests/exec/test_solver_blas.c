@@ -1,4 +1,4 @@
-/* The solver's library brings a BLAS of its own, which must be the one that this process multiplies with: in either
+/* The solver's library brings a BLAS of its own, which must be the one that this process multiplies with. In either
  * order one OpenBLAS, one thread, products as before, the environment as it was. And nobody has it who solves nothing. */
 #include "runtime/exec/math/math.h"
 #include "runtime/plan/cbc/cbc.h"

@@ -34,7 +34,7 @@ HEC_TEST(loss_falls) {
 static const int32_t rank_counts[] = {1, 2, 4};
 
 /* Every policy that can train, under every schedule by one number of ranks or another (of those that cut layers into chunks
- * half the pairs): against the reference, and against the losses of all others. */
+ * half the pairs). Against the reference, and against the losses of all others. */
 HEC_TEST_LOOP(every_policy, 3) {
   double loss[3] = {0}, balance[3] = {0};
   int32_t n_trained = 0;

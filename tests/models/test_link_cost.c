@@ -1,5 +1,5 @@
-/* Exchange, all-reduce and all-gather costs: values by hand on 2 x 2 devices, laws over random problems on every route
- * form, and a slow oracle that evaluates the header's formulas transfer by transfer. */
+/* Exchange, all-reduce and all-gather costs. Values by hand on 2 x 2 devices, laws over random problems on every route
+ * form. And a slow oracle that evaluates the header's formulas transfer by transfer. */
 #include "models/link_cost.h"
 #include "tests/support/test.h"
 

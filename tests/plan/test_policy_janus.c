@@ -5,7 +5,7 @@
 
 HEC_TEST_ARENA(arena)
 
-/* Bytes of a forward between machines (between ranks where a group lies inside one) when every rank sends as much to
+/* Bytes of a forward between machines (between ranks where a group lies inside one). Every rank sends as much to
  * every rank of its group, out and back. And when every machine fetches every expert that it has not. Times
  * ranks * experts, to stay whole. */
 static void count(const hec_problem *p, double *tokens, double *weights) {

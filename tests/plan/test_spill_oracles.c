@@ -135,7 +135,7 @@ HEC_TEST(llep_follows_the_published_loop) {
   ck_assert(moved > 700 && many > 50);
 }
 
-/* With m = 1 and alpha = 1 only what R ranks cannot share evenly may stand above the cap: whenever nobody has room, all
+/* With m = 1 and alpha = 1 only what R ranks cannot share evenly may stand above the cap. Whenever nobody has room, all
  * have got or expect the cap. So less than R tokens are left. */
 HEC_TEST(llep_balances_without_a_minimum) {
   uint64_t seed = 17;
@@ -206,7 +206,7 @@ HEC_TEST(harmoeny_follows_the_published_loop) {
   ck_assert(moved > 3000 && small > 500);
 }
 
-/* q is enough in both conditions, and one more is too much: for the room of the emptiest rank, and for the largest expert of
+/* q is enough in both conditions, and one more is too much. For the room of the emptiest rank, and for the largest expert of
  * the fullest. Three experts on each of two ranks, all tokens on rank 0; moved: how many tokens leave it. */
 HEC_TEST(harmoeny_at_its_minimum) {
   static const struct {

@@ -1,5 +1,5 @@
 /* The critical path against what makes it one. In a walk (walk.h) every time is a maximum over what came before plus a
- * duration. So along the path, and only there, time is lost: with everything that is done off the path made instant,
+ * duration. So along the path, and only there, time is lost. With everything that is done off the path made instant,
  * the program takes as long as before, to the picosecond. With a step of the path longer by D, D longer. On random
  * programs of every policy and schedule, with durations drawn at random, equal ones and empty ones among them. */
 #include "runtime/program/critical_path.h"

@@ -46,8 +46,8 @@ static const hec_op *first(const hec_program *p, hec_role role, bool backward) {
   ck_abort_msg("no such operation");
 }
 
-/* Two nodes of two ranks, an expert on each. Every token of ranks 0, 2 and 3 has experts 2 and 3, those of rank 1 have 0 and 1:
- * no token's place is left to chance. T = 10 tokens a rank.
+/* Two nodes of two ranks, an expert on each. Every token of ranks 0, 2 and 3 has experts 2 and 3. Those of rank 1 have
+ * 0 and 1. So no token's place is left to chance. T = 10 tokens a rank.
  *
  *   0 -> 2, its proxy        10    which forwards 10 to 3
  *   1 -> 0                   10

@@ -1,5 +1,5 @@
-/* Orders of pipeline schedules: by hand where they are small, every piece once for random sizes, what is held, sizes that do not
- * fit, and faults that the check must find. */
+/* Orders of pipeline schedules. By hand where they are small, every piece once for random sizes, what is held, sizes
+ * that do not fit. And faults that the check must find. */
 #include "runtime/program/pipelines/pipeline_schedule.h"
 #include "tests/support/pipeline_case.h"
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-/* Tensor parallelism in programs, under every policy and schedule: what travels, what is computed between, in which order,
+/* Tensor parallelism in programs, under every policy and schedule. What travels, what is computed between, in which order,
  * and how dense gradients are reduced, by the definition in runtime/plan/problem.h. Times by hand. */
 #include "models/link_cost.h"
 #include "runtime/program/emit.h"

@@ -51,7 +51,7 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* Two ways to the same time, of random timelines without planning: what the breakdown calls waiting is, over all ranks, the
+/* Two ways to the same time, of random timelines without planning. What the breakdown calls waiting is, over all ranks, the
  * time from a rank's beginning to the end of the iteration that no interval covers. What is booked is covered. */
 HEC_TEST_LOOP(equals_the_breakdown, 200) {
   enum { RANKS = 3, OPS = 60 };

@@ -1,4 +1,4 @@
-/* Pages of comparisons, sweeps and validations made in memory: their tags are balanced and their attributes quoted, by
+/* Pages of comparisons, sweeps and validations made in memory. Their tags are balanced and their attributes quoted, by
  * a reader that knows nothing of how they are made. Every chart is there, with a sentence and units; nothing points
  * outside; hostile names stay text. The same input gives the same bytes; an allocation that fails anywhere ends it
  * cleanly. */

@@ -1,6 +1,7 @@
 /* Schedules that cut a layer's tokens into chunks, in the simulator: on balanced loads the layer takes what the formula of
- * degree.h says. So cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
- * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
+ * degree.h says. So cutting without latency never costs. Chunks of a few tokens add up. Tutel tries each degree once
+ * per key and keeps the one that a simulation of all of them finds. tutel-improved and lina never let an all-reduce
+ * meet tokens. */
 #include "runtime/plan/planners/degree.h"
 #include "runtime/program/chunked.h"
 #include "runtime/program/lowering_state.h"

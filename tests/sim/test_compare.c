@@ -1,5 +1,5 @@
-/* The comparison end to end on traces in memory: its outputs parse and have the keys of the contract, they repeat to
- * the byte, periodic planning is weighed as what it is, and an allocation that fails anywhere ends it cleanly. */
+/* The comparison end to end on traces in memory. Its outputs parse and have the keys of the contract, they repeat to
+ * the byte, periodic planning is weighed as what it is. An allocation that fails anywhere ends it cleanly. */
 #include "models/json.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"

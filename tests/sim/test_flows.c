@@ -1,4 +1,4 @@
-/* Bare flow sets: the committed cases (exact rational arithmetic, tests/sim/cases/make_cases.py), the shared ones
+/* Bare flow sets. The committed cases (exact rational arithmetic, tests/sim/cases/make_cases.py), the shared ones
  * (SimGrid), alpha_beta by hand, the output read back, and every error of the input. */
 #include "models/json.h"
 #include "sim/flows.h"

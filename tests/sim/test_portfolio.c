@@ -1,6 +1,7 @@
-/* `joint` keeps up with simple plans: on some tens of settings its iterations under the closed law take, after the pairs were
- * compared, no longer than those of the fastest pair of the rows and schedules here, but for what the header of
- * portfolio.h leaves open: 1 % in the sum over the last iterations. Without its pairs it falls behind, so the test can fail. */
+/* `joint` keeps up with simple plans. Some tens of settings run under the closed law. After the pairs were compared,
+ * its iterations take no longer than those of the fastest pair of the rows and schedules here. But for what the header
+ * of portfolio.h leaves open: 1 % in the sum over the last iterations. Without its pairs it falls behind, so the test
+ * can fail. */
 #include "runtime/program/portfolio.h"
 #include "sim/simulate.h"
 #include "tests/support/problem_case.h"

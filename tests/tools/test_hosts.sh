@@ -99,7 +99,7 @@ if has_mpi openmpi; then
   across -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 --check ||
     fail "replay across hosts: $(tail -3 err.txt)"
 fi
-# MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize: ranks that wait for the process manager move no
+# MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize. Ranks that wait for the process manager move no
 # messages, and others wait for them. What counts is what rank 0 says.
 if has_mpi mpich; then
   "$hosts" run "2x2 nic=10M" --mpi mpich -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 \

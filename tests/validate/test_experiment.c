@@ -1,4 +1,4 @@
-/* Experiments: loads and configurations drawn from a seed; cases really executed by ranks of a launch, each once a round in an
+/* Experiments: loads and configurations drawn from a seed. Cases really executed by ranks of a launch, each once a round in an
  * order of its own. And a whole session. Nothing here looks at how long anything took. */
 #include "runtime/exec/backend.h"
 #include "runtime/plan/problem.h"

@@ -1,4 +1,4 @@
-/* The gate's verdicts on sessions that are made up: passed; failed for each reason; skipped where intervals lie on both sides
+/* The gate's verdicts on sessions that are made up: passed; failed for each reason. Skipped where intervals lie on both sides
  * of a band, or where the machine was too disturbed for a failure to count. Not counting when a control does not fail or
  * matters nowhere. Loads are whole and the same everywhere; stored predictions notice a change of one; the committed baseline
  * is written as it was read. */

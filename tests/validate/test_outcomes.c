@@ -1,8 +1,8 @@
-/* Outcomes: a small recording whose prediction is known in closed form, the controls that must miss it, recordings that
- * are not as they should be, and the real one where it is there.
+/* Outcomes: a small recording whose prediction is known in closed form, and the controls that must miss it. Recordings
+ * that are not as they should be, and the real one where it is there.
  *
  * With links and memory that take no time, a rank's experts of layer l take f * L per forward. A micro-batch with
- * recomputation is then 4 * sum over layers of (f * max L + g), g the gate, and rank r waits 2 * f * (max - L) in the
+ * recomputation is then 4 * sum over layers of (f * max L + g), g the gate. Rank r waits 2 * f * (max - L) in the
  * combines of forward and recomputation and as long in the dispatch of backward. The column leaves out the combine of the
  * first layer and the dispatch of the last. */
 #include "tests/support/test.h"

@@ -1,5 +1,5 @@
 /* The report of the published set-ups: its pieces by hand-computed values, its rows against the tables they come from,
- * and a quick run: complete, the same twice, with and without recorded loads. */
+ * and a quick run. Complete, the same twice, with and without recorded loads. */
 #include "runtime/plan/problem.h"
 #include "tests/support/test.h"
 #include "validate/published/published.h"
@@ -236,7 +236,7 @@ HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
   hec_published_free(p);
 }
 
-/* attention < spAG = spRS <= 2 attention: of L layers, each exposes (spAG - attention) in forward, and with
+/* attention < spAG = spRS <= 2 attention. Of L layers, each exposes (spAG - attention) in forward, and with
  * re-materialisation all but the last layer twice that in backward. Owners fixed, nothing to calibrate (m = t), a
  * gather that cannot hide. */
 HEC_TEST(rematerialisation_exposes_three_times_as_much) {

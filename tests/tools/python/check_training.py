@@ -80,8 +80,8 @@ def second_part(rank, size, policy, folder, same):
 
 
 def killed(rank, size, folder, when):
-    """Dies in its second save: one rank in the middle of its file ("one", the others must be told), every rank there ("all"), or
-    when all is written but nothing renamed ("written")."""
+    """Dies in its second save. "one": one rank in the middle of its file, and the others must be told. "all": every
+    rank there. "written": when all is written but nothing renamed."""
     parallel, model, optimizer = make("hecate", size)
     steps(parallel, model, optimizer, 0, 2, rank, size)
     save(folder, model, optimizer, parallel, step=2)
