@@ -81,7 +81,7 @@ static void start_group(void *context, int32_t worker, int64_t item) {
   hec_compare_group *g = &c->groups[item];
   hec_compare_row *runs = &c->runs[g->first];
   (void)worker;
-  runs[0].low = hec_lowering_new(&c->job->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
+  runs[0].low = hec_lowering_new(&c->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
   for (int32_t i = 1; i < g->n; i++)
     runs[i].low = hec_lowering_beside(runs[0].low, runs[i].schedule);
 }
@@ -91,6 +91,8 @@ void hec_comparison_run(hec_comparison *c, void (*work)(void *, int32_t, int64_t
 }
 
 void hec_comparison_begin(hec_comparison *c) {
+  c->problem = c->job->problem;
+  c->problem.pricer = hec_law_pricer(c->options->law);
   make_groups(c);
   int32_t n_threads = c->options->n_threads < c->n_groups ? c->options->n_threads : c->n_groups;
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);

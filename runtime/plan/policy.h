@@ -58,6 +58,12 @@ struct hec_policy {
   hec_known known;
   const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
+  /* Slots per rank and layer that its homes and copies fill at most, unless options say otherwise: so many times the share
+   * of experts that expert parallelism gives a rank, and so many more. `any`: as many as the load asks for. */
+  struct {
+    int32_t shares, more;
+    bool any;
+  } fills;
   int32_t window; /* records of history it reads, at least 1 */
   bool by_source; /* the history keeps what each source sent, too */
   int32_t period; /* iterations between decisions (0: none); problem.period overrides */
@@ -83,8 +89,7 @@ struct hec_policy {
   /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
   int32_t portfolio;
   /* A portfolio tries this row: it was the fastest, or within 1 % of it, somewhere in tools/joint-grid.json. The others
-   * would only take time: variants of these, and what these always beat. Never with `sliced`: executors keep the slices
-   * that they began with. */
+   * would only take time: variants of these, and what these always beat. */
   bool tried;
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Schedules that its paper excludes, names with blanks between them; a comment of the row has the reason. They are

@@ -1,9 +1,10 @@
 /* See the header. O(pairs) lowerings and walks when it looks for pairs, O(PORTFOLIO_KEPT) when it compares them. */
 #include "runtime/program/portfolio.h"
 
-#include "runtime/program/durations.h"
+#include "runtime/plan/planners/fssdp.h"
 #include "runtime/program/lowering_state.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2, RECORDS = 2 };
 #define LATE 0.01        /* of an iteration: what takes so much longer than expected is compared again */
 #define MEMORY 0.6       /* what a comparison counts in the next one's mean */
 #define PAYS_WITHIN 0.25 /* of a period: what it must save as much as moving costs */
-#define ROOM 0.99        /* of memory that a pair may take: other loads need more */
+#define ROOM 0.99        /* of memory that a pair may take whose peak depends on the loads: other ones need more */
+#define SHARDS 0.05      /* of an iteration: what slices must gain on loads that are only expected */
 
 /* A pair, and what it was found to take. */
 typedef struct {
@@ -21,7 +23,9 @@ typedef struct {
   const hec_schedule *schedule;
   bool parts; /* its copies may travel in parts */
   bool fits;
-  double s, weight; /* mean over the comparisons, newer ones counting more; 0: none yet */
+  int32_t n_peaks;
+  double peak_min, peak_max; /* share of the fullest rank's memory, over n_peaks iterations */
+  double s, weight;          /* mean over the comparisons, newer ones counting more; 0: none yet */
 } hec_pair;
 
 typedef struct {
@@ -32,11 +36,10 @@ typedef struct {
 
 struct hec_portfolio {
   candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
+  bool sliced;                       /* experts are in slices, from the start: its own planner, which has none, stands by */
   int32_t followed, next;
   hec_link_cost cost;
-  hec_walk *walk;
-  hec_durations *durations;
-  hec_timeline timeline;
+  void *pricing; /* the problem's pricer's */
   double *peak; /* scratch [n_ranks] */
   hec_memory_scratch memory;
   hec_transfer_list moves;   /* scratch, of one layer */
@@ -57,24 +60,6 @@ bool hec_portfolio_affordable(const hec_problem *problem) {
   return (int64_t)problem->n_layers * problem->n_ranks * problem->n_ranks <= HEC_PORTFOLIO_SIZE_MAX;
 }
 
-hec_portfolio *hec_portfolio_new(const hec_lowering *low) {
-  const hec_problem *problem = low->problem;
-  hec_arena *arena = low->in->arena;
-  hec_portfolio *p = HEC_NEW(arena, hec_portfolio, 1);
-  p->own[0].low = HEC_NEW(arena, hec_lowering, 1);
-  *p->own[0].low = *low;
-  p->own[0].pair =
-      (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
-  p->cost = hec_link_cost_new(problem->cluster, arena);
-  p->walk = hec_walk_new(&p->cost, problem->n_ranks, arena);
-  p->durations = hec_durations_new(problem, arena);
-  p->peak = HEC_NEW(arena, double, problem->n_ranks);
-  HEC_RESERVE(p->moves.data, p->moves.capacity, (size_t)problem->n_ranks * (size_t)problem->n_ranks);
-  for (int i = 0; i < RECORDS; i++)
-    p->records[i] = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
-  return p;
-}
-
 /* All pairs but what is followed. */
 static void drop_others(hec_portfolio *p) {
   for (int32_t i = 1; i <= PORTFOLIO_KEPT; i++)
@@ -90,8 +75,7 @@ void hec_portfolio_free(hec_lowering *low) {
   *low = *p->own[0].low;
   p->followed = p->next = 0;
   drop_others(p);
-  hec_walk_free(p->walk);
-  hec_timeline_free(&p->timeline);
+  low->problem->pricer->stop(p->pricing);
   free(p->moves.data);
   hec_memory_scratch_free(&p->memory);
   hec_link_cost_free(&p->cost);
@@ -103,28 +87,31 @@ void hec_portfolio_stop(hec_lowering *low) {
 
 /* ---- Prices ---- */
 
-static bool fits(hec_portfolio *p, const hec_problem *problem, const hec_program *program) {
-  hec_program_memory_peak_with(program, &p->memory, p->peak, NULL);
-  for (int32_t r = 0; r < problem->n_ranks; r++)
-    if (p->peak[r] > ROOM * problem->cluster->devices[r].memory_bytes)
-      return false;
-  return true;
+/* What the iteration that was lowered last takes of memory. */
+static void add_peak(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) {
+  double max = 0;
+  hec_program_memory_peak_with(&low->in->program, &p->memory, p->peak, NULL);
+  for (int32_t r = 0; r < low->problem->n_ranks; r++) {
+    double share = p->peak[r] / low->problem->cluster->devices[r].memory_bytes;
+    max = share > max ? share : max;
+  }
+  pair->peak_min = pair->n_peaks == 0 || max < pair->peak_min ? max : pair->peak_min;
+  pair->peak_max = max > pair->peak_max ? max : pair->peak_max;
+  pair->n_peaks++;
+  bool steady = pair->n_peaks > 1 && pair->peak_min == pair->peak_max;
+  pair->fits = pair->peak_max <= (steady ? 1 : ROOM);
 }
 
-/* What the iteration takes that was lowered last, without what moves once. */
-static double price(hec_portfolio *p, const hec_program *program) {
-  hec_durations_begin(p->durations);
-  hec_walk_run(p->walk, program,
-               (hec_walk_options){.own = hec_durations_own, .context = &p->durations, .without_one_off = true},
-               &p->timeline);
-  return (double)hec_timeline_end_ps(&p->timeline) * 1e-12;
+/* What the iteration takes that was lowered last, without what moves once. goes_on: as in lower.h. */
+static double price(hec_portfolio *p, const hec_lowering *low, bool goes_on) {
+  return low->problem->pricer->iteration_s(p->pricing, &low->in->program, goes_on);
 }
 
-static void add_price(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) {
+static void add_price(hec_portfolio *p, const hec_lowering *low, bool goes_on, hec_pair *pair) {
   double weight = MEMORY * pair->weight;
-  pair->s = (weight * pair->s + price(p, &low->in->program)) / (weight + 1);
-  pair->fits = (pair->weight == 0 || pair->fits) && fits(p, low->problem, &low->in->program);
+  pair->s = (weight * pair->s + price(p, low, goes_on)) / (weight + 1);
   pair->weight = weight + 1;
+  add_peak(p, low, pair);
 }
 
 static bool is_better(const hec_pair *a, const hec_pair *b) {
@@ -182,8 +169,11 @@ static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32
   for (int i = 0; i < RECORDS; i++) {
     int32_t k = (p->n_seen + i) % RECORDS; /* oldest first */
     hec_lower_iterations(lows, n, p->iters[k], &p->records[k], 1, p->n_micro_batches);
-    for (int32_t s = 0; i > 0 && s < n; s++)
-      add_price(p, lows[s], &pairs[s]);
+    for (int32_t s = 0; s < n; s++)
+      if (i == 0)
+        add_peak(p, lows[s], &pairs[s]);
+      else
+        add_price(p, lows[s], s > 0, &pairs[s]);
   }
 }
 
@@ -221,36 +211,46 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   return fit || !parts || policy->relays ? n_list : try_policy(p, policy, false, list, n_list);
 }
 
-static void keep(hec_portfolio *p, const hec_pair *pair) {
-  const hec_lowering *own = p->own[0].low;
+/* NULL: it is there, or there is no room. */
+static candidate *keep(hec_portfolio *p, const hec_pair *pair) {
   candidate *c = NULL;
   for (int32_t i = PORTFOLIO_KEPT; i >= 1; i--) {
     const hec_pair *other = &p->own[i].pair;
     if (!p->own[i].low)
       c = &p->own[i];
     else if (other->policy == pair->policy && other->schedule == pair->schedule && other->parts == pair->parts)
-      return;
+      return NULL;
   }
   if (!c)
-    return;
+    return NULL;
   char note[128];
   *c = (candidate){.pair = {.policy = pair->policy, .schedule = pair->schedule, .parts = pair->parts}};
   c->low = lower_alone(p, &c->pair, &c->arena);
   (void)snprintf(note, sizeof note, "as %s under %s", pair->policy->name, pair->schedule->name);
   c->low->in->own_note = hec_arena_text(&c->arena, note);
-  c->low->in->gated = own->in->gated;
-  replay(p, &c->low, &c->pair, 1);
+  c->low->in->gated = p->own[p->followed].low->in->gated;
+  return c;
+}
+
+/* The fastest pairs of rows in slices, or of the others, on the last iterations; how many. */
+static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO_KEPT + 1]) {
+  const hec_problem *problem = p->own[0].low->problem;
+  int32_t n = 0;
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (hec_policies[i]->tried && hec_policies[i]->sliced == sliced &&
+        hec_policy_suits(hec_policies[i], problem) == HEC_OK)
+      n = try_policy(p, hec_policies[i], !sliced, list, n);
+  return n;
 }
 
 static void look_for_pairs(hec_portfolio *p) {
-  const hec_problem *problem = p->own[0].low->problem;
   hec_pair list[PORTFOLIO_KEPT + 1];
-  int32_t n = 0;
-  for (int32_t i = 0; hec_policies[i]; i++)
-    if (hec_policies[i]->tried && hec_policy_suits(hec_policies[i], problem) == HEC_OK)
-      n = try_policy(p, hec_policies[i], true, list, n);
-  for (int32_t i = 0; i < n; i++)
-    keep(p, &list[i]);
+  int32_t n = find_pairs(p, p->sliced, list);
+  for (int32_t i = 0; i < n; i++) {
+    candidate *c = keep(p, &list[i]);
+    if (c)
+      replay(p, &c->low, &c->pair, 1);
+  }
 }
 
 /* ---- Following ---- */
@@ -271,7 +271,7 @@ static double moving_s(hec_portfolio *p, hec_lowering *from, const hec_lowering 
 static void choose(hec_portfolio *p) {
   hec_pair *now = &p->own[p->followed].pair;
   int32_t best = p->followed;
-  for (int32_t i = 0; i <= PORTFOLIO_KEPT; i++)
+  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     best = !p->own[i].low ? best : is_better(&p->own[i].pair, &p->own[best].pair) ? i : best;
   double gain_s = now->s - p->own[best].pair.s;
   if (best == p->followed)
@@ -295,6 +295,70 @@ static void follow(hec_lowering *low, int32_t next) {
   p->followed = next;
 }
 
+/* ---- The start ---- */
+
+/* Before any load is known: loads that fall with the square root of an expert's place, places in no order and other ones in
+ * every layer and record. */
+static void expect(hec_load *load, const hec_problem *p, int32_t record) {
+  double sum = 0, assignments = (double)p->tokens * p->top_k;
+  for (int32_t i = 0; i < p->n_experts; i++)
+    sum += 1 / sqrt(1 + i);
+  for (int32_t l = 0; l < p->n_layers; l++)
+    for (int32_t r = 0; r < p->n_ranks; r++)
+      for (int32_t e = 0; e < p->n_experts; e++)
+        hec_load_row(load, l, r)[e] =
+            (uint32_t)(assignments / sum / sqrt(1 + (7 * e + 3 * l + record) % p->n_experts));
+}
+
+/* Where memory is short. Elsewhere whole experts, copied where they are wanted, take no longer. */
+static bool may_slice(const hec_problem *p) {
+  int32_t at_once = p->n_layers < 2 ? p->n_layers : 2;
+  return p->n_ranks > 1 && hec_fssdp_room(p, at_once, at_once) < p->n_experts;
+}
+
+/* Executors keep experts as they began with them, so this is decided once: slices where nothing with whole experts fits, or
+ * where they are faster by far on the loads that are expected. What it follows first, as row of a pair; false: its own. */
+static bool choose_shards(hec_portfolio *p, hec_pair *first) {
+  hec_pair whole[PORTFOLIO_KEPT + 1], sliced[PORTFOLIO_KEPT + 1];
+  hec_policy alone = *p->own[0].pair.policy;
+  alone.portfolio = 0;
+  p->n_micro_batches = 1;
+  for (int i = 0; i < RECORDS; i++) {
+    p->iters[i] = i;
+    expect(&p->records[i], p->own[0].low->problem, i);
+  }
+  if (find_pairs(p, true, sliced) == 0 || !sliced[0].fits)
+    return false;
+  int32_t n = find_pairs(p, false, whole);
+  n = try_policy(p, &alone, true, whole, n);
+  *first = sliced[0];
+  return !whole[0].fits || whole[0].s > (1 + SHARDS) * sliced[0].s;
+}
+
+void hec_portfolio_start(hec_lowering *low) {
+  const hec_problem *problem = low->problem;
+  hec_arena *arena = low->in->arena;
+  hec_portfolio *p = HEC_NEW(arena, hec_portfolio, 1);
+  p->own[0].low = HEC_NEW(arena, hec_lowering, 1);
+  *p->own[0].low = *low;
+  p->own[0].pair =
+      (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
+  p->cost = hec_link_cost_new(problem->cluster, arena);
+  p->pricing = problem->pricer->start(problem->pricer, problem, arena);
+  p->peak = HEC_NEW(arena, double, problem->n_ranks);
+  HEC_RESERVE(p->moves.data, p->moves.capacity, (size_t)problem->n_ranks * (size_t)problem->n_ranks);
+  for (int i = 0; i < RECORDS; i++)
+    p->records[i] = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  low->among = p;
+  hec_pair first;
+  p->sliced = may_slice(problem) && choose_shards(p, &first);
+  if (!p->sliced)
+    return;
+  *low = *keep(p, &first)->low;
+  low->among = p;
+  p->followed = p->next = 1;
+}
+
 void hec_portfolio_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   hec_portfolio *p = low->among;
   if (p->stopped)
@@ -312,7 +376,7 @@ void hec_portfolio_observe(hec_lowering *low, const hec_load *load) {
     return;
   p->iters[p->n_seen % RECORDS] = p->iter;
   hec_load_copy(load, &p->records[p->n_seen % RECORDS]);
-  for (int32_t i = 0; !p->due && i <= PORTFOLIO_KEPT; i++)
+  for (int32_t i = p->sliced; !p->due && i <= PORTFOLIO_KEPT; i++)
     if (i != p->followed && p->own[i].low)
       hec_policy_observe(&p->own[i].low->in->shared->run, load);
 }
@@ -321,20 +385,23 @@ void hec_portfolio_observe(hec_lowering *low, const hec_load *load) {
 static void watch(hec_portfolio *p) {
   if (p->n_seen < RECORDS)
     return;
-  const hec_lowering *low = p->own[p->followed].low;
-  bool late = price(p, &low->in->program) > (1 + LATE) * p->expected_s || !fits(p, low->problem, &low->in->program);
+  candidate *now = &p->own[p->followed];
+  add_peak(p, now->low, &now->pair);
+  bool late = price(p, now->low, false) > (1 + LATE) * p->expected_s || !now->pair.fits;
   p->rest = late ? 0 : p->rest - 1;
 }
 
 /* All on the iteration that has just been. */
 static void compare(hec_portfolio *p, int32_t newest) {
-  for (int32_t i = 0; i <= PORTFOLIO_KEPT; i++) {
+  bool goes_on = false;
+  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++) {
     hec_lowering *low = p->own[i].low;
     if (!low)
       continue;
     if (i != p->followed)
       hec_lower_iterations(&low, 1, p->iter, &p->records[newest], 1, p->n_micro_batches);
-    add_price(p, low, &p->own[i].pair);
+    add_price(p, low, goes_on, &p->own[i].pair);
+    goes_on = true;
   }
 }
 
@@ -356,7 +423,7 @@ void hec_portfolio_end(hec_lowering *low) {
   if (p->due)
     compare(p, newest);
   else if (looks)
-    add_price(p, p->own[p->followed].low, &p->own[p->followed].pair);
+    add_price(p, p->own[p->followed].low, false, &p->own[p->followed].pair);
   if (looks) {
     drop_others(p);
     look_for_pairs(p);

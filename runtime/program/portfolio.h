@@ -33,7 +33,7 @@ enum { HEC_PORTFOLIO_SIZE_MAX = 1 << 17 };
 bool hec_portfolio_affordable(const hec_problem *problem);
 
 /* For a new lowering whose policy has one (policy.h, `portfolio`). From then on it stands for what it follows. */
-hec_portfolio *hec_portfolio_new(const hec_lowering *low);
+void hec_portfolio_start(hec_lowering *low);
 void hec_portfolio_free(hec_lowering *low); /* afterwards the lowering is its own planner's, still to be freed */
 
 void hec_portfolio_begin(hec_lowering *low, int64_t iter,

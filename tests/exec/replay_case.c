@@ -227,7 +227,7 @@ hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
                                 .transport = transport,
                                 .cluster = &c->cluster,
                                 .memory_bytes = max,
-                                .limit_s = launch.limit_s > 0 ? launch.limit_s : 30};
+                                .limit_s = launch.limit_s > 0 ? launch.limit_s : 100};
   if (launch.device_seed == 0)
     return backend->launch(&options, body, &l);
   options.threads = true;

@@ -95,7 +95,7 @@ static hec_status launch(hec_train_wish wish, job *j, const hec_cluster *cluster
                                 .transport = &hec_transport_shm,
                                 .cluster = cluster,
                                 .memory_bytes = hec_train_bytes(&j->train, j->policy),
-                                .limit_s = 30};
+                                .limit_s = 100};
   hec_status status = hec_train_check(&j->train, j->policy);
   return status == HEC_OK ? hec_launch(&options, body, j) : status;
 }

@@ -113,7 +113,7 @@ static const struct {
     {"gsl/gsl_version.h", "runtime/exec/math/cpu_math.c"},
     {"gsl/*", "traces/synth*.c traces/synth*.h validate/*"},
     {"*cblas*.h", "runtime/exec/math/cpu_math.c"},
-    {"mpi*.h", "runtime/exec/mpi/*.c"},
+    {"mpi*.h", "runtime/exec/mpi/*.c validate/hosts/at_once.c"}, /* a program of its own */
     {"cuda*", "runtime/exec/cuda/* tests/cuda/*"},
     {"cublas*", "runtime/exec/cuda/* tests/cuda/*"},
     {"nccl*", "runtime/exec/cuda/* tests/cuda/*"},

@@ -4,6 +4,7 @@
 #include "models/preset_data.h"
 #include "models/straggler.h"
 #include "runtime/plan/placement/placement.h"
+#include "sim/simulate.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -499,6 +500,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.slots = options->slots;
   HEC_TRY(check_slots(job, options->slots, arena));
   job->problem.solver = options->solver;
+  job->problem.pricer = hec_law_pricer(&hec_law_alpha_beta); /* a comparison of laws has its own */
   take_transitions(job);
   HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
   HEC_TRY(hec_problem_tensor(&job->problem, options->mp > 0 ? options->mp : 1));

@@ -19,6 +19,8 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_fsdp = {
     .name = "fsdp",
+    .tried = true,
+    .fills = {.any = true},
     .summary = "every expert gathered on every rank, no token moves",
     .source = "ZeRO-3, arXiv 1910.02054; PyTorch FSDP",
     .known = HEC_KNOWN_STATIC,

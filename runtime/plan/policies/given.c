@@ -35,6 +35,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_given = {
     .name = "given",
+    .fills = {.any = true},
     .summary = "the placement of `placement` FILE, as it stands",
     .source = "the user's file: EPLB, vllm-ascend or TensorRT-LLM",
     .known = HEC_KNOWN_STATIC,

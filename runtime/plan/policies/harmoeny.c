@@ -69,6 +69,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_harmoeny = {
     HEC_SPILL_POLICY,
     .name = "harmoeny",
+    .fills = {.any = true},
     .tried = true,
     .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
     .source = "HarMoEny, arXiv 2506.12417",

@@ -395,6 +395,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_joint = {
     .name = "joint",
+    .fills = {.any = true},
     .summary = "homes, copies before and after the gate, and the split of tokens by when the layer is predicted to end",
     .source = "this project",
     .known = HEC_KNOWN_EXACT,

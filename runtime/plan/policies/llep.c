@@ -84,6 +84,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_llep = {
     HEC_SPILL_POLICY,
     .name = "llep",
+    .fills = {.any = true},
     .tried = true,
     .summary = "excess over a cap spilled to the least loaded ranks after the gate",
     .source = "LLEP, arXiv 2601.17111",

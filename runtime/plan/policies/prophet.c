@@ -85,6 +85,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_prophet = {
     .name = "prophet",
+    .fills = {.any = true},
     .tried = true,
     .summary = "hot experts copied to part of the ranks, planned on the last iteration",
     .source = "Pro-Prophet, arXiv 2411.10003",

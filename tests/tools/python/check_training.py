@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import weakref
 
 import check_parity as parity
 import ranks
@@ -15,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hecate
 from hecate.torch import ExpertParallel, MoELayer, Recorder, checkpoint, latest, load, save
+from hecate.torch.store import guests_of
 
 POLICIES = ("hecate:period=2", "eplb:period=2", "laer")
 SEQUENCES = 8
@@ -154,17 +156,50 @@ def recorded(rank, size, folder):
         assert sum(map(sum, records[0]["layers"][0])) == 2 * SEQUENCES * TOKENS * TOP_K
 
 
+class Gathered:
+    """Bytes of the guests that came to this rank and are still there."""
+
+    def __init__(self, parallel):
+        self.tensors = []
+        for store in parallel.stores:
+            store.gather_end = self.seen(store.gather_end)
+
+    def seen(self, gather_end):
+        def end(started):
+            guests, moved = gather_end(started)
+            self.tensors.append(weakref.ref(guests))
+            return guests, moved
+        return end
+
+    def held(self):
+        return sum(t().untyped_storage().nbytes() for t in self.tensors if t() is not None)
+
+
 def memory(rank, size):
-    """An expert's parameters, gradient and optimizer state stand once in all ranks together: sizes by the formula."""
-    parallel, model, optimizer = make("hecate:period=2", size)
-    steps(parallel, model, optimizer, 0, 5, rank, size)
-    numbers = [torch.tensor(0), torch.tensor(0)]
-    for weight in parallel.parameters():
-        held = [weight.data, weight.grad] + [t for t in optimizer.state[weight].values() if t.dim() > 0]
-        assert len(held) == 4 and all(t.untyped_storage().nbytes() == 8 * weight.numel() for t in held)
-        numbers[0] += sum(t.numel() for t in held)
-    dist.all_reduce(numbers[0])
-    assert numbers[0] == 4 * LAYERS * EXPERTS * 3 * D * FFN, numbers
+    """The paper's sections 7 and 9.6 (reference hecate.md), in bytes of a rank: parameters, gradients and two moments of an equal part
+    of all layers' experts; beside them the parameters of this rank's guests, which re-materialisation frees
+    after forward; after the step nothing of guests."""
+    expert, came = 8 * 3 * D * FFN, 0
+    for policy in ("ep", "hecate:period=2", "hecate-rm:period=2"):
+        parallel, model, optimizer = make(policy, size, t=2, m=2)
+        gathered = Gathered(parallel)
+        steps(parallel, model, optimizer, 0, 5, rank, size)
+        held = [[weight.data, weight.grad] + [t for t in optimizer.state[weight].values() if t.dim() > 0]
+                for weight in parallel.parameters()]
+        bytes_of = [sum(tensors[i].untyped_storage().nbytes() for tensors in held) for i in range(4)]
+        assert set(map(len, held)) == {4} and len(set(bytes_of)) == 1, bytes_of
+        assert bytes_of[0] == LAYERS * EXPERTS // size * expert, (policy, size, bytes_of)
+        assert gathered.held() == 0, gathered.held()
+        optimizer.zero_grad()
+        plan, loss = parallel.step(), model(*batch(5, rank, size))
+        guests = sum(rank in g.receivers for i in range(LAYERS) for g in guests_of(plan, i, "all"))
+        assert gathered.held() == (0 if plan.rematerialise else guests * expert), (policy, size, guests, gathered.held())
+        loss.backward()
+        came += guests if policy != "ep" else 0
+        assert guests == 0 or policy != "ep"
+    came = torch.tensor(came)
+    dist.all_reduce(came)
+    assert came > 0 or size == 1, "no guests"
 
 
 # ---- Mistakes ----
@@ -235,7 +270,8 @@ if __name__ == "__main__":
         ranks.run(4, after_kill, os.path.join(here, when))
     ranks.run(4, in_bf16)
     ranks.run(4, recorded, here)
-    ranks.run(4, memory)
+    for size in (1, 2, 4, 8):
+        ranks.run(size, memory)
     ranks.run(4, mistakes)
     for where in ("step", "backward"):
         ranks.run(4, rank_dies, where, may_die=[1])

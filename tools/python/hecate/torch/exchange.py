@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException  # no Exception, so `except Exception` misses it
 
 from .._library import BadInput, Failed
+from ._watch import moment
 
 
 class Exchange:
@@ -28,12 +29,23 @@ class Exchange:
             if list(ranks) == members:
                 self.aside = made
         self.waited_s = 0.0  #: seconds that this rank waited in collectives: exposed communication
+        self.log = None  #: a list while somebody measures: (what, moment it began, moment it ended); see _watch.parts
+
+    @contextmanager
+    def timed(self, what):
+        begin = None if self.log is None else moment()
+        try:
+            yield
+        finally:
+            if begin and self.log is not None:
+                self.log.append((what, begin, moment()))
 
     @contextmanager
     def waiting(self, what):
         begin = time.perf_counter()
         try:
-            yield
+            with self.timed(what):
+                yield
         except (RuntimeError, CheckpointException) as error:
             raise Failed("rank %d: %s failed; another rank stopped, or the network did: %s" %
                          (self.rank, what, str(error).splitlines()[0])) from error

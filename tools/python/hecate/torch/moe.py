@@ -164,8 +164,9 @@ class ExpertParallel:
         self._end()
         if micro_batch == 0:
             self.iteration = self.iteration + 1 if iteration is None else iteration
-        self.plan = self.planner.step(self.iteration, micro_batch)
-        moves = self.planner.moves()
+        with self.exchange.timed("planner"):
+            self.plan = self.planner.step(self.iteration, micro_batch)
+            moves = self.planner.moves()
         self.exchange.counts("step of iteration %d" % self.iteration, -1 - micro_batch, self.plan.digest, False,
                              torch.zeros(self.experts, dtype=torch.int64, device=self.stores[0].weight.device))
         if moves:
@@ -179,9 +180,11 @@ class ExpertParallel:
         """The counts of the micro-batch before become history."""
         if self.plan is None:
             return
-        for recorder in self.recorders:
-            recorder.add(self.iteration, self.counts)
-        self.plan.end(self.counts.numpy())
+        with self.exchange.timed("recorder"):
+            for recorder in self.recorders:
+                recorder.add(self.iteration, self.counts)
+        with self.exchange.timed("planner"):
+            self.plan.end(self.counts.numpy())
         self.plan = None
 
     def _reshard(self, moves):
@@ -303,8 +306,8 @@ class MoELayer(torch.nn.Module):
                              flight.n_receive)
 
     def compute(self, flight, rows):
-        done, flight.came, flight.guests = self._compute(rows, flight.receive, flight.plan)
-        return done
+        flight.came, flight.guests = self._guests_here(flight.plan)
+        return self._compute(rows, flight.receive, flight.came)
 
     def come_back(self, flight, done):
         """Assignments of this rank, in the order of flight.token."""
@@ -330,14 +333,14 @@ class MoELayer(torch.nn.Module):
         counts = parallel.exchange.counts("layer %d" % self.layer, self.layer, 0, wrong, own)
         if self.training:
             parallel.counts[self.layer] = counts
-        (plan.refine if parallel.refine else plan.count)(self.layer, counts.numpy())
-        send, receive = plan.routes(self.layer, parallel.exchange.rank)
+        with parallel.exchange.timed("planner"):
+            (plan.refine if parallel.refine else plan.count)(self.layer, counts.numpy())
+            send, receive = plan.routes(self.layer, parallel.exchange.rank)
         return torch.from_numpy(send.astype("int64")), torch.from_numpy(receive.astype("int64")), plan
 
-    def _compute(self, rows, receive, plan):
+    def _compute(self, rows, receive, came):
         """The experts' work on rows [n, d_model], which stand by source, then expert."""
         parallel, store = self.parallel, self.experts
-        came, guests = self._guests_here(plan)
         sets = _Materialise.apply(store.weight, parallel, store, came)
         where = {} if store.slices > 1 else {e: (0, row) for e, row in store.row_of.items()}
         for i, (_, moved) in enumerate(came):
@@ -359,7 +362,7 @@ class MoELayer(torch.nn.Module):
         done = _Joined.apply(done, *sets)
         inverse = torch.empty_like(order)
         inverse[order] = torch.arange(len(order), device=order.device)
-        return done[inverse], came, guests
+        return done[inverse]
 
     def _guests_here(self, plan):
         """Waits for the gathers of the layer, and starts the next layer's."""

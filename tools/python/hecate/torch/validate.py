@@ -22,7 +22,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hecate
 from hecate.torch import ExpertParallel, Recorder, calibrate
-from hecate.torch._watch import Watch, own_cores
+from hecate.torch._watch import cores, delay_s, moment, own_cores, parts
+
+
+HECATE = ("planner", "recorder")
+WORK = ("begin", "window", "routes", "head", "window backward", "end")
+SHOWN = {"experts": ("experts", "experts backward"), "other work": WORK, "tokens": ("counts", "dispatch", "combine"),
+         "copies": ("gather", "scatter", "copies", "moves")}
 
 
 def refuse(text):
@@ -37,7 +43,7 @@ def options(text):
     o.example = o.example or os.path.join(here, "..", "..", "examples", "train_moe.py")
     if not os.path.isfile(o.example):
         refuse("--example: expected the path of train_moe.py, found nothing at %s" % o.example)
-    o.ranks = o.ranks or max(2, len(os.sched_getaffinity(0)))
+    o.ranks = o.ranks or max(2, cores())
     if o.batch % o.ranks:
         refuse("--batch: expected a multiple of %d ranks, found %d" % (o.ranks, o.batch))
     try:
@@ -54,7 +60,7 @@ class Case:
     """A model in training under one policy and skew; `run` goes on for some steps."""
 
     def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3):
-        self.policy, self.hot, self.step, self.times = policy, hot, 0, []
+        self.policy, self.hot, self.step, self.times, self.parts = policy, hot, 0, [], []
         torch.manual_seed(1)
         self.o = argparse.Namespace(**vars(o), top_k=2, heads=4, accumulate=1, recompute=False)
         self.o.hot = hot
@@ -83,13 +89,26 @@ class Case:
     def run(self, steps):
         for k in range(steps):
             dist.barrier()
-            watch = Watch()
+            delay, begin, self.parallel.exchange.log = delay_s(), moment(), []
             self.one()
+            end, log, self.parallel.exchange.log = moment(), self.parallel.exchange.log, None
             dist.barrier()  # the step of the slowest rank
-            took = torch.tensor(watch.laps(), dtype=torch.float64)
+            took = torch.tensor((moment()[0] - begin[0], delay_s() - delay), dtype=torch.float64)
             dist.all_reduce(took)
             if k > 0:
                 self.times.append((took / self.o.ranks).tolist())
+                self.parts.append(parts(log, begin, end, self.o.layers))
+
+
+    def where(self):
+        """{part: [wall seconds, seconds of work]} of a step, means over steps and ranks; of planner and recorder those of the rank
+        that worked most: rank 0 writes the trace."""
+        own = {part: [statistics.mean(step[part][i] for step in self.parts) for i in (0, 1)]
+               for part in {part for step in self.parts for part in step}}
+        everywhere = [None] * self.o.ranks
+        dist.all_gather_object(everywhere, own)
+        return {part: [(max if part in HECATE else statistics.mean)(rank.get(part, (0, 0))[i] for rank in everywhere) for i in (0, 1)]
+                for part in sorted({part for rank in everywhere for part in rank})}
 
 
 def rank_of_job(o, folder):
@@ -114,10 +133,12 @@ def rank_of_job(o, folder):
     calibrations.append(calibrate(fitted.model, fitted.one))
     for case in cases:
         case.recorder.close()
+    where = [case.where() for case in cases]
     if dist.get_rank() == 0:
         with open(os.path.join(folder, "job.json"), "w") as out:
             json.dump({"calibrations": calibrations, "cases": [
-                {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times} for c in cases]}, out)
+                {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times, "parts": parts}
+                for c, parts in zip(cases, where)]}, out)
     dist.destroy_process_group()
 
 
@@ -138,25 +159,28 @@ def interval(values, seed=1):
 
 
 def predicted(o, case, cluster, model):
-    found = hecate.simulate(case["trace"], cluster=cluster, model=model, policies=[case["policy"]], warmup=0, schedule="published",
-                            ranks=o.ranks, period=o.period)
-    return found["policies"][0]["iteration_s"]["median"]
+    """The row of hecate-sim."""
+    return hecate.simulate(case["trace"], cluster=cluster, model=model, policies=[case["policy"]], warmup=0, schedule="published",
+                           ranks=o.ranks, period=o.period)["policies"][0]
 
 
 def judge(o, job, folder):
     """Rows of the table. What was trained is simulated whole; the medians are of the same run."""
     cluster, model = (mean(a, b) for a, b in zip(*job["calibrations"]))
-    files = [os.path.join(folder, "trainer-%s.json" % what) for what in ("cluster", "model")]
-    for name, document in zip(files, (cluster, model)):
+    alone = dict(cluster, cores=o.ranks, device=dict(cluster["device"], comm_share=0))  # every rank has a processor to itself
+    files = [os.path.join(folder, "trainer-%s.json" % what) for what in ("cluster", "model", "alone")]
+    for name, document in zip(files, (cluster, model, alone)):
         with open(name, "w") as out:
             json.dump(document, out, indent=1)
     rows = []
     for case in job["cases"]:
         times = [wall - without for wall, without in case["times"]]  # without a processor, which others had
-        measured, said = statistics.median(times), predicted(o, case, *files)
+        measured, said = statistics.median(times), predicted(o, case, *files[:2])["iteration_s"]["median"]
+        work = sum(case["parts"].get(part, (0, 0))[1] for part in WORK + SHOWN["experts"])
         low, high = interval(times)
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
-                     "high_s": high, "steps": len(times), "error": said / measured - 1})
+                     "high_s": high, "steps": len(times), "error": said / measured - 1, "work_s": work,
+                     "work_error": predicted(o, case, files[2], files[1])["compute_s"] / work - 1, "parts": case["parts"]})
     errors = sorted(abs(r["error"]) for r in rows)
     pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
     told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
@@ -165,20 +189,30 @@ def judge(o, job, folder):
     drift = job["calibrations"][1][0]["calibration"]["step_s"] / job["calibrations"][0][0]["calibration"]["step_s"] - 1
     return {"rows": rows, "error": {"median": statistics.median(errors), "worst": errors[-1]}, "pairs": len(pairs),
             "pairs_in_order": right(pairs), "pairs_told_apart": len(told), "pairs_told_apart_in_order": right(told),
-            "drift": drift, "without_processor": lost, "ranks": o.ranks, "cores": os.cpu_count(), "slower_together": cluster["calibration"]["slower_together"]}
+            "drift": drift, "without_processor": lost, "ranks": o.ranks, "cores": cores()}
 
 
 def show(found):
-    print("%-12s %5s %13s %13s %21s %7s" % ("policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error"))
+    print("%-12s %5s %13s %13s %21s %7s %8s" % ("policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error",
+                                               "of work"))
     for r in found["rows"]:
-        print("%-12s %5g %13.1f %13.1f %10.1f to %7.1f %5.0f %%" % (r["policy"], r["hot"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"],
-                                                                   1e3 * r["low_s"], 1e3 * r["high_s"], 100 * r["error"]))
+        print("%-12s %5g %13.1f %13.1f %10.1f to %7.1f %5.0f %% %6.0f %%" %
+              (r["policy"], r["hot"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], 1e3 * r["low_s"], 1e3 * r["high_s"],
+               100 * r["error"], 100 * r["work_error"]))
     print("error: median %.1f %%, worst %.1f %%" % (100 * found["error"]["median"], 100 * found["error"]["worst"]))
     print("order: %d of %d pairs; of the %d pairs that the measurement tells apart, %d" %
           (found["pairs_in_order"], found["pairs"], found["pairs_told_apart"], found["pairs_told_apart_in_order"]))
-    print("%d ranks on %d cores, %.2f times slower together than alone; steps of the second calibration took %+.0f %%;\n"
+    print("%d ranks on %d cores; steps of the second calibration took %+.0f %%;\n"
           "of the time of a step %.0f %% was taken out: others had the processor" %
-          (found["ranks"], found["cores"], found["slower_together"], 100 * found["drift"], 100 * found["without_processor"]))
+          (found["ranks"], found["cores"], 100 * found["drift"], 100 * found["without_processor"]))
+
+
+    print("\nwhere a step goes, ms, means of the ranks; planner and recorder in %% of the work\n%-12s %5s" % ("policy", "hot"),
+          *("%10s" % name for name in (*SHOWN, *HECATE)))
+    for r in found["rows"]:
+        of = lambda part, i: r["parts"].get(part, (0, 0))[i]
+        print("%-12s %5g" % (r["policy"], r["hot"]), *("%10.1f" % (1e3 * sum(of(p, 0) for p in SHOWN[name])) for name in SHOWN),
+              *("%8.2f %%" % (100 * of(part, 1) / r["work_s"]) for part in HECATE))
 
 
 def launch(o, text, folder):
