@@ -11,11 +11,11 @@
  *              the sum of an arithmetic series, in whole numbers.
  * FLOPs are 4 * context * heads * d_head per token and forward (QK^T and AV, compute_cost.c), twice that backward.
  *
- * The context of causal attention is L / 2, as everybody counts it (FlashAttention: half of full), not (L + 1) / 2: a
- * query's own key counts half. s2 is counted alike, so that it is causal attention where the window or one shard covers
+ * The context of causal attention is L / 2, as everybody counts it (FlashAttention: half of full), not (L + 1) / 2. So
+ * a query's own key counts half. s2 is counted alike. So it is causal attention where the window or one shard covers
  * everything, and less elsewhere.
  *
- * Which shard a head has: the kernels of the paper let head h see blocks j with (j + h + 1) % v == 0, so shard
+ * Which shard a head has: the kernels of the paper let head h see blocks j with (j + h + 1) % v == 0. So shard
  * v - 1 - h % v. With more shards than heads some of the context would be in no head's shard: refused. Heads that share
  * keys (kv_heads) have shards of their own all the same. The block is the kernels' tile there; here it may be any number.
  *

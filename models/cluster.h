@@ -9,8 +9,8 @@
  *          other node          port_out(s)?, nic_out, [leaf_up, leaf_down,] nic_in, port_in(d)?
  *          with PXN and rails  port_out(s), port_in(relay), nic_out(relay), nic_in, ... : over the local device on d's rail
  * The latency given for a class counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
- * `nic_through_port` says whether traffic between nodes also takes the device ports (default false: reference hecate.md
- * section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
+ * `nic_through_port` says whether traffic between nodes also takes the device ports. Default false (reference
+ * hecate.md section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
  */
 #ifndef HEC_MODELS_CLUSTER_H
 #define HEC_MODELS_CLUSTER_H

@@ -1,7 +1,7 @@
 /* Closed-form memory per rank.
  *
  * State: parameters * {dtype, gradient, optimizer} bytes. The usual 2 + 2 + 12 bytes are fp16 weights and gradients,
- * fp32 master weights and two Adam moments: the 16 bytes a parameter of ZeRO (Rajbhandari et al., SC 2020).
+ * fp32 master weights and two Adam moments. These are the 16 bytes a parameter of ZeRO (Rajbhandari et al., SC 2020).
  *
  * Activations kept from forward to backward, per token, after Korthikanti et al., "Reducing activation recomputation in
  * large transformer models" (MLSys 2023); D = dtype bytes:

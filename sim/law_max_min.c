@@ -1,7 +1,7 @@
 /* Law `max_min`. Every transfer is a fluid flow over its route, from latency after both ends posted. All flows in
  * flight, of whichever exchange, share links max-min fairly (sim/fluid). A rank is done when its own transfers are.
  *
- * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another
+ * Chunked exchanges: the chunks of a transfer run one after the other. Chunk c of a transfer that forwards another
  * starts when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
  *
  * All-reduce: one ring per NIC of a node, the bytes split evenly. Ring k passes a node's ranks starting after local

@@ -5,8 +5,8 @@
  *   cp, pp, vpp, ep all that divide: cp for sequences of 8,192 tokens and more, vpp where parts are even
  *   micro-batch 1, 2, 4; recomputation none, norm+act, moe, full; every dispatcher that suits the device
  *
- * What the recipe states stays. A step is first predicted from a few micro-batches: in a steady pipeline with equal micro-batches
- * each further one costs what the busiest device takes for it. The best are then simulated in full. */
+ * What the recipe states stays. A step is first predicted from a few micro-batches. In a steady pipeline with equal
+ * micro-batches each further one costs what the busiest device takes for it. The best are then simulated in full. */
 #ifndef HEC_SIM_LAYOUT_SEARCH_H
 #define HEC_SIM_LAYOUT_SEARCH_H
 #include "sim/training.h"

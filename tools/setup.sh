@@ -169,7 +169,7 @@ hec_configure() {
   local dir=$1 how=() said
   shift
   [ "${HEC_RECONFIGURE-}" != yes ] && hec_configured "$dir" "$@" && return 0
-  # A folder of another tree (a copied or moved checkout) or of a failed first attempt starts afresh; a folder that
+  # A folder of another tree (a copied or moved checkout) or of a failed first attempt starts afresh. A folder that
   # somebody configured by hand keeps its generator and its other settings.
   hec_configured "$dir" || how=(--fresh -G Ninja)
   hec_say "Configuring ${dir##*/}/"

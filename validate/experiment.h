@@ -1,5 +1,5 @@
 /* Cases executed for real, interleaved. In every round all of them run, in an order drawn anew. So what changes on the
- * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two
+ * machine while it measures hits all alike. Some may take turns, as many in a round as there are others. Then the two
  * kinds alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry
  * history.
  *

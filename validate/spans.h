@@ -1,5 +1,5 @@
-/* How long operations took from when they could begin: the durations that a prediction and a measurement are compared in,
- * and that laws are fitted to. Whatever the host does before an operation (posting it, finding its rows) counts as the
+/* How long operations took from when they could begin. A prediction and a measurement are compared in these durations,
+ * and laws are fitted to them. Whatever the host does before an operation (posting it, finding its rows) counts as the
  * operation's, waiting for a partner does not.
  *
  *     ready(op, r)  = max(end of the lane's previous operation on r, ends of op's dependencies on r)

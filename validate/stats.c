@@ -1,8 +1,8 @@
 /* geo_mean = exp(1/n sum ln x_i); log distance = |ln(a/b)|. libm is allowed here: these numbers are reported, no plan
  * depends on them. Quantile q lies at the rank q (n - 1) of the sorted values, linear between two of them. It is
  * definition 7 of Hyndman and Fan, The American Statistician 50, 1996.
- * tau-b = (C - D) / sqrt((P - Ta) (P - Tb)) over P = n (n - 1) / 2 pairs, C in the same and D in opposite order, Ta and Tb
- * alike in a and in b (Kendall, Biometrika 33, 1945).
+ * tau-b = (C - D) / sqrt((P - Ta) (P - Tb)) over P = n (n - 1) / 2 pairs. C are in the same and D in opposite order,
+ * Ta and Tb alike in a and in b (Kendall, Biometrika 33, 1945).
  * O(n), O(n log n) for quantiles, O(n^2) for pairs. */
 #include "validate/stats.h"
 

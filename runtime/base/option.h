@@ -29,7 +29,7 @@ typedef struct {
 
 enum { HEC_OPTIONS_MAX = 32 }; /* of one row: a bit each */
 
-/* Where the row that begins at `text` ends in a list of rows: at a comma that goes on with another row, or at the end. */
+/* In a list of rows, where the row that begins at `text` ends: at a comma before another row, or at the end. */
 const char *hec_options_end(const char *text);
 
 /* Reads "option=value,..." into the fields of `values`; *given: bit i for options[i]. `where` and `row` begin the messages:

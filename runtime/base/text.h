@@ -24,8 +24,8 @@ void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent,
 void hec_text_add_plain(hec_text *text, const char *string); /* made plain (hec_make_plain) */
 void hec_text_add_double(hec_text *text, double value);      /* not finite: null */
 /* A field of a CSV file (RFC 4180): quoted where a comma, a quote or a line end would be taken for one of ours. Spreadsheets
- * run a cell that begins with = + - @ (or a tab or carriage return before one) as a formula: such a text gets an apostrophe
- * in front. A number, with its sign, stays as it is. */
+ * run a cell that begins with = + - @ (or a tab or carriage return before one) as a formula. Such a text gets an
+ * apostrophe in front. A number, with its sign, stays as it is. */
 void hec_text_add_csv(hec_text *text, const char *field);
 void hec_text_free(hec_text *text);
 /* Reads the decimal number that `text` begins with; *end: behind it. False: there is none, or it is out of range: too large,

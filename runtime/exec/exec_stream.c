@@ -145,7 +145,7 @@ static int64_t late_by(const hec_exec_op *op, int64_t min_ns) {
   return there_ns > min_ns ? there_ns - min_ns : 0;
 }
 
-/* Planning is the host's, and may be over before the device gets to where it belongs in its lane; the two clocks agree to
+/* Planning is the host's, and may be over before the device gets to where it belongs in its lane. The two clocks agree to
  * some microseconds. So nothing begins before what it waits for has ended. */
 void hec_stream_times(hec_exec *exec) {
   hec_processor *on = processor_of(exec);

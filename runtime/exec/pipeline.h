@@ -52,7 +52,7 @@ typedef struct {
  * several parts ... */
 hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule,
                                         const hec_pipeline_shape *shape) HEC_MUST_USE;
-/* ... and policies that change their plan within an iteration or compute something else than the gate chose; with ZeRO-1 also those
+/* ... and policies that change their plan within an iteration or compute something else than the gate chose. With ZeRO-1 also those
  * that move experts, whose optimizer state is in parts then. */
 hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
 /* Bytes that each rank's region must have. */

@@ -92,8 +92,8 @@ struct hec_policy {
    * would only take time: variants of these, and what these always beat. */
   bool tried;
   const char *only_schedule; /* not NULL: runs under no other schedule */
-  /* Schedules that its paper excludes, names with blanks between them, the reason in a comment of the row: no candidates
-   * where each policy has its best. NULL: none. */
+  /* Schedules that its paper excludes, names with blanks between them; a comment of the row has the reason. They are
+   * no candidates where each policy has its best. NULL: none. */
   const char *excludes;
   /* What a user may set behind the name, "llep:cap=1.3": fields of this struct, whose values in the row are the defaults.
    * NULL: nothing. */

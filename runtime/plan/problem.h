@@ -114,12 +114,11 @@ hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_
 hec_status hec_problem_shard(hec_problem *problem, int32_t esp) HEC_MUST_USE;
 
 /* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides all of
- * these: the ranks, the devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is
- * one. */
+ * these. They are the ranks, the devices of a node, the model's heads and kv heads, and the width of a dense FFN. */
 hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) HEC_MUST_USE;
 
-/* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts, that of an expert in as many as
- * groups keep it. Parameters and gradients stay whole. No parts of experts or blocks (esp, mp). */
+/* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts. That of an expert is
+ * in as many as groups keep it. Parameters and gradients stay whole. No parts of experts or blocks (esp, mp). */
 void hec_problem_share_optimizer(hec_problem *problem);
 /* The part of the dense state that a rank updates: `place` of `of`, cut by hec_part_begin; of experts: replicas.h. */
 typedef struct {
@@ -157,8 +156,8 @@ static inline int32_t hec_problem_node_end(const hec_problem *p, int32_t node) {
   return end < p->n_ranks ? end : p->n_ranks;
 }
 
-/* Seconds that a layer's own gradients need, whatever the plan, before or behind those of guests: the dense ones of all ranks,
- * and those of experts between groups. */
+/* Seconds that a layer's own gradients need, whatever the plan, before or behind those of guests. They are the dense
+ * ones of all ranks, and those of experts between groups. */
 double hec_problem_own_gradients_s(const hec_problem *problem);
 
 /* Bytes of a rank without any copy: dense state, its share of expert state (even split, rounded up), activations and

@@ -1,5 +1,6 @@
-/* For schedules that cut a layer's token work into chunks: the layer, but for what such schedules differ in (which degree,
- * and when dense gradients are reduced). Chunks are computed while others travel; all else is as in `serial`.
+/* For schedules that cut a layer's token work into chunks: all of the layer that they share. They differ in the
+ * degree, and in when dense gradients are reduced. Chunks are computed while others travel; all else is as in
+ * `serial`.
  *
  *   forward   COMPUTE  permute  [shared]  experts 1  experts 2 ..            | unpermute
  *             TOKEN             dispatch 1  dispatch 2 ..  combine 1  combine 2 ..

@@ -80,8 +80,8 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
                         int32_t n_deps);
 /* SparseReduceScatter of guests' gradients with its reductions (gradient lane); -1 if none. */
 int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
-/* Gradient all-reduce of resident copies as reduce-scatter, reduction and all-gather among the holders of each expert
- * (2(n-1)/n of the bytes each, hecate.md Eq. 2), only in the last micro-batch; -1 if none. */
+/* Gradient all-reduce of resident copies, only in the last micro-batch; -1 if none. It is reduce-scatter, reduction
+ * and all-gather among the holders of each expert (2(n-1)/n of the bytes each, hecate.md Eq. 2). */
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
 /* ZeRO-1, after the optimizer: the parts of parameters that each rank has updated go to the others that keep them. */
 void hec_emit_updated(hec_lowering *low, int32_t optimizer);

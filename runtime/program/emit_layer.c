@@ -1,5 +1,5 @@
 /* Compute, local and token operations of a layer. The traffic of one dispatch is written once; combine and both
- * backward exchanges use the same transfers, reversed or not, so lowering a layer costs O(ranks^2 + rank-expert pairs).
+ * backward exchanges use the same transfers, reversed or not. So lowering a layer costs O(ranks^2 + rank-expert pairs).
  *
  * Bytes of a permutation: every assignment is read and written once. Of an unpermute: every assignment is read, every
  * token written (counted as another read of the assignments: an upper bound for top-k > 1). */

@@ -48,7 +48,7 @@ static void put_parcel(hec_program *program, hec_parcel parcel) {
 }
 
 /* What each transfer of the list carries: the entries of low->moves of its pair, which stand in the same order of
- * pairs; in a chain each transfer has one. */
+ * pairs. In a chain each transfer has one. */
 static int32_t add_parcels(hec_lowering *low, const hec_transfer_list *list) {
   hec_program *program = &low->in->program;
   int32_t first = (int32_t)program->n_parcel_index;
@@ -299,8 +299,8 @@ static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) 
   return at;
 }
 
-/* An exchange into one staging slot per source, then the sum in ascending source order: per staged byte one read of the
- * slot, one read and one write of the target. */
+/* An exchange into one staging slot per source, then the sum in ascending source order. Per staged byte: one read of
+ * the slot, one read and one write of the target. */
 static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list,
                              const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, role, layer, true);

@@ -40,8 +40,8 @@ typedef struct {
   bool alone;      /* nothing runs beside anything: migration too precedes all else, whatever the policy's row says */
   bool chunked;    /* cuts the token work of a layer into chunks, and chooses into how many */
   bool routes;     /* chooses the route of token rows, too */
-  /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
-   * nodes; false: they stand in line with them on the token lane. */
+  /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens
+   * between nodes. False: they stand in line with them on the token lane. */
   bool inside;
   bool by_node; /* token rows may travel once per node, for several of the token's experts (nodes.h) */
   const char

@@ -1,8 +1,8 @@
 /* NCCL for ranks that are threads of one process: communicators and calls; what groups do is in fake_groups.c.
  *
- * As NCCL does: one rank per device (else "duplicate GPU", ncclInvalidUsage); calls of a communicator that does not block
- * may answer ncclInProgress, and what they asked for happens only after ncclCommGetAsyncError has been asked often enough:
- * a group is then behind whatever its stream was given meanwhile. Messages are float32, sums are sums; nothing else is
+ * As NCCL does: one rank per device (else "duplicate GPU", ncclInvalidUsage). Calls of a communicator that does not block
+ * may answer ncclInProgress, and what they asked for happens only after ncclCommGetAsyncError has been asked often enough.
+ * A group is then behind whatever its stream was given meanwhile. Messages are float32, sums are sums; nothing else is
  * needed. Other uses that NCCL forbids end the test. */
 #include "tests/cuda/fake_groups.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# hecate-run and hecate-validate on imitated devices (fake.h) as a user meets them: what they refuse and in which words, what
-# they say of shared and of imitated devices, calibrations that are used again, signals, failures in the middle. Whatever
-# happens they end by themselves and leave nothing half behind.
+# hecate-run and hecate-validate on imitated devices (fake.h) as a user meets them. What they refuse and in which words, what
+# they say of shared and of imitated devices, calibrations that are used again. Signals, and failures in the middle.
+# Whatever happens they end by themselves and leave nothing half behind.
 source "$(dirname "$0")/imitated.sh"
 export FAKE_CUDA_DEVICES=2
 run=("$build/hecate-run" "$sample" --backend nccl --steps 2 --policy ep,hecate)

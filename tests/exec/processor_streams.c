@@ -1,5 +1,5 @@
 /* Streams: what is ordered by events only, what is not, times, and memory of the host. Every case would also pass on a
- * device that runs everything at once in order; a device (or a fake of one) that takes its freedom finds what is missing. */
+ * device that runs everything at once in order. A device (or a fake of one) that takes its freedom finds what is missing. */
 #include "runtime/exec/launch/rank.h"
 #include "tests/exec/processor_case.h"
 

@@ -1,4 +1,4 @@
-/* A rank killed, stopped or cut off in every phase of an iteration: the launch ends within its limit, names the rank, the
+/* A rank killed, stopped or cut off in every phase of an iteration. The launch ends within its limit, names the rank, the
  * layer and the operation, and leaves no process. Which phases there are is found out by a first, healthy run. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/replay_case.h"

@@ -1,5 +1,5 @@
-/* Sparse collectives of the public interface: random items against plain loops, by processes and by threads, every way,
- * on clusters of one and of several nodes, buffers inside and outside the region, gathers and scatters at once.
+/* Sparse collectives of the public interface. Random items against plain loops, by processes and by threads, every way,
+ * on clusters of one and of several nodes. Buffers are inside and outside the region, gathers and scatters at once.
  * Mistakes: a code and a message, the run ends for all. */
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/package/hecate.h"

@@ -1,5 +1,5 @@
-/* The planner of the public interface, driven beside the internal policy run over random loads: equal digests for every
- * policy; moves, guests and splits are what the plan says; no memory is taken between open and close. Mistakes: a code
+/* The planner of the public interface, driven beside the internal policy run over random loads. Equal digests for every
+ * policy; moves, guests and splits are what the plan says. No memory is taken between open and close. Mistakes: a code
  * and a message, nothing else. */
 #include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"

@@ -1,6 +1,6 @@
 /* Steps as objects, over every policy of the public interface: several alive, refined in another order than begun and again;
  * dispatch and routes against split. Saved planners: restored on the same ranks, all later plans and moves are those of the
- * planner that went on; on other ranks the past loads are taken over. Damaged states are refused. */
+ * planner that went on. On other ranks the past loads are taken over. Damaged states are refused. */
 #include "runtime/exec/package/hecate.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"

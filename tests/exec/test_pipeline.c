@@ -146,8 +146,8 @@ static void run_case(pipeline_case *c, const row *w) {
   hec_test_launch(&options, body, c);
 }
 
-/* Every number of the step is compared: the outputs and input gradients of all ranks, and four arrays of each block and
- * expert wherever it is kept; with ZeRO-1 of gradients and moments each number once. */
+/* Every number of the step is compared. The outputs and input gradients of all ranks, and four arrays of each block and
+ * expert wherever it is kept. With ZeRO-1 of gradients and moments each number once. */
 static int64_t expected_numbers(const pipeline_case *c, const row *w) {
   int64_t stream = (int64_t)c->problem.tokens * c->moe.d_model, arrays = w->forward ? 1 : 4;
   int64_t streams = (w->forward ? 1 : 2) * (int64_t)w->steps * w->micro_batches * c->layout.dp * stream;
@@ -172,7 +172,7 @@ HEC_TEST_LOOP(stages_compute_what_the_reference_does, N_ROWS) {
 /* ---- Memory ---- */
 
 /* State by hand: 4 bytes a parameter and a gradient, 8 of moments. With ZeRO-1 a stage has the moments of each number once, and
- * each rank an equal share of every tensor, up to a number; but not of experts whose three keepers are on two nodes. Activations: the program's peak, which the buffers must not pass. */
+ * each rank an equal share of every tensor, up to a number. But not of experts whose three keepers are on two nodes. Activations: the program's peak, which the buffers must not pass. */
 static void check_memory(const pipeline_case *c, const row *w, int32_t rank) {
   const hec_rank_memory *counted = &c->memory[rank].counted, *predicted = &c->memory[rank].predicted;
   hec_pipeline_parts parts = {&c->order, c->p.layer_at};

@@ -110,8 +110,9 @@ static int64_t step_of(const char *layout, const char *pipeline, int32_t ranks, 
   return ps;
 }
 
-/* With equal loads and links that cost nothing, a stage's step is m micro-batches and an end, T(m) = m t + e, so that the step of p
- * such stages of v parts is (m + (p - 1) / v) t + e: t and e are from the predictions of a single stage. */
+/* With equal loads and links that cost nothing, a stage's step is m micro-batches and an end, T(m) = m t + e. So the
+ * step of p such stages of v parts is (m + (p - 1) / v) t + e. Here t and e are from the predictions of a single
+ * stage. */
 HEC_TEST(equal_stages_take_what_one_of_them_says) {
   int64_t one = step_of("pp=1", "1f1b", 1, 2, 1), two = step_of("pp=1", "1f1b", 1, 2, 2), t = two - one, e = one - t;
   ck_assert_int_gt(t, 0);

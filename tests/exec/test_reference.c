@@ -1,5 +1,5 @@
-/* The dense reference: equal to the oracle step after step, exact where exactness is promised, blind to the order of sums,
- * and near enough for every fault to show. */
+/* The dense reference. It is equal to the oracle step after step, and exact where exactness is promised. It is blind
+ * to the order of sums, and near enough for every fault to show. */
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/faulty_steps.h"
 #include "tests/exec/model_oracle.h"

@@ -1,4 +1,4 @@
-/* Replays in which something is wrong, each of which must be noticed, and those that only look so: messages that do not
+/* Replays in which something is wrong, each of which must be noticed, and those that only look so. Messages that do not
  * come, ranks that plan from other loads, long turns, devices that fail or forget to wait. */
 #include "runtime/exec/launch/world.h"
 #include "tests/exec/launch_case.h"
@@ -108,9 +108,9 @@ HEC_TEST(different_plans) {
   expect_failure(c, (hec_replay_launch){.policy = "ep", .limit_s = limit_s}, "rank 2");
 }
 
-/* In virtual time ranks compute one after the other: others who compute are no reason to be late, a rank that is stopped
+/* In virtual time ranks compute one after the other. Others who compute are no reason to be late, a rank that is stopped
  * while it is its turn is one. The hook runs where the rank takes no turn itself. Time that counts passes for rank 0 alone, at
- * looks at its clock: nearly the limit for each turn that ended, or a quarter of it once rank 1 stops. */
+ * looks at its clock. Nearly the limit for each turn that ended, or a quarter of it once rank 1 stops. */
 enum { TURNS = 8 };
 static int stop_signal;
 static struct {

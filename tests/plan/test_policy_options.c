@@ -1,5 +1,5 @@
-/* Options of policies, whatever rows there are: what a row lists is in order; its defaults are what the row does anyway;
- * every option changes what is planned; an option of the row goes before the one of the problem. */
+/* Options of policies, whatever rows there are: what a row lists is in order; its defaults are what the row does anyway.
+ * Every option changes what is planned; an option of the row goes before the one of the problem. */
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/test.h"

@@ -1,6 +1,6 @@
 /* The critical path against what makes it one. In a walk (walk.h) every time is a maximum over what came before plus a
- * duration, so along the path, and only there, time is lost: with everything that is done off the path made instant,
- * the program takes as long as before, to the picosecond; with a step of the path longer by D, D longer. On random
+ * duration. So along the path, and only there, time is lost. With everything that is done off the path made instant,
+ * the program takes as long as before, to the picosecond. With a step of the path longer by D, D longer. On random
  * programs of every policy and schedule, with durations drawn at random, equal ones and empty ones among them. */
 #include "runtime/program/critical_path.h"
 
@@ -88,7 +88,7 @@ HEC_TEST_LOOP(only_the_path_counts, hec_test_cases(24)) {
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit, &seed);
 }
 
-/* Two ranks: rank 1 computes 0 to 5, rank 0 0 to 3; an exchange of both ends at 12 on rank 0 and at 9 on rank 1; rank 0
+/* Two ranks: rank 1 computes 0 to 5, rank 0 0 to 3. An exchange of both ends at 12 on rank 0 and at 9 on rank 1; rank 0
  * computes on until 14. The path: rank 1 until 5, the exchange on rank 0, then rank 0. A late start leads it. */
 HEC_TEST(by_hand) {
   hec_program p = {0};

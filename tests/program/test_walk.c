@@ -1,4 +1,4 @@
-/* The walk against an oracle that goes through time instead of ids: whatever may be posted now is posted, whatever has
+/* The walk against an oracle that goes through time instead of ids. Whatever may be posted now is posted, whatever has
  * nothing left to wait for begins, then time goes on to the next end. Durations are drawn at random, as if measured:
  * many are equal or zero, so that ends meet. Programs: lowered ones of every policy and schedule, and ones that no
  * schedule would make. */

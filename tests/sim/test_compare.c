@@ -1,5 +1,5 @@
-/* The comparison end to end on traces in memory: its outputs parse and have the keys of the contract, they repeat to
- * the byte, periodic planning is weighed as what it is, and an allocation that fails anywhere ends it cleanly. */
+/* The comparison end to end on traces in memory. Its outputs parse and have the keys of the contract, they repeat to
+ * the byte, periodic planning is weighed as what it is. An allocation that fails anywhere ends it cleanly. */
 #include "models/json.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"
@@ -279,7 +279,7 @@ HEC_TEST_LOOP(unknown_schedule, 2) { /* also for a policy that runs under no oth
   finish(&c);
 }
 
-/* A periodic policy plans every 2 iterations, so its planning is paid once, not once for every iteration the record
+/* A periodic policy plans every 2 iterations. So its planning is paid once, not once for every iteration the record
  * stands for: mean = (sum of stride * ordinary + one-off) / sum of strides. Planning takes 1 s here, the rest next to
  * nothing, and the trace's records are 2 iterations apart. */
 HEC_TEST(planning_is_paid_once) {

@@ -1,4 +1,4 @@
-/* Bare flow sets: the committed cases (exact rational arithmetic, tests/sim/cases/make_cases.py), the shared ones
+/* Bare flow sets. The committed cases (exact rational arithmetic, tests/sim/cases/make_cases.py), the shared ones
  * (SimGrid), alpha_beta by hand, the output read back, and every error of the input. */
 #include "models/json.h"
 #include "sim/flows.h"
@@ -119,7 +119,7 @@ HEC_TEST(alpha_beta_by_hand) {
   hec_arena_free(&arena);
 }
 
-/* Without latency and starts the busiest port bounds the makespan from below under any sharing; an incast, whose hot
+/* Without latency and starts the busiest port bounds the makespan from below under any sharing. An incast, whose hot
  * port is full all the time, reaches it. */
 HEC_TEST(busiest_port_is_a_lower_bound) {
   for (size_t i = 0; i < sizeof own_cases / sizeof *own_cases; i++) {

@@ -1,4 +1,4 @@
-/* Jobs of traces in memory, for tests of what is made of them and said about it: one at a time, on a box of 16 devices. */
+/* Jobs of traces in memory, for tests of what is made of them and said about it. One at a time, on a box of 16 devices. */
 #ifndef HEC_TESTS_JOB_CASE_H
 #define HEC_TESTS_JOB_CASE_H
 #include "tests/support/trace_text.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/cluster-check from outside: what is missing is told; hosts that do not fit are told; results and exchanges are checked for
-# real; what predictions say comes onto the page, from a stand-in of hecate-validate; the file to send has the page and no more.
+# real. What predictions say comes onto the page, from a stand-in of hecate-validate; the file to send has the page and no more.
 # shellcheck disable=SC2016 # single quotes on purpose: other shells expand these
 . "$(dirname "$0")/../support/tool.sh"
 . "$source_dir/tests/support/mpi.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every command that README.md and docs/ show runs: each line of a block that begins with hecate- (or "$ hecate-"), in an empty
+# Every command that README.md and docs/ show runs. Each line of a block that begins with hecate- (or "$ hecate-"), in an empty
 # folder where the files that pages name stand. Where a page shows the output, its numbers are those of today, and README's is
 # that to the letter. Other commands run on the first ten iterations of the committed traces.
 # A block under a line "<!-- not run: WHY -->" is left out.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tools/hosts: bad lines are told; links carry no more than their rate, slow ones less; hosts see each other and nothing else; MPI
-# runs across them; nothing is left, also after a signal. No time is bounded from above: a busy machine is only slower.
+# tools/hosts: bad lines are told. Links carry no more than their rate, slow ones less; hosts see each other and nothing else; MPI
+# runs across them. Nothing is left, also after a signal. No time is bounded from above: a busy machine is only slower.
 source "$(dirname "$0")/../support/tool.sh"
 hosts=$source_dir/tools/hosts
 tool=("$hosts")
@@ -123,7 +123,7 @@ if has_mpi openmpi; then
   has "| flexmoe, pipemoe | skewed | flat |"
   has "Negative controls: a wrong rate is"
 fi
-# MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize: ranks that wait for the process manager move no
+# MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize. Ranks that wait for the process manager move no
 # messages, and others wait for them. What counts is what rank 0 says.
 if has_mpi mpich; then
   "$hosts" run "2x2 nic=10M" --mpi mpich -- "$build/hecate-run" alltoallv "$work/matrix.txt" --backend mpi --iterations 2 \

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hecate-sim recommend: what is recommended is a set-up that runs and takes what was said; the same input gives the same bytes;
+# hecate-sim recommend: what is recommended is a set-up that runs and takes what was said. The same input gives the same bytes;
 # what cannot be answered is said.
 source "$(dirname "$0")/../support/tool.sh"
 sim=$build/hecate-sim

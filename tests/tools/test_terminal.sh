@@ -60,7 +60,7 @@ at_terminal no hecate-run alltoallv two --check --iterations 2 --json
 printf '{"trace": "few.jsonl", "policy": ["ep"], "model": "tiny"}' >spec.json
 printf 'layer,expert,count\n0,0,3\n0,1,2\n' >log.csv
 cat >until.py <<'P'
-# until.py WORDS COMMAND...: reads until the line of progress has the words, then presses Ctrl-C; prints what is left on the
+# until.py WORDS COMMAND...: reads until the line of progress has the words, then presses Ctrl-C. Prints what is left on the
 # screen: the text behind the last wipe.
 import os, pty, signal, sys, tty
 child, end = pty.fork()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# --timeline-format: files of ranks for trace analysis (kineto) and for simulators of networks (chakra), read back by programs
-# that share nothing with what writes them; HolisticTraceAnalysis itself where python3, or $HECATE_HTA_PYTHON, has it.
+# --timeline-format: files of ranks for trace analysis (kineto) and for simulators of networks (chakra). They are read
+# back by programs that share nothing with what writes them. HolisticTraceAnalysis itself where python3, or
+# $HECATE_HTA_PYTHON, has it.
 source "$(dirname "$0")/../support/tool.sh"
 sim=$build/hecate-sim
 run=$build/hecate-run

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # hecate.torch on gloo processes: equal to dense data parallelism under six policies; checkpoints, mistakes and the recorder
-# (tests/tools/python says what); the training example, whose trace hecate-sim reads. With $HECATE_TORCH_PYTHON, else the
+# (tests/tools/python says what). The training example, whose trace hecate-sim reads. With $HECATE_TORCH_PYTHON, else the
 # first python3 that has PyTorch 2.1.
 source "$(dirname "$0")/../support/tool.sh"
 if grep -qE '^HEC_SANITIZE:STRING=.+' "$build/CMakeCache.txt"; then

@@ -1,4 +1,4 @@
-/* A machine that is a cluster: iterations of cases get timelines from known durations instead of being executed, in the
+/* A machine that is a cluster. Iterations of cases get timelines from known durations instead of being executed, in the
  * form in which an executor hands them on. The interpreter here is a second one, written from the definition in
  * runtime/program/walk.h, so that it can be held against both. */
 #ifndef HEC_TESTS_VALIDATE_IMITATED_H

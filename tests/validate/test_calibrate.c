@@ -1,6 +1,6 @@
-/* Calibration of a machine whose laws are known: a cluster with made-up curves and links stands in for it, and timelines
+/* Calibration of a machine whose laws are known. A cluster with made-up curves and links stands in for it, and timelines
  * come from its laws (imitated.h). What calibration writes must predict configurations that it never saw as the machine
- * itself does; noise and stalls must not move it far, nor disturbed readings; what it cannot describe is refused. */
+ * itself does. Noise and stalls must not move it far, nor disturbed readings. What it cannot describe is refused. */
 #include "runtime/plan/problem.h"
 #include "sim/simulate.h"
 #include "tests/support/test.h"
@@ -163,9 +163,9 @@ static void predict(void *context, int32_t index, const hec_replayed *iteration)
   j->predicted[j->n++] = 1e-12 * (double)hec_timeline_end_ps(&j->timeline);
 }
 
-/* Random configurations of all policies, a quarter of the tokens or more (below, and where a policy drops assignments,
- * experts and permutes with fewer rows than the first knot of their curve cost what that costs), planned for what was
- * found, at the machine's own times and at those found. */
+/* Random configurations of all policies, a quarter of the tokens or more. (Below, and where a policy drops
+ * assignments, experts and permutes may have fewer rows than the first knot of their curve. They cost what that
+ * costs.) They are planned for what was found, at the machine's own times and at those found. */
 static hec_error judge_it(const trial *t) {
   const hec_policy *policies[64];
   int32_t n_policies = 0;

@@ -1,5 +1,5 @@
-/* Published runs: metrics of one run agree, rules fill in what rows leave open, every row is predicted or has a reason, constants
- * are found again; and the errors on the real table, where the shared cases are. */
+/* Published runs: metrics of one run agree, and rules fill in what rows leave open. Every row is predicted or has a
+ * reason, constants are found again. And the errors on the real table, where the shared cases are. */
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 #include "tests/support/test.h"

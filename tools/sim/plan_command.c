@@ -1,6 +1,6 @@
 /* Replays the trace through a policy up to the wanted iteration, history from the start. Prints the plan of one layer
  * before (`decide`) or after (`refine`) the calibration that follows its gate. Or it writes the placement of all
- * layers into a file that other frameworks read. --reshard makes that decision choose homes afresh from the history at
+ * layers into a file that other frameworks read. With --reshard that decision choose homes afresh from the history at
  * that point. */
 #include "tools/sim/sim_commands.h"
 

@@ -1,4 +1,4 @@
-/* What calibrate and compare share: the options, the job, the session (validate/session.h), its launch, and how its
+/* What calibrate and compare share: the options, the job, the session (validate/session.h) and its launch. And how its
  * results come from rank 0 to the one who speaks.
  *
  *     hec_session_run_open, then the caller's cases, then hec_session_run_launch; hec_session_run_close on every way out */

@@ -1,4 +1,4 @@
-/* Cases: loads of two skews at the full, half and quarter number of tokens under plain expert parallelism; and FSSDP under
+/* Cases: loads of two skews at the full, half and quarter number of tokens under plain expert parallelism. And FSSDP under
  * the serial schedule, for gathers, scatters and reductions. Some seconds in all. */
 #include "validate/calibrate/calibrate.h"
 
@@ -116,7 +116,7 @@ static hec_status fit_set(hec_calibration *c, const hec_sample_set *set, hec_are
   return HEC_OK;
 }
 
-/* All exchanges together scale the links, which is what planners see; what each kind then takes of that is a curve: some
+/* All exchanges together scale the links, which is what planners see. What each kind then takes of that is a curve: some
  * add what they receive, some move rows, some whole experts. */
 static hec_status fit_links(hec_calibration *c, hec_arena *arena) {
   int32_t n = 0;

@@ -6,7 +6,7 @@
  *
  * gsl_multifit_robust (DuMouchel and O'Brien 1989) never lets its scale fall under 1e-6 of the standard deviation of
  * the right-hand side. It takes 1 when that deviation is 0. So a right-hand side of ones would switch its robustness
- * off. Every second row is therefore given with the other sign, on both sides: no residual changes but in sign, rho is
+ * off. Every second row is therefore given with the other sign, on both sides. No residual changes but in sign, rho is
  * even, and the deviation is 1.
  *
  * Columns are scaled to norm 1. O(n p^2) per iteration of a fit, up to N_ITERATIONS of them. */

@@ -94,7 +94,7 @@ typedef struct {
   hec_error error;            /* the estimates in it */
   hec_error raw;              /* the same with readings as they were, whatever the pace */
   int32_t n_ranked, n_pairs;  /* cases with an executed point; pairs of cases that have one in common and did not
-                               * execute the same programs there: without any, no order was tested */
+                               * execute the same programs there. Without any, no order was tested */
   double kendall_tau;         /* of the pairs that are told apart, by their medians over the points that both have */
   hec_ranking ranking;        /* the same over those more than HEC_APART apart */
   int32_t n_right, n_wrong, n_not_apart; /* all pairs */

@@ -19,8 +19,8 @@
  * and what is within counts.
  * None of this looks at the sign of an error or at which law is judged, so a wrong law cannot excuse itself.
  *
- * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real one,
- * on the same session: the difference is the law alone. */
+ * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real
+ * one, on the same session. So the difference is the law alone. */
 #ifndef HEC_VALIDATE_GATE_H
 #define HEC_VALIDATE_GATE_H
 #include "validate/doc.h"

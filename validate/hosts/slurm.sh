@@ -22,8 +22,8 @@ spec() {
     "cluster": ["p4d-4x8", "2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"]}\n' "$(seq -s, 1000 $((999 + $1 / 8)))"
 }
 
-# The job script is the one of the guide, word for word. Its hecate-sim is this one: tasks 2 and 3 stop in their first run once rows
-# are in the journal, so that they cannot be done before they are killed.
+# The job script is the one of the guide, word for word. Its hecate-sim is this one. Tasks 2 and 3 stop in their first
+# run once rows are in the journal. So they cannot be done before they are killed.
 job_script() {
   mkdir bin
   PATH=$work/bin:$PATH

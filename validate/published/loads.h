@@ -56,9 +56,9 @@ hec_status hec_loads_hot(const hec_loads_wish *wish, int32_t n, int32_t n_hot, d
                          hec_loads *loads) HEC_MUST_USE;
 hec_status hec_loads_lognormal(hec_loads_store *store, const hec_loads_wish *wish, int32_t n, hec_arena *arena,
                                hec_loads *loads) HEC_MUST_USE;
-/* The sigma under which contiguous experts on `ep` ranks (0: all) have the busiest rank's share that a source states:
- * mean over layers and iterations of busiest over mean. Found by bisection to about 0.5 %, drifting to a few percent.
- * Then as hec_loads_lognormal. */
+/* The sigma under which contiguous experts on `ep` ranks (0: all) have the busiest rank's share that a source states.
+ * The share is the mean over layers and iterations of busiest over mean. Found by bisection to about 0.5 %, drifting
+ * to a few percent. Then as hec_loads_lognormal. */
 hec_status hec_loads_imbalanced(hec_loads_store *store, const hec_loads_wish *wish, int32_t n, int32_t ep,
                                 double overload, hec_arena *arena, hec_loads *loads, double *sigma) HEC_MUST_USE;
 /* Fails when the trace has other experts, or fewer layers. */

@@ -11,7 +11,7 @@
  * chose, and the name says so: whoever needs both opens this first.
  *
  * The library stays local to its handle (RTLD_LOCAL), apart from the cblas_sgemm of GSL that this program is linked
- * with: that one is the fall-back, and HECATE_BLAS=gsl asks for it. */
+ * with. That one is the fall-back, and HECATE_BLAS=gsl asks for it. */
 #include "runtime/exec/math/math.h"
 
 #include <dlfcn.h>

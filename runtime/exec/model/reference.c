@@ -168,7 +168,7 @@ static int32_t max_assignments(hec_reference *r, const hec_load *loads, int32_t 
   return (int32_t)max;
 }
 
-/* Floats per (micro-batch, rank): stream, its gradient, dh2, scratch, then per block kept values; and per assignment
+/* Floats per (micro-batch, rank): stream, its gradient, dh2, scratch, then per block kept values. Beside that, per assignment
  * and block inner row and output, and two rows more for all blocks together. */
 static void make_room(hec_reference *r, int32_t n) {
   const hec_model *m = &r->model;

@@ -6,9 +6,9 @@
  *
  *   gain[e][r] = sum over b on r of flow_l[e][b] + sum over a on r of flow_(l-1)[a][e]
  *
- * Experts change places in pairs while that gains, each with the other it gains most with (ties: the lower), layer after
- * layer, forward and backward, until a sweep changes nothing. From two starts, of which the better end stays (ties: the
- * first):
+ * Experts change places in pairs while that gains, each with the other it gains most with (ties: the lower). That goes
+ * layer after layer, forward and backward, until a sweep changes nothing. From two starts, of which the better end
+ * stays (ties: the first):
  *   each layer once after the one before it, expert and part of the largest gain first, where there is room; kept if that
  *   is no worse than the start that was given;
  *   whole paths through all layers. A path is each expert followed by the one that takes most tokens from it. Paths

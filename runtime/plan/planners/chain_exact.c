@@ -7,9 +7,9 @@
  *
  *   minimise sum_l sum_pq cost_l[p][q] w_l[p][q],   sum_p w_l[p][q] = sum_r w_(l+1)[q][r] for all q,  sum_pq w_0[p][q] = 1
  *
- * which is a shortest path, integral as it stands: exact however many layers there are, as far as the memory kept for it
- * goes. Above, products are linearised row by row rather than one variable each (n^4 of them): because the next layer's
- * y is a bijection, sum_b flow[a][b] y[b][h] is the flow that group a sends to rank h, and
+ * That is a shortest path, integral as it stands. It is exact however many layers there are, as far as the memory kept
+ * for it goes. Above, products are linearised row by row rather than one variable each (n^4 of them). Because the next
+ * layer's y is a bijection, sum_b flow[a][b] y[b][h] is the flow that group a sends to rank h, and
  *
  *   m_l >= seconds[g][h] ( sum_b flow_l[a][b] y_(l+1)[b][h] - (1 - y_l[a][g]) max_b flow_l[a][b] )
  *

@@ -1,5 +1,5 @@
-/* Copies for one micro-batch and the split of its tokens, of a layer whose homes and residents stand: what ends the layer soonest
- * by layer_end.h, among these:
+/* Copies for one micro-batch and the split of its tokens, of a layer whose homes and residents stand. It takes what
+ * ends the layer soonest by layer_end.h, among these:
  *
  *   everywhere   the k hottest experts on every rank, k = 1, 4, 16 .. before the gate, 1, 3, 7 .. of the others after it
  *   spill        one copy after the other: the fullest rank's largest expert goes to a rank below the mean. It takes

@@ -92,8 +92,8 @@ void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */
 double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share);
 /* Of the split. O(experts * ranks). */
 hec_layer_times hec_layer_end_times(hec_layer_end *end);
-/* About the end with other guests and a busiest rank of `max` instead of `before` tokens, for choosing among many: experts and
- * dispatch take so much less, the latter no less than where all ranks exchange alike. O(ranks). */
+/* About the end with other guests and a busiest rank of `max` instead of `before` tokens, for choosing among many.
+ * Experts and dispatch take so much less, the latter no less than where all ranks exchange alike. O(ranks). */
 double hec_layer_end_with(const hec_layer_end *end, const hec_layer_times *times, uint64_t before, uint64_t max);
 /* Writes the split as the layer's quotas. O(experts * ranks). */
 void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer);

@@ -1,5 +1,5 @@
-/* The programme (LPLB, github.com/deepseek-ai/LPLB; MicroMoE, arXiv 2511.16947; reference policies.md 4.3, 4.10): ranks
- * g, experts e with n_e tokens and the set D_e of their holders, b_g tokens that cannot be moved,
+/* The programme (LPLB, github.com/deepseek-ai/LPLB; MicroMoE, arXiv 2511.16947; reference policies.md 4.3, 4.10).
+ * Ranks g have b_g tokens that cannot be moved. Experts e have n_e tokens and the set D_e of their holders.
  *
  *   minimise t   subject to   sum over g in D_e of x[e][g] = n_e,   b_g + sum over e of x[e][g] <= t,   x >= 0
  *

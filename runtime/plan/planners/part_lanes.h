@@ -8,7 +8,7 @@
  *   stage 3   max over ranks    of  B (G-1)/G for each copy in another node, and B/G for each that it passes on  / p
  *
  * and three latencies. Gradients come back the same way in reverse. It is what parts.c costs where nodes are full and parts are
- * equal (tests/plan/test_layer_end.c); where another row of the table is cheaper, the price is too high. */
+ * equal (tests/plan/test_layer_end.c). Where another row of the table is cheaper, the price is too high. */
 #ifndef HEC_PLAN_PART_LANES_H
 #define HEC_PLAN_PART_LANES_H
 #include "runtime/base/arena.h"

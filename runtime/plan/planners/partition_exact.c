@@ -10,10 +10,10 @@
  *
  *   minimise sum_S | R w(S) - T | z_S   over sets with sum_(S with i) z_S = 1 for all i, sum_S z_S = R, z binary
  *
- * Only those sets matter that deviate by at most half of what the heuristic's partition does in all: what lies above
- * the mean lies below it elsewhere. That is a few hundred of 18,000. Of more than 20,000 at most 4,000 may matter,
- * else none is solved. For more sets it is the paper's form, part c only for items c and later (parts are alike),
- * within a limit of nodes. Above n R = 256 none, since it then costs seconds a layer and finds nothing.
+ * Only those sets matter that deviate by at most half of what the heuristic's partition does in all. For what lies
+ * above the mean lies below it elsewhere. That is a few hundred of 18,000. Of more than 20,000 at most 4,000 may
+ * matter, else none is solved. For more sets it is the paper's form, part c only for items c and later (parts are
+ * alike), within a limit of nodes. Above n R = 256 none, since it then costs seconds a layer and finds nothing.
  *
  * The bound without a solver is the larger of two. Sums are whole numbers, so with r = T mod R nothing is below 2 r
  * (R - r). And the part of the heaviest item, filled up with the lightest, is above the mean by what it is. */

@@ -1,5 +1,5 @@
-/* Expert parallelism, and the reference rows that stand on its placement: expert e on rank floor(e * ep / E) of every
- * expert-parallel group, gradients of the groups' copies all-reduced. Nothing ever moves.
+/* Expert parallelism, and the reference rows that stand on its placement. Expert e is on rank floor(e * ep / E) of
+ * every expert-parallel group. Gradients of the groups' copies are all-reduced. Nothing ever moves.
  *
  *   ep           static expert parallelism, dropless (GShard; DeepSpeed-MoE, arXiv 2201.05596; reference policies.md 3.1)
  *   ep-balanced  a gate that is made to be fair. What everybody compares with, and easy to get wrong (reference policies.md

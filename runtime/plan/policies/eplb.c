@@ -17,8 +17,8 @@
  *                     in training, bring their optimizer state along
  *
  * Slots per rank: what expert parallelism needs, ceil(E / ep), and the redundant ones, or `slots`; at least ceil(E / R), at
- * most E. Window and period are vLLM's defaults (1000 steps, every 3000) scaled to the length of recorded traces: long
- * against the drift it must average out, short against their hundreds of records.
+ * most E. Window and period are vLLM's defaults (1000 steps, every 3000) scaled to the length of recorded traces. They
+ * are long against the drift that must average out, short against the hundreds of records.
  *
  *   home(e)   the present home if it still has a slot of e, else the rank of e's first slot
  *   copies    every other slot, resident (weights, gradients and optimizer state: reference policies.md 4.1)

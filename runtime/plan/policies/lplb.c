@@ -10,13 +10,13 @@
  *               the token's index): with c tokens of e on lower sources, y of the n to the replica,
  *               floor((c + own) y / n) - floor(c y / n)
  *
- * LPLB's solver is an interior point method of five steps that falls back to halves; the exact optimum here is what it
+ * LPLB's solver is an interior point method of five steps that falls back to halves. The exact optimum here is what it
  * aims at, so this row is at best as bad. Several experts on one edge share one proportion there, one each here: the
  * same optimum. d = one per column, more where --slots gives more (LPLB's own multiples).
  *
- * Replicas are resident: gradients of a pair are all-reduced and both keep optimizer state, which costs the same traffic
- * as one owner that sends the weights back. Window and period are EPLB's here (eplb.c); experts that ranks do not
- * divide keep their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
+ * Replicas are resident: gradients of a pair are all-reduced and both keep optimizer state. That costs the same
+ * traffic as one owner that sends the weights back. Window and period are EPLB's here (eplb.c); experts that ranks do
+ * not divide keep their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
  * O(R E) for the sums, then min_max.c with 2 E places. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/min_max.h"

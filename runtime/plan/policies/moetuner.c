@@ -23,9 +23,9 @@
  * micro-batch would.
  *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
- * for inference; in training what moves takes its optimizer state along, once. The paper plans offline: planning
- * is charged for the heuristics' steps, O(E^2 passes) per layer and O(ep^3) per layer and sweep, and not for the solver's
- * search. */
+ * for inference; in training what moves takes its optimizer state along, once. The paper plans offline. So planning is
+ * charged for the heuristics' steps, O(E^2 passes) per layer and O(ep^3) per layer and sweep. It is not charged for
+ * the solver's search. */
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
 #include "runtime/plan/policy.h"

@@ -13,8 +13,8 @@
  *   window   between decisions: halved, down to the period, where the mean ratio has changed by more than 0.03; doubled, up to
  *            `longest`, after three decisions where it has not
  *
- * Ties to the lower layer, rank and expert. Constants, period 8, decay 0.5 and threshold 1.02 are the code's defaults;
- * it measured that time is flat up to 1.03 (4 GPUs) or 1.10 (8 GPUs), so a larger threshold may serve. What is ours:
+ * Ties to the lower layer, rank and expert. Constants, period 8, decay 0.5 and threshold 1.02 are the code's defaults.
+ * It measured that time is flat up to 1.03 (4 GPUs) or 1.10 (8 GPUs), so a larger threshold may serve. What is ours:
  * their minimum of 8 swaps is of the 94 layers of Qwen3-235B, 1 here. The decision after a reset cannot reset again;
  * their flag for that has no effect. A window has at most the last 8 records of those between two decisions.
  * Corrections of the ratio for small samples are left out; they are off by default there. O(layers E) a decision and

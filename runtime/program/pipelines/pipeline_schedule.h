@@ -53,8 +53,9 @@ typedef struct {
 
 typedef struct hec_pipeline_schedule {
   const char *name, *summary, *source;
-  /* Idle time if all micro-batches cost the same, of the device that idles longest. F, B, W: the forward, input gradient and
-   * weight gradient of a micro-batch in all parts of a device that it passes, F&B the same as pairs; p devices, v chunks. */
+  /* Idle time if all micro-batches cost the same, of the device that idles longest. F, B, W: the forward, input
+   * gradient and weight gradient of a micro-batch in all parts of a device that it passes. F&B: the same as pairs. p
+   * devices, v chunks. */
   const char *bubble;
   int32_t min_chunks, max_chunks; /* parts that a device can hold */
   int32_t copies;                 /* devices that hold each part: 2 of dualpipe, else 1 */

@@ -10,11 +10,11 @@
  *             GRAD             spRS of layer l+1, put off from that layer
  *
  * Both wait for the exchange of tokens that precedes the experts, as the system's recorded event does. The first layer's
- * guests are gathered beside its own attention, the last spRS (layer 0's) follows the whole backward: the system flushes
- * what it put off there. Guests that only this gate asks for (policies that see the load) are gathered after it: before
- * the experts, beside the dispatch.
+ * guests are gathered beside its own attention. The last spRS (layer 0's) follows the whole backward: the system
+ * flushes what it put off there. Guests that only this gate asks for (policies that see the load) are gathered after
+ * it: before the experts, beside the dispatch.
  *
- * Memory: guests of two layers at once, forward (l, l+1) and backward (l, l-1); two gradient buffers: experts' of
+ * Memory: guests of two layers at once, forward (l, l+1) and backward (l, l-1). Two gradient buffers: experts' of
  * layer l wait for spRS of layer l+2, whose buffer they take. Operations of the next layer have ids on both sides of
  * the experts. So the holds, which count in the order of ids, overlap as the buffers do. Policies that fill memory
  * with copies for one layer at a time (hecate-rm) may not fit here; the verdict says so.

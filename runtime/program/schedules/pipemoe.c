@@ -1,8 +1,8 @@
 /* Schedule `pipemoe`: PipeMoE (INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874) in the form of FSMoE's artifact
  * (arXiv:2501.10714, mode 0). The layer is cut into chunks (chunked.h), of one degree, the same forward and backward.
- * The degree is chosen before training on balanced loads by t(r) = max(2 r a, 2 a + r x) over r in {1, 2, 4, 8}
- * (degree.h). Dense gradients are reduced on their own, after the backward. The degree does not look at loads, so it
- * can be wrong for skewed ones. */
+ * The degree is chosen before training, on balanced loads. It is the r in {1, 2, 4, 8} with the least t(r) = max(2 r
+ * a, 2 a + r x) (degree.h). Dense gradients are reduced on their own, after the backward. The degree does not look at
+ * loads, so it can be wrong for skewed ones. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/planners/degree.h"
 #include "runtime/plan/problem.h"

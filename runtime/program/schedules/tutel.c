@@ -1,6 +1,6 @@
 /* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is cut into chunks (chunked.h). Their number and their all-to-all
- * are tried out while training (tutel.h); dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its Tutel
- * (arXiv:2501.10714, mode 0). */
+ * are tried out while training (tutel.h). Dense gradients are reduced on their own, after the backward. FSMoE's
+ * artifact has its Tutel so (arXiv:2501.10714, mode 0). */
 #include "runtime/program/tutel.h"
 #include "runtime/plan/problem.h"
 

@@ -1,6 +1,6 @@
-"""hecate.torch against dense data parallelism: every policy on 4 gloo processes, the same data, a model of two MoE layers whose
+"""hecate.torch against dense data parallelism. Every policy on 4 gloo processes, the same data, a model of two MoE layers whose
 dense twin holds all experts on every rank. Losses and experts must be equal to rounding: with accumulation, activation
-checkpointing, clipping, re-sharding in between; loads with all experts cold but few, one hot, and a hot one that changes.
+checkpointing, clipping, re-sharding in between. Loads with all experts cold but few, one hot, and a hot one that changes.
 
     check_parity.py POLICIES [RANKS]
     check_parity.py --report [STEPS [POLICIES]]     a table: 200 steps under six policies, fp64 and fp32, with accumulation,

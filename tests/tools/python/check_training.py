@@ -1,4 +1,4 @@
-"""hecate.torch in training jobs of gloo processes: checkpoints on other numbers of ranks, and one that is killed; DDP and bf16; what
+"""hecate.torch in training jobs of gloo processes: checkpoints on other numbers of ranks, and one that is killed; DDP and bf16. What
 the recorder writes; memory; mistakes, each with one exception on every rank."""
 import json
 import math
@@ -92,8 +92,8 @@ def second_part(rank, size, policy, folder, same):
 
 
 def killed(rank, size, folder, when):
-    """Dies in its second save: one rank in the middle of its file ("one", the others must be told), every rank there ("all"), or
-    when all is written but nothing renamed ("written")."""
+    """Dies in its second save. "one": one rank in the middle of its file, and the others must be told. "all": every
+    rank there. "written": when all is written but nothing renamed."""
     parallel, model, optimizer = make("hecate", size)
     steps(parallel, model, optimizer, 0, 2, rank, size)
     save(folder, model, optimizer, parallel, step=2)

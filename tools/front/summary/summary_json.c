@@ -37,8 +37,8 @@ static void json_bound(hec_summary_row *row, hec_json_out *json) {
   hec_json_string(json, "bound_class", row->bound_class);
 }
 
-/* Layers in every micro-batch of every iteration: how many of each degree, on each route of token rows, and with rows that
- * travel once per node. */
+/* Layers in every micro-batch of every iteration. How many are of each degree, on each route of token rows, and with
+ * rows that travel once per node. */
 static void json_choice(const hec_summary_row *row, hec_json_out *json) {
   char key[16];
   if (row->by_node)

@@ -1,5 +1,6 @@
-/* gemm.csv and gemm_fp8.csv: one dense GEMM each row. A variant of constants is a precision and the framework that ran it:
- * frameworks differ in launch cost, and vLLM's rows multiply memory that was never filled, which runs at higher clocks. */
+/* gemm.csv and gemm_fp8.csv: one dense GEMM each row. A variant of constants is a precision and the framework that ran
+ * it. Frameworks differ in launch cost. And vLLM's rows multiply memory that was never filled, which runs at higher
+ * clocks. */
 #include "validate/device/cases.h"
 
 #include <string.h>

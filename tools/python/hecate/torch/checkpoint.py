@@ -4,8 +4,8 @@ and under any policy.
     FOLDER/step-00000100/    a complete checkpoint; while it is written its name ends in .part
 
 What is in one: model.NAME and optimizer.NAME.STATE of dense parameters; experts.LAYER.weight.EXPERT [parameters] and
-experts.LAYER.STATE.EXPERT; experts.LAYER.STATE where it is one number for all; about: JSON with the planner's state, the
-iteration, the optimizer's groups, and what the caller adds."""
+experts.LAYER.STATE.EXPERT, or experts.LAYER.STATE where it is one number for all. And about: JSON with the planner's
+state, the iteration, the optimizer's groups, and what the caller adds."""
 import base64
 import json
 import os

@@ -23,8 +23,8 @@ stays: router, auxiliary losses, shared experts, dropped tokens, recomputation. 
     not covered            calculate_per_token_loss, delayed weight gradients, loss scaling of fp16, CUDA graphs, tensor and
                            pipeline parallelism.
 
-Every rank must have all experts, equal. Written for Megatron-Core 0.16.1 and its SequentialMLP, whose experts are modules with
-linear_fc1 [2 F, D] (gate, up; [F, D] without a gate) and linear_fc2 [D, F]."""
+Every rank must have all experts, equal. Written for Megatron-Core 0.16.1 and its SequentialMLP. Its experts are
+modules with linear_fc1 [2 F, D] (gate, up; [F, D] without a gate) and linear_fc2 [D, F]."""
 import torch
 import torch.nn.functional as F
 
