@@ -14,7 +14,7 @@ enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2 };
 enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not followed may still learn from */
 /* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds on one core of an EPYC, four settings
  * of tools/joint-grid. When it looks, a policy plans once for all schedules. */
-enum { LOOK_UNITS = 100, COMPARISON_UNITS = 200 };
+enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
 #define MEMORY 0.6      /* what a comparison counts in the next one's mean */
@@ -222,8 +222,8 @@ static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, h
   return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
 }
 
-/* The policy under all its schedules. Parts rest on other ranks on their way: where some do not fit in memory so, all
- * are tried without parts, too. */
+/* The policy under all its schedules. Where copies have travelled in parts, they are tried as the row has them, too: parts
+ * are what the closed form of one collective prefers, and rest on other ranks on their way. */
 static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts, hec_pair *list, int32_t n_list) {
   const hec_lowering *own = p->own[0].low;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
@@ -232,7 +232,7 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   int32_t n = schedules_of(policy, own->in->schedule, own->problem, schedules);
   hec_arena arena = {0};
   int32_t max = own->in->shared->run.policy->portfolio;
-  bool fit = true;
+  bool in_parts = false;
   HEC_ASSERT(max <= PORTFOLIO_KEPT);
   for (int32_t s = 0; s < n; s++) {
     pairs[s] = (hec_pair){.policy = policy, .schedule = schedules[s], .parts = parts};
@@ -241,12 +241,12 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   replay(p, lows, pairs, n);
   for (int32_t s = 0; s < n; s++) {
     n_list = insert(list, n_list, max, &pairs[s]);
-    fit = fit && pairs[s].fits;
+    in_parts = in_parts || lows[s]->in->in_parts;
   }
   for (int32_t s = n - 1; s >= 0; s--)
     hec_lowering_free(lows[s]);
   hec_arena_free(&arena);
-  return fit || !parts || policy->relays ? n_list : try_policy(p, policy, false, list, n_list);
+  return in_parts && parts && !policy->relays ? try_policy(p, policy, false, list, n_list) : n_list;
 }
 
 /* NULL: it is there, or there is no room. */
@@ -515,11 +515,11 @@ void hec_portfolio_observe(hec_lowering *low, const hec_load *load) {
   hec_load_copy(load, &p->records[p->n_seen % RECORDS_KEPT]);
 }
 
-/* After RECORDS iterations, and 4, 16, 64 ..; not while it compares. */
+/* After RECORDS iterations, and 8, 32, 128 ..; not while it compares. */
 static bool looks(hec_portfolio *p) {
   if (p->n_seen < p->next_look)
     return false;
-  p->next_look = 4;
+  p->next_look = 8;
   while (p->next_look <= p->n_seen && p->next_look <= INT32_MAX / 4)
     p->next_look *= 4;
   return true;
