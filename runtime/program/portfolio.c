@@ -12,13 +12,14 @@
 
 enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2 };
 enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not followed may still learn from */
-enum { LOWERING_UNITS = 150 };          /* of planning, to lower and price a transfer, or an operation of a rank */
-#define DEAD_ZONE 0.005                 /* of an iteration: what gains less is not worth a change */
-#define LATE 0.01                       /* of an iteration: what takes so much longer than expected is compared again */
-#define MEMORY 0.6                      /* what a comparison counts in the next one's mean */
-#define PAYS_WITHIN 0.25                /* of a period: what it must save as much as moving costs */
-#define ROOM 0.99   /* of memory that a pair may take whose peak depends on the loads: other ones need more */
-#define SHARDS 0.05 /* of an iteration: what slices must gain on loads that are only expected */
+/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds on one core of an EPYC, four settings
+ * of tools/joint-grid. When it looks, a policy plans once for all schedules. */
+enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
+#define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
+#define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
+#define MEMORY 0.6      /* what a comparison counts in the next one's mean */
+#define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
+#define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
 
 /* A pair, and what it was found to take. */
 typedef struct {
@@ -175,21 +176,24 @@ static const hec_policy *with_parts(const hec_policy *policy, bool parts, hec_ar
   return own;
 }
 
-/* Inserts into the sorted list of `n`, of a policy its OF_A_POLICY fastest; the new number. */
+/* Inserts into the sorted list of `n`, of a policy its OF_A_POLICY fastest, with parts or without; the new number. */
 static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pair) {
-  int32_t at = n, others = 0, last = -1;
+  int32_t at, others = 0, last = -1;
   for (int32_t i = 0; i < n; i++)
     if (list[i].policy == pair->policy) {
-      others++;
+      bool same = list[i].schedule == pair->schedule;
+      others += same ? OF_A_POLICY : 1;
       last = i;
+      if (same)
+        break;
     }
-  if (others == OF_A_POLICY) {
+  if (others >= OF_A_POLICY) {
     if (!is_better(pair, &list[last]))
       return n;
     memmove(list + last, list + last + 1, (size_t)(n - 1 - last) * sizeof *list);
-    at = --n;
+    n--;
   }
-  while (at > 0 && is_better(pair, &list[at - 1]))
+  for (at = n; at > 0 && is_better(pair, &list[at - 1]);)
     at--;
   if (at == max)
     return n;
@@ -218,8 +222,8 @@ static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, h
   return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
 }
 
-/* The policy under all its schedules. Parts rest on other ranks on their way: where some do not fit in memory so, all
- * are tried without parts, too. */
+/* The policy under all its schedules. Where copies have travelled in parts, they are tried as the row has them, too: parts
+ * are what the closed form of one collective prefers, and rest on other ranks on their way. */
 static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts, hec_pair *list, int32_t n_list) {
   const hec_lowering *own = p->own[0].low;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
@@ -228,7 +232,7 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   int32_t n = schedules_of(policy, own->in->schedule, own->problem, schedules);
   hec_arena arena = {0};
   int32_t max = own->in->shared->run.policy->portfolio;
-  bool fit = true;
+  bool in_parts = false;
   HEC_ASSERT(max <= PORTFOLIO_KEPT);
   for (int32_t s = 0; s < n; s++) {
     pairs[s] = (hec_pair){.policy = policy, .schedule = schedules[s], .parts = parts};
@@ -237,12 +241,12 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   replay(p, lows, pairs, n);
   for (int32_t s = 0; s < n; s++) {
     n_list = insert(list, n_list, max, &pairs[s]);
-    fit = fit && pairs[s].fits;
+    in_parts = in_parts || lows[s]->in->in_parts;
   }
   for (int32_t s = n - 1; s >= 0; s--)
     hec_lowering_free(lows[s]);
   hec_arena_free(&arena);
-  return fit || !parts || policy->relays ? n_list : try_policy(p, policy, false, list, n_list);
+  return in_parts && parts && !policy->relays ? try_policy(p, policy, false, list, n_list) : n_list;
 }
 
 /* NULL: it is there, or there is no room. */
@@ -312,8 +316,8 @@ static void choose(hec_portfolio *p) {
   double gain_s = now->s - p->own[best].pair.s;
   if (best == p->followed)
     return;
-  bool pays = gain_s > DEAD_ZONE * now->s &&
-              gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
+  bool pays =
+      gain_s > DEAD_ZONE * now->s && gain_s * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
   if (pays || now->fits != p->own[best].pair.fits)
     p->next = best;
 }
@@ -344,10 +348,10 @@ static void follow(hec_lowering *low, int32_t next) {
 /* ---- Comparing ---- */
 
 /* Seconds of lowering and pricing `n` programs like the last one. */
-static double lowering_s(const hec_lowering *low, int64_t n) {
+static double lowering_s(const hec_lowering *low, int64_t n, int32_t units) {
   const hec_program *program = &low->in->program;
   double size = (double)program->n_transfers + (double)program->n_ops * program->n_ranks;
-  return low->problem->cluster->plan_a_s + low->problem->cluster->plan_b_s * LOWERING_UNITS * size * (double)n;
+  return low->problem->cluster->plan_a_s + low->problem->cluster->plan_b_s * units * size * (double)n;
 }
 
 /* Programs that it lowers. */
@@ -397,7 +401,7 @@ static void begin_work(hec_portfolio *p, bool looks) {
   w->n_seen = p->n_seen;
   w->n_micro_batches = p->n_micro_batches;
   w->iter = p->iter;
-  w->takes_s = lowering_s(now, programs_of(p, looks));
+  w->takes_s = lowering_s(now, programs_of(p, looks), looks ? LOOK_UNITS : COMPARISON_UNITS);
   for (int32_t i = 0; i < RECORDS; i++) {
     int32_t k = (p->n_seen - RECORDS + i) % RECORDS_KEPT;
     w->iters[i] = p->iters[k];
@@ -511,11 +515,11 @@ void hec_portfolio_observe(hec_lowering *low, const hec_load *load) {
   hec_load_copy(load, &p->records[p->n_seen % RECORDS_KEPT]);
 }
 
-/* After RECORDS iterations, and 4, 16, 64 ..; not while it compares. */
+/* After RECORDS iterations, and 8, 32, 128 ..; not while it compares. */
 static bool looks(hec_portfolio *p) {
   if (p->n_seen < p->next_look)
     return false;
-  p->next_look = 4;
+  p->next_look = 8;
   while (p->next_look <= p->n_seen && p->next_look <= INT32_MAX / 4)
     p->next_look *= 4;
   return true;

@@ -2,9 +2,9 @@
  * schedule. Each iteration follows the one that is predicted to end soonest.
  *
  *   iterations 1, 2         its own planner; their loads are kept
- *   after 2, 4, 16, 64 ..   look: every pair is lowered on the last two iterations, as if it had run, and the second is
+ *   after 2, 8, 32, 128 ..  look: every pair is lowered on the last two iterations, as if it had run, and the second is
  *                           priced. The fastest that fit in memory take the place of those that are not followed
- *   after 3, 5, 6, 8 ..     comparison: its own planner and these are priced on the iteration that has just been. The
+ *   after 3, 4, 6, 10 ..    comparison: its own planner and these are priced on the iteration that has just been. The
  *                           fastest by the mean, newer iterations counting more, is followed, if what it saves in a part
  *                           of a period pays for what must move
  *
