@@ -3,7 +3,7 @@
 
     validate/hosts/iterations.py BUILD [--over openmpi] [--rounds 3] [--seed 1] [--only WORD] [--stamp TEXT]
 
-Hosts are those of exchanges.py, with NICs of 1 MB/s: an iteration takes seconds, of which computing is below 1 %. Rate and
+Hosts are those of exchanges.py, with NICs of 1 MB/s: an iteration takes seconds, of which computing is below 1 % in the median. Rate and
 latency of a NIC are fitted to three bare exchanges of two hosts. Nothing is fitted to an iteration, a load, an uplink or a slow
 NIC. hecate-run executes each policy, hecate-sim predicts the same iterations. That both move the same bytes is verified.
 Prints Markdown. Exit codes: 0 done, 1 a run failed, 2 bad usage, 77 no rights here."""
