@@ -28,6 +28,7 @@ env -u PYTHONPATH -u HECATE_LIBRARY HECATE_TORCH_PYTHON=$python "$build/hecate-v
 expect found.json '[(r["policy"], r["steps"], r["predicted_s"] > 0, r["measured_s"] > 0) for r in d["rows"]]' \
   "[('ep', 2, True, True), ('hecate', 2, True, True)]"
 expect found.json 'd["pairs"]' 1
+expect found.json '[sorted({"experts", "planner", "recorder"} & set(r["parts"])) for r in d["rows"]][1]' "['experts', 'planner', 'recorder']"
 "$build/hecate-sim" trainer/ep-hot2.jsonl --cluster trainer/trainer-cluster.json --model trainer/trainer-model.json --policy ep >out.txt 2>&1 ||
   fail "hecate-sim with the calibration: $(tail -5 out.txt)"
 HECATE_TORCH_PYTHON=nowhere "$build/hecate-validate" trainer >out.txt 2>&1 && fail "a Python from nowhere"

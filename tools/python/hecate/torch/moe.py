@@ -214,17 +214,19 @@ class ExpertParallel:
     # ---- Gradients ----
 
     def _returns(self, store, own, started):
-        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass."""
-        self._pending.append((store, own, started))
+        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass. Where no guest
+        returns, the sum over resident copies starts now."""
+        self._pending.append((store, own, started, None if started else store.sum_start(own)))
         if not self._queued:
             self._queued = True
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
     def _finish(self):
         pending, self._pending, self._queued = self._pending, [], False
-        for store, own, started in pending:
+        for store, own, started, summed in pending:
             for scatter in started:
                 store.scatter_end(scatter, own)
+            store.sum_end(store.sum_start(own) if started else summed, own)
             store.add_gradient(own)
 
     @torch.no_grad()

@@ -133,24 +133,31 @@ class ExpertStore(torch.nn.Module):
             first += n
 
     @torch.no_grad()
-    def reduce_residents(self, grad):
-        """Every keeper of an expert gets the sum of all keepers' gradients, in the same order, so the same bits. In place."""
+    def sum_start(self, grad):
+        """Every keeper of an expert sends its gradient to the others; returns what sum_end takes. None: every expert has one."""
         if not self.replicated:
-            return grad
-        exchange, own = self.exchange, self.exchange.rank
-        shared = [[e for e in self.kept if r in self.keepers[e] and len(self.keepers[e]) > 1] for r in range(exchange.size)]
+            return None
+        own, size = self.exchange.rank, self.exchange.size
+        shared = [[e for e in self.kept if r in self.keepers[e] and len(self.keepers[e]) > 1] for r in range(size)]
         n = [len(experts) for experts in shared]
         rows = grad[[self.row_of[e] for experts in shared for e in experts]]
-        received = exchange.rows("sum of resident copies of layer %d" % self.layer, rows, n, n)
+        received, work = self.exchange.rows("sum of resident copies of layer %d" % self.layer, rows, n, n, aside=True, later=True)
+        return shared, shared[own], received, work, rows
+
+    @torch.no_grad()
+    def sum_end(self, started, grad):
+        """In place: the sum of all keepers' gradients, in the same order, so the same bits on each."""
+        if started is None:
+            return
+        shared, own, received, work, _ = started
+        self.exchange.wait("sum of resident copies of layer %d" % self.layer, work)
         rows_of = lambda experts: torch.tensor([self.row_of[e] for e in experts], dtype=torch.long, device=grad.device)
-        grad.index_fill_(0, rows_of(shared[own]), 0)
-        for experts, part in zip(shared, received.split(n)):  # of one rank every expert at most once
+        grad.index_fill_(0, rows_of(own), 0)
+        for experts, part in zip(shared, received.split(list(map(len, shared)))):  # of one rank every expert at most once
             grad.index_add_(0, rows_of(experts), part)
-        return grad
 
     def add_gradient(self, grad):
-        """A micro-batch's gradient [kept, P] of this rank's keeping, returned guests included."""
-        grad = self.reduce_residents(grad)
+        """A micro-batch's gradient [kept, P] of this rank's keeping, returned guests included, summed over keepers."""
         grad = grad.mul_(self.scale) if self.scale != 1 else grad
         if self.weight.grad is None:
             self.weight.grad = grad

@@ -102,9 +102,10 @@ class Case:
 
     def where(self):
         """{part: [wall seconds, seconds of work]} of a step, means over steps and ranks; of planner and recorder those of the rank
-        that worked most: rank 0 writes the trace."""
+        that worked most: rank 0 writes the trace. "work": computing of the median step."""
         own = {part: [statistics.mean(step[part][i] for step in self.parts) for i in (0, 1)]
                for part in {part for step in self.parts for part in step}}
+        own["work"] = [0, statistics.median(sum(step[part][1] for part in WORK + SHOWN["experts"]) for step in self.parts)]
         everywhere = [None] * self.o.ranks
         dist.all_gather_object(everywhere, own)
         return {part: [(max if part in HECATE else statistics.mean)(rank.get(part, (0, 0))[i] for rank in everywhere) for i in (0, 1)]
@@ -176,7 +177,7 @@ def judge(o, job, folder):
     for case in job["cases"]:
         times = [wall - without for wall, without in case["times"]]  # without a processor, which others had
         measured, said = statistics.median(times), predicted(o, case, *files[:2])["iteration_s"]["median"]
-        work = sum(case["parts"].get(part, (0, 0))[1] for part in WORK + SHOWN["experts"])
+        work = case["parts"]["work"][1]  # the median step's, as the prediction
         low, high = interval(times)
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
                      "high_s": high, "steps": len(times), "error": said / measured - 1, "work_s": work,
