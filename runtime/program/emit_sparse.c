@@ -496,3 +496,8 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   hec_plan_assign(&low->in->before, &low->in->shared->run.plan);
   return id;
 }
+
+void hec_emit_return(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  int32_t scatter = hec_emit_scatter(low, layer, deps, n_deps);
+  (void)hec_emit_replicas(low, layer, HEC_DEPS(deps[0], scatter));
+}

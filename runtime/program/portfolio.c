@@ -261,11 +261,9 @@ static candidate *keep(hec_portfolio *p, const hec_pair *pair) {
   }
   if (!c)
     return NULL;
-  char note[128];
   *c = (candidate){.pair = {.policy = pair->policy, .schedule = pair->schedule, .parts = pair->parts}};
   c->low = lower_alone(p, &c->pair, &c->arena);
-  (void)snprintf(note, sizeof note, "as %s under %s", pair->policy->name, pair->schedule->name);
-  c->low->in->own_note = hec_arena_text(&c->arena, note);
+  c->low->in->own_note = hec_arena_printf(&c->arena, "as %s under %s", pair->policy->name, pair->schedule->name);
   c->low->in->gated = p->own[p->followed].low->in->gated;
   return c;
 }
