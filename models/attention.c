@@ -3,27 +3,27 @@
  * Pairs of one head in a sequence of L tokens:
  *     full     L^2
  *     causal   L (L + 1) / 2
- *     s2       blocks of b tokens, local window of w blocks, shard c of v (Lin et al., arXiv:2407.17678): query q in block
- *              i sees key k <= q in block j when i - j < w or j % v == c. A key of block j is out of the local window
- *              of the queries from block j + w on, max(0, L - (j + w) b) of them, so
+ *     s2       blocks of b tokens, local window of w blocks, shard c of v (Lin et al., arXiv:2407.17678): query q in
+ *              block i sees key k <= q in block j when i - j < w or j % v == c. A key of block j leaves the local
+ *              window at queries of block j + w. It is outside for max(0, L - (j + w) b) queries. So
  *                  pairs = L (L + 1) / 2 - far(0, 1) + far(c, v)
  *                  far(c, v) = sum over j = c, c + v, .. with (j + w) b < L of b (L - (j + w) b)
  *              the sum of an arithmetic series, in whole numbers.
  * FLOPs are 4 * context * heads * d_head per token and forward (QK^T and AV, compute_cost.c), twice that backward.
  *
- * The context of causal attention is L / 2, as everybody counts it (FlashAttention: half of full), not (L + 1) / 2: a
- * query's own key counts half. s2 is counted alike, so that it is causal attention where the window or one shard covers
+ * The context of causal attention is L / 2, as everybody counts it (FlashAttention: half of full), not (L + 1) / 2. So
+ * a query's own key counts half. s2 is counted alike. So it is causal attention where the window or one shard covers
  * everything, and less elsewhere.
  *
- * Which shard a head has: the kernels of the paper let head h see blocks j with (j + h + 1) % v == 0, so shard
+ * Which shard a head has: the kernels of the paper let head h see blocks j with (j + h + 1) % v == 0. So shard
  * v - 1 - h % v. With more shards than heads some of the context would be in no head's shard: refused. Heads that share
  * keys (kv_heads) have shards of their own all the same. The block is the kernels' tile there; here it may be any number.
  *
- * Inferred: which layers stay dense. Phi-3-small has every second, the last included (layers 2, 4, .. 32). Here they are
- * counted from the last layer, which is the same where the number divides the layers, and does not depend on how many
- * layers without MoE come before.
- * Not modelled: that a shorter context also reads fewer keys and values from memory (they are counted once per token, as
- * for every kind), and caches of keys and values in serving. */
+ * Inferred: which layers stay dense. Phi-3-small has every second, the last included (layers 2, 4, .. 32). Here they
+ * are counted from the last layer. That gives the same layers where the number divides the layers. And it does not
+ * depend on how many layers without MoE come before.
+ * Not modelled: a shorter context also reads fewer keys and values from memory. Here they are counted once per token,
+ * as for every kind. Also not modelled: caches of keys and values in serving. */
 #include "models/attention.h"
 
 #include <stddef.h>

@@ -17,8 +17,8 @@
 
 typedef enum { HEC_ATTENTION_FULL, HEC_ATTENTION_CAUSAL, HEC_ATTENTION_S2 } hec_attention;
 
-/* Parameters of s2; 0: not given. Those not given are Phi-3-small's, the published model with such heads (its
- * configuration: blocks of 64, 16 local blocks, stride 8), but never more shards than heads. */
+/* Parameters of s2; 0: not given. Those not given are Phi-3-small's, the published model with such heads: blocks of
+ * 64, 16 local blocks, stride 8. There are never more shards than heads. */
 typedef struct {
   int32_t shards; /* of the context; a head sees every shards-th block, at most one shard per head */
   int32_t local;  /* tokens, a multiple of block: the query's own block and those right before it */
@@ -55,8 +55,8 @@ static inline bool hec_attention_sees(hec_attention kind, hec_s2 s2, int32_t hea
 /* Pairs (query, key) that a head sees in a sequence of `length` tokens; O(1). */
 int64_t hec_attention_pairs(hec_attention kind, hec_s2 s2, int32_t head, int32_t length);
 
-/* Keys per query, mean over queries and heads, a query's own key counted half (attention.c): length, length / 2, or for
- * s2 (pairs of all heads) / (heads * length) - 1/2. O(shards). */
+/* Keys per query, mean over queries and heads. A query's own key counts half (attention.c). That is length, length /
+ * 2, or for s2 (pairs of all heads) / (heads * length) - 1/2. O(shards). */
 double hec_attention_context(hec_attention kind, hec_s2 s2, int32_t n_heads, int32_t length);
 
 #endif

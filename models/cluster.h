@@ -9,8 +9,8 @@
  *          other node          port_out(s)?, nic_out, [leaf_up, leaf_down,] nic_in, port_in(d)?
  *          with PXN and rails  port_out(s), port_in(relay), nic_out(relay), nic_in, ... : over the local device on d's rail
  * The latency given for a class counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
- * `nic_through_port` says whether traffic between nodes also takes the device ports (default false: reference hecate.md
- * section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
+ * `nic_through_port` says whether traffic between nodes also takes the device ports. Default false (reference
+ * hecate.md section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
  */
 #ifndef HEC_MODELS_CLUSTER_H
 #define HEC_MODELS_CLUSTER_H
@@ -133,7 +133,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  *     4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G [hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0
  *         leaf=16 uplink=200G@1us pxn=1 through=0 p2p=32:4 a=3us c=3us launch=3us plan=5us@1ns slow=3:0.5]
  *     4x8 gpu=a100 [nics=4 step=1.183 ... as above, but for flops, eff, hbm, tile, a, c, launch: the GPU's laws have them]
- * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in s, ms, us or ns, default 0;
+ * (nodes x devices per node. G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15. @ a latency in s, ms, us or ns, default 0.
  * links in bytes/s and direction). Defaults: hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0 pxn=0
  * through=0 p2p=32:4 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
  * have the NIC's rate and no latency), `nic` with one node. `slow=RANK:SPEED` may be repeated.

@@ -7,7 +7,7 @@
  * at b = 512 B .. 1 GiB, so that an exchange of equal messages takes what was measured, and unequal ones what their ports carry.
  * The largest share is the port's efficiency, which planners use, and shares are of that.
  *
- * NIC: 36 of 50 GB/s, and 17 us for 2 kB, between two H100 with send and receive (published medians of microsoft/vidur); in rings
+ * NIC: 36 of 50 GB/s, and 17 us for 2 kB, between two H100 with send and receive (published medians of microsoft/vidur). In rings
  * NCCL's own figure, 12 of 12.5 GB/s (src/graph/topo.h, NET_BW). A link has the rate of exchanges; rings are HEC_NIC_RING as
  * fast. Small messages are slower by their latency. GPUs behind one NIC share it. */
 #include "models/cluster_spec.h"

@@ -1,9 +1,9 @@
 /* A run of a cluster's devices as a cluster of its own: what a planner sees that works inside a group of ranks.
  *
  * Devices, routes, rates and latencies are those of the whole. Links that no route of the part uses are left out, and what is
- * left is numbered anew, in the same order. A part inside one node has one node. Else a node of the part is gcd(n, devices per
- * node) devices: whole nodes where the part has whole ones, and else pieces that never reach over a node's border.
- * O(n^2 * route length). */
+ * left is numbered anew, in the same order. A part inside one node has one node. Else a node of the part is gcd(n,
+ * devices per node) devices. That is whole nodes where the part has whole ones. Else it is pieces that never reach
+ * over a node's border. O(n^2 * route length). */
 #include "models/cluster.h"
 
 #include <string.h>

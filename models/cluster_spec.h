@@ -11,7 +11,7 @@
  *     pxn=0       1: with a NIC per device, traffic to another rail goes over the local device on that rail
  *     p2p=32:4    law nccl_rounds: channels of a rank for sends and receives, and how many of them each peer takes
  *     step=1.183  with gpu=: what a kernel takes in a step over what it takes alone (hec_device.in_step)
- *     plan=5us@1ns  planning takes so long, plus so long per unit of work that the policy did (runtime/plan/policy.h) */
+ *     plan=5us@1ns  time to plan once, and time per unit of work that the policy did (runtime/plan/policy.h) */
 #ifndef HEC_MODELS_CLUSTER_SPEC_H
 #define HEC_MODELS_CLUSTER_SPEC_H
 #include "models/cluster.h"

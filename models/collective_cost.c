@@ -68,7 +68,8 @@ static bool inside_node(const hec_cluster *c, hec_collective_op op, int32_t n_ra
   return how != HEC_COLLECTIVE_NONE;
 }
 
-/* Slowest port, NIC and leaf link (out or in; rates for messages of that size) among the first n_ranks devices and the first n_nics NICs of their nodes.
+/* Slowest port, NIC and leaf link, out or in, by rates for messages of that size. They are among the first n_ranks
+ * devices and the first n_nics NICs of their nodes.
  */
 typedef struct {
   double port, nic, leaf;

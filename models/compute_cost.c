@@ -19,8 +19,8 @@
  *     head           logits written and read by the loss                   2 V */
 #include "models/compute_cost.h"
 
-/* Of an expert on a GPU: no product runs faster than this, tiles are of a size that suits grouped products, and an expert that
- * is there costs reading its weights. */
+/* Of an expert on a GPU. No product runs faster than this. Tiles are of a size that suits grouped products. An expert
+ * that is there costs reading its weights. */
 enum { EXPERT_TILE = 64 };
 
 static hec_work_rate expert_rate_of(const hec_device *device, const hec_work_shape *shape) {

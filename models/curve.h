@@ -1,7 +1,7 @@
 /* Measured times of a machine: curves that calibration wrote into a cluster file. Where one fits what is asked (same kind,
  * direction, shape and number of ranks) it replaces the law; everything else keeps the law. A curve is piecewise linear
- * through its points and goes on with its last slope. To the left of the first point, what has rows (GEMMs) costs what
- * the first point costs, and what has bytes or seconds goes to zero in proportion. */
+ * through its points and goes on with its last slope. To the left of the first point, a curve over rows (GEMMs) costs
+ * what the first point costs. A curve over bytes or seconds goes to zero in proportion. */
 #ifndef HEC_MODELS_MEASURED_H
 #define HEC_MODELS_MEASURED_H
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 /* What a model's compute costs on a GPU, by the cost laws of models/laws/ and the constants of a device (models/gpu.h).
  *
  *   dense      GEMM law of each product + attention law + memory law of the kernels between (norms, residuals, activation)
- *   experts    the faster of: the grouped law over the rows of every expert, and the GEMM law of each expert in turn, which is
- *              what training frameworks do with large loads (grouped_gemm over cuBLAS, github.com/tgale96/grouped_gemm)
+ *   experts    the faster of two: the grouped law over the rows of every expert, or the GEMM law of each expert in
+ *              turn. Frameworks do the second with large loads (grouped_gemm over cuBLAS,
+ *              github.com/tgale96/grouped_gemm)
  *   backward   two GEMMs for each of the forward, attention `backward` times its forward (about 3), twice the bytes
  *
  * Times are of kernels alone. What a kernel takes in a training step is hec_device.in_step times that (cluster.h).

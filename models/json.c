@@ -1,5 +1,5 @@
-/* The door to cJSON. A document is read three times: a strict scan finds errors and where each value begins
- * (json_scan), cJSON reads the values, and one walk over both, in the same order, joins them: O(length + members log
+/* The door to cJSON. A document is read three times. A strict scan finds errors and where each value begins
+ * (json_scan). cJSON reads the values. One walk over both, in the same order, joins them. O(length + members log
  * members). */
 #include "models/json.h"
 

@@ -1,13 +1,13 @@
 /* Closed-form exchange times: see the header for the formulas. Byte counts are below 2^53, so sums are exact and order
  * does not matter.
  *
- * By routes (any cluster), two passes over the transfers: the first adds bytes to the links of each route, the second
+ * By routes (any cluster), two passes over the transfers. The first adds bytes to the links of each route. The second
  * takes the maximum over each side's links. In between the load of every touched link becomes a time (one division per
- * link); afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than
+ * link). Afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than
  * links.
  *
- * By seats (the usual cluster), one pass. Where every route is one link on the source's side and one on the
- * destination's, a seat is a rank at a link of its side: two or three for each direction. A transfer leaves its bytes
+ * By seats (the usual cluster), one pass. It applies where every route is one link on the source's side and one on the
+ * destination's. A seat is a rank at a link of its side: two or three for each direction. A transfer leaves its bytes
  * and the time it begins at two seats, and the rest is done on seats:
  *
  *   load(l) = sum of bytes over its seats      done(r) = max over r's seats of latest begin + load(l) / bandwidth(l)
@@ -175,7 +175,7 @@ static int32_t list_links(hec_link_cost *cost, const hec_transfer *transfers, in
   return n_touched;
 }
 
-/* First pass. Afterwards the load of each touched link is seconds; returns how many are listed in `touched`, or -1:
+/* First pass. Afterwards the load of each touched link is seconds. Returns how many are listed in `touched`, or -1:
  * any may be touched (there are more transfers than links, so a list would not pay). */
 static inline int32_t fill_links(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse) {
   const hec_link *links = cost->cluster->links;

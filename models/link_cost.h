@@ -1,5 +1,5 @@
-/* Closed-form time of an exchange (alpha-beta, busiest port): the only network cost that policies and the collective
- * chooser use, and the `alpha_beta` law of the simulator.
+/* Closed-form time of an exchange (alpha-beta, busiest port). It is the only network cost that policies and the
+ * collective chooser use, and the `alpha_beta` law of the simulator.
  *
  *   load(l)  = bytes of all transfers whose route crosses link l; bytes / share where links have shares by message size
  *   done(r)  = max over r's transfers (s,d): latency(s,d) + max over its links l on r's side: load(l) / bandwidth(l)
@@ -40,7 +40,7 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena);
 void hec_link_cost_free(hec_link_cost *cost);
 
 /* done_s[r] of every rank in `transfers` (others: 0), with sources and destinations swapped if `reverse`; returns the
- * makespan. `n_chunks` > 1: a transfer that forwards another waits for its first chunk: adds latency and
+ * makespan. `n_chunks` > 1: a transfer that forwards another waits for its first chunk. That adds latency and
  * bytes / n_chunks / bottleneck of the forwarded transfer, per hop of its chain. Reversed, a chain runs backwards too:
  * transfer `after` then waits for the transfers that name it. */
 double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,

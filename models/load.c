@@ -1,9 +1,9 @@
 /* Expert loads: change of the number of sources and of the number of tokens, in exact integers.
  *
  * Spread is a sum over sources that fall on one rank, or a division of one source over a group of ranks.
- * Scale is the method of largest remainders: count c of a layer with total T becomes floor(c*A/T), and the A - sum that
- * are missing go one each to the cells with the largest c*A mod T. Which cells these are is found by selection (Hoare's
- * FIND), O(cells) expected: the order (remainder down, cell up) is total, so the chosen set does not depend on pivots.
+ * Scale is the method of largest remainders: count c of a layer with total T becomes floor(c*A/T). Then A - sum are
+ * missing: one each goes to the cells with the largest c*A mod T. Selection (Hoare's FIND) finds these cells in
+ * O(cells) expected. The order (remainder down, cell up) is total, so the chosen set does not depend on pivots.
  */
 #include "models/load.h"
 

@@ -25,9 +25,9 @@ static inline uint32_t *hec_load_row(const hec_load *load, int32_t layer, int32_
 }
 
 /* Spreads the S sources of `from` over the R sources of `to` (same layers and experts; `to` allocated by the caller).
- * S > R: source s goes to rank floor(s*R/S). S < R: source s goes to the contiguous ranks r with floor(r*S/R) == s,
- * counts split evenly, remainders one each starting at the (expert mod group size)-th rank of the group. Totals per
- * (layer, expert) are kept exactly. HEC_FAILED when a sum exceeds 2^32-1. */
+ * S > R: source s goes to rank floor(s*R/S). S < R: source s goes to the contiguous ranks r with floor(r*S/R) == s.
+ * Its counts are split evenly over this group. Remainders go one each to ranks from the (expert mod group size)-th on.
+ * Totals per (layer, expert) are kept exactly. HEC_FAILED when a sum exceeds 2^32-1. */
 hec_status hec_load_spread(const hec_load *from, hec_load *to) HEC_MUST_USE;
 
 /* Scales every layer so that its total is exactly `assignments` (n_ranks * tokens * top_k). By largest remainder, ties

@@ -1,7 +1,7 @@
 /* Closed-form memory per rank.
  *
- * State: parameters * {dtype, gradient, optimizer} bytes. With 2 + 2 + 12 bytes (fp16 weights and gradients, fp32
- * master weights and two Adam moments) this is the 16 bytes a parameter of ZeRO (Rajbhandari et al., SC 2020).
+ * State: parameters * {dtype, gradient, optimizer} bytes. The usual 2 + 2 + 12 bytes are fp16 weights and gradients,
+ * fp32 master weights and two Adam moments. These are the 16 bytes a parameter of ZeRO (Rajbhandari et al., SC 2020).
  *
  * Activations kept from forward to backward, per token, after Korthikanti et al., "Reducing activation recomputation in
  * large transformer models" (MLSys 2023); D = dtype bytes:
@@ -20,8 +20,8 @@
 
 #include <stddef.h>
 
-/* Kept per token by attention, norms and residuals of a block, mean over n blocks of which n_dense have dense attention
- * in a model with s2. */
+/* Kept per token by attention, norms and residuals of a block: the mean over n blocks. n_dense of them have dense
+ * attention in a model with s2. */
 static double attention_kept(const hec_moe *moe, int32_t n, int32_t n_dense) {
   double d = (double)moe->d_model, heads = (double)moe->n_heads, element = (double)moe->dtype_bytes;
   double kept = element * (4 * d + (2 * heads + 2 * (double)moe->n_kv_heads) * (double)moe->d_head) + 2 * d;

@@ -44,9 +44,9 @@ typedef struct {
   double nonmoe_scale;    /* factor on the time of the non-MoE part of a block; 1 unless calibrated */
 } hec_moe;
 
-/* Looks `name` up among the compiled-in presets (models/presets/moe-NAME.json), else reads it as a JSON file of the same form
- * or as a config.json of Hugging Face (hf_config.h). Errors: unknown preset (the message lists those there are), bad field
- * (file, line, path, expected, found). */
+/* Looks `name` up among the compiled-in presets (models/presets/moe-NAME.json). Else reads it as a JSON file of the
+ * same form, or as a config.json of Hugging Face (hf_config.h). Errors: unknown preset (the message lists those there
+ * are), bad field (file, line, path, expected, found). */
 hec_status hec_moe_load(const char *name, hec_moe *moe) HEC_MUST_USE;
 
 /* Parses a preset's text; `origin` names it in messages. */

@@ -27,8 +27,8 @@ hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_rank
 hec_status hec_stragglers_check(const hec_stragglers *stragglers, int32_t n_ranks,
                                 const hec_cluster *cluster) HEC_MUST_USE;
 
-/* HEC_BAD_INPUT where a device below `n_ranks` has a start skew: an execution cannot have it. Its iterations follow each
- * other without a common start, so that one rank's delay would be in the iteration before as much as in this one. */
+/* HEC_BAD_INPUT where a device below `n_ranks` has a start skew: an execution cannot have it. Its iterations follow
+ * each other without a common start. So one rank's delay would be in the iteration before as much as in this one. */
 hec_status hec_stragglers_none_late(const hec_cluster *cluster, int32_t n_ranks) HEC_MUST_USE;
 
 #endif

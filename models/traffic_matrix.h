@@ -31,7 +31,7 @@ typedef struct {
 } hec_traffic_matrix;
 
 /* On the arena. Errors (HEC_BAD_INPUT, "FILE:LINE:COLUMN: expected ..., found ..."): a number not of the form above,
- * negative or above 2^50; a line of another length; more or fewer lines than columns; more than 4096. */
+ * negative or above 2^50. A line of another length; more or fewer lines than columns; more than 4096. */
 hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traffic_matrix *matrix) HEC_MUST_USE;
 hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                                     hec_traffic_matrix *matrix) HEC_MUST_USE;

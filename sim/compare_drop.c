@@ -1,5 +1,5 @@
-/* Candidates for a policy's best schedule that can be left before the end of the trace, because another one is at least
- * as fast whatever is still to come.
+/* Drops candidates for a policy's best schedule before the end of the trace. They can no longer win: another
+ * one is at least as fast, whatever is still to come.
  *
  *   n iterations will be reported, k of them are known, so n - k are not. The medians that are still possible:
  *     the least      the others take no time:   value floor((n-1)/2) - (n-k) of those known, sorted; below 0: no time

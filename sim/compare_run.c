@@ -1,9 +1,8 @@
 /* One streaming pass: read an iteration, lower and simulate it for each row, add to it. Rows of one policy under
  * several schedules stand together and are lowered together: the policy plans once. Where each has its best schedule,
- * every candidate is a row until the end, when the fastest is kept, or until it cannot be that any more
- * (compare_drop.c). An iteration with one-off operations is simulated twice, with and without
- * them, so that the mean can weigh them by the stride. Beside it the bound of the row's class on the same loads, once
- * for all rows of one class.
+ * every candidate is a row until it cannot be the fastest any more (compare_drop.c). At the end the fastest is kept.
+ * An iteration with one-off operations is simulated twice, with and without them, so that the mean can weigh them by
+ * the stride. Beside it comes the bound of the row's class on the same loads, once for all rows of one class.
  *
  * Threads share an iteration: each takes a policy, until all have had it, and then the next one is read. So a trace is read
  * and unpacked once, by the caller's thread, whatever it comes from; a policy's result
@@ -82,7 +81,7 @@ static void start_group(void *context, int32_t worker, int64_t item) {
   hec_compare_group *g = &c->groups[item];
   hec_compare_row *runs = &c->runs[g->first];
   (void)worker;
-  runs[0].low = hec_lowering_new(&c->job->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
+  runs[0].low = hec_lowering_new(&c->problem, runs[0].policy, runs[0].schedule, c->options->collective, &g->arena);
   for (int32_t i = 1; i < g->n; i++)
     runs[i].low = hec_lowering_beside(runs[0].low, runs[i].schedule);
 }
@@ -92,6 +91,8 @@ void hec_comparison_run(hec_comparison *c, void (*work)(void *, int32_t, int64_t
 }
 
 void hec_comparison_begin(hec_comparison *c) {
+  c->problem = c->job->problem;
+  c->problem.pricer = hec_law_pricer(c->options->law);
   make_groups(c);
   int32_t n_threads = c->options->n_threads < c->n_groups ? c->options->n_threads : c->n_groups;
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);

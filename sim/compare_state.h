@@ -40,6 +40,7 @@ typedef struct {
 
 typedef struct {
   const hec_job *job;
+  hec_problem problem; /* the job's, planned by the law of this comparison */
   const hec_compare_options *options;
   hec_summary *summary; /* a row of each run */
   hec_arena arena;

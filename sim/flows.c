@@ -1,7 +1,7 @@
 /* Laws over a bare set of flows; reading them is in flows_read.c.
  *
- * max_min, nccl_rounds: flows enter the fluid solver one latency after they may start (all at their start; or when their turn
- * comes, if that is later); arrivals stand in a heap by (time, index). The solver's clock starts anew with every busy
+ * max_min, nccl_rounds: flows enter the fluid solver one latency after they may start, or when their turn comes, if
+ * that is later. Arrivals stand in a heap by (time, index). The solver's clock starts anew with every busy
  * period, so finish = origin + time in the period. Cost: O(log flows) and the solver's for each start and finish.
  * alpha_beta: three passes over flows and routes (loads; posts and begins; done), O(sum of route lengths). */
 #include "sim/flows.h"

@@ -10,7 +10,7 @@
  *
  * `start` in seconds, default 0; `finish`, optional, is the answer expected from max_min, kept for comparison. Other
  * members are ignored. Several flows may join one pair. A flow occupies its route from start + sum of the route's
- * latencies and ends when its bytes are sent; a flow without bytes ends there and then.
+ * latencies and ends when its bytes are sent. A flow without bytes ends there and then.
  *
  * Laws:
  *   max_min     every flow exactly max-min fair on all links of its route (sim/fluid)
@@ -22,8 +22,8 @@
  *       load(l)  = bytes of all flows over l
  *       finish   = max(done(src), done(dst))
  *     load counts bytes / share where a flow reaches only a share of its links
- *     h's side of a route is what the cluster says (hec_flows_of_matrix), else the half at its own end: the first half when h sends, the second when h receives, the middle
- *     link of an odd route both.
+ *     h's side of a route is what the cluster says (hec_flows_of_matrix). Else it is the half at h's own end: the
+ *     first half when h sends, the second when h receives. The middle link of an odd route is on both sides.
  */
 #ifndef HEC_SIM_FLOWS_H
 #define HEC_SIM_FLOWS_H
@@ -63,7 +63,7 @@ typedef struct {
 } hec_flows;
 
 /* Memory comes from the arena. Errors are HEC_BAD_INPUT with file, line and path. They are: another form than the
- * above; a name used twice or unknown; a flow to itself or without a route; a pair with two routes. Numbers that are
+ * above; a name used twice or unknown. A flow to itself or without a route; a pair with two routes. Numbers that are
  * negative or not finite; bytes that are no integer; bandwidth 0. More than 65,536 hosts, 2^20 links, 2^22 routes or
  * flows, or 64 links in a route. No host or no flow. */
 hec_status hec_flows_read(const char *path, hec_arena *arena, hec_flows *flows) HEC_MUST_USE;

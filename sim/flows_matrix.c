@@ -1,6 +1,6 @@
-/* A traffic matrix on a cluster as flows: one from each rank to each other that gets bytes, all from time 0 on, over the
- * cluster's route with its latency; the diagonal makes none. What a message of that size cannot reach of its links'
- * bandwidth (efficiency_by_bytes) is its share. O(flows * route length). */
+/* A traffic matrix on a cluster as flows: one from each rank to each other that gets bytes. All start at time 0 and
+ * take the cluster's route with its latency. The diagonal makes none. What a message of that size cannot reach of its
+ * links' bandwidth (efficiency_by_bytes) is its share. O(flows * route length). */
 #include "sim/flows.h"
 
 #include <stdio.h>

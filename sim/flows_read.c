@@ -1,5 +1,5 @@
 /* Reads the JSON of a bare set of flows (form and errors: sim/flows.h). Names become indices through a table sorted by
- * name, pairs become routes through a table sorted by (source, destination): O(n log n), and a duplicate is a
+ * name. Pairs become routes through a table sorted by (source, destination). O(n log n), and a duplicate is a
  * neighbour. */
 #include "models/cluster_spec.h"
 #include "models/json.h"

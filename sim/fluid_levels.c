@@ -4,20 +4,21 @@
  *   such that no x_f can grow without some x_g <= x_f shrinking. There is exactly one such x (Bertsekas, Gallager, "Data
  *   Networks", 2nd ed., 6.5.2); a flow's cap is a link of its own.
  *
- * State: an order of the links. Each flow is held by the first link of its route in that order, its bottleneck b(f); the
+ * State: an order of the links. Each flow is held by the first link of its route in that order, its bottleneck b(f). The
  * flows that a link holds all have its level as their rate:
  *
  *   free_l  = c_l - sum over f on l, b(f) != l, of w_fl level_b(f)          what flows held elsewhere leave
  *   level_l = free_l / (sum over f held by l of w_fl)                       a link that holds none has no level: slack
  *
- * This is the max-min solution if and only if levels do not fall along the order and slack links have free_l >= 0: then
- * every flow has a full link on which nobody is faster. (Progressive filling visits links in exactly such an order.)
+ * This is the max-min solution if and only if levels do not fall along the order and slack links have free_l >= 0. For
+ * then every flow has a full link on which nobody is faster. (Progressive filling visits links in exactly such an
+ * order.)
  *
  * An event changes free or weight of a few links. From the first of these on the order is walked once:
  *
- *   - a changed link gets its level anew, and tells the links beside it, which come later, by the difference times how
- *     many of its flows cross them. Links before the first change keep their levels: the filling is resumed at the level
- *     where something changed.
+ *   - a changed link gets its level anew, and tells the links beside it, which come later. It tells them the
+ *     difference times how many of its flows cross them. Links before the first change keep their levels: the filling
+ *     is resumed at the level where something changed.
  *   - a level lower than the predecessor's: the link goes before all that are higher, and takes over the flows that it carries
  *     from each it passes. Levels of what follows only rise by that, so it ends (a limit guards against roundings; then all
  *     is filled afresh). Most links that it passes hold no flow of its own: a bit says so.
@@ -27,7 +28,7 @@
  * behind the change plus the distinct pairs (changed link, link beside it), not flows. Flows are touched when they change
  * their holder.
  *
- * Roundings: free drifts by an ulp per subtraction, so it is summed up afresh at every SUM_UP_AFTERth change, and where a
+ * Roundings: free drifts by an ulp per subtraction. So it is summed up afresh at every SUM_UP_AFTERth change, and where a
  * difference dwarfs the min capacity. Comparisons of levels ignore a relative EVEN. Rates are within
  * about 1e-12 of exact ones, and depend on what came before in their last bits only. The same calls give the same doubles. */
 #include "sim/fluid_state.h"

@@ -1,10 +1,10 @@
 /* The fluid solver's flows: when they end. Levels are fluid_levels.c's.
  *
- * All flows that a link holds have one rate, its level, so one clock does for all of them: what each has moved since the link
- * began to hold any. A flow ends when the clock shows its key = clock when it came + what it then had left; keys stay as
- * they are while levels change. Each link has its flows in a heap by (key, order of adding), and next = since + (least key -
- * clock) / level. The earliest end of all is the min `next`: O(links); an end costs O(log flows of the link) and what
- * fluid_levels.c does.
+ * All flows that a link holds have one rate, its level. So one clock does for all of them: what each has moved since the link
+ * began to hold any. A flow ends when the clock shows its key = clock when it came + what it then had left. Keys stay
+ * as they are while levels change. Each link has its flows in a heap by (key, order of adding), and next = since +
+ * (least key - clock) / level. The earliest end of all is the min `next`: O(links); an end costs O(log flows of the
+ * link) and what fluid_levels.c does.
  *
  * Several ends of one instant are popped together, in the order of adding. */
 #include "sim/fluid_state.h"
@@ -205,9 +205,9 @@ void hec_fluid_free(hec_fluid *fluid) {
   free(fluid);
 }
 
-/* A link's level is at least its capacity over its crossings, and no flow is ever faster than the link: whatever is added, it
- * runs at most so many times as fast as before. The one that comes needs at least its amount over the capacity. Half of each,
- * for roundings. */
+/* A link's level is at least its capacity over its crossings, and no flow is ever faster than the link. So whatever is
+ * added, it runs at most so many times as fast as before. The one that comes needs at least its amount over the
+ * capacity. Half of each, for roundings. */
 static double no_end_before(const hec_fluid *fluid, const hec_fluid_flow *flow) {
   enum { CROSSINGS_MAX = 64 }; /* of a link by one flow */
   double now = fluid->now, before = fluid->none_before, capacity = flow->cap;

@@ -1,5 +1,6 @@
-/* What the files of the fluid solver share: fluid_state.c (flows, clocks, ends), fluid_levels.c (who is held by which link, and
- * how high links are) and fluid_beside.c (which links a change of level touches). The mathematics stands in fluid_levels.c. */
+/* What the files of the fluid solver share. fluid_state.c has flows, clocks and ends. fluid_levels.c has who is held
+ * by which link, and how high links are. fluid_beside.c has which links a change of level touches. The mathematics
+ * stands in fluid_levels.c. */
 #ifndef HEC_SIM_FLUID_STATE_H
 #define HEC_SIM_FLUID_STATE_H
 #include "sim/fluid.h"
@@ -137,8 +138,8 @@ static inline uint64_t *hec_fluid_shares_word(const hec_fluid *fluid, int32_t ho
   return &fluid->shares[(size_t)holder * (size_t)fluid->n_words + (size_t)(link / 64)];
 }
 
-/* False only if the holder holds no flow that crosses the link: two links that change places mostly have nothing to do with
- * each other, and the table of `beside` is large. */
+/* False only if the holder holds no flow that crosses the link. Two links that change places mostly have nothing to do
+ * with each other, and the table of `beside` is large. */
 static inline bool hec_fluid_may_share(const hec_fluid *fluid, int32_t holder, int32_t link) {
   if (!fluid->shares || holder >= fluid->n_given || link >= fluid->n_given)
     return true;

@@ -1,14 +1,14 @@
 /* Law `max_min`. Every transfer is a fluid flow over its route, from latency after both ends posted. All flows in
  * flight, of whichever exchange, share links max-min fairly (sim/fluid). A rank is done when its own transfers are.
  *
- * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another
+ * Chunked exchanges: the chunks of a transfer run one after the other. Chunk c of a transfer that forwards another
  * starts when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
  *
  * All-reduce: one ring per NIC of a node, the bytes split evenly. Ring k passes a node's ranks starting after local
  * rank k * ranks / NICs. Every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow. It starts after
- * the latency of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s
- * of them at once, each over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a
- * node. */
+ * the latency of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. With stride s,
+ * s all-reduces run at once, each over every s-th rank. Each has a ring per NIC near its ranks, but at most as many
+ * rings as it has ranks in a node. */
 #include "runtime/base/arena.h"
 #include "runtime/program/duration.h"
 #include "sim/law.h"

@@ -5,8 +5,8 @@
  * Chunks (p2p.chunk_bytes): in a fluid law they change one thing, that a relay (PXN) has the first before it passes bytes on.
  * That is charged as latency, at the free rate of the ports before the relay: inferred, and too little where these are busy.
  *
- * Exchanges with chains (a transfer forwards another) are not bounded: a batch that waits for a forwarded transfer of a later
- * one would wait for ever, and runtimes issue such steps one by one. All-reduces are as in max_min. */
+ * Exchanges with chains (a transfer forwards another) are not bounded. A batch that waits for a forwarded transfer of
+ * a later one would wait for ever, and runtimes issue such steps one by one. All-reduces are as in max_min. */
 #include "runtime/plan/problem.h"
 #include "sim/law.h"
 #include "sim/rounds.h"

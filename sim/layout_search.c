@@ -101,13 +101,20 @@ static bool even_parts(const hec_moe *moe, int32_t parts) {
   return parts <= moe->n_layers && (moe->n_layers % parts == 0 || (moe->n_layers + 2) % parts == 0);
 }
 
+static int32_t tp_max(const search *s) {
+  int32_t near = s->of->base->laws->gpu.sheet.nvlink_ranks;
+  return near < 8 ? near : 8;
+}
+
+/* Cut experts need less memory for few of them, and no rank of a group waits for another's load. */
 static void try_expert_groups(search *s, hec_layout layout) {
   const hec_moe *moe = s->of->base->moe;
-  for (layout.ep = 1; layout.ep <= moe->n_experts; layout.ep++) {
-    hec_layout whole = layout;
-    if (moe->n_experts % layout.ep == 0 && hec_layout_fit(&whole, s->of->base->layout.gpus, moe) == HEC_OK)
-      try_layout(s, &whole);
-  }
+  for (layout.etp = 1; layout.etp <= tp_max(s); layout.etp *= 2)
+    for (layout.ep = 1; layout.ep <= moe->n_experts; layout.ep++) {
+      hec_layout whole = layout;
+      if (moe->n_experts % layout.ep == 0 && hec_layout_fit(&whole, s->of->base->layout.gpus, moe) == HEC_OK)
+        try_layout(s, &whole);
+    }
 }
 
 static void try_pipelines(search *s, hec_layout layout) {
@@ -160,12 +167,11 @@ static hec_status finish(search *s) {
 hec_status hec_layout_search_run(const hec_layout_search *of, hec_arena *arena, hec_layout_found *found) {
   search s = {.of = of, .arena = arena, .found = found};
   const hec_training *base = of->base;
-  int32_t tp_max = base->laws->gpu.sheet.nvlink_ranks < 8 ? base->laws->gpu.sheet.nvlink_ranks : 8;
   *found = (hec_layout_found){0};
-  for (int32_t tp = 1; tp <= tp_max; tp *= 2)
+  for (int32_t tp = 1; tp <= tp_max(&s); tp *= 2)
     for (int32_t cp = 1; cp == 1 || (base->seq >= LONG_SEQ && base->seq / cp >= CP_TOKENS); cp *= 2)
       if (base->moe->n_heads % tp == 0)
-        try_pipelines(&s, (hec_layout){.tp = tp, .cp = cp, .etp = 1});
+        try_pipelines(&s, (hec_layout){.tp = tp, .cp = cp});
   hec_status status = finish(&s);
   free(s.all);
   return status;

@@ -1,12 +1,12 @@
 /* Which layout of the GPUs is fastest. Every layout that fits the model, the batch and the memory is predicted with balanced
  * routing, each with the least recomputation that fits.
  *
- *   tp, cp, pp, vpp, ep    all that divide: tp inside an NVLink domain, cp for sequences of 8,192 tokens and more, vpp where parts
- *                          are even
+ *   tp, etp         1, 2, 4 and 8, inside an NVLink domain
+ *   cp, pp, vpp, ep all that divide: cp for sequences of 8,192 tokens and more, vpp where parts are even
  *   micro-batch 1, 2, 4; recomputation none, norm+act, moe, full; every dispatcher that suits the device
  *
- * What the recipe states stays. A step is first predicted from a few micro-batches: in a steady pipeline with equal micro-batches
- * each further one costs what the busiest device takes for it. The best are then simulated in full. */
+ * What the recipe states stays. A step is first predicted from a few micro-batches. In a steady pipeline with equal
+ * micro-batches each further one costs what the busiest device takes for it. The best are then simulated in full. */
 #ifndef HEC_SIM_LAYOUT_SEARCH_H
 #define HEC_SIM_LAYOUT_SEARCH_H
 #include "sim/training.h"

@@ -3,7 +3,7 @@
  * long a comparison takes.
  *
  * A key is 64 bits of FNV-1a with the numbers of operations and transfers. Two different programs of one key among 100: one
- * chance in 4e15 by the birthday bound, were it random; that nobody forges programs is taken for granted. */
+ * chance in 4e15 by the birthday bound, were it random. That nobody forges programs is taken for granted. */
 #include "sim/memo.h"
 
 #include "runtime/base/arena.h"

@@ -1,5 +1,5 @@
-/* See the header. Transfers are sorted by round (counting), then dealt to both ends' slots in that order, so each slot of a
- * rank is a list ascending by round; a batch of it is a run of that list. */
+/* See the header. Transfers are sorted by round (counting), then dealt to both ends' slots in that order. So each slot
+ * of a rank is a list ascending by round; a batch of it is a run of that list. */
 #include "sim/rounds.h"
 
 typedef struct {

@@ -13,8 +13,8 @@
  * rank has nothing to move are left out. So at most slots * batch rounds are in flight, and a large transfer delays what comes
  * later on its channels.
  *
- * A transfer runs when it is in flight at both ends. That never deadlocks. Of the unfinished transfers of a slot, the
- * one of the earliest round is in flight at both ends, since what stands before it there is of earlier rounds.
+ * A transfer runs when it is in flight at both ends. That never deadlocks. Take the unfinished transfer of the
+ * earliest round: what stands before it in a slot is of earlier rounds and done. So it is in flight at both ends.
  *
  * Inferred: batches wait for all their rounds; how many channels a peer has does not depend on the size of the message.
  * Left out: transfers of 0 bytes (NCCL launches them), the grouping of ranks by eight in newer versions. */

@@ -19,6 +19,9 @@ const char *hec_law_name(const hec_law *law);
 const char *hec_law_summary(const hec_law *law);
 const char *hec_law_limits(const hec_law *law); /* what it does not model */
 
+/* The law as a policy that compares whole iterations asks it (lower.h): what hec_sim_run gives, in seconds. */
+const struct hec_pricer *hec_law_pricer(const hec_law *law);
+
 typedef struct hec_sim hec_sim;
 
 /* One simulator per problem; its memory is reused from program to program. */

@@ -4,6 +4,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/program/durations.h"
+#include "runtime/program/lower.h"
 #include "sim/law.h"
 #include "sim/memo.h"
 
@@ -80,4 +81,38 @@ void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options optio
 
 void hec_sim_share(hec_sim *sim, hec_sim_memo *memo) {
   sim->memo = memo;
+}
+
+/* ---- As a pricer ---- */
+
+typedef struct {
+  hec_sim *sim;
+  hec_timeline timeline;
+} pricing;
+
+static void *pricing_start(const hec_pricer *pricer, const hec_problem *problem, hec_arena *arena) {
+  pricing *p = HEC_NEW(arena, pricing, 1);
+  p->sim = hec_sim_new(problem, pricer->law, arena);
+  return p;
+}
+
+static double pricing_iteration_s(void *state, const hec_program *program, bool goes_on) {
+  pricing *p = state;
+  hec_sim_run(p->sim, program, (hec_sim_options){.without_one_off = true, .goes_on = goes_on}, &p->timeline);
+  return (double)hec_timeline_end_ps(&p->timeline) * 1e-12;
+}
+
+static void pricing_stop(void *state) {
+  pricing *p = state;
+  hec_sim_free(p->sim);
+  hec_timeline_free(&p->timeline);
+}
+
+const hec_pricer *hec_law_pricer(const hec_law *law) {
+#define PRICER_ROW(name) {pricing_start, pricing_iteration_s, pricing_stop, &hec_law_##name},
+  static const hec_pricer pricers[] = {HEC_LAW_LIST(PRICER_ROW)};
+  size_t i = 0;
+  while (hec_laws[i] != law)
+    HEC_ASSERT(hec_laws[++i]);
+  return &pricers[i];
 }

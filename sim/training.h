@@ -1,6 +1,6 @@
-/* A training step under a parallel layout: every micro-batch through every part of the model, in the order of a pipeline schedule,
- * then data-parallel traffic and optimizer. Layers cost what models/training/step.h says, micro-batch by micro-batch where
- * loads are given, so the bubble is simulated and not a formula.
+/* A training step under a parallel layout. Every micro-batch passes every part of the model, in the order of a
+ * pipeline schedule. Then come data-parallel traffic and optimizer. Layers cost what models/training/step.h says,
+ * micro-batch by micro-batch where loads are given. So the bubble is simulated and not a formula.
  *
  * One pipeline of one expert-parallel group is simulated. Groups with other loads are runs of their own, and a step ends when the
  * slowest has ended. */

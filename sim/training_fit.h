@@ -1,5 +1,5 @@
-/* What to change when a step does not fit into memory: single changes of recipe and layout, cheapest first, each tried with the
- * model until one fits. */
+/* What to change when a step does not fit into memory. Single changes of recipe and layout, cheapest first, are each
+ * tried with the model until one fits. */
 #ifndef HEC_SIM_TRAINING_FIT_H
 #define HEC_SIM_TRAINING_FIT_H
 #include "sim/training.h"

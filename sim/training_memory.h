@@ -1,5 +1,5 @@
-/* Memory of a pipeline's devices over a step. It has state and standing buffers, the activations of the micro-batches
- * that are in flight in the order of the schedule, and what the backward at work needs on top
+/* Memory of a pipeline's devices over a step. A device has state, standing buffers, and the activations of the
+ * micro-batches in flight, in the order of the schedule. The backward at work needs its own on top
  * (models/training/memory.h). The peak is that of the worst device at its worst moment; the busiest expert-parallel
  * rank's rows count where loads are given. */
 #ifndef HEC_SIM_TRAINING_MEMORY_H

@@ -5,8 +5,8 @@
 #   gpu_fetch DIR CMAKE     downloads with apt and unpacks into DIR; CMAKE yes: cmake and ninja with their libraries too
 #   gpu_use DIR             what DIR holds is found by cmake, pkg-config, the compiler and the loader
 #
-# DIR/libraries is put behind what the machine has where there is an order; DIR/cmake is used only where the machine has no
-# cmake that is new enough, because its libraries (curl, ssl, xml) would come before the machine's own.
+# DIR/libraries is put behind what the machine has where there is an order. DIR/cmake is used only where the machine
+# has no cmake that is new enough: its libraries (curl, ssl, xml) would come before the machine's own.
 
 gpu_libraries=(libgsl-dev libgsl27 libgslcblas0 libcjson-dev libcjson1 check libsubunit-dev libsubunit0 zlib1g-dev zlib1g
   pkgconf pkgconf-bin libpkgconf3 libopenblas0-serial libgfortran5 libquadmath0)

@@ -37,8 +37,8 @@ hec_cmake_works() {
   [ -n "$found" ] && [ "$(printf '3.25\n%s\n' "$found" | sort -V | head -n 1)" = 3.25 ]
 }
 
-# Debian packages of what is missing, one a line. It asks for the thing itself (does the compiler find stdio.h, does
-# pkg-config know gsl), not for the package, so a tool or library installed by hand counts as well.
+# Debian packages of what is missing, one a line. It asks for the thing itself, not for the package: does the compiler
+# find stdio.h, does pkg-config know gsl. So a tool or library installed by hand counts as well.
 hec_missing() {
   local compiler=${CC:-cc} pair
   printf '#include <stdio.h>\n' | $compiler -fsyntax-only -x c - >/dev/null 2>&1 || echo build-essential
@@ -169,7 +169,7 @@ hec_configure() {
   local dir=$1 how=() said
   shift
   [ "${HEC_RECONFIGURE-}" != yes ] && hec_configured "$dir" "$@" && return 0
-  # A folder of another tree (a copied or moved checkout) or of a failed first attempt starts afresh; a folder that
+  # A folder of another tree (a copied or moved checkout) or of a failed first attempt starts afresh. A folder that
   # somebody configured by hand keeps its generator and its other settings.
   hec_configured "$dir" || how=(--fresh -G Ninja)
   hec_say "Configuring ${dir##*/}/"
@@ -216,7 +216,8 @@ hec_test() {
   local dir=$1 said last rc=0
   shift
   n_passed=0 n_failed=0 n_skipped=0 failed_names=
-  ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(hec_jobs)" "$@" >"$dir/ctest-output.txt" 2>&1 || rc=$?
+  # One more at a time than there are cores: some tests mostly wait, for a Slurm, for links, for what they time.
+  ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(($(hec_jobs) + 1))" "$@" >"$dir/ctest-output.txt" 2>&1 || rc=$?
   cat "$dir/ctest-output.txt"
   if ! said=$(hec_count "$dir/ctest-output.txt" "$dir/Testing/Temporary/LastTest.log"); then
     n_failed=1

@@ -1,6 +1,6 @@
-/* Bytes are copied, not values: what a reader does not know or would round stays as it was, and going there and back gives
- * the same bytes (of a file without blank lines and with line feeds). The first pass is the reader's: after it the text
- * is known to be a trace, so the second only counts brackets outside of texts:
+/* Bytes are copied, not values. So what a reader does not know or would round stays as it was. Going there and back
+ * gives the same bytes (of a file without blank lines and with line feeds). The first pass is the reader's: after it
+ * the text is known to be a trace, so the second only counts brackets outside of texts:
  *
  *   lines    {header}\n{record}\n{record}\n          object    {header,"iterations":[\n{record},\n{record}\n]}\n
  *

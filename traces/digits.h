@@ -1,6 +1,6 @@
 /* Digits to numbers and back; strtoull and printf take several times as long.
  *
- * Read: eight bytes are loaded at once. The first byte that is no digit is found with one subtraction-free test: d = b
+ * Read: eight bytes are loaded at once. The first byte that is no digit is found with one subtraction-free test. d = b
  * ^ 0x30 is a digit iff d + 0x76 and d stay below 0x80. A carry only spoils bytes above the first hit. Up to seven
  * digits become a number by three multiplications (pairs, fours, eights). No branch depends on the digits. Other byte
  * orders take the plain loop. Printed: two digits at a time from the right. */
@@ -14,7 +14,7 @@ enum {
   HEC_DIGITS_MAX = 20   /* bytes that hec_digits_print writes at most */
 };
 
-/* 1..7 digits at p followed by anything else: their number and how many; 0 when it is not of this form (no digit,
+/* 1..7 digits at p followed by anything else: their number and how many. 0 when it is not of this form (no digit,
  * leading zero, longer). */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 static inline unsigned hec_digits_short(const char *p, uint32_t *value) {

@@ -1,4 +1,4 @@
-/* A relative bin is the exponent and the first 13 bits of the mantissa of the double, so no logarithm is needed: width
+/* A relative bin is the exponent and the first 13 bits of the mantissa of the double. So no logarithm is needed: width
  * 2^-13 = 1.2e-4, the middle is off by at most 6.1e-5. Values below 2^-10 share a bin. Adding is O(1), a quantile
  * O(bins), memory 2 MiB (relative) or 160 kB. */
 #include "traces/histogram.h"

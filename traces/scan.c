@@ -1,7 +1,7 @@
 /* Pull scanner for JSON (RFC 8259), one pass, O(bytes), memory: one window of 256 KiB.
  *
  * Window:  [ read ... at ... unread ... end ][ zero bytes, SLACK ]
- * The zero bytes are no digit, quote or bracket, so inner loops need no bounds check per byte; who meets one asks
+ * The zero bytes are no digit, quote or bracket, so inner loops need no bounds check per byte. Who meets one asks
  * whether it is the sentinel (at == end) or a zero byte of the file. A number is parsed only while at <= safe = end -
  * SLACK or when the source has ended, so no number is cut by the window's edge. */
 #include "traces/scan.h"

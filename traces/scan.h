@@ -36,7 +36,7 @@ void hec_scan_end(hec_scan *scan);
 hec_status hec_scan_peek(hec_scan *scan, int *byte) HEC_MUST_USE;
 /* Reads this byte of punctuation (after white space) or fails. */
 hec_status hec_scan_expect(hec_scan *scan, char byte) HEC_MUST_USE;
-/* Inside an object or array just begun (`first`) or after a member: *more is false when `closing` was read; otherwise a
+/* Inside an object or array just begun (`first`) or after a member: *more is false when `closing` was read. Otherwise a
  * comma was (unless first) and a member follows. */
 hec_status hec_scan_more(hec_scan *scan, char closing, bool *first, bool *more) HEC_MUST_USE;
 /* A member's key and its colon; the key (cut) is in scan->key and in paths of messages. */
@@ -54,7 +54,7 @@ hec_status hec_scan_integer(hec_scan *scan, uint64_t min, uint64_t max, uint64_t
 /* An array of exactly n whole numbers; `what` names them in messages ("counts"). */
 hec_status hec_scan_counts(hec_scan *scan, uint32_t *counts, int64_t n, const char *what) HEC_MUST_USE;
 /* An array of rows of equally many whole numbers, as long as it is; "[]" has no rows. Gzip makes a long array of few
- * bytes, so more numbers than anyone records are an error before they are in memory: 64 MiB of them. */
+ * bytes. So more numbers than anyone records are an error before they are in memory: 64 MiB of them. */
 enum { HEC_SCAN_ROW_MAX = 1 << 20, HEC_SCAN_ROWS_MAX = 1 << 24 }; /* numbers of a row; of all rows */
 typedef struct {
   uint32_t *values; /* [n_rows][n_columns] malloc family, reused */

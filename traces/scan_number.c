@@ -37,8 +37,8 @@ hec_status hec_scan_integer(hec_scan *scan, uint64_t min, uint64_t max, uint64_t
 }
 
 /* As many of the list's numbers as have the common form (short, then a comma, perhaps a space) and lie inside the
- * window. What separates the last one from the next is read. All must be separated alike: whether a space follows is
- * checked, but the next address does not wait for that byte, which would nearly double the time of a number. */
+ * window. What separates the last one from the next is read. All must be separated alike. Whether a space follows is
+ * checked. But the next address does not wait for that byte, which would nearly double the time of a number. */
 static int64_t common_numbers(hec_scan *scan, uint32_t *counts, int64_t n) {
   const char *p = scan->at, *safe = scan->safe;
   int64_t i = 0;

@@ -1,4 +1,4 @@
-/* File and memory sources. The first two bytes decide about gzip, and standard input cannot be rewound, so they are
+/* File and memory sources. The first two bytes decide about gzip, and standard input cannot be rewound. So they are
  * read once and handed out again: `head` holds what was peeked at. */
 #define _GNU_SOURCE /* F_SETPIPE_SZ */
 #include "traces/source.h"

@@ -2,8 +2,8 @@
  * expert a in layer l. A share A goes where a coupling of both layers' loads sends a. The rest goes to experts drawn by
  * the loads of layer l + 1 alone.
  *
- * The coupling: both layers' experts in random order, load laid on load (the north-west corner rule), so that it keeps
- * both margins and joins at most 2 E - 1 pairs. Rows sum to top_k times the loads of iteration 1 exactly, columns in
+ * The coupling: both layers' experts in random order, load laid on load (the north-west corner rule). So it keeps both
+ * margins and joins at most 2 E - 1 pairs. Rows sum to top_k times the loads of iteration 1 exactly, columns in
  * expectation. The loads themselves know nothing of the transitions: records are drawn layer by layer. O(layers E^2). */
 #include "traces/synth_state.h"
 

@@ -8,10 +8,10 @@
  * drift (0.96 / 0.89 / 0.76 / 0.33 at 1 / 5 / 9 / 20) does not.
  *
  * What is asked for is not g but the correlation of counts, median over layers and pairs of records, as hecate-trace
- * info measures it: exp() and sampling noise lower it, and a finite trace scatters around it. So g_k is corrected by
- * (wanted - measured) until they agree, measuring the very draws that will be written (the first records of a long
- * trace): a fixed-point iteration whose slope is near one. A short trace may not reach it with its noise; then other
- * noise is tried. */
+ * info measures it. exp() and sampling noise lower it, and a finite trace scatters around it. So g_k is corrected by
+ * (wanted - measured) until they agree. Measured are the very draws that will be written (the first records of a long
+ * trace). It is a fixed-point iteration whose slope is near one. A short trace may not reach it with its noise; then
+ * other noise is tried. */
 #include "traces/drift.h"
 #include "traces/synth_memory.h"
 #include "traces/synth_state.h"

@@ -1,11 +1,11 @@
-/* Rows of counts. A row is multinomial with a cap: the top-k experts of a token differ, so no expert gets more than
+/* Rows of counts. A row is multinomial with a cap: the top-k experts of a token differ. So no expert gets more than
  * `tokens`; what a full expert cannot take is drawn again among the others. The sum is exact. */
 #include "traces/synth_state.h"
 
 #include <gsl/gsl_randist.h>
 #include <string.h>
 
-/* Conditional binomials: the e-th count is binomial(draws left, w_e / weight left); the last expert with weight takes
+/* Conditional binomials: the e-th count is binomial(draws left, w_e / weight left). The last expert with weight takes
  * what is left, so rounding of the weights cannot lose a draw. O(n). */
 void hec_synth_multinomial(gsl_rng *rng, int32_t n, const double *weights, uint64_t draws, uint32_t *counts) {
   double left = 0;

@@ -1,6 +1,6 @@
 /* Generator: per iteration, latent values (a moving average of white noise), weights by workload, rows drawn per
  * source. Random numbers are GSL's (taus2, ziggurat normals, binomials). Each purpose, layer, source and iteration has
- * its own seed, so the i-th iteration does not depend on what was drawn before it, and calibration sees the very draws
+ * its own seed. So the i-th iteration does not depend on what was drawn before it. And calibration sees the very draws
  * that are written. O(layers * experts * (sources + taps)) per iteration. */
 #include "traces/synth_state.h"
 

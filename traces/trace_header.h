@@ -4,7 +4,7 @@
 #include "traces/scan.h"
 #include "traces/trace.h"
 
-/* Reads from the opening brace up to and including the closing one (*in_object false: records are lines), or up to the
+/* Reads from the opening brace up to and including the closing one (*in_object false: records are lines). Or up to the
  * bracket that opens "iterations" (*in_object true). Texts live in `arena`. */
 hec_status hec_trace_header_scan(hec_scan *scan, hec_arena *arena, hec_trace_header *header,
                                  bool *in_object) HEC_MUST_USE;

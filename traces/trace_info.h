@@ -37,10 +37,10 @@ typedef struct {
   hec_trace_spread correlation[HEC_DRIFT_LAGS], tvd;
 } hec_trace_info;
 
-/* How far transitions are from what the layers' loads alone would give. It is the share of counts that expert a in a
- * layer sends elsewhere than the next layer's totals would (total variation distance from independence), over all pairs
- * of layers.
- * 0: no affinity, 1 - 1/E: each expert is followed by one of its own. Few counts are never quite independent. NaN: none. */
+/* How far transitions are from what the layers' loads alone would give: the total variation distance from
+ * independence, over all pairs of layers. It is the share of counts that experts send elsewhere than the next layer's
+ * totals would. 0: no affinity, 1 - 1/E: each expert is followed by one of its own. Few counts are never quite
+ * independent. NaN: none. */
 double hec_trace_affinity(const hec_trace_header *header);
 
 /* Reads from where `reader` stands to the end. */

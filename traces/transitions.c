@@ -32,7 +32,7 @@ static hec_status open_list(hec_scan *scan, const char *what) {
   return HEC_OK;
 }
 
-/* Goes to member `n`, or (*more false) past the end, which must come at *size members; the first list says what that is
+/* Goes to member `n`, or (*more false) past the end, which must come at *size members. The first list says what that is
  * where the header did not. */
 static hec_status next_member(hec_scan *scan, bool *first, bool *more, int64_t n, int64_t *size, const char *what) {
   int64_t n_found = n, max = *size >= 0 ? *size : HEC_TRACE_DIMENSION_MAX;

@@ -1,11 +1,11 @@
 /* Cases executed for real, interleaved. In every round all of them run, in an order drawn anew. So what changes on the
- * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two
+ * machine while it measures hits all alike. Some may take turns, as many in a round as there are others. Then the two
  * kinds alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry
  * history.
  *
  * What a machine does to a reading is taken out of it where that can be measured, and told where not:
  *   a rank lost its processor   the executor knows of each operation how long; that time is taken out (spans.h, mending)
- *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration, and what the rank
+ *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration. What the rank
  *                               computed is put at the pace of the reference
  * Every reading counts towards how disturbed the machine was; none is refused. */
 #ifndef HEC_VALIDATE_EXPERIMENT_H

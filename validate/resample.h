@@ -1,5 +1,5 @@
-/* How far medians of repeated readings can be trusted, when a machine disturbs some of them: pure functions of the readings,
- * the same numbers in, the same numbers out.
+/* How far medians of repeated readings can be trusted, when a machine disturbs some of them. Pure functions of the
+ * readings: the same numbers in, the same numbers out.
  *
  * A row is what is measured again and again: one iteration of one case. A block is the rows that run together: the
  * iterations of a case. A disturbance that lasts hits all of them, so resampling draws whole executions of a block.
@@ -16,8 +16,8 @@
  *              the estimate as in every draw (seen in simulations: 52 % instead of 95 %).
  *
  * With few readings a bootstrap is too sure of itself (of n readings no draw leaves their range). Deviations are stretched by
- * 1 + HEC_FEW / n^3, chosen so that simulated intervals hold the truth (tests/validate/test_resample.c): 3.5 for 2 readings, 1.7
- * for 3, 1.2 for 5, 1.02 for 10. One reading has no interval. */
+ * 1 + HEC_FEW / n^3, chosen so that simulated intervals hold the truth (tests/validate/test_resample.c). That is 3.5
+ * for 2 readings, 1.7 for 3, 1.2 for 5, 1.02 for 10. One reading has no interval. */
 #ifndef HEC_VALIDATE_RESAMPLE_H
 #define HEC_VALIDATE_RESAMPLE_H
 #include "runtime/base/arena.h"
@@ -55,8 +55,8 @@ typedef struct {
 } hec_medians;
 void hec_medians_draw(const hec_readings *readings, uint64_t seed, hec_arena *arena, hec_medians *medians);
 
-/* Rows first .. last - 1 together: how far the level of all of them is off in a draw, the geometric mean of what each is
- * off (of their medians: two readings have few of those).
+/* Rows first .. last - 1 together: how far the level of all of them is off in a draw. It is the geometric mean of what
+ * each is off (of their medians: two readings have few of those).
  * Into level[HEC_DRAWS]; false: no row has two readings, and all are 1. */
 bool hec_medians_level(const hec_medians *medians, int32_t first, int32_t last, double *level);
 /* Half of the width of the level's interval: 0.01 is 1 %. INFINITY where it is not known. */

@@ -1,5 +1,5 @@
-/* How long operations took from when they could begin: the durations that a prediction and a measurement are compared in,
- * and that laws are fitted to. Whatever the host does before an operation (posting it, finding its rows) counts as the
+/* How long operations took from when they could begin. A prediction and a measurement are compared in these durations,
+ * and laws are fitted to them. Whatever the host does before an operation (posting it, finding its rows) counts as the
  * operation's, waiting for a partner does not.
  *
  *     ready(op, r)  = max(end of the lane's previous operation on r, ends of op's dependencies on r)
@@ -20,8 +20,9 @@
 #include "runtime/program/timeline.h"
 
 typedef struct {
-  int64_t *ps; /* [n_ops * n_ranks]; -1 where the rank takes no part; never below 0 elsewhere */
-  size_t capacity;
+  int64_t *ps;       /* [n_ops * n_ranks]; -1 where the rank takes no part; never below 0 elsewhere */
+  int64_t *apart_ps; /* [n_ops] from the first ready to the last, of the ranks that take part */
+  size_t capacity, apart_capacity;
   int64_t *scratch;
   size_t scratch_capacity;
 } hec_spans; /* zero-initialise; reused from call to call */

@@ -1,8 +1,8 @@
 /* geo_mean = exp(1/n sum ln x_i); log distance = |ln(a/b)|. libm is allowed here: these numbers are reported, no plan
  * depends on them. Quantile q lies at the rank q (n - 1) of the sorted values, linear between two of them. It is
  * definition 7 of Hyndman and Fan, The American Statistician 50, 1996.
- * tau-b = (C - D) / sqrt((P - Ta) (P - Tb)) over P = n (n - 1) / 2 pairs, C in the same and D in opposite order, Ta and Tb
- * alike in a and in b (Kendall, Biometrika 33, 1945).
+ * tau-b = (C - D) / sqrt((P - Ta) (P - Tb)) over P = n (n - 1) / 2 pairs. C are in the same and D in opposite order,
+ * Ta and Tb alike in a and in b (Kendall, Biometrika 33, 1945).
  * O(n), O(n log n) for quantiles, O(n^2) for pairs. */
 #include "validate/stats.h"
 
@@ -117,21 +117,6 @@ double hec_kendall_tau(const double *a, const double *b, int32_t n) {
   if (apart_b == 0)
     return 1;
   return apart_a == 0 ? 0 : (double)balance / sqrt((double)apart_a * (double)apart_b);
-}
-
-hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart) {
-  hec_ranking r = {.tau = 1};
-  for (int32_t i = 0; i < n; i++) {
-    HEC_ASSERT(!isnan(a[i]) && b[i] > 0);
-    for (int32_t j = 0; j < i; j++)
-      if (fabs(b[i] - b[j]) > apart * fmin(b[i], b[j])) {
-        r.pairs++;
-        r.wrong += order_of(a[i], a[j]) != order_of(b[i], b[j]);
-      }
-  }
-  if (r.pairs > 0)
-    r.tau = (double)(r.pairs - 2 * (int64_t)r.wrong) / (double)r.pairs;
-  return r;
 }
 
 double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best) {

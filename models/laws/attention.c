@@ -7,7 +7,7 @@
  *     t = t0 + pass overlap(math, memory)              pass: 1 forward, `backward` backward
  *
  * `softmax`: exponentials and rescaling, in FLOP per score; it is why small heads are slow. Backward has 5 GEMMs to the
- * forward's 2 and recomputes the scores: published kernels take 2.9 to 3.75 times the forward, so 2 would be too fast by a
+ * forward's 2 and recomputes the scores: published kernels take 2.9 to 3.75 times the forward. So 2 would be too fast by a
  * third. MLA after its up-projection is the same with d 192, d_v 128. Source: Dao, FlashAttention-2 (arXiv 2307.08691) for the
  * blocks; constants fitted (models/presets/device-*.json). O(1) per call. */
 #include "models/laws/work.h"

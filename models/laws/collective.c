@@ -3,12 +3,12 @@
  *     v = bytes through the busiest port: (n-1)/n of the buffer, twice that for all-reduce
  *     t = a_1 + v / (b_1 NVLink)                                  v <= v_1      (LL)
  *         a_2 + v / (b_2 NVLink)                                  v <= v_2      (LL128)
- *         a_3 + v / (b_3 NVLink) + sqrt(v knee) / (b_3 NVLink)    beyond        (Simple, with the knee of a pipeline that fills)
- * and never less than at the end of the range before. NCCL picks a protocol by estimates of its own, so that a measured time
- * may jump where it changes: a smooth law of three constants has twice the error, and 15 % at the 90th percentile.
- * NVLS (all-reduce in the switch, 8 GPUs) shows as a b_3 above that of the ring: it is part of its entry's constants.
- * Source: NCCL (github.com/NVIDIA/nccl, src/graph/tuning.cc) for the protocols; constants fitted to published nccl-tests
- * (models/presets/device-*.json). O(1). */
+ *         a_3 + v / (b_3 NVLink) + sqrt(v knee) / (b_3 NVLink)    beyond        (Simple; the knee: a pipeline fills)
+ * and never less than at the end of the range before. NCCL picks a protocol by estimates of its own, so a measured
+ * time may jump where it changes. A smooth law of three constants has twice the error, and 15 % at the 90th
+ * percentile. NVLS (all-reduce in the switch, 8 GPUs) shows as a b_3 above that of the ring: it is part of its entry's
+ * constants. Source: NCCL (github.com/NVIDIA/nccl, src/graph/tuning.cc) for the protocols; constants fitted to
+ * published nccl-tests (models/presets/device-*.json). O(1). */
 #include "models/laws/work.h"
 
 enum { A1, B1, V1, A2, B2, V2, A3, B3, KNEE, N_CONSTANTS };

@@ -6,11 +6,11 @@
  *       memory  = (x + W + y bytes) / (h B)  (+ 8 s m n / (h_split B) for s > 1: partial sums written and read)
  *     t = t0 + min over (tile, s) of overlap(math, memory)  (+ 1 us for s > 1)  + quantise m k / B
  *
- * P, B: data-sheet FLOP/s and HBM bytes/s. Small grids need small tiles and split k: with one 128x128 tile and no split the
- * 90th percentile of the error is above 100 %. Source: the form follows how CUTLASS and cuBLAS tile (stream-k aside); its
- * constants are fitted to measured GEMMs (models/presets/device-*.json). fp8 is the same form with one byte per element and
- * the fp8 peak, and `quantise`: bytes per element of x for the kernel that quantises it first. MXFP8 has the same form too;
- * no table has it yet. O(tiles * splits) per call. */
+ * P, B: data-sheet FLOP/s and HBM bytes/s. Small grids need small tiles and split k. With one 128x128 tile and no
+ * split the 90th percentile of the error is above 100 %. Source: the form follows how CUTLASS and cuBLAS tile
+ * (stream-k aside); its constants are fitted to measured GEMMs (models/presets/device-*.json). fp8 is the same form
+ * with one byte per element and the fp8 peak. `quantise`: bytes per element of x for the kernel that quantises it
+ * first. MXFP8 has the same form too; no table has it yet. O(tiles * splits) per call. */
 #include "models/laws/work.h"
 
 enum { T0, TAU, QUANTISED, HBM, EXPOSED, SPLIT, E_LARGE, E_128, E_64_256, E_64_128, E_64, QUANTISE, N_CONSTANTS };

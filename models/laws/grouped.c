@@ -8,11 +8,11 @@
  *     t = t0 + gemm(g inter, hidden) + gemm(hidden, inter) + 2 (R (3 hidden + (g+1) inter)) / (h_el B)
  *          + route T top_k                                    g: 2 gated, 1 not
  *
- * A small tile is slow because it loads more per multiplication: one constant, `l2`, does for all tiles what an efficiency
- * for each tile did (five constants) at the same error. Only experts with rows stream their weights. Uneven loads cost tiles
- * (in the sum) and a little more (`uneven`; 0 for equal loads). T: tokens of the whole expert-parallel group, whose routing
- * every rank works out. Source: form after CUTLASS grouped GEMM; constants fitted (models/presets/device-*.json).
- * O(tiles) per call, after O(experts) for the load. */
+ * A small tile is slow because it loads more per multiplication. One constant, `l2`, says so for all tiles. An
+ * efficiency for each tile (five constants) has the same error. Only experts with rows stream their weights. Uneven
+ * loads cost tiles (in the sum) and a little more (`uneven`; 0 for equal loads). T: tokens of the whole
+ * expert-parallel group, whose routing every rank works out. Source: form after CUTLASS grouped GEMM; constants fitted
+ * (models/presets/device-*.json). O(tiles) per call, after O(experts) for the load. */
 #include "models/laws/work.h"
 
 enum { T0, QUANTISED, HBM, EXPOSED, ELEMENTWISE, UNEVEN, EFFICIENCY, L2, ROUTE, N_CONSTANTS };

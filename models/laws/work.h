@@ -60,8 +60,8 @@ typedef struct {
   double nodes;   /* distinct other nodes that it goes to */
   int32_t ranks_per_node, n_nodes, sms;
 } hec_dispatch_work;
-/* Distinct groups that `top_k` distinct experts of `n_experts` are in, in the mean, for uniform routing and n_groups
- * groups that hold as many each: n_groups (1 - prod_i (E - E/G - i) / (E - i)). */
+/* Distinct groups that `top_k` distinct experts of `n_experts` are in, in the mean. Routing is uniform, and each of
+ * n_groups groups holds as many experts: n_groups (1 - prod_i (E - E/G - i) / (E - i)). */
 double hec_distinct_groups(int64_t n_experts, int64_t n_groups, int64_t top_k);
 
 #endif

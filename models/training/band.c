@@ -11,7 +11,7 @@ const hec_band hec_bands[HEC_N_BANDS] = {
 hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated) {
   if (anchored)
     return HEC_BAND_ANCHORED;
-  if (t->recipe.fabric != HEC_FABRIC_INFINIBAND && t->layout.gpus > hec_group_inside(t, t->layout.gpus, 1))
+  if (t->recipe.fabric != HEC_FABRIC_INFINIBAND && hec_training_crosses(t))
     return HEC_BAND_FABRIC;
   return recipe_stated ? HEC_BAND_STATED : HEC_BAND_ASSUMED;
 }

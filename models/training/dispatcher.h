@@ -15,8 +15,8 @@ typedef struct hec_dispatcher {
   /* Seconds of dispatch and combine together, in one direction of one layer; backward is as long, they swap roles. `received`:
    * assignments at the busiest rank over the mean. The layout's ep is 2 or more. */
   double (*seconds)(const hec_training *t, double received);
-  /* Of kernels that send a token to a node once and on from there: seconds of a rank's part in a dispatch, or (`back`) in a
-   * combine, and whether the device has what that needs. NULL: rows travel over the network like any others. */
+  /* Of kernels that send a token to a node once and on from there. Seconds of a rank's part in a dispatch, or (`back`)
+   * in a combine; whether the device has what that needs. NULL: rows travel over the network like any others. */
   double (*part_s)(const hec_gpu *gpu, const hec_dispatch_work *work, bool back);
   bool (*can)(const hec_gpu *gpu);
   bool copied; /* by SMs, which nothing else computes on meanwhile */

@@ -14,6 +14,10 @@ int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride) {
   return n > 1 ? n : 1;
 }
 
+bool hec_training_crosses(const hec_training *t) {
+  return t->layout.gpus > hec_group_inside(t, t->layout.gpus, 1);
+}
+
 static double domain_s(const hec_training *t, hec_collective_op op, int32_t ranks, double bytes) {
   hec_collective_how how;
   if (ranks < 2 || bytes <= 0)

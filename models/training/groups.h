@@ -27,8 +27,9 @@ typedef struct {
   hec_step_constants constants;
 } hec_training;
 
-/* Tokens of a rank in a micro-batch. */
+/* Tokens of a rank in a micro-batch. Whether the job has more than one NVLink domain. */
 double hec_training_tokens(const hec_training *t);
+bool hec_training_crosses(const hec_training *t);
 /* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains; what is assumed of links. */
 int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride);
 double hec_nic_rate(const hec_training *t);

@@ -147,8 +147,9 @@ void hec_layout_write(const hec_layout *l, hec_text *text) {
                   (int)l->edp);
 }
 
-/* Layers before part `part`. Where layers do not divide into parts, but do with embedding and head counted as a layer each, they
- * are, as Megatron's recipes have it (its options account for embedding and loss in the pipeline split). */
+/* Layers before part `part`. Where layers do not divide into parts, embedding and head may be counted as a layer each.
+ * That is done where it makes them divide, as in Megatron's recipes (its options account for embedding and loss in the
+ * pipeline split). */
 static int32_t layers_before(const hec_layout *l, const hec_moe *moe, int32_t part) {
   int32_t parts = l->pp * l->vpp, n = moe->n_layers, before = 0;
   if (l->n_given > 0) {

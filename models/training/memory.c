@@ -11,10 +11,11 @@
  *   experts             (x d + (2 (n - 1) + x) f / etp) rows, 8 experts T of the router
  *   head                (2 + x) d T, 2 V G / tp logits, and as much for their gradient
  *
- * Derived from what Transformer Engine's modules save for their backward pass; Korthikanti et al. (arXiv 2205.05198) count the
- * same with dropout, which no MoE model here has. How many copies of rows the dispatcher has, and that the gradient of the
- * logits is a tensor of its own, was decided with the peaks of the four DeepSeek layouts of SimuMax's table in sight. The widths of latents of low-rank attention are not in a preset and left
- * out: 4 % of a layer of DeepSeek-V3's. */
+ * Derived from what Transformer Engine's modules save for their backward pass. Korthikanti et al. (arXiv 2205.05198)
+ * count the same with dropout, which no MoE model here has. Two choices were made with the peaks of SimuMax's four
+ * DeepSeek layouts in sight. These are how many copies of rows the dispatcher has, and that the gradient of the logits
+ * is a tensor of its own. The widths of latents of low-rank attention are not in a preset and left out: 4 % of a layer
+ * of DeepSeek-V3's. */
 #include "models/training/memory.h"
 
 #include "models/training/dispatcher.h"

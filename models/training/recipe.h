@@ -18,7 +18,8 @@ typedef enum {
 #define HEC_DISPATCHER_ENUM(key, name) HEC_DISPATCHER_##key,
 typedef enum { HEC_DISPATCHER_LIST(HEC_DISPATCHER_ENUM) HEC_N_DISPATCHERS } hec_dispatcher_kind;
 #undef HEC_DISPATCHER_ENUM
-/* Between nodes. Collectives were measured over InfiniBand: another fabric changes no price, only how sure it is (band.h). */
+/* Between nodes. Collectives were measured over InfiniBand: another fabric changes the host's time (step.c), and how sure an
+ * answer is (band.h). */
 typedef enum { HEC_FABRIC_INFINIBAND, HEC_FABRIC_ROCE, HEC_FABRIC_EFA } hec_fabric;
 typedef enum { HEC_GRAPH_NONE, HEC_GRAPH_PARTIAL, HEC_GRAPH_FULL } hec_cuda_graph;
 

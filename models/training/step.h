@@ -66,8 +66,8 @@ double hec_training_optimizer_s(const hec_training *t, double dense_params, doub
 /* Parameters of one rank in `layers` layers of a kind, split by tp and by ep x etp. */
 void hec_training_params(const hec_training *t, hec_layer_kind kind, double *dense, double *expert);
 
-/* FLOPs of one token by the usual definition: 6 for each active parameter of a matrix, attention scores (counted by
- * half where causal), and the head. Recomputation is not counted. `dropped`: share of the assignments to experts that is
+/* FLOPs of one token by the usual definition. They are 6 for each active parameter of a matrix, attention scores (half
+ * where causal), and the head. Recomputation is not counted. `dropped`: share of the assignments to experts that is
  * not computed. */
 double hec_training_flops_per_token(const hec_training *t, double dropped);
 

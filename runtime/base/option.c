@@ -1,5 +1,5 @@
-/* One pass over the text. A number is at most 15 digits and a power of ten up to 22, so that one division or product of two
- * exact doubles gives the nearest one: what strtod gives, in every locale. */
+/* One pass over the text. A number has at most 15 digits and a power of ten up to 22. Both are exact doubles, so one
+ * division or product gives the nearest double: what strtod gives, in every locale. */
 #include "runtime/base/option.h"
 
 #include "runtime/base/arena.h"

@@ -9,6 +9,9 @@
 #define HEC_BASE_OPTION_H
 #include "runtime/base/text.h"
 
+/* A number that the user leaves to what uses it; and, of FSSDP's t, to the formula of its paper. */
+enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
+
 typedef enum {
   HEC_OPTION_INT,   /* whole numbers, the field is an int32_t */
   HEC_OPTION_WHOLE, /* whole numbers, the field is a double */
@@ -29,7 +32,7 @@ typedef struct {
 
 enum { HEC_OPTIONS_MAX = 32 }; /* of one row: a bit each */
 
-/* Where the row that begins at `text` ends in a list of rows: at a comma that goes on with another row, or at the end. */
+/* In a list of rows, where the row that begins at `text` ends: at a comma before another row, or at the end. */
 const char *hec_options_end(const char *text);
 
 /* Reads "option=value,..." into the fields of `values`; *given: bit i for options[i]. `where` and `row` begin the messages:

@@ -25,7 +25,7 @@ static bool same_new(const char *a, const char *b) {
   return same;
 }
 
-/* The same file by device and number (links of both kinds are followed), or where neither is there yet the same name in
+/* The same file by device and number; links of both kinds are followed. Where neither is there yet: the same name in
  * the same folder. What is no regular file (/dev/null, a pipe) is never the same. */
 static bool is_same(const char *a, const char *b) {
   struct stat of_a, of_b;

@@ -143,7 +143,7 @@ static void clean_up(int number) {
 
 void hec_temporary_watch_signals(void) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-  /* Not SA_RESETHAND: `timeout` and a terminal may send a signal twice at once, and the second one would end the program
+  /* Not SA_RESETHAND: `timeout` and a terminal may send a signal twice at once. The second one would end the program
    * between the reset and the handler. */
   struct sigaction action = {.sa_handler = clean_up}, before;
   (void)sigemptyset(&action.sa_mask);

@@ -30,9 +30,9 @@ void hec_temporary_hold(FILE *file);
 /* Every path from its making until it was renamed or removed, however many; a folder goes last, and only if it is empty. */
 void hec_temporary_add(const char *path);
 void hec_temporary_drop(const char *path);
-/* A file or folder before it is made below a folder that is written as a whole: a signal removes all of them, the last one
- * first. They are never dropped: a signal does not find what was renamed since. Several threads may; while a signal is
- * cleaning up the call does not return. */
+/* For a file or folder below a folder that is written as a whole, before it is made. A signal removes all of them, the
+ * last one first. They are never dropped: a signal does not find what was renamed since. Several threads may; while a
+ * signal is cleaning up the call does not return. */
 void hec_temporary_add_below(const char *path);
 /* From one to the other a signal that would end the program waits: steps that belong together are all done, or none is. One
  * thread, not nested. Nothing waits for SIGKILL. */

@@ -30,7 +30,7 @@ void hec_buffers_clear(hec_buffers *buffers); /* all free; live and peak 0 */
 void hec_buffers_free(hec_buffers *buffers);
 
 /* First fit, 64-byte aligned. Operations that must be finished before the memory may be written are added to `after`
- * [max] (asserted to be enough: room for n_pieces more always is). NULL when it does not fit. */
+ * [max]. That it is enough is asserted: room for n_pieces more always is. NULL when it does not fit. */
 char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32_t *n_after, int32_t max);
 /* The memory ends earlier (or later) from now on. False, and nothing changes: something was ever in use there. */
 bool hec_buffers_resize(hec_buffers *buffers, size_t capacity);

@@ -1,6 +1,6 @@
-/* Everything is gathered on rank 0 in pieces. Per step these are the streams. At the end of a window they are, per
- * layer, the dense state of every rank and the expert parts that each rank keeps (their list first, then their floats,
- * padded to the longest list). */
+/* Everything is gathered on rank 0 in pieces. Per step these are the streams. At the end of a window it is, per layer,
+ * the dense state of every rank and the expert parts that each rank keeps. Their list comes first, then their floats,
+ * padded to the longest list. */
 #include "runtime/exec/check.h"
 
 #include "runtime/base/arena.h"
@@ -168,7 +168,7 @@ static bool diverged(hec_check *check, double loss) {
   return result->diverged_step > 0;
 }
 
-/* The tokens of the assignments of all ranks, room for T k in each list, and what they were chosen by; NULL but on
+/* The tokens of the assignments of all ranks, room for T k in each list, and what they were chosen by. NULL but on
  * rank 0. */
 static hec_status gather_choices(hec_check *check, const hec_work_state *work, hec_reference_text *batch) {
   int32_t n = work->tokens * work->model->top_k, lists = check->n_micro_batches * work->model->n_blocks;

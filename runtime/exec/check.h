@@ -3,9 +3,9 @@
  * block on every rank, and of every expert wherever it is kept. Exact mode: bit for bit. Random mode: the relative
  * error (Euclidean) of every tensor is at most the reference's tolerance.
  *
- * A gate that learns makes training chaotic: a difference by rounding grows with every step, so that two correct runs of
- * some hundred steps have nothing in common. Training is therefore checked in windows of hec_check_steps steps: after
- * each the whole state is compared, then the reference takes over the run's parameters and moments. Every step is so
+ * A gate that learns makes training chaotic: a difference by rounding grows with every step. So two correct runs of
+ * some hundred steps have nothing in common. Training is therefore checked in windows of hec_check_steps steps. After
+ * each the whole state is compared. Then the reference takes over the run's parameters and moments. Every step is so
  * checked from a common start, and a fault is found in the window in which it happens. */
 #ifndef HEC_EXEC_CHECK_H
 #define HEC_EXEC_CHECK_H

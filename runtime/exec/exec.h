@@ -8,10 +8,10 @@
  *
  * Where a device computes (processor.h, streams), lanes are its streams and posting is all that the host does: exec_stream.c.
  *
- * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
- * knows the model but neither lanes nor transports. Known here are exchanges of token rows (inside expert-sharding and
- * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, and counts.
- * Bytes of any other kind (a traffic matrix) stand where the work table says.
+ * What an operation computes is not known here. Compute and most local operations go to the work table (work.h), which
+ * knows the model but neither lanes nor transports. Known here are exchanges of token rows and of expert parcels, the
+ * reduction after a scatter, all-reduce, and counts. Token rows also move inside expert-sharding and tensor-parallel
+ * groups. Bytes of any other kind (a traffic matrix) stand where the work table says.
  *
  * Times: nanoseconds from the start of the iteration. Real time is the default. In virtual time, compute and local
  * operations are measured in CPU time of the thread while one rank at a time computes. Then the timeline is walked with
@@ -54,8 +54,8 @@ typedef struct {
   void *context;
   /* Of tensor-parallel groups: the rank's own rows [T, d] at the operation: the stream, backward its gradient. */
   float *(*stream)(void *context, const hec_op *op);
-  /* Of dispatches without cells, whose bytes are not token rows: where those of a transfer stand on this rank, which is its
-   * source or its destination. NULL: there are none. */
+  /* Of dispatches without cells, whose bytes are not token rows: where those of a transfer stand on this rank. The
+   * rank is its source or its destination. NULL: there are none. */
   hec_segment (*place)(void *context, hec_exec *exec, const hec_exec_op *op, const hec_transfer *transfer);
 } hec_work_table;
 
@@ -93,8 +93,9 @@ const hec_problem *hec_exec_problem(const hec_exec *exec);
 int32_t hec_exec_rank(const hec_exec *exec);
 hec_processor *hec_exec_processor(const hec_exec *exec);
 bool hec_exec_train(const hec_exec *exec);
-/* Bytes of this rank after an iteration, counted in what was taken for it: arrays of blocks and experts, moments of `updated`
- * numbers, open buffers at their peak. The executor's own, without which a model has no memory to compare: the workspace. */
+/* Bytes of this rank after an iteration, counted in what was taken for it. That is arrays of blocks and experts,
+ * moments of `updated` numbers, open buffers at their peak. The executor's own, without which a model has no memory to
+ * compare: the workspace. */
 hec_rank_memory hec_exec_memory(hec_exec *exec, int64_t updated);
 double hec_exec_workspace_bytes(const hec_exec *exec);
 

@@ -40,8 +40,8 @@ static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *n_after) {
   return HEC_OK;
 }
 
-/* Where this rank has no part in the operation that is the last to use a buffer (the last chunk of a dispatch, say), the
- * last of its own on that lane may have used it. */
+/* This rank may have no part in the operation that uses a buffer last (the last chunk of a dispatch, say). Then the
+ * last operation of its own on that lane may have used it. */
 static void close_holds(hec_exec *exec, int32_t id) {
   int32_t last = exec->newest[exec->program->ops[id].lane];
   size_t kept = 0;

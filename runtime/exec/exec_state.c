@@ -3,7 +3,7 @@
  *   dense state | counts | workspace | staging of all-reduces | planned buffers ->   <- expert slots
  *
  * Buffers and slots grow towards each other. On the CPU the region is reserved address space with room for the worst case,
- * of which only what is touched takes memory; on a device it is what there is. */
+ * of which only what is touched takes memory. On a device it is what there is. */
 #include "runtime/exec/exec.h"
 
 #include "runtime/base/arena.h"

@@ -1,6 +1,9 @@
-/* What the files of the executor share: exec.c (memory and plans), exec_post.c (binding), exec_exchange.c (moving bytes),
- * shard_rows.c (of them, inside expert-sharding groups), exec_relay.c (token rows over a third rank), exec_run.c (lanes),
- * exec_stream.c (streams of a device), exec_time.c (timelines). */
+/* What the files of the executor share:
+ *   exec.c           memory and plans              exec_relay.c     token rows over a third rank
+ *   exec_post.c      binding                       exec_run.c       lanes
+ *   exec_exchange.c  moving bytes                  exec_stream.c    streams of a device
+ *   shard_rows.c     the same inside               exec_time.c      timelines
+ *                    expert-sharding groups */
 #ifndef HEC_EXEC_EXEC_STATE_H
 #define HEC_EXEC_EXEC_STATE_H
 #include "runtime/exec/exec.h"

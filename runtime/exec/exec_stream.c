@@ -1,6 +1,6 @@
 /* Lanes as streams of a device. An operation is put on the stream of its lane as soon as it is bound, in the order of ids:
  *
- *     the stream waits for the end events of what the operation waits for on other lanes (memory that is reused too)
+ *     the stream waits for what the operation needs on other lanes, by end events (for memory that is reused too);
  *     event "began" | its steps, or its exchange over the link | event "ended"
  *
  * The host waits for the device only where a policy asks for counts, and at the end of an iteration. Then it looks at
@@ -145,7 +145,7 @@ static int64_t late_by(const hec_exec_op *op, int64_t min_ns) {
   return there_ns > min_ns ? there_ns - min_ns : 0;
 }
 
-/* Planning is the host's, and may be over before the device gets to where it belongs in its lane; the two clocks agree to
+/* Planning is the host's, and may be over before the device gets to where it belongs in its lane. The two clocks agree to
  * some microseconds. So nothing begins before what it waits for has ended. */
 void hec_stream_times(hec_exec *exec) {
   hec_processor *on = processor_of(exec);

@@ -1,9 +1,9 @@
 /* One rank of a stage: walks the pieces of its device in order. Before a piece its input is received, after it the output is
- * sent. Streams stand in the workspace per micro-batch and are worked on in place, so a piece's output is where its input
- * was, and neighbours on one device need no message.
+ * sent. Streams stand in the workspace per micro-batch and are worked on in place. So a piece's output is where its
+ * input was, and neighbours on one device need no message.
  *
  * Channels: programs use the token and gradient lanes while pieces run, so the others are free for what goes between
- * stages (the parameter lane moves experts too, before the first piece). A rank has one post at a time on each, so a
+ * stages. (The parameter lane moves experts too, before the first piece.) A rank has one post at a time on each, so a
  * device never receives on the channel that it sends on. Neighbours have two colours, and a device sends on the channel
  * of its own colour. Streams and their gradients have channels of their own, for they do not come in one order. Around
  * a ring, colours need an even number of devices. */

@@ -44,13 +44,15 @@ typedef struct {
   hec_stage_memory *memory; /* on rank 0: [ranks of the launch], filled in after the last step; NULL: not asked for */
 } hec_pipelined;
 
-/* With ZeRO-1 (problem.zero) gradients of a stage are reduce-scattered among the ranks that keep the parameters, each updates its
- * part of them, and an all-gather brings the parts back: the stage's program has all three (program/lowering.c).
+/* With ZeRO-1 (problem.zero) gradients of a stage are reduce-scattered among the ranks that keep the parameters. Each
+ * updates its part of them, and an all-gather brings the parts back: the stage's program has all three
+ * (program/lowering.c).
  *
- * HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of several parts ... */
+ * HEC_BAD_INPUT for what cannot be executed so: schedules with split or paired pieces, an odd number of stages of
+ * several parts ... */
 hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule,
                                         const hec_pipeline_shape *shape) HEC_MUST_USE;
-/* ... and policies that change their plan within an iteration or compute something else than the gate chose; with ZeRO-1 also those
+/* ... and policies that change their plan within an iteration or compute something else than the gate chose. With ZeRO-1 also those
  * that move experts, whose optimizer state is in parts then. */
 hec_status hec_pipelined_check(const hec_pipelined *pipelined, const hec_policy *policy) HEC_MUST_USE;
 /* Bytes that each rank's region must have. */

@@ -30,9 +30,14 @@ static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank
                             .capacity = o->capacity};
 }
 
+/* A policy that stands for others may have their slices. */
 size_t hec_runner_bytes(const hec_runner_options *options, const hec_policy *policy) {
-  hec_exec_options wanted = exec_options(options, NULL, policy->sliced ? options->problem->n_ranks : 1);
-  return hec_exec_bytes(&wanted);
+  hec_exec_options sliced = exec_options(options, NULL, options->problem->n_ranks),
+                   whole = exec_options(options, NULL, 1);
+  size_t in_slices = hec_exec_bytes(&sliced), in_whole = hec_exec_bytes(&whole);
+  if (policy->portfolio > 0)
+    return in_slices > in_whole ? in_slices : in_whole;
+  return policy->sliced ? in_slices : in_whole;
 }
 
 hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {

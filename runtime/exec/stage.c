@@ -5,8 +5,8 @@
  *
  *   hops      of both: the number of forwarders before, that is steps along `after` to the beginning of the chain
  *
- * Transfers stand ascending by (source, destination), so both the transport that adds receive by receive and the
- * additions after staging sum in ascending order of sources. */
+ * Transfers stand ascending by (source, destination). So sums are in ascending order of sources in both cases: in a
+ * transport that adds receive by receive, and in the additions after staging. */
 #include "runtime/exec/stage.h"
 
 void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments) {

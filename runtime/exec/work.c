@@ -1,6 +1,6 @@
-/* Roles to mathematics. An experts operation has one step per expert with rows here (on a device one for all of them: it
- * wants their products together), every other one step. Where a layer is cut into chunks, each of its experts operations
- * has its chunk's rows; the gradient of an expert sums over the chunks in their order.
+/* Roles to mathematics. An experts operation has one step per expert with rows here. On a device it has one for all of
+ * them, which wants their products together. Every other operation has one step. Where a layer is cut into chunks,
+ * each of its experts operations has its chunk's rows. The gradient of an expert sums over the chunks in their order.
  *
  *   forward    attention  gate -> counts | permute -> rows leave and stay | experts | unpermute -> x
  *   backward   unpermute' -> rows of gradients | experts' | permute' -> dh2 | shared' gate' attention' -> dx | optimizer

@@ -1,6 +1,7 @@
 /* The work table of one rank: what compute and local operations of a program do, with the model's mathematics on the
- * executor's buffers. Replay and training use the same table. They differ in where assignments come from (forced counts,
- * or the gate's own choice) and in what stands before the first and behind the last block. */
+ * executor's buffers. Replay and training use the same table. They differ in two things. One is where assignments come
+ * from: forced counts, or the gate's own choice. The other is what stands before the first and behind the last block.
+ * */
 #ifndef HEC_EXEC_WORK_H
 #define HEC_EXEC_WORK_H
 #include "runtime/exec/exec.h"

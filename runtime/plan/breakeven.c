@@ -1,6 +1,6 @@
 /* Break-even of a copy (reference policies.md 0.3, golden values there), and the same by the cluster's laws.
  *
- * T is max(launch + tiles, streaming), so T(2q) - T(q) never falls with q: while both stream it is 0; then only T(2q)
+ * T is max(launch + tiles, streaming), so T(2q) - T(q) never falls with q: while both stream it is 0. Then only T(2q)
  * rises; then, whenever T(q) gains a tile, T(2q) gains one too. So the first q that pays is found by doubling and
  * halving, O(log q) evaluations. */
 #include "runtime/plan/breakeven.h"

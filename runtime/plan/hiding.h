@@ -1,5 +1,5 @@
-/* What a schedule hides, as a planner needs to know it: the row of the schedule says so (program/lower.h), and a policy finds
- * it in its run. */
+/* What a schedule hides, as a planner needs to know it. The row of the schedule says so (program/lower.h), and a
+ * policy finds it in its run. */
 #ifndef HEC_PLAN_HIDING_H
 #define HEC_PLAN_HIDING_H
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Plans as flat arrays. A row's copies stand in ascending order of rank inside the layer's own CSR block, so adding one
+/* Plans as flat arrays. A row's copies stand in ascending order of rank inside the layer's own CSR block. So adding one
  * moves only the rest of that block: O(copies of the layer + experts). */
 #include "runtime/plan/plan.h"
 

@@ -99,8 +99,8 @@ void hec_plan_clear_copies(hec_plan *plan, int32_t layer);
 void hec_plan_add_copy(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank, hec_copy_kind kind);
 /* A guest on every rank that does not hold the expert. */
 void hec_plan_add_everywhere(hec_plan *plan, int32_t layer, int32_t expert);
-/* Contiguous expert parallelism: expert e on rank floor(e * ep / n_experts) of group 0, and for dp > 1 a resident copy
- * on the same rank of every other group. Sets every layer. */
+/* Contiguous expert parallelism: expert e on rank floor(e * ep / n_experts) of group 0. For dp > 1 there is a resident
+ * copy on the same rank of every other group. Sets every layer. */
 void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem);
 
 static inline int32_t hec_plan_home(const hec_plan *plan, int32_t layer, int32_t expert) {
@@ -115,8 +115,8 @@ static inline int32_t hec_plan_copies(const hec_plan *plan, int32_t layer, int32
   *kinds = plan->copy_kind + block + at[0];
   return at[1] - at[0];
 }
-/* Who keeps the expert for the group of `rank` (whole experts): the home if it is in the group, else the lowest resident
- * copy there, else the home. O(log copies of the row + copies in the group). */
+/* Who keeps the expert for the group of `rank` (whole experts). The home if it is in the group, else the lowest
+ * resident copy there, else the home. O(log copies of the row + copies in the group). */
 int32_t hec_plan_keeper(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank);
 bool hec_plan_holds(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank); /* home (n_slices 1) or copy */
 /* Ranks that can compute the expert, ascending, slots counted (a rank may stand twice): home first merged in when
@@ -132,8 +132,8 @@ void hec_plan_check(const hec_plan *plan);
 /* FNV-1a over every array, in order: equal plans, equal digests, on every machine. */
 uint64_t hec_plan_digest(const hec_plan *plan);
 
-/* What must move to get from plan `from` to plan `to` in one layer. For every home slice and resident copy that `to`
- * has and `from` has not, parameters and optimizer state come from the nearest rank that has them (same node first,
+/* What must move to get from plan `from` to plan `to` in one layer. It is every home slice and resident copy that `to`
+ * has and `from` has not. Parameters and optimizer state come from the nearest rank that has them (same node first,
  * then the lower rank). When not training, parameters only. Summed per (source, destination), ascending, appended to
  * `out`; `bytes` is scratch [n_ranks * n_ranks], zero before and after. */
 void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,

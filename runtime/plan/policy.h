@@ -58,6 +58,12 @@ struct hec_policy {
   hec_known known;
   const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
+  /* Slots per rank and layer that its homes and copies fill at most, unless options say otherwise: so many times the share
+   * of experts that expert parallelism gives a rank, and so many more. `any`: as many as the load asks for. */
+  struct {
+    int32_t shares, more;
+    bool any;
+  } fills;
   int32_t window; /* records of history it reads, at least 1 */
   bool by_source; /* the history keeps what each source sent, too */
   int32_t period; /* iterations between decisions (0: none); problem.period overrides */
@@ -83,12 +89,11 @@ struct hec_policy {
   /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
   int32_t portfolio;
   /* A portfolio tries this row: it was the fastest, or within 1 % of it, somewhere in tools/joint-grid.json. The others
-   * would only take time: variants of these, and what these always beat. Never with `sliced`: executors keep the slices
-   * that they began with. */
+   * would only take time: variants of these, and what these always beat. */
   bool tried;
   const char *only_schedule; /* not NULL: runs under no other schedule */
-  /* Schedules that its paper excludes, names with blanks between them, the reason in a comment of the row: no candidates
-   * where each policy has its best. NULL: none. */
+  /* Schedules that its paper excludes, names with blanks between them; a comment of the row has the reason. They are
+   * no candidates where each policy has its best. NULL: none. */
   const char *excludes;
   /* What a user may set behind the name, "llep:cap=1.3": fields of this struct, whose values in the row are the defaults.
    * NULL: nothing. */
@@ -129,8 +134,8 @@ hec_status hec_policy_read(const char *text, const hec_table *table, const char 
 /* Whether the field at this offset was given as an option. */
 bool hec_policy_says(const hec_policy *policy, size_t at);
 #define HEC_POLICY_SAYS(policy, field) hec_policy_says(policy, offsetof(hec_policy, field))
-/* Slots per rank and layer that were asked for, by the option or by the problem, unless the option own[i] says in another
- * way how many; HEC_AUTO: not. */
+/* Slots per rank and layer that were asked for, by the option or by the problem. HEC_AUTO: not asked for, or option
+ * own[i] says in another way how many. */
 int32_t hec_policy_slots(const hec_policy_run *run, int32_t i);
 
 /* Options that several rows have. The default of period, slots, t and m is what the problem says, else the policy's. */
@@ -176,9 +181,10 @@ void hec_policy_keep(hec_policy_run *run, void *data, size_t bytes);
 
 /* A run between two steps as bytes: `out` has room for what hec_policy_save returns; NULL: only that. */
 size_t hec_policy_save(const hec_policy_run *run, uint8_t *out);
-/* Takes up what was saved, in a run that just started. The same policy on the same ranks decides from then on what the saved
- * run would have decided. Another policy, or other ranks (*same false), has the loads of the past as its history, each
- * record spread evenly over the sources, and chooses homes afresh. HEC_BAD_INPUT: no such bytes, or other layers or experts. */
+/* Takes up what was saved, in a run that just started. The same policy on the same ranks decides from then on what the
+ * saved run would have decided. Another policy, or other ranks (*same false), has the loads of the past as its
+ * history. Each record is spread evenly over the sources, and homes are chosen afresh. HEC_BAD_INPUT: no such bytes,
+ * or other layers or experts. */
 hec_status hec_policy_restore(hec_policy_run *run, const uint8_t *data, size_t bytes, bool *same) HEC_MUST_USE;
 
 /* The plans of a run, its groups' too, out of the run: so that several micro-batches are in flight. */
@@ -191,8 +197,11 @@ void hec_policy_plans_read(hec_policy_plans *plans, const hec_policy_run *run); 
 /* hec_policy_refine on these plans; the run's stay as they are. */
 void hec_policy_plans_refine(hec_policy_plans *plans, hec_policy_run *run, int32_t layer, const hec_load *load);
 
+/* Iterations between decisions, the one place that knows: the row's option, else the problem's, else the row's default.
+ * A row with a clock of its own begins with it, and one that weighs what a decision saves counts it for so long. */
+int32_t hec_policy_period(const hec_policy_run *run);
 /* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
- * history, and at least `period` (problem.period if set, else the policy's) iterations since *last (-1: never). */
+ * history, and at least hec_policy_period iterations since *last (-1: never). */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
 
 #endif

@@ -71,6 +71,7 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
   problem->period = from->period;
   problem->slots = from->slots;
   problem->solver = from->solver;
+  problem->pricer = from->pricer;
   problem->dispatch = from->dispatch;
   problem->placement =
       problem->n_ranks == from->n_ranks && problem->n_experts == from->n_experts ? from->placement : NULL;

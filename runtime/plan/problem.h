@@ -22,9 +22,9 @@
  * and stands for all of it. With esp > 1 every group has experts of its own (dp 1), and homes never move: policies whose
  * row says so (policy.h, `shards`).
  *
- * Tensor parallelism of the dense part (mp; FSMoE's MP group, arXiv 2501.10714) is none of these, and any policy has it: a
- * group of S = mp consecutive ranks of one node shares attention and dense FFNs, while each rank keeps its own T tokens at its
- * MoE layers (sequence parallelism; Megatron-LM, Korthikanti et al., MLSys 2023):
+ * Tensor parallelism of the dense part (mp; FSMoE's MP group, arXiv 2501.10714) is none of these, and any policy has
+ * it. A group of S = mp consecutive ranks of one node shares attention and dense FFNs. Each rank keeps its own T
+ * tokens at its MoE layers (sequence parallelism; Megatron-LM, Korthikanti et al., MLSys 2023):
  *
  *   AllGather      of the group's rows: each rank sends its T to the S - 1 others
  *   attention      heads / S of them over S T rows: as many FLOPs, 1/S of the weights. The S T rows are S times as many whole
@@ -44,10 +44,9 @@
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
 #include "models/moe.h"
+#include "runtime/base/option.h"
 
 typedef struct hec_solver hec_solver; /* milp.h */
-
-enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
 
 /* How tokens travel, where not as an all-to-all of rows of every assignment (runtime/program/dispatched.h). */
 typedef struct {
@@ -79,6 +78,7 @@ typedef struct hec_problem {
                                   NULL: not known */
   const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
   const struct hec_placement *placement; /* where the user's experts stand (placement/placement.h); NULL: not told */
+  const struct hec_pricer *pricer; /* of whole iterations (program/lower.h), for policies that compare them; NULL: none does */
   hec_problem_dispatch dispatch;
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
@@ -112,12 +112,12 @@ hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_
  * the devices of a node and d_ffn, and there is an expert for every group. */
 hec_status hec_problem_shard(hec_problem *problem, int32_t esp) HEC_MUST_USE;
 
-/* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides the ranks, the
- * devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is one. */
+/* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides all of
+ * these. They are the ranks, the devices of a node, the model's heads and kv heads, and the width of a dense FFN. */
 hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) HEC_MUST_USE;
 
-/* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts, that of an expert in as many as
- * groups keep it. Parameters and gradients stay whole. No parts of experts or blocks (esp, mp). */
+/* ZeRO-1 (arXiv 1910.02054) from now on: optimizer state of the dense part is in n_ranks parts. That of an expert is
+ * in as many as groups keep it. Parameters and gradients stay whole. No parts of experts or blocks (esp, mp). */
 void hec_problem_share_optimizer(hec_problem *problem);
 /* The part of the dense state that a rank updates: `place` of `of`, cut by hec_part_begin; of experts: replicas.h. */
 typedef struct {
@@ -155,8 +155,8 @@ static inline int32_t hec_problem_node_end(const hec_problem *p, int32_t node) {
   return end < p->n_ranks ? end : p->n_ranks;
 }
 
-/* Seconds that a layer's own gradients need, whatever the plan, before or behind those of guests: the dense ones of all ranks,
- * and those of experts between groups. */
+/* Seconds that a layer's own gradients need, whatever the plan, before or behind those of guests. They are the dense
+ * ones of all ranks, and those of experts between groups. */
 double hec_problem_own_gradients_s(const hec_problem *problem);
 
 /* Bytes of a rank without any copy: dense state, its share of expert state (even split, rounded up), activations and

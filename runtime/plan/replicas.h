@@ -7,7 +7,7 @@
  *   3  between nodes, 4 inside nodes: the same transfers the other way round bring the sums back.
  *
  * Steps 1 and 2 move (n - m) G and (m - 1) G bytes, all four 2 (n - 1) G, the min of any all-reduce. Between nodes go
- * 2 (m - 1) G, however many keepers a node has; without step 1 it would be 2 (n - 1) G times the share of pairs that span
+ * 2 (m - 1) G, however many keepers a node has. Without step 1 it would be 2 (n - 1) G times the share of pairs that span
  * nodes. The pieces spread what a node sends over the NICs of its keepers. A keeper of a node with fewer than k keepers may
  * have one piece more than another: which one changes from expert to expert.
  *
@@ -29,8 +29,9 @@ void hec_replica_pieces(const hec_problem *problem, int32_t expert, const int32_
                         hec_replica_step step, hec_replica_visit *visit, void *context);
 
 /* ZeRO-1: step 4 and 3 bring parameters back instead, which the rank that has a part's sums has updated. Where every
- * expert-parallel group keeps every expert at the same place, these are the parts that `rank` updates, if it keeps the expert:
- * first, first + stride ... (n of them) of n_parts. Without problem.zero all: one of one. O(groups). */
+ * expert-parallel group keeps every expert at the same place, these are the parts that `rank` updates. If it keeps the
+ * expert they are first, first + stride ... (n of them) of n_parts. Without problem.zero all: one of one. O(groups).
+ * */
 typedef struct {
   int32_t first, stride, n, n_parts;
 } hec_replica_own;

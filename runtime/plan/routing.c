@@ -144,8 +144,8 @@ static void put(hec_routing *routing, int32_t *filled, int32_t expert, uint32_t 
   *filled += tokens > 0; /* one without tokens is written over */
 }
 
-/* The experts of one rank, ascending: its own singles merged with the others, of which a staying one has what the rank
- * itself sends (`count`), and the cells of the rest are zeroed again. */
+/* The experts of one rank, ascending: its own singles merged with the others. Of these a staying one has what the rank
+ * itself sends (`count`). The cells of the rest are zeroed again. */
 static void collect_rank(hec_routing *routing, int32_t rank, const uint32_t *count, int32_t *filled) {
   const int32_t *single = routing->single;
   uint32_t *cell = routing->cell + (size_t)rank * (size_t)routing->n_experts;

@@ -3,9 +3,10 @@
  *   order    of the experts of (layer, source): a fixed pseudo-random permutation
  *   list     the source's assignments, expert by expert in that order; number j of it is of token j mod T
  *
- * so expert e has the tokens first(e), first(e) + 1, .. first(e) + n(e) - 1, all mod T: no token has an expert twice unless
- * n(e) > T, and tokens share the assignments evenly, k = n / T each where that is whole. The experts of a token are about n/T
- * apart in the list: k different ones, picked without regard to each other. So with even loads a token reaches, of N nodes,
+ * So expert e has the tokens first(e), first(e) + 1, .. first(e) + n(e) - 1, all mod T: no token has an expert twice
+ * unless n(e) > T. Tokens share the assignments evenly, k = n / T each where that is whole. The experts of a token are
+ * about n/T apart in the list: k different ones, picked without regard to each other. So with even loads a token
+ * reaches, of N nodes,
  *
  *   N (1 - (1 - 1/N)^k)  on average, for many experts;  N (1 - C(E - E/N, k) / C(E, k))  for E of them
  *

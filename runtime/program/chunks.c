@@ -9,8 +9,8 @@
  *
  *     rows from s to d = sum over cells (s, d, any expert),     rows of e on d = sum over cells (any source, d, e)
  *
- * All r chunks of a cell at once: floor(n/r) for each, and one more where a counter that starts at p and grows by
- * n mod r passes r. Cells and cuts are made once for all schedules of a policy. The first that cuts a layer into r
+ * All r chunks of a cell at once: floor(n/r) for each, and one more where a counter passes r. It starts at p and grows
+ * by n mod r. Cells and cuts are made once for all schedules of a policy. The first that cuts a layer into r
  * leaves the cut in its program, and the others copy it. O(ranks * experts * holders) for the cells, and
  * r (cells + ranks^2) for a cut. */
 #include "runtime/program/layer_cells.h"

@@ -1,7 +1,7 @@
 /* Backwards from the (operation, rank) that ends last. An operation on a rank waited for what ended last of everything
- * it needs. That is the operation before it on its lane and its dependencies on that rank. Of an exchange it is also
- * those on every partner of the rank, and of an all-reduce or counts those on every rank of it, for these begin when
- * all have posted. So
+ * it needs. That is the operation before it on its lane and its dependencies on that rank. An exchange also waits for
+ * those on every partner of the rank. An all-reduce or counts wait for those on every rank. For these begin when all
+ * have posted. So
  *
  *   ready(op, q) = max over predecessors p of op on q of end(p, q)
  *   before(op, r) = the p of the q with the largest ready(op, q), q a partner of r or r itself

@@ -14,7 +14,7 @@
  *   nodes  max(rows that r sends to proxies; rows that come to r as proxy) / T
  *
  * Chunks of a layer have equal parts of every number. Which tokens share ranks and nodes follows from sets that counts do not
- * have; they are inferred (runtime/plan/token_sets.h), and a router that limits nodes (hec_moe.token_nodes) is believed. */
+ * have. They are inferred (runtime/plan/token_sets.h), and a router that limits nodes (hec_moe.token_nodes) is believed. */
 #ifndef HEC_PROGRAM_DISPATCHED_H
 #define HEC_PROGRAM_DISPATCHED_H
 #include "runtime/base/arena.h"

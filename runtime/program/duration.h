@@ -1,6 +1,6 @@
 /* How long an operation takes on a device that does nothing else: the compute law of models/ applied to a program's
- * rows. Devices that are processes on fewer cores take turns: all begin an operation together, and while n of them
- * still compute on c < n cores each runs at c / n of its speed, so that work w alone takes
+ * rows. Devices that are processes on fewer cores take turns. All begin an operation together. While n of them still
+ * compute on c < n cores, each runs at c / n of its speed, so that work w alone takes
  *     F(w) = integral over v from 0 to w of max(1, n(v) / c),   n(v): devices with more work than v.
  * O(ranks^2) of alone_s for an operation's rank: meant for a few ranks on one machine. */
 #ifndef HEC_PROGRAM_DURATION_H

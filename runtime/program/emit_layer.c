@@ -1,5 +1,5 @@
 /* Compute, local and token operations of a layer. The traffic of one dispatch is written once; combine and both
- * backward exchanges use the same transfers, reversed or not, so lowering a layer costs O(ranks^2 + rank-expert pairs).
+ * backward exchanges use the same transfers, reversed or not. So lowering a layer costs O(ranks^2 + rank-expert pairs).
  *
  * Bytes of a permutation: every assignment is read and written once. Of an unpermute: every assignment is read, every
  * token written (counted as another read of the assignments: an upper bound for top-k > 1). */
@@ -66,8 +66,8 @@ int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward,
                           n_deps);
 }
 
-/* Before tokens come back to their places: what a schedule waits for, and the sums over shards of rows that never left their
- * rank, since a rank may have no part in the exchange that follows them. */
+/* Before tokens come back to their places: what a schedule waits for, and the sums over shards. These
+ * must be named for rows that never left their rank: it may have no part in the exchange that follows the sums. */
 static int32_t add_returned(hec_lowering *low, hec_op op, const int32_t *deps, int32_t n_deps) {
   int32_t wait[HEC_DEGREE_MAX + 4], n_wait = 0;
   HEC_ASSERT(n_deps < HEC_DEGREE_MAX + 4);
@@ -354,6 +354,17 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
   return hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){layer, 0, bytes}, deps, n_deps);
 }
 
+int32_t hec_emit_dense_block(hec_lowering *low, int32_t layer) {
+  return hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
+}
+
+void hec_emit_to_gate_with_guests(hec_lowering *low, int32_t layer) {
+  if (layer == 0)
+    low->layer[layer].gather =
+        hec_emit_gather(low, layer, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(low->tail, low->moved));
+  hec_emit_to_gate(low, layer);
+}
+
 void hec_emit_to_gate(hec_lowering *low, int32_t layer) {
   int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
   int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
@@ -377,5 +388,5 @@ void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
   int32_t gate = hec_emit_gate(low, layer, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, layer, true, HEC_DEPS(gate));
   if (reduces)
-    (void)hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
+    (void)hec_emit_dense_block(low, layer);
 }

@@ -1,8 +1,8 @@
 /* Experts of the `ideal` row: the assignments cut over the ranks so that the last of them is done as early as can be.
  *
- * Rank r needs F_r seconds of a micro-batch for all that is not experts (its tokens are its own) and c_r for an assignment,
- * forward and backward, without launches, tiles and streaming. However the N assignments of all layers are cut, x_r of
- * them on rank r, x_r >= 0, the ranks' compute lanes cannot all be done before
+ * Rank r needs F_r seconds of a micro-batch for all that is not experts (its tokens are its own). It needs c_r for an
+ * assignment, forward and backward, without launches, tiles and streaming. The N assignments of all layers may be cut
+ * in any way, x_r >= 0 of them on rank r. The ranks' compute lanes cannot all be done before
  *
  *     T = min over x of max over r of F_r + c_r x_r,      x_r = max(0, (T - F_r) / c_r),   sum of x_r = N
  *

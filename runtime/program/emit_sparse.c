@@ -1,7 +1,7 @@
 /* Sparse collectives, replica synchronisation and migration of a layer, as exchanges.
  *
- * A spAG of several stages ends with an empty local row on every rank, and each stage of a spRS is followed by its
- * reduction row, so one id is enough to wait for either (lanes are in order). O(copies of the layer + transfers). */
+ * A spAG of several stages ends with an empty local row on every rank. Each stage of a spRS is followed by its
+ * reduction row. So one id is enough to wait for either (lanes are in order). O(copies of the layer + transfers). */
 #include "runtime/program/lowering_state.h"
 
 #include "runtime/base/arena.h"
@@ -48,7 +48,7 @@ static void put_parcel(hec_program *program, hec_parcel parcel) {
 }
 
 /* What each transfer of the list carries: the entries of low->moves of its pair, which stand in the same order of
- * pairs; in a chain each transfer has one. */
+ * pairs. In a chain each transfer has one. */
 static int32_t add_parcels(hec_lowering *low, const hec_transfer_list *list) {
   hec_program *program = &low->in->program;
   int32_t first = (int32_t)program->n_parcel_index;
@@ -166,7 +166,7 @@ static void copy_request(const hec_sparse *from, hec_sparse *to) {
 }
 
 /* Lowers low->sparse with the cheapest collective (or the one asked for) into low->chosen. */
-static void choose(hec_lowering *low, bool scatter) {
+static void choose_row(hec_lowering *low, bool scatter) {
   const hec_collective *row = low->in->collective;
   hec_sparse_answer *last = &low->in->shared->answer[scatter];
   low->in->chosen = &last->plan;
@@ -181,6 +181,11 @@ static void choose(hec_lowering *low, bool scatter) {
   last->there = true;
   if (low->in->detail) /* the same once more, item by item */
     (scatter ? row->scatter : row->gather)(low->problem, &low->in->sparse, &low->in->each);
+}
+
+static void choose(hec_lowering *low, bool scatter) {
+  choose_row(low, scatter);
+  low->in->in_parts = low->in->in_parts || low->in->chosen->n_parts > low->in->sparse.n_slices;
 }
 
 /* Stage k of low->each as moves. */
@@ -299,8 +304,8 @@ static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) 
   return at;
 }
 
-/* An exchange into one staging slot per source, then the sum in ascending source order: per staged byte one read of the
- * slot, one read and one write of the target. */
+/* An exchange into one staging slot per source, then the sum in ascending source order. Per staged byte: one read of
+ * the slot, one read and one write of the target. */
 static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list,
                              const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, role, layer, true);
@@ -490,4 +495,9 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   }
   hec_plan_assign(&low->in->before, &low->in->shared->run.plan);
   return id;
+}
+
+void hec_emit_return(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  int32_t scatter = hec_emit_scatter(low, layer, deps, n_deps);
+  (void)hec_emit_replicas(low, layer, HEC_DEPS(deps[0], scatter));
 }

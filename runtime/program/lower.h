@@ -40,8 +40,8 @@ typedef struct {
   bool alone;      /* nothing runs beside anything: migration too precedes all else, whatever the policy's row says */
   bool chunked;    /* cuts the token work of a layer into chunks, and chooses into how many */
   bool routes;     /* chooses the route of token rows, too */
-  /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
-   * nodes; false: they stand in line with them on the token lane. */
+  /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens
+   * between nodes. False: they stand in line with them on the token lane. */
   bool inside;
   bool by_node; /* token rows may travel once per node, for several of the token's experts (nodes.h) */
   const char
@@ -80,6 +80,17 @@ hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec
 enum { HEC_SCHEDULES_MAX = 0 HEC_SCHEDULE_LIST(HEC_SCHEDULE_COUNT) };
 int32_t hec_schedules_of(const hec_policy *policy, const hec_problem *problem,
                          const hec_schedule *schedules[HEC_SCHEDULES_MAX]);
+
+/* What an iteration takes by the laws of whoever interprets programs. A policy that compares whole iterations asks it
+ * (portfolio.h); the problem names it, so that all who plan for one job ask the same one. */
+typedef struct hec_pricer hec_pricer;
+struct hec_pricer {
+  void *(*start)(const hec_pricer *pricer, const hec_problem *problem, hec_arena *arena); /* the state */
+  /* Seconds, without what moves once. goes_on: as in walk.h, the programs priced before are still there. */
+  double (*iteration_s)(void *state, const hec_program *program, bool goes_on);
+  void (*stop)(void *state);
+  const void *law; /* of the interpreter */
+};
 
 /* One policy at work: its run, its lowering, its program. Memory: arena for what is sized by the problem, growing
  * arrays for the program; nothing is allocated once they stopped growing. */

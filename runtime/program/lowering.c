@@ -151,9 +151,10 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   hec_lowering *low = lowering_new(problem, schedule, collective, arena);
   make_shared(low, policy);
   make_own(low);
-  bool among = policy->portfolio > 0 && schedule->own, small = hec_portfolio_affordable(problem);
-  low->among = among && small ? hec_portfolio_new(low) : NULL;
-  if (among && !small)
+  bool among = policy->portfolio > 0 && schedule->own && problem->pricer, small = hec_portfolio_affordable(problem);
+  if (among && small)
+    hec_portfolio_start(low);
+  else if (among)
     hec_policy_note(&low->in->shared->run, "no pairs tried, its own planner only: layers x ranks^2 is above %d",
                     HEC_PORTFOLIO_SIZE_MAX);
   return low;

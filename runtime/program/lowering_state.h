@@ -16,14 +16,14 @@ typedef struct {
 typedef struct {
   int32_t work_at; /* experts' work rows */
   hec_transfer_span dispatch;
-  /* Of a dispatcher (dispatched.h): what goes to the experts, where that has other bytes than what comes back; and seconds of
+  /* Of a dispatcher (dispatched.h): what goes to the experts, where that has other bytes than what comes back. Then seconds of
    * its kernels (local_bytes: [to the experts, back][n_ranks]; -1: it has none). */
   hec_transfer_span there;
   int32_t seconds_at;
   /* Of expert-sharding groups: the AllGather, and what arrived (local_bytes, in bytes of token rows). */
   hec_transfer_span gather;
   int32_t arrived_at;
-  /* Of routes over relays: the exchange inside nodes (the dispatch is then between them), and what rests on the way
+  /* Of routes over relays: the exchange inside nodes (the dispatch is then between them). And what rests on the way
    * (local_bytes, in bytes of token rows). */
   hec_transfer_span inside;
   int32_t relayed_at;
@@ -97,6 +97,7 @@ struct hec_lowering_inside {
   struct hec_dispatched *dispatched; /* dispatched.h; NULL: an all-to-all of assignments */
   int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
   const hec_collective_plan *chosen; /* of low->sparse, until another lowering chooses */
+  bool in_parts; /* some copies have travelled in parts */
   int32_t part_hold[HEC_COLLECTIVE_STAGES_MAX]; /* holds of what is passed on, while it is emitted */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */
@@ -176,8 +177,8 @@ int32_t hec_emit_to_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bo
 int32_t hec_emit_relays_end(hec_lowering *low, hec_chunk chunk, bool backward, int32_t relayed, int32_t sent);
 int32_t hec_emit_from_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, int32_t sent,
                              const int32_t *deps, int32_t n_deps);
-/* nodes.c, where a layer's rows travel once per node: out to the proxies, before the permute (backward: the unpermute), after
- * `deps`; wait: what it waits for then, of which there are HEC_NODE_WAITS at most; returns how many. The permute, or
+/* nodes.c, where a layer's rows travel once per node. Out to the proxies, before the permute (backward: the
+ * unpermute), after `deps`. wait: what it waits for then, HEC_NODE_WAITS at most; returns how many. The permute, or
  * unpermute, `id` has read what came. And home again, behind the unpermute (backward: the permute) `id`; returns what
  * follows waits for. */
 enum { HEC_NODE_WAITS = HEC_DEGREE_MAX + 4 };

@@ -5,8 +5,9 @@
  *
  *   forward    node permute   rows to send, one per (token, node)   | 4 bytes per assignment: its gate weight
  *              node dispatch  s -> proxy
- *              permute .. unpermute    as ever, inside nodes; `sources` are the proxies now, with the assignments of all that
- *                                      they act for, and a token's weighted outputs add up to one row at its proxy
+ *              permute .. unpermute    as ever, inside nodes. `sources` are the proxies now, with the assignments of
+ *                                      all that they act for. A token's weighted outputs add up to one row at its
+ *                                      proxy
  *              node combine   proxy -> s
  *              node unpermute the rows added to their tokens
  *   backward   mirrored: gradients of the sums go out once, those of inputs come back as one row, with the weights'

@@ -1,5 +1,5 @@
 /* The program's arrays and the laws on them. Appending is amortised O(1); checks and digests are linear.
- * Memory: holds are intervals of operation ids; a sweep over 2*n_holds end points in id order gives the running sum per
+ * Memory: holds are intervals of operation ids. A sweep over 2*n_holds end points in id order gives the running sum per
  * rank, O(n_holds * (log n_holds + ranks)). */
 #include "runtime/program/program.h"
 

@@ -186,7 +186,7 @@ hec_op hec_op_new(hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer)
  * does. */
 hec_curve_kind hec_op_curve(const hec_op *op);
 
-/* `rows` assignments of `source` to `expert` are computed on `rank`; those of one (source, expert) are cut from the
+/* `rows` assignments of `source` to `expert` are computed on `rank`. Those of one (source, expert) are cut from the
  * source's list in ascending order of ranks. */
 typedef struct {
   int32_t source, rank, expert, rows;

@@ -13,8 +13,8 @@
  * written once. Rows that do not rest need no copy.
  * Two buffers, one for either order, live from the exchange that fills them to the one that empties them, chunk by chunk.
  *
- * A rank may have a part in one exchange and none in the other, so both end in a row that every rank has (it takes no time):
- * who waits for that has waited for both. O(ranks^2) per chunk. */
+ * A rank may have a part in one exchange and none in the other. So both end in a row that every rank has (it takes no
+ * time): who waits for that has waited for both. O(ranks^2) per chunk. */
 #include "runtime/program/lowering_state.h"
 
 static void list_inside(hec_lowering *low, int32_t s) {

@@ -2,10 +2,10 @@
  * dispatch on rank r of a group of s:
  *
  *   AllGather      r sends its arrived[r] rows to each of the s - 1 others
- *   ReduceScatter  the AllGather reversed: r receives s - 1 parts of its rows' outputs, one from each of the others, into a
- *                  staging slot each, and adds them to its own: s + 1 times arrived[r] rows of memory traffic
+ *   ReduceScatter  the AllGather reversed: r receives s - 1 parts of its rows' outputs, one from each of the others.
+ *                  Each has a staging slot. r adds them to its own: s + 1 times arrived[r] rows of memory traffic
  *
- * on the intra-node lane, or in line with the tokens where the schedule says so; both directions of the layer, since a
+ * on the intra-node lane, or in line with the tokens where the schedule says so. Both directions of the layer, since a
  * shard's gradients need all rows too, and gradients of inputs are sums over shards. O(ranks * s) transfers a chunk. */
 #include "runtime/program/lowering_state.h"
 

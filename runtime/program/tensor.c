@@ -2,8 +2,8 @@
  *
  *   AllGather      r sends its T rows to each of the s - 1 others
  *   compute        s T rows at 1/s of the work each; what comes out are partial sums of all s T rows
- *   ReduceScatter  the AllGather reversed: r receives s - 1 parts of its T rows, one from each of the others, into a staging
- *                  slot each, and adds them to its own: (s + 1) T rows of memory traffic
+ *   ReduceScatter  the AllGather reversed: r receives s - 1 parts of its T rows, one from each of the others. Each has
+ *                  a staging slot. r adds them to its own: (s + 1) T rows of memory traffic
  *
  * on the intra-node lane, or in line with the tokens where the schedule says so; backward the same, rows being gradients.
  * Norms and residuals, which are of a rank's own rows, are charged with the compute between. With recomputation both

@@ -10,9 +10,9 @@ typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   const char *name, *summary, *source;
-  /* The rank over which rows of s for d (another rank) travel, q. Rows go s -> q in the first exchange of two and q -> d in
-   * the second; q = s: in the second alone; q = d: in the first alone. There is one relay on a way: q itself sends directly,
-   * relay(q, d) = q. NULL: no rows have one, and there is one exchange. */
+  /* The rank over which rows of s for d (another rank) travel, q. Rows go s -> q in the first exchange of two and q ->
+   * d in the second. q = s: in the second alone; q = d: in the first alone. There is one relay on a way: q itself
+   * sends directly, relay(q, d) = q. NULL: no rows have one, and there is one exchange. */
   int32_t (*relay)(const hec_problem *problem, int32_t s, int32_t d);
   bool (*applies)(const hec_problem *problem); /* whether any row has a relay; NULL: there is nothing to ask */
 } hec_token_route;

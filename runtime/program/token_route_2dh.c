@@ -3,9 +3,9 @@
  *
  *   q(s, d) = G floor(s / G) + d mod G        s -> q inside the node, q -> d between nodes, same place in both
  *
- * q = s: the first exchange has nothing to do; s and d on one node: q = d, nor has the second. Of N nodes a rank sends
- * N - 1 messages between nodes instead of G (N - 1), each with the rows of all G ranks of the node. So as many bytes
- * leave the node, in a G-th of the messages.
+ * q = s: the first exchange has nothing to do. s and d on one node: q = d, and the second has nothing to do. With N
+ * nodes a rank sends N - 1 messages between nodes instead of G (N - 1). Each has the rows of all G ranks of the node.
+ * So as many bytes leave the node, in a G-th of the messages.
  *
  * Inferred: in a partly used last node q may not exist; such rows go directly, in the second exchange. The rows of G - 1 of
  * G ranks pass the ports inside the node once more, which is what it costs. O(1). */

@@ -2,11 +2,12 @@
  * the two schedules of that name share:
  *
  *   key = floor(capacity / window)          capacity: max tokens that one source has for one expert
- *   a key that is new tries r = 1, 2, 4, 8, each with the linear all-to-all and, where that is another one, with 2DH
- *   (token_route.h), one each time it is met; after that the best stays, the earlier of equals
  *
- * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree and its all-to-all. But
- * it is priced by the law of degree.h on the chunks that it had, so that a simulation and an execution, and all ranks,
+ * A new key tries r = 1, 2, 4, 8, each with the linear all-to-all and, where that is another one, with 2DH
+ * (token_route.h). It tries one each time it is met. After that the best stays, the earlier of equals.
+ *
+ * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree and its all-to-all.
+ * But it is priced by the law of degree.h on the chunks that it had. So a simulation, an execution and all ranks
  * decide alike:
  *
  *   t = max(2 A, 2 A / r + X),   A: sum over chunks of the exchange's closed form, of 2DH both and the busiest relay's

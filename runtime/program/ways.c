@@ -1,6 +1,6 @@
-/* See the header. A layer whose exchange takes D (a latency L of it) and whose busiest rank computes E(1/r of its rows) in a
- * chunk takes, in r chunks, t(r) of degree.h with a = L + (D - L)/r and x = E(1/r). Once per node it is not cut: there it must gain
- * more than the chunks do. */
+/* See the header. A layer's exchange takes D (a latency L of it). Its busiest rank computes E(1/r of its rows) in a
+ * chunk. In r chunks the layer takes t(r) of degree.h with a = L + (D - L)/r and x = E(1/r). Once per node it is not
+ * cut: there it must gain more than the chunks do. */
 #include "runtime/program/ways.h"
 
 #include "models/training/dispatcher.h"

@@ -1,4 +1,4 @@
-/* What a piece of a test does in a process of its own: with an environment of its own for the fake, and free to crash. */
+/* What a piece of a test does in a process of its own. With an environment of its own for the fake, and free to crash. */
 #ifndef HEC_TESTS_CUDA_CHILD_H
 #define HEC_TESTS_CUDA_CHILD_H
 #include <cuda_runtime_api.h>

@@ -1,6 +1,6 @@
 /* What lets a C++ compiler read kernels (it is included before all else, fake.cmake): CUDA's words for them, on the grids
  * of fake_grid.h. The threads of a block run one after the other, each until it waits for others (a shuffle, a barrier),
- * in ascending order; blocks run in ascending order as well, which no device promises: a kernel that needs another one is
+ * in ascending order. Blocks run in ascending order as well, which no device promises: a kernel that needs another one is
  * not found out here. */
 #ifndef HEC_TESTS_CUDA_EMULATION_H
 #define HEC_TESTS_CUDA_EMULATION_H

@@ -1,4 +1,4 @@
-/* A stand-in for CUDA, cuBLAS and NCCL in tests of the plug-in on machines without a GPU: its own C files and kernels run,
+/* A stand-in for CUDA, cuBLAS and NCCL in tests of the plug-in on machines without a GPU. Its own C files and kernels run,
  * on the CPU, over functions that behave as badly as the real ones may.
  *
  *   order    work is queued and done as late as possible: only while some thread of the host waits or asks, in a random

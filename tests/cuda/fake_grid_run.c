@@ -1,15 +1,16 @@
 /* The threads of a block as fibers: stacks of their own that the one thread of the host changes between.
  *
- * Threads of a block run in ascending order, all of them on one stack as long as none waits. A thread that waits (shuffle:
- * for the 31 others of its warp, barrier: for all of the block) keeps its stack, and the next one begins on another. So a
- * kernel without either costs a loop, and a shuffle one change of stacks per lane: when the last lane has come it
- * exchanges all values and goes on itself, the others follow in turn. Warps run one after the other between barriers.
+ * Threads of a block run in ascending order, all of them on one stack as long as none waits. A thread that waits keeps
+ * its stack, and the next one begins on another. A shuffle waits for the 31 others of its warp, a barrier for all of
+ * the block. So a kernel without either costs a loop, and a shuffle one change of stacks per lane. When the last lane
+ * has come it exchanges all values and goes on itself, the others follow in turn. Warps run one after the other
+ * between barriers.
  *
  * A fiber begins through makecontext, once; all later changes are _setjmp/_longjmp, which do not ask the kernel for the
  * signal mask. Both are of the same thread always: the caller holds the lock of the fake.
  *
- * What would hang or be undefined on a device ends the test: lanes of a warp that wait for different things, a shuffle in
- * a warp of fewer than 32 threads, a barrier that not all threads come to. */
+ * What would hang or be undefined on a device ends the test. That is lanes of a warp that wait for different things,
+ * or a shuffle in a warp of fewer than 32 threads. Or a barrier that not all threads come to. */
 #define _GNU_SOURCE /* MAP_STACK, MAP_ANONYMOUS */
 #include "tests/cuda/fake.h"
 #include "tests/cuda/fake_grid.h"

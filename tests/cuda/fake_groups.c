@@ -1,6 +1,6 @@
 /* What a group of messages does: nothing until all that it belongs to can be done at once. A group is one kernel: it ends
  * when all of its messages have moved, and a message moves when both ends' groups run. Groups that have messages with each
- * other are thus tied, and those tied to them; all of them must be first in their streams, then all are carried out.
+ * other are thus tied, and those tied to them. All of them must be first in their streams, then all are carried out.
  * (NCCL may do more: it moves single messages of a group whose other messages wait. Programs must not count on it, since
  * the messages of a group share its channels.) O(messages^2) for a set of tied groups: tests are small. */
 #include "tests/cuda/fake_groups.h"

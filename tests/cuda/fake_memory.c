@@ -1,7 +1,7 @@
-/* Memory of devices: an address range per device, given out from the beginning on and never twice, so that whatever is
- * freed stays out of reach. Pages are private copies of a file full of 0xFF (NaN as a float), made when they are written,
- * and open only while work of the device runs (of more than a MiB: closed now and then). An allocation ends where its
- * last page does, up to alignment (256 bytes): a page that nobody may touch follows.
+/* Memory of devices. An address range per device, given out from the beginning on and never twice, so that whatever is
+ * freed stays out of reach. Pages are private copies of a file full of 0xFF (NaN as a float), made when they are
+ * written. They are open only while work of the device runs (of more than a MiB: closed now and then). An allocation
+ * ends where its last page does, up to alignment (256 bytes): a page that nobody may touch follows.
  *
  * A crash is told from others by its address: a handler of its signal says what was touched and lets it happen. */
 #define _GNU_SOURCE /* memfd_create, MAP_NORESERVE */

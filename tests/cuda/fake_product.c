@@ -1,6 +1,6 @@
-/* A matrix product in float32: both operands are rounded and packed (op(a) by columns, op(b) by columns), then four columns
- * of c at a time are sums over tiles of k, added up one after the other. Sums are shorter than they are on a device, and
- * in another order: tests must bear rounding. O(m n k), memory O(k (m + n)). */
+/* A matrix product in float32: both operands are rounded and packed (op(a) by columns, op(b) by columns). Then four
+ * columns of c at a time are sums over tiles of k, added up one after the other. Sums are shorter than they are on a
+ * device, and in another order: tests must bear rounding. O(m n k), memory O(k (m + n)). */
 #include "tests/cuda/fake_product.h"
 #include "tests/cuda/fake.h"
 

@@ -1,7 +1,7 @@
 /* CUDA's runtime: the functions that the plug-in calls, over the queues of fake_queue.c.
  *
- * As CUDA does: cudaStreamWaitEvent is about the last record before the call and does nothing where there was none; copies
- * from unpinned memory are read at the call, copies to it are done when it returns; the first failure of a device stays
+ * As CUDA does: cudaStreamWaitEvent is about the last record before the call and does nothing where there was none. Copies
+ * from unpinned memory are read at the call, copies to it are done when it returns. The first failure of a device stays
  * for all later calls. Not as CUDA: the default stream waits for no other and no other waits for it. */
 #include "tests/cuda/fake.h"
 

@@ -1,4 +1,4 @@
-/* The fake of NCCL: ranks are threads, each with a device of its own; what is in step works with every order, what is not
+/* The fake of NCCL: ranks are threads, each with a device of its own. What is in step works with every order, what is not
  * is found. */
 #include "tests/cuda/child.h"
 #include "tests/cuda/kernels_of_tests.h"

@@ -1,5 +1,5 @@
-# Every policy on imitated devices (fake.h) against the dense reference: 4 ranks that share one, 6 ranks over NCCL; those that
-# move parameters in virtual time and under each sparse collective; rows that travel once per node; in another order of the
+# Every policy on imitated devices (fake.h) against the dense reference: 4 ranks that share one, 6 ranks over NCCL. Those that
+# move parameters in virtual time and under each sparse collective. Rows that travel once per node; in another order of the
 # devices each time. Usage: test_policies.sh BUILD_DIR
 source "$(dirname "$0")/imitated.sh"
 seed=0

@@ -1,4 +1,4 @@
-# hecate-run on imitated devices (fake.h): numbers are right in every order, over both links, and whatever fails is told in
+# hecate-run on imitated devices (fake.h). Numbers are right in every order, over both links, and whatever fails is told in
 # one line by a process that ends by itself. Usage: test_run.sh BUILD_DIR
 source "$(dirname "$0")/imitated.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# hecate-run and hecate-validate on imitated devices (fake.h) as a user meets them: what they refuse and in which words, what
-# they say of shared and of imitated devices, calibrations that are used again, signals, failures in the middle. Whatever
-# happens they end by themselves and leave nothing half behind.
+# hecate-run and hecate-validate on imitated devices (fake.h) as a user meets them. What they refuse and in which words, what
+# they say of shared and of imitated devices, calibrations that are used again. Signals, and failures in the middle.
+# Whatever happens they end by themselves and leave nothing half behind.
 source "$(dirname "$0")/imitated.sh"
 export FAKE_CUDA_DEVICES=2
 run=("$build/hecate-run" "$sample" --backend nccl --steps 2 --policy ep,hecate)
@@ -59,7 +59,7 @@ hasnot "core"
 # Processes of mpirun have a device each, however many of them this one sees. NCCL's fake knows one process only.
 mpirun=(mpirun -n 2 --oversubscribe --allow-run-as-root)
 if "${mpirun[@]}" true 2>/dev/null; then
-  "${mpirun[@]}" "${run[@]}" --timeout 2 >out.txt 2>err.txt && fail "the fake of NCCL joins processes"
+  "${mpirun[@]}" "${run[@]}" >out.txt 2>err.txt && fail "the fake of NCCL joins processes"
   has "in connecting the devices: NCCL" err.txt
   hasnot "times are of" err.txt
   "${mpirun[@]}" "${run[@]}" --virtual >out.txt 2>err.txt && fail "virtual time of processes"

@@ -1,5 +1,6 @@
-/* Training steps as a distributed run orders them (an expert computes the rows of all ranks at once, ranks from last to
- * first), on model.h, with one fault built in on demand: what a comparison with the reference must bear and must see. */
+/* Training steps on model.h as a distributed run orders them, with one fault built in on demand. An expert computes
+ * the rows of all ranks at once, ranks from last to first. What a comparison with the reference must bear and must
+ * see. */
 #ifndef HEC_TESTS_EXEC_FAULTY_STEPS_H
 #define HEC_TESTS_EXEC_FAULTY_STEPS_H
 #include "runtime/exec/model/reference.h"
@@ -25,8 +26,8 @@ typedef struct {
   const hec_load *loads; /* [n_micro_batches], the same every step */
 } hec_steps;
 
-/* Runs the steps with the fault in the last; the largest relative error against `reference` (which has made the same
- * steps) over every output, input gradient, and every block's and expert's parameters, gradients and moments. */
+/* Runs the steps with the fault in the last. The largest relative error against `reference`, which has made the same
+ * steps. It is over every output, input gradient, and every block's and expert's parameters, gradients and moments. */
 double hec_faulty_error(const hec_steps *steps, const hec_fault *fault, const hec_reference *reference);
 /* Makes the steps, with hec_math_open. Free with hec_reference_free. */
 hec_reference *hec_reference_of_steps(const hec_steps *steps);

@@ -1,4 +1,4 @@
-/* Random programs for links between devices: computing, exchanges of every kind on all lanes, memory written over right
+/* Random programs for links between devices. Computing, exchanges of every kind on all lanes, memory written over right
  * behind an exchange, memory that goes from lane to lane, restarts. The oracle runs the same program step by step on plain
  * arrays; all bytes must be equal. Posts are gone as soon as an exchange returns. */
 #ifndef HEC_TESTS_EXEC_LINK_CASE_H

@@ -1,4 +1,4 @@
-/* The model once more, forward only, in double, one token and one number at a time: the oracle of the float one, and what
+/* The model once more, forward only, in double, one token and one number at a time. The oracle of the float one, and what
  * gradients are differenced from. */
 #ifndef HEC_TESTS_EXEC_MODEL_ORACLE_H
 #define HEC_TESTS_EXEC_MODEL_ORACLE_H

@@ -1,5 +1,5 @@
 /* Every call of a device against plain double loops, on fresh random inputs: odd, large and zero sizes, at every offset
- * from an aligned place; what is written whole is poisoned before, and arrays lie between guards. The cases are written
+ * from an aligned place. What is written whole is poisoned before, and arrays lie between guards. The cases are written
  * once and run on any processor: arrays have a copy here and one there.
  *
  * Errors are relative: |found - expected| / |expected|, norms over the whole array, below HEC_CASE_TOLERANCE: float32 sums

@@ -81,8 +81,8 @@ START_TEST(lists_of_copies) {
 END_TEST
 
 /* A list of n additions into one array, terms from anywhere in another. How: 0 random pieces, which share numbers and
- * bounds in every way; 1 the same pieces of as many sources, source by source, as an exchange leaves them; 2 one piece n
- * times. */
+ * bounds in every way. 1 the same pieces of as many sources, source by source, as an exchange leaves them; 2 one piece
+ * n times. */
 static void check_additions(int how, int32_t n, int64_t max) {
   enum { PIECES = 90 };
   int64_t room = max * PIECES;

@@ -1,5 +1,5 @@
 /* Started by test_replay_mpi.sh under mpirun: every policy replayed on the ranks of the launch against the dense
- * reference, over N random problems from SEED on; odd ones in exact mode, some with experts in shards. Arguments: SEED N. */
+ * reference, over N random problems from SEED on. Odd ones in exact mode, some with experts in shards. Arguments: SEED N. */
 #include "tests/exec/replay_case.h"
 
 #include <stdio.h>

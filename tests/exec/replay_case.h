@@ -1,4 +1,4 @@
-/* Small problems for replays: a random model, cluster, loads and options, and a run of every policy under its own schedule
+/* Small problems for replays. A random model, cluster, loads and options, and a run of every policy under its own schedule
  * or another, checked against the dense reference. */
 #ifndef HEC_TESTS_REPLAY_CASE_H
 #define HEC_TESTS_REPLAY_CASE_H
@@ -33,7 +33,7 @@ typedef struct {
   const hec_backend *backend;     /* NULL: cpu */
   const hec_transport *transport; /* NULL: the backend's, or shm */
   int32_t threads;
-  /* 0: every policy under its own schedule; else a third of the policies, each under another schedule of those that are
+  /* 0: every policy under its own schedule. Else a third of the policies, each under another schedule of those that are
    * systems: turn by turn all policies, then all pairs. */
   int32_t turn;
   bool chunked;         /* every schedule that is, instead */

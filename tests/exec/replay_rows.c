@@ -1,4 +1,4 @@
-/* The table of replays. A row's text is a list of settings; a setting with several values takes them in turn, case by case:
+/* The table of replays. A row's text is a list of settings. A setting with several values takes them in turn, case by case:
  * "ranks=2,3 exact" is two ranks, then three, then two, all in exact mode. A setting without a value is 1.
  *
  *   problem   ranks exact forward steps mbs top-k layers d-model esp mp machine load copies   (hec_replay_wish, loads, below)
@@ -58,7 +58,7 @@ static const row rows[] = {
     {"plain", "more fragments than operations", 977, 1,
      "ranks=8 steps=1 mbs=2 top-k=8 layers=48 load=meet unchecked threads policy=ep schedule=published"},
 
-    /* Schedules that cut a layer's tokens into chunks. With four micro-batches Tutel tries every degree, 8 the last; with
+    /* Schedules that cut a layer's tokens into chunks. With four micro-batches Tutel tries every degree, 8 the last. With
      * the few tokens of these cases many chunks are then empty on some rank, or on all. */
     {"chunked", "random", 8031, 32, "mbs=4 schedule=chunked policy=next"},
     {"chunked", "exact", 8531, 24, "exact mbs=4 schedule=chunked policy=next"},
@@ -123,7 +123,7 @@ static const row rows[] = {
     {"groups", "tensor, devices", 22577, 8,
      "device staged=0,1 mp=2,2,4 exact=0,0,0,1 steps=2 mbs=2 forward=0,0,0,0,0,0,1 policy=all,ep"},
 
-    /* Devices carry out what they are given as late as they may and in a random order: a stream that should wait for
+    /* Devices carry out what they are given as late as they may and in a random order. A stream that should wait for
      * another one and does not gives wrong numbers (test_replay_faults.c leaves waits out). */
     {"device", "random", 6031, 8, "device"},
     {"device", "exact", 7031, 6, "device exact"},

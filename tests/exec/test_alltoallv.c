@@ -1,4 +1,4 @@
-/* A traffic matrix through the executor: every byte arrives, whatever the matrix, the ranks and the transport; every kind of
+/* A traffic matrix through the executor: every byte arrives, whatever the matrix, the ranks and the transport. Every kind of
  * fault is found, and named; times are those of the links that a transport imitates. */
 #include "sim/flows.h"
 #include "tests/exec/launch_case.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hecate-run alltoallv as a user meets it: matrices that are none, every transport, mpirun of both kinds; its
+# hecate-run alltoallv as a user meets it: matrices that are none, every transport, mpirun of both kinds. Its
 # prediction is that of hecate-sim flows, number by number; Ctrl-C leaves nobody behind.
 source "$(dirname "$0")/../support/tool.sh"
 source "$source_dir/tests/support/mpi.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How hecate loads OpenBLAS, with stand-ins for the library: one that knows only an old core until it is told, one that
-# knows a new core, one that crashes when it is loaded, one that is something else, none that can be opened.
+# How hecate loads OpenBLAS, with stand-ins for the library. One knows only an old core until it is told, one knows a
+# new core. One crashes when it is loaded, one is something else, and there may be none that can be opened.
 set -euo pipefail
 build=$1
 test=$build/test.exec

@@ -1,4 +1,4 @@
-/* Checkpoints: a run that is cut in two has the losses of one that is not, bit for bit; whatever kills it while it saves, the
+/* Checkpoints: a run that is cut in two has the losses of one that is not, bit for bit. Whatever kills it while it saves, the
  * last complete checkpoint is there; what is no checkpoint of the run is refused. And the trace of a run in which a rank
  * dies has the steps that were finished. */
 #include "tests/exec/launch_case.h"
@@ -118,7 +118,7 @@ static hec_train_outcome cut_run(hec_train_wish wish, int32_t first, int32_t sec
 }
 
 /* What policies and schedules remember: homes that moved with their moments, copies that stay, slices, shards; degrees that are
- * tried out; pairs that are followed; the bias of a gate. `moves`: experts do. */
+ * tried out; pairs that are followed. The bias of a gate. `moves`: experts do. */
 static const struct {
   const char *policy, *schedule, *gate;
   int32_t period, esp;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Backend nccl as a user meets it, with and without its plug-in: every reason why it cannot be used is said in one line;
-# with devices it runs and --check passes. Plug-ins that cannot be had on this machine (another version, a library
-# missing, two devices) are stand-ins on the contract, cuda/plugin.h; what runs is the plug-in over an imitation
+# Backend nccl as a user meets it, with and without its plug-in: every reason why it cannot be used is said in one line.
+# With devices it runs and --check passes. Plug-ins that cannot be had on this machine (another version, a library
+# missing, two devices) are stand-ins on the contract, cuda/plugin.h. What runs is the plug-in over an imitation
 # (tests/cuda/fake.h), where it is built. None of this needs a GPU.
 . "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-run")

@@ -1,4 +1,4 @@
-/* Link local on 2 to 8 ranks whose devices carry calls out late and in the worst order (queued_cpu.h): random programs
+/* Link local on 2 to 8 ranks whose devices carry calls out late and in the worst order (queued_cpu.h). Random programs
  * (link_case.h), then everything that can go wrong. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/link_case.h"

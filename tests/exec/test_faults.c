@@ -1,4 +1,4 @@
-/* A rank killed, stopped or cut off in every phase of an iteration: the launch ends within its limit, names the rank, the
+/* A rank killed, stopped or cut off in every phase of an iteration. The launch ends within its limit, names the rank, the
  * layer and the operation, and leaves no process. Which phases there are is found out by a first, healthy run. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/replay_case.h"
@@ -35,11 +35,15 @@ static void cut(void) {
 
 static void hook(hec_rank *rank, const hec_place *place) {
   int phase = phase_of(place);
+  if (page->signal == SIGSTOP && rank->rank != VICTIM)
+    hec_test_lets_time_pass(rank);
   atomic_store(&page->seen[place->backward][phase], 1);
   if (rank->rank != VICTIM || phase != page->phase || place->backward != (page->backward != 0) ||
       place->iteration == 10)
     return;
-  if (page->signal)
+  if (page->signal == SIGSTOP)
+    hec_test_stop();
+  else if (page->signal)
     (void)raise(page->signal);
   else
     cut();
@@ -83,7 +87,7 @@ static void expect_named(const char *text, int phase, int backward) {
   }
 }
 
-static int strike_everywhere(const char *policy, int signal, double limit_s) {
+static int strike_everywhere(const char *policy) {
   int n = 0;
   plan found;
   find_phases(policy);
@@ -92,8 +96,8 @@ static int strike_everywhere(const char *policy, int signal, double limit_s) {
     for (int phase = 0; phase < PHASES; phase++) {
       if (!found.seen[backward][phase] || (phase == CHECKING && backward))
         continue;
-      *page = (plan){.phase = phase, .backward = backward, .signal = signal};
-      hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = policy, .limit_s = limit_s});
+      *page = (plan){.phase = phase, .backward = backward, .signal = SIGKILL};
+      hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = policy, .limit_s = HEC_TEST_FOREVER_S});
       ck_assert_msg(status == HEC_FAILED, "phase %d, backward %d: not noticed", phase, backward);
       expect_named(hec_last_error(), phase, backward);
       hec_test_no_child_is_left();
@@ -106,7 +110,7 @@ HEC_TEST(killed) {
   static const char *const policies[] = {"hecate", "hecate-rm", "flexmoe", "fsdp"};
   int n = 0;
   for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
-    n += strike_everywhere(policies[p], SIGKILL, 20);
+    n += strike_everywhere(policies[p]);
   ck_assert_int_ge(n,
                    60); /* all roles but those of dense blocks, embedding and head; both directions; planning, checks */
 }
@@ -118,7 +122,7 @@ HEC_TEST(killed_in_a_group) {
     ck_assert(page->seen[backward][HEC_ROLE_SHARD_GATHER]);
     ck_assert(page->seen[backward][HEC_ROLE_SHARD_SCATTER]);
   }
-  ck_assert_int_ge(strike_everywhere("ep", SIGKILL, 20), 15);
+  ck_assert_int_ge(strike_everywhere("ep"), 15);
   esp = 0;
 }
 
@@ -126,7 +130,8 @@ HEC_TEST(stopped) {
   static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_GATHER, HEC_ROLE_OPTIMIZER};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
     *page = (plan){.phase = phases[i], .backward = phases[i] == HEC_ROLE_OPTIMIZER, .signal = SIGSTOP};
-    hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = "hecate", .limit_s = 4});
+    hec_test_miss(VICTIM, true, false);
+    hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = "hecate", .limit_s = HEC_TEST_PASSING_S});
     ck_assert_int_eq(status, HEC_FAILED);
     expect_named(hec_last_error(), phases[i], 0);
     hec_test_no_child_is_left();
@@ -137,7 +142,7 @@ HEC_TEST(cut_off) {
   static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_GATHER, HEC_ROLE_EXPERTS};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
     *page = (plan){.phase = phases[i]};
-    hec_replay_launch launch = {.policy = "hecate", .limit_s = 5, .transport = &hec_transport_paced};
+    hec_replay_launch launch = {.policy = "hecate", .limit_s = HEC_TEST_FOREVER_S, .transport = &hec_transport_paced};
     ck_assert_int_eq(hec_replay_all(make(), launch), HEC_FAILED);
     ck_assert_msg(strstr(hec_last_error(), "rank") != NULL && strstr(hec_last_error(), "operation") != NULL, "%s",
                   hec_last_error());

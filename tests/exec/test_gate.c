@@ -151,7 +151,7 @@ HEC_TEST(parameters_are_counted) {
 /* ---- By hand ---- */
 
 /* Four tokens, three experts, room for ceil(0.7 * 2 * 4 / 3) = 2 each. First choices 0 0 0 1: the third finds expert 0
- * full. Second ones: 1 of token 0 (as probable as the first: always sent) takes expert 1's last room; token 1's has no
+ * full. Second ones: 1 of token 0 (as probable as the first: always sent) takes expert 1's last room. Token 1's has no
  * weight; token 2's expert 2 as probable as its first; token 3's, expert 0, is full. */
 static const float by_hand[] = {0.5F, 0.5F, 0, 1, 0, 0, 0.4F, 0.2F, 0.4F, 0.45F, 0.55F, 0};
 

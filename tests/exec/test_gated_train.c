@@ -1,5 +1,5 @@
 /* Training with every gate: against the reference, alike for every number of ranks, with what balancing and capacities
- * do to loads; faults in a gate are found. */
+ * do to loads. Faults in a gate are found. */
 #include "runtime/exec/model/gate.h"
 #include "tests/exec/train_case.h"
 #include "tests/support/test.h"
@@ -45,7 +45,7 @@ enum { N_RUNS = sizeof runs / sizeof *runs };
 static const char *const policies[] = {"ep", "hecate", "eplb"};
 static const int32_t rank_counts[] = {1, 2, 4};
 
-/* The same with every number of ranks and policy: every dropped assignment and token without an expert, and losses up to
+/* The same with every number of ranks and policy. Every dropped assignment and token without an expert, and losses up to
  * rounding (the first step: training amplifies it afterwards). */
 HEC_TEST_LOOP(agrees_with_the_reference, N_RUNS) {
   double loss = 0, dropped = 0, unrouted = 0;

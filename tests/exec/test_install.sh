@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What others' builds see: installed below a prefix with a blank in it, the example is built outside the tree through
-# CMake and through pkg-config and run as processes, as threads and under mpirun; the header is C and C++ on its own; the
-# library exports the functions of the header and nothing else. Usage: test_install.sh BUILD_DIR
+# What others' builds see. hecate is installed below a prefix with a blank in it. The example is built outside the tree
+# through CMake and through pkg-config. It is run as processes, as threads and under mpirun. The header is C and C++ on
+# its own; the library exports the functions of the header and nothing else. Usage: test_install.sh BUILD_DIR
 source "$(dirname "$0")/../support/tool.sh"
 if grep -qE '^HEC_(SANITIZE:STRING=.+|COVERAGE:BOOL=ON)$' "$build/CMakeCache.txt"; then
   echo "SKIPPED exec.install: an instrumented library needs instrumented users"

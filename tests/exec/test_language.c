@@ -1,4 +1,4 @@
-/* Gradients of the whole language model, balance loss included, against central differences of an oracle in double: of
+/* Gradients of the whole language model, balance loss included, against central differences of an oracle in double. Of
  * embedding, head, attention, gate, shared and routed experts. The experts chosen and the shares f_e of the balance loss
  * are constants of the derivative, so they are given. */
 #include "runtime/exec/model/reference.h"

@@ -1,7 +1,7 @@
 /* Posts cut into steps, on a model of what carries the groups out: a rank's groups one after the other, nothing buffered.
- * A piece moves when both its ends stand in the groups that their ranks have come to and all pieces of the pair before it
- * have moved; a group ends when all its pieces have. Posts come from hec_stage_bind: chains that cross in every way, and
- * plain pairs. All must end, and everybody must have what belongs there. */
+ * A piece moves when both its ends stand in the groups that their ranks have come to. All pieces of the pair before it
+ * must have moved. A group ends when all its pieces have. Posts come from hec_stage_bind: chains that cross in every
+ * way, and plain pairs. All must end, and everybody must have what belongs there. */
 #include "runtime/exec/link/link_steps.h"
 #include "runtime/exec/stage.h"
 #include "tests/support/test.h"

@@ -1,5 +1,5 @@
-/* The model's pieces: what can be made, what fits, where assignments go, and every value and gradient of a block against
- * an oracle in double (gradients by central differences of it). */
+/* The model's pieces. What can be made, what fits, where assignments go. And every value and gradient of a block
+ * against an oracle in double (gradients by central differences of it). */
 #include "models/memory_cost.h"
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/model_oracle.h"
@@ -328,7 +328,7 @@ static float *attended(hec_moe moe, int32_t tokens) {
   return x;
 }
 
-/* The executor computes what the law charges: the pairs that are seen, and beyond them at most the triangle above the
+/* The executor computes what the law charges. The pairs that are seen, and beyond them at most the triangle above the
  * diagonal of its blocks of 128 queries. One shard, or a window over everything, is causal attention. */
 HEC_TEST_LOOP(attention_computes_what_is_charged, 5) {
   static const char *const kinds[] = {"full", "causal", "s2:shards=4,local=16,block=16",
@@ -369,7 +369,7 @@ HEC_TEST_LOOP(s2_that_sees_everything_is_causal, 4) {
   ck_assert_msg(worst < 1e-5 && apart > 1e-3, "%g, %g", worst, apart);
 }
 
-/* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage; the same bits as
+/* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage. The same bits as
  * the reference, which has its own memory. Once head by head, once on a processor that takes all heads together. */
 HEC_TEST_LOOP(promised_sizes_are_enough, 2) {
   hec_arithmetic wide = *hec_processor_cpu.math;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The MPI backend under the mpirun of Open MPI and of MPICH: random posts, the collectives of a launch, and
+# The MPI backend under the mpirun of Open MPI and of MPICH. Random posts, the collectives of a launch, and
 # what happens when a rank fails, stops or dies. The work is done by program_mpi.c.
 source "$(dirname "$0")/../support/tool.sh"
 source "$source_dir/tests/support/mpi.sh"

@@ -1,9 +1,10 @@
 /* Messages by NCCL between processes, through the plug-in's contract: circles, a lone message, everybody to everybody with
  * sizes of their own, sums. Every number is looked at; all are whole and small, so sums are exact in any order.
  *
- * One device is enough: NCCL refuses two ranks on it only as long as they are of one machine, and what machine a process is
- * on says NCCL_HOSTID, read once per process. Messages then go through sockets of the loopback: right or wrong is all that
- * this shows. Over the fake, whose NCCL connects threads, the same ranks are threads with a device each. */
+ * One device is enough: NCCL refuses two ranks on it only as long as they are of one machine. NCCL_HOSTID says what
+ * machine a process is on. It is read once per process. Messages then go through sockets of the loopback: right or
+ * wrong is all that this shows. Over the fake, whose NCCL connects threads, the same ranks are threads with a device
+ * each. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"

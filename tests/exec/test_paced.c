@@ -1,4 +1,4 @@
-/* TCP at the pace of the links: never faster than the cluster says, links divided among what crosses them, connections
+/* TCP at the pace of the links. Never faster than the cluster says, links divided among what crosses them, connections
  * that are cut, and too few open files. Of times only lower bounds are checked, which a busy machine keeps too. */
 #define _GNU_SOURCE /* SO_MAX_PACING_RATE */
 #include "tests/exec/launch_case.h"
@@ -94,8 +94,8 @@ static hec_status await_pace(hec_rank *rank, hec_post *post, uint32_t pace) {
   return HEC_OK;
 }
 
-/* Ranks 0 and 1 of a node send one message each to ranks 2 and 3 of another one, which grant them and then hold still: rank 0
- * at the whole pace of the NIC until rank 1's is under way too, then both at half of it. */
+/* Ranks 0 and 1 of a node send one message each to ranks 2 and 3 of another one. These grant them and then hold still.
+ * Rank 0 goes at the whole pace of the NIC until rank 1's is under way too, then both at half of it. */
 static hec_status run_shared(hec_rank *rank, void *context) {
   const uint32_t *whole = context;
   bool sends = rank->rank < 2, done = false;
@@ -164,7 +164,7 @@ HEC_TEST(both_ends_must_have_posted) {
 }
 
 /* Bytes are under way while both ranks compute: a buffer of 32 KiB would want 128 looks of either end. Ranks look in step, so
- * one that is kept from its core does not make the other look in vain; the kernel has at least as long as they compute. */
+ * one that is kept from its core does not make the other look in vain. The kernel has at least as long as they compute. */
 static hec_status run_seldom(hec_rank *rank, void *context) {
   (void)context;
   enum { BYTES = 4 << 20, LOOKS = 24 };

@@ -1,5 +1,6 @@
-/* Parts of a model: shards of all members are the expert, each number once and where the definition has it, and what they
- * make of rows adds up to what the expert makes of them, forward and backward; parts of tensor parallelism are the block. */
+/* Parts of a model. Shards of all members are the expert, each number once and where the definition has it. What they
+ * make of rows adds up to what the expert makes of them, forward and backward. Parts of tensor parallelism are the
+ * block. */
 #include "runtime/exec/model/dense_part.h"
 #include "runtime/exec/model/expert_shard.h"
 #include "tests/exec/replay_case.h"

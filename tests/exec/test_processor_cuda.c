@@ -1,4 +1,4 @@
-/* The CUDA plug-in: without a driver it loads and says why it cannot be used; with a device that is a processor like the
+/* The CUDA plug-in: without a driver it loads and says why it cannot be used. With a device that is a processor like the
  * others (processor_case.h), in every mode. HECATE_PLUGINS chooses another plug-in, such as the one over a fake of CUDA.
  *
  * One process for all tests: a driver that was started before a fork is of no use after it. */

@@ -1,6 +1,6 @@
-/* The CUDA plug-in while CUDA fails, over the fake of tests/cuda: every call that it makes, one after the other, until none
- * is left to fail. The first failure is kept and said, everything after it does nothing, every event is reached, memory that
- * is refused is told to who asked, and closing ends it all; nothing crashes or hangs. */
+/* The CUDA plug-in while CUDA fails, over the fake of tests/cuda. Every call that it makes, one after the other, until none
+ * is left to fail. The first failure is kept and said, everything after it does nothing, every event is reached.
+ * Memory that is refused is told to who asked, and closing ends it all. Nothing crashes or hangs. */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
 #include "runtime/exec/model/model.h"

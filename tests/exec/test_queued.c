@@ -1,5 +1,5 @@
-/* The device with streams that other tests stand on (tests/support/queued_cpu.h): what is ordered by streams and events
- * gives the numbers of one call after the other, whatever the seed; what is not, goes wrong for some; and every call may
+/* The device with streams that other tests stand on (tests/support/queued_cpu.h). What is ordered by streams and events
+ * gives the numbers of one call after the other, whatever the seed. What is not, goes wrong for some; and every call may
  * forget its lists when it returns. */
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/model/model.h"

@@ -186,6 +186,13 @@ HEC_TEST(bad_options_are_refused) {
 
 typedef enum { FAIL_RETURN, FAIL_BAD_INPUT, FAIL_CALL, FAIL_KILL, FAIL_STOP, FAIL_EXIT, FAIL_ABORT } failing;
 
+/* Until the peer is where the message says. */
+static hec_status await_place(hec_rank *rank, int32_t peer) {
+  while (!hec_world_place(rank->world, peer, &(hec_place){0}))
+    HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + 1000000));
+  return HEC_OK;
+}
+
 static hec_status fail_as(hec_rank *rank, failing how) {
   switch (how) {
   case FAIL_RETURN:
@@ -198,7 +205,7 @@ static hec_status fail_as(hec_rank *rank, failing how) {
     (void)raise(SIGKILL);
     break;
   case FAIL_STOP:
-    (void)raise(SIGSTOP);
+    hec_test_stop();
     break;
   case FAIL_EXIT:
     _exit(3);
@@ -216,6 +223,7 @@ static hec_status run_failing(hec_rank *rank, void *context) {
   hec_test_at_dispatch(rank);
   if (rank->rank == 2)
     HEC_TRY(fail_as(rank, *how));
+  hec_test_lets_time_pass(rank);
   for (;;)
     HEC_TRY(hec_rank_barrier(rank));
 }
@@ -244,22 +252,12 @@ HEC_TEST_LOOP(a_death_ends_all, n_transports()) {
 
 HEC_TEST_LOOP(a_stopped_rank_is_named_and_killed, n_transports()) {
   failing how = FAIL_STOP;
-  hec_launch_options options = hec_test_options(4, false);
+  hec_launch_options options = hec_test_options_missing(4, false, 2, true);
   options.transport = hec_transports[_i];
-  options.limit_s = 4;
   const char *text = hec_test_launch_fails(&options, run_failing, &how);
-  ck_assert_msg(strstr(text, ": waited 4 s for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
+  ck_assert_msg(strstr(text, ": waited " HEC_TEST_PASSING_TEXT
+                             " for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
                 "%s", text);
-}
-
-/* Time passes for rank 0 alone, once it misses rank 3 and nobody else: a quarter of the limit at each look. */
-enum { ABSENCE_S = 1000 };
-static _Thread_local hec_rank *gathers;
-static int64_t pass_once_missed(int64_t now_ns) {
-  static _Thread_local int64_t ahead_ns;
-  if (gathers && atomic_load(&gathers->world->slots[gathers->rank].waits_for) == 3)
-    ahead_ns += (int64_t)ABSENCE_S * 1000000000 / 4;
-  return now_ns + ahead_ns;
 }
 
 /* Rank 3 stays away from a gather and is at work elsewhere; then all end with the first failure's text. */
@@ -268,9 +266,9 @@ static hec_status run_absent(hec_rank *rank, void *context) {
   char byte = 0, all[8];
   if (rank->rank != 3) {
     hec_rank_at(rank, &checking);
-    while (!hec_world_place(rank->world, 3, &(hec_place){0})) /* until it is where the message says */
-      HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + 1000000));
-    gathers = rank->rank == 0 ? rank : NULL;
+    HEC_TRY(await_place(rank, 3));
+    if (rank->rank == 0)
+      hec_test_lets_time_pass(rank);
     return hec_rank_gather(rank, &byte, 1, all);
   }
   hec_test_at_dispatch(rank);
@@ -280,13 +278,11 @@ static hec_status run_absent(hec_rank *rank, void *context) {
 }
 
 HEC_TEST_LOOP(an_absent_rank_is_named, N_FORMS) {
-  hec_launch_options options = hec_test_options(5, _i % 2 == 1);
+  hec_launch_options options = hec_test_options_missing(5, _i % 2 == 1, 3, false);
   options.transport = hec_transports[_i / 2];
-  options.limit_s = ABSENCE_S;
-  hec_rank_clock_hook = pass_once_missed;
   const char *text = hec_test_launch_fails(&options, run_absent, NULL);
-  ck_assert_str_eq(text,
-                   "rank 0, in checking: waited 1e+03 s for rank 3 in a gather, which was last in " HEC_TEST_DISPATCH);
+  ck_assert_str_eq(text, "rank 0, in checking: waited " HEC_TEST_PASSING_TEXT
+                         " for rank 3 in a gather, which was last in " HEC_TEST_DISPATCH);
 }
 
 /* Rank 0 misses rank 1, which waits for rank 2 (or was stopped in that wait); rank 2 waits for nobody. */
@@ -294,26 +290,29 @@ static hec_status run_chain(hec_rank *rank, void *context) {
   const bool *stops = context;
   char byte = 0, all[3];
   HEC_TRY(hec_rank_barrier(rank));
-  hec_test_at_dispatch(rank);
-  if (rank->rank == 0)
-    return hec_rank_gather(rank, &byte, 1, all);
   if (rank->rank == 1)
     hec_rank_waits_for(rank, 2);
+  hec_test_at_dispatch(rank);
+  if (rank->rank == 0) {
+    HEC_TRY(await_place(rank, 1));
+    HEC_TRY(await_place(rank, 2));
+    hec_test_lets_time_pass(rank);
+    return hec_rank_gather(rank, &byte, 1, all);
+  }
   for (int i = 0;; i++) {
     HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + 1000000));
     if (rank->rank == 1 && *stops && i == 5)
-      (void)raise(SIGSTOP);
+      hec_test_stop();
   }
 }
 
 HEC_TEST_LOOP(the_end_of_a_chain_of_waits_is_named, 2) {
   bool stops = _i == 1;
-  hec_launch_options options = hec_test_options(3, false);
-  options.limit_s = 4;
+  hec_launch_options options = hec_test_options_missing(3, false, 1, stops);
   const char *text = hec_test_launch_fails(&options, run_chain, &stops);
   char expected[300];
-  (void)snprintf(expected, sizeof expected, "rank 0, in %s: waited 4 s for rank %d in a gather, which was last in %s",
-                 HEC_TEST_DISPATCH, stops ? 1 : 2, HEC_TEST_DISPATCH);
+  (void)snprintf(expected, sizeof expected, "rank 0, in %s: waited %s for rank %d in a gather, which was last in %s",
+                 HEC_TEST_DISPATCH, HEC_TEST_PASSING_TEXT, stops ? 1 : 2, HEC_TEST_DISPATCH);
   ck_assert_str_eq(text, expected);
 }
 
@@ -376,7 +375,7 @@ static hec_status run_deaf(hec_rank *rank, void *context) {
 }
 
 HEC_TEST(deaf_ranks_are_killed) {
-  hec_launch_options options = hec_test_options(2, false);
+  hec_launch_options options = hec_test_options_missing(2, false, 0, false);
   ck_assert_str_eq(hec_test_launch_fails(&options, run_deaf, NULL), "rank 0: enough");
 }
 

@@ -1,4 +1,4 @@
-/* Replays in which something is wrong, each of which must be noticed, and those that only look so: messages that do not
+/* Replays in which something is wrong, each of which must be noticed, and those that only look so. Messages that do not
  * come, ranks that plan from other loads, long turns, devices that fail or forget to wait. */
 #include "runtime/exec/launch/world.h"
 #include "tests/exec/launch_case.h"
@@ -13,6 +13,8 @@
 
 HEC_TEST_ONCE(hec_math_open)
 HEC_TEST_ARENA(arena)
+
+static const double limit_s = HEC_TEST_FOREVER_S;
 
 static void expect_failure(hec_replay_case *c, hec_replay_launch launch, const char *words) {
   ck_assert_int_eq(hec_replay_all(c, launch), HEC_FAILED);
@@ -103,14 +105,13 @@ HEC_TEST(different_plans) {
   c->replay.differ_rank = 2;
   c->replay.differ_iteration = 1;
   c->replay.check = false;
-  expect_failure(c, (hec_replay_launch){.policy = "ep", .limit_s = 5}, "rank 2");
+  expect_failure(c, (hec_replay_launch){.policy = "ep", .limit_s = limit_s}, "rank 2");
 }
 
-/* In virtual time ranks compute one after the other: others who compute are no reason to be late, a rank that is stopped
+/* In virtual time ranks compute one after the other. Others who compute are no reason to be late, a rank that is stopped
  * while it is its turn is one. The hook runs where the rank takes no turn itself. Time that counts passes for rank 0 alone, at
- * looks at its clock: nearly the limit for each turn that ended, or a quarter of it once rank 1 stops. */
+ * looks at its clock. Nearly the limit for each turn that ended, or a quarter of it once rank 1 stops. */
 enum { TURNS = 8 };
-static const double limit_s = HEC_TEST_FOREVER_S;
 static int stop_signal;
 static struct {
   atomic_int looks; /* of rank 0 */
@@ -175,7 +176,7 @@ static void break_one(hec_rank *rank, hec_processor *on) {
 HEC_TEST(a_device_that_fails_is_named) {
   uint64_t seed = 7677;
   hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 3, .steps = 1});
-  hec_replay_launch launch = {.device_seed = 1, .device = break_one, .policy = "hecate", .limit_s = 2};
+  hec_replay_launch launch = {.device_seed = 1, .device = break_one, .policy = "hecate", .limit_s = limit_s};
   expect_failure(c, launch, "the device failed: out of order");
   ck_assert_msg(strstr(hec_last_error(), "rank 1, in ") != NULL, "%s", hec_last_error());
 }
@@ -236,6 +237,7 @@ HEC_TEST_LOOP(missing_waits_are_noticed, 3) {
     uint64_t seed = 7777 + (uint64_t)i;
     hec_replay_wish wish = {.ranks = 3, .steps = 1, .micro_batches = 1};
     hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
+    /* With wrong counts ranks may wait for each other for ever, which is noticed too. On a busy machine all the more. */
     hec_replay_launch launch = {.device_seed = seed, .device = leave_waits_out, .policy = "hecate", .limit_s = 2};
     n_noticed += hec_replay_all(c, launch) != HEC_OK;
   }

@@ -1,4 +1,4 @@
-/* What is executed in expert-sharding groups beside what would be simulated: the same programs, the same bytes; and beside
+/* What is executed in expert-sharding groups beside what would be simulated: the same programs, the same bytes. And beside
  * itself over another transport: the same sums. */
 #include "tests/exec/replay_case.h"
 #include "tests/support/random_problem.h"

@@ -1,4 +1,4 @@
-/* Where token rows stand, each against a plain model of itself: at their experts, on relays, on the members of a group that
+/* Where token rows stand, each against a plain model of itself. At their experts, on relays, on the members of a group that
  * shares experts, on proxies of nodes. */
 #include "runtime/exec/rows/node_rows.h"
 #include "runtime/exec/rows/relays.h"
@@ -11,7 +11,7 @@
 
 HEC_TEST_ARENA(arena)
 
-/* Cells of random loads: every (source, expert) cut over a random set of ranks; those of each chunk any part of a whole
+/* Cells of random loads: every (source, expert) cut over a random set of ranks. Those of each chunk any part of a whole
  * one, now and then nothing. */
 static int32_t random_cells(uint64_t *seed, int32_t n_ranks, int32_t n_experts, int32_t degree, hec_cell *cells) {
   int32_t n = 0;
@@ -233,7 +233,7 @@ static int32_t random_node_cells(uint64_t *seed, const hec_problem *p, hec_cell 
   return n;
 }
 
-/* Follows every assignment: its row and its number stand at the same place of both ends' message; what the proxy permutes
+/* Follows every assignment: its row and its number stand at the same place of both ends' message. What the proxy permutes
  * comes in the order of folded cells. */
 HEC_TEST_LOOP(every_assignment_followed, 300) {
   uint64_t seed = 4500 + (uint64_t)_i;

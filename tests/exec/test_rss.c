@@ -90,7 +90,7 @@ HEC_TEST_ROWS(flat, policies) {
                                 .transport = &hec_transport_shm,
                                 .cluster = &c->cluster,
                                 .memory_bytes = hec_replay_bytes(&counter.replay, counter.policy),
-                                .limit_s = 30};
+                                .limit_s = 100};
   if (hec_launch(&options, body, &counter) != HEC_OK)
     ck_abort_msg("%s\n%s", hec_last_error(), c->line);
 }

@@ -1,5 +1,5 @@
-/* The solver's library brings a BLAS of its own, which must be the one that this process multiplies with: in either
- * order one OpenBLAS, one thread, products as before, the environment as it was; and nobody has it who solves nothing. */
+/* The solver's library brings a BLAS of its own, which must be the one that this process multiplies with. In either
+ * order one OpenBLAS, one thread, products as before, the environment as it was. And nobody has it who solves nothing. */
 #include "runtime/exec/math/math.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "tests/support/test.h"

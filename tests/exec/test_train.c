@@ -1,4 +1,4 @@
-/* Training: the loss falls, and it falls the same whatever the policy, the schedule and the number of ranks; what is
+/* Training: the loss falls, and it falls the same whatever the policy, the schedule and the number of ranks. What is
  * recorded is what was computed. Gradients: test_language.c. */
 #include "tests/exec/train_case.h"
 #include "tests/support/test.h"
@@ -34,7 +34,7 @@ HEC_TEST(loss_falls) {
 static const int32_t rank_counts[] = {1, 2, 4};
 
 /* Every policy that can train, under every schedule by one number of ranks or another (of those that cut layers into chunks
- * half the pairs): against the reference, and against the losses of all others. */
+ * half the pairs). Against the reference, and against the losses of all others. */
 HEC_TEST_LOOP(every_policy, 3) {
   double loss[3] = {0}, balance[3] = {0};
   int32_t n_trained = 0;
@@ -134,8 +134,8 @@ HEC_TEST(window_follows_rate) {
   ck_assert_int_eq(hec_check_steps(&model), 1);
 }
 
-/* Experts in shards: the losses of whole experts, over three windows, after two of which the reference goes on from shards;
- * a gradient of one shard that counts twice is found. */
+/* Experts in shards: the losses of whole experts, over three windows, after two of which the reference goes on from shards.
+ * A gradient of one shard that counts twice is found. */
 HEC_TEST_LOOP(shards, 2) {
   hec_train_wish wish = small(4);
   wish.steps = 23;

@@ -1,8 +1,8 @@
 /* Random posts for transports.
  *
- * A post is a list of edges (source, destination, bytes) that all ranks derive from one seed; every rank cuts its ends
+ * A post is a list of edges (source, destination, bytes) that all ranks derive from one seed. Every rank cuts its ends
  * into segments of its own. Four kinds: scattered pairs; trees, where ranks forward what arrives in chunks; sums, where a
- * rank adds what several others send, in their order; and crowds of small messages between the same pairs. Lanes run
+ * rank adds what several others send, in their order. And crowds of small messages between the same pairs. Lanes run
  * their lists of posts independently, so several are in progress at once. The oracle is the content: a function of
  * (edge, position), and for sums the additions in order, bit for bit. */
 #include "tests/exec/transport_case.h"

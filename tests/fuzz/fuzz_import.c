@@ -1,5 +1,5 @@
 /* Any bytes as files of an importer, which the first byte chooses (or the name in HECATE_IMPORTER), and what axes of bare tables
- * mean; the second one chooses options, the third where the bytes are cut in two: files of ranks 0 and 1. The answer is OK or bad input, and records
+ * mean. The second one chooses options, the third where the bytes are cut in two: files of ranks 0 and 1. The answer is OK or bad input, and records
  * are of the sizes that the header then says. */
 #include "traces/import/axes.h"
 #include "traces/import/import.h"

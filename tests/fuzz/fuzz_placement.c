@@ -1,4 +1,4 @@
-/* Any bytes as a placement of any format. What is accepted is whole: it becomes a plan that holds, and a file of every
+/* Any bytes as a placement of any format. What is accepted is whole. It becomes a plan that holds, and a file of every
  * format that can say it, which reads back as the same slots. */
 #include "runtime/plan/placement/placement.h"
 #include "runtime/plan/problem.h"

@@ -1,4 +1,4 @@
-/* Preloaded into a program, this runs its main once for every allocation that it makes, and lets that one fail: the k-th for
+/* Preloaded into a program, this runs its main once for every allocation that it makes, and lets that one fail. The k-th for
  * k = 0, 1, 2, ... until main ends without having asked for so many. Each run is a child made by fork right before main, so
  * nothing is loaded again. A run ended well with
  *
@@ -6,9 +6,9 @@
  *   or exit code and stdout of a run without failure             the program can do without (a thread less, say); what two
  *                                                                runs without failure print otherwise is not compared
  *
- * and left no half-written file and no empty folder, only files with the bytes that they have otherwise, and journals of a
- * sweep whose lines are all in the finished part. malloc's symbols are replaced, so cJSON, zlib, GSL and the C library are
- * meant as much as hecate. For glibc alone.
+ * and left no half-written file and no empty folder, only files with the bytes that they have otherwise. And journals
+ * of a sweep whose lines are all in the finished part. malloc's symbols are replaced, so cJSON, zlib, GSL and the C
+ * library are meant as much as hecate. For glibc alone.
  *
  * Runs work in a folder that is made here below TMPDIR and emptied after each of them; nothing outside it is removed. Without
  * HEC_FAIL_ALLOCATIONS=1 in the environment the program runs as if nothing were preloaded. */

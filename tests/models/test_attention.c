@@ -74,7 +74,7 @@ HEC_TEST(counts_of_full_and_causal) {
   }
 }
 
-/* The heads together see every key that causal attention sees, each head its shard and the window, and no head's query is
+/* The heads together see every key that causal attention sees, each head its shard and the window. No head's query is
  * without its own key. */
 HEC_TEST(shards_cover_the_context) {
   uint64_t seed = 12;

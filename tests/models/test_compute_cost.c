@@ -83,7 +83,7 @@ HEC_TEST(flops) {
   ck_near(hec_work_attention(&moe).flops_per_row, 8 * d * d + 2 * s * d);
   moe.attention = HEC_ATTENTION_S2;
   moe.s2 = (hec_s2){.shards = 8, .local = 10, .block = 10, .dense = 5};
-  /* Ten blocks of ten. In its own block a query sees 5 keys (its own counts half); of the 45 pairs of blocks apart every
+  /* Ten blocks of ten. In its own block a query sees 5 keys (its own counts half). Of the 45 pairs of blocks apart every
    * one is in the shard of one of the eight heads. */
   double keys = 5 + 45.0 / 8;
   ck_near(hec_work_dense_attention(&moe).flops_per_row, 8 * d * d + 2 * s * d);

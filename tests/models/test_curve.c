@@ -1,5 +1,5 @@
 /* Measured curves: values between, before and after the points, which curve answers which question, and what a cluster file
- * with curves changes: those durations and no others. */
+ * with curves changes. Those durations and no others. */
 #include "models/compute_cost.h"
 #include "models/link_cost.h"
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-/* Devices: every preset loads and says what is measured; a sister's constants are scaled by the data sheet; collectives that
+/* Devices: every preset loads and says what is measured. A sister's constants are scaled by the data sheet. Collectives that
  * were not fitted are taken from a twin or from between; bad files are refused by name. */
 #include "models/gpu.h"
 #include "models/preset_data.h"

@@ -1,5 +1,5 @@
 /* Clusters that name a GPU: their compute by its laws, their links by its all-to-all. What is held: a device's numbers come
- * from the file that it names and from nowhere else; shares of links give back what was measured; experts are priced together;
+ * from the file that it names and from nowhere else; shares of links give back what was measured. Experts are priced together;
  * no linear rate, which bounds and planners use, promises more than the laws give. */
 #include "models/compute_cost.h"
 #include "models/link_cost.h"

@@ -1,4 +1,4 @@
-/* Shapes from config.json of Hugging Face: families by their own keys, against the presets where there is one; what is not a
+/* Shapes from config.json of Hugging Face: families by their own keys, against the presets where there is one. What is not a
  * Mixture-of-Experts model, wrong values; what is said. */
 #include "models/hf_config.h"
 #include "tests/support/test.h"

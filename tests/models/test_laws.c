@@ -1,4 +1,4 @@
-/* Cost laws: values worked out by hand on a round data sheet, and what must hold for any constants: more work never takes
+/* Cost laws: values worked out by hand on a round data sheet, and what must hold for any constants. More work never takes
  * less time, every law is in range, and the two ends of an overlap are a maximum and a sum. */
 #include "models/gpu.h"
 #include "tests/support/test.h"
@@ -25,7 +25,8 @@ HEC_TEST(overlap_is_between_maximum_and_sum) {
   near(hec_overlap(2, 2, 0.25), 3); /* (t - 2)^2 = 1 */
 }
 
-/* 256 x 128 x 256: with 64x64 tiles 8 blocks, one wave of 2 64 64 256 / 1e13 = 0.2097 us; x, W and y are 262144 bytes. */
+/* 256 x 128 x 256: with 64x64 tiles 8 blocks, one wave of 2 64 64 256 / 1e13 = 0.2097 us. And x, W and y are 262144
+ * bytes. */
 HEC_TEST(gemm_by_hand) {
   double c[12] = {1e-6, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 4};
   hec_gemm_work work = {.m = 256, .n = 128, .k = 256, .groups = 1};
@@ -39,8 +40,8 @@ HEC_TEST(gemm_by_hand) {
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 8e-7 + 1.6384e-7 + 1.048576e-7);
 }
 
-/* A long k on a small grid is split: 64 x 64 x 65536 is one block of 53.7 us on one SM, 13.4 us on each of 4, which is less
- * than the 16.8 us of x and W; more splits only add partial sums. */
+/* A long k on a small grid is split. 64 x 64 x 65536 is one block of 53.7 us on one SM, 13.4 us on each of 4. That is
+ * less than the 16.8 us of x and W. More splits only add partial sums. */
 HEC_TEST(gemm_splits_k) {
   const double c[12] = {0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0};
   const hec_gemm_work work = {.m = 64, .n = 64, .k = 65536, .groups = 1};

@@ -1,5 +1,5 @@
-/* Exchange, all-reduce and all-gather costs: values by hand on 2 x 2 devices, laws over random problems on every route
- * form, and a slow oracle that evaluates the header's formulas transfer by transfer. */
+/* Exchange, all-reduce and all-gather costs. Values by hand on 2 x 2 devices, laws over random problems on every route
+ * form. And a slow oracle that evaluates the header's formulas transfer by transfer. */
 #include "models/link_cost.h"
 #include "tests/support/test.h"
 
@@ -41,7 +41,7 @@ HEC_TEST(by_hand_one_nic) {
   hec_link_cost_free(&cost);
 }
 
-/* Rank 0 receives 100 bytes and rank 2 sends them; rank 3 sends 30 bytes to rank 2 in the node: only its own ports
+/* Rank 0 receives 100 bytes and rank 2 sends them. Rank 3 sends 30 bytes to rank 2 in the node: only its own ports
  * count. */
 HEC_TEST(by_hand_sides) {
   load_cluster("2x2 nvlink=100@0s nic=10@0s flops=1 mem=1 nics=2");
@@ -96,7 +96,7 @@ HEC_TEST(by_hand_collectives) {
 
 HEC_TEST(by_hand_equal_places) {
   load_cluster(two_by_two);
-  /* pairs 0-2 and 1-3 over one NIC: 2 * 1/2 * (200/10 + 2 hops of 2 s); a pair in a node is a group of its own */
+  /* pairs 0-2 and 1-3 over one NIC: 2 * 1/2 * (200/10 + 2 hops of 2 s). A pair in a node is a group of its own */
   ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 2, 100), 20 + 4);
   ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 4, 100), 0);
   ck_near(hec_link_cost_allreduce_strided(&cluster, 2, 2, 100), 0);
@@ -217,7 +217,7 @@ HEC_TEST_LOOP(against_oracle, N_FORMS) {
   hec_link_cost_free(&cost);
 }
 
-/* Reverse is the swapped input; time is linear in bytes beyond latency; no link is faster than its load; more
+/* Reverse is the swapped input; time is linear in bytes beyond latency. No link is faster than its load; more
  * bandwidth, less or equal time; order of transfers does not matter. */
 HEC_TEST_LOOP(laws, N_FORMS) {
   load_cluster(forms[_i]);

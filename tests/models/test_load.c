@@ -154,7 +154,7 @@ HEC_TEST(fit_by_hand) {
   ck_ok(hec_load_fit(&from, 8000, &to, order));
   ck_counts(&to, (uint32_t[]){750, 1250, 750, 1250, 750, 1250, 750, 1250, 0, 0, 0, 0, 0, 0, 0, 0});
   ck_counts(&from, (uint32_t[]){3, 5, 0, 0});
-  /* 2 sources on 3 ranks, to 12: 1 2 3 0 become 2 4 6 0; the first is halved, the odd ones begin at rank e mod 2 */
+  /* 2 sources on 3 ranks, to 12: 1 2 3 0 become 2 4 6 0. The first is halved, the odd ones begin at rank e mod 2 */
   from = filled(1, 2, 2, (uint32_t[]){1, 2, 3, 0}), to = hec_load_new(&arena, 1, 3, 2);
   ck_ok(hec_load_fit(&from, 12, &to, order));
   ck_counts(&to, (uint32_t[]){1, 2, 1, 2, 6, 0});

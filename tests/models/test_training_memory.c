@@ -3,8 +3,8 @@
 #include "tests/support/test.h"
 #include "tests/support/training_case.h"
 
-/* 1 dense and 1 MoE layer, width 8, 2 heads of 4, 1 key head, dense FFN of 20, 4 experts of 6, top-2, 1 shared expert of 10,
- * vocabulary 100; sequences of 16, so 16 tokens and 32 assignments.
+/* 1 dense and 1 MoE layer, width 8, 2 heads of 4, 1 key head, dense FFN of 20. 4 experts of 6, top-2, 1 shared expert
+ * of 10, vocabulary 100. Sequences of 16. So 16 tokens and 32 assignments.
  *
  *   attention 8 x 8 + 2 (8 x 4) + 8 x 8 = 192, norms 16, gate 32, shared 3 x 8 x 10 = 240, dense FFN 3 x 8 x 20 = 480
  *   dense layer 688, MoE layer 480 and 3 x 8 x 6 = 144 for each expert, embedding 800 */
@@ -73,8 +73,8 @@ HEC_TEST_ROWS(activations_by_hand, kept) {
   ck_near(b.recomputed, kept[_i].recomputed);
 }
 
-/* Working: rows permuted and sorted, 2 x 2 x 8 x 32 = 1024; sent and received, as much again; gradients inside of the experts
- * 2 x 3 x 6 x 32 = 1152, of the dense FFN 2 x 3 x 20 x 16 = 1920; the whole sequence twice under tp, 4 x 8 x 16 = 512. */
+/* Working: rows permuted and sorted, 2 x 2 x 8 x 32 = 1024; sent and received, as much again. Gradients inside of the experts
+ * 2 x 3 x 6 x 32 = 1152, of the dense FFN 2 x 3 x 20 x 16 = 1920. The whole sequence twice under tp, 4 x 8 x 16 = 512. */
 HEC_TEST(working_by_hand) {
   const hec_training alone = training("", 1, ""), sends = training("ep=2", 2, ""), cut = training("tp=2", 2, "");
   ck_near(hec_layer_bytes_of(&alone, HEC_LAYER_MOE, NULL).working, 1024 + 1152);
@@ -96,8 +96,8 @@ HEC_TEST(head_by_hand) {
   ck_near(b.working, 1600 + 800);
 }
 
-/* Products of a MoE layer in bf16: attention 16 x (8 + 8) + 16 x (16 + 8) = 640, shared 256 + 16 x 30 = 736, experts
- * 32 x (16 + 18) = 1088 elements. */
+/* Products of a MoE layer in bf16: attention 16 x (8 + 8) + 16 x (16 + 8) = 640, shared 256 + 16 x 30 = 736. And
+ * experts 32 x (16 + 18) = 1088 elements. */
 HEC_TEST(weight_gradients_by_hand) {
   const hec_training t = training("", 1, "");
   ck_near(hec_layer_bytes_of(&t, HEC_LAYER_MOE, NULL).weight, 2 * (640 + 736 + 1088));
@@ -124,7 +124,8 @@ HEC_TEST(loads) {
   ck_near(hec_layer_bytes_of(&t, HEC_LAYER_DENSE, &by_share).activations, 3840);
 }
 
-/* A dense layer is about 34 s b h bytes (arXiv 2205.05198: a plain FFN of 4 h, all heads, dropout masks of 2 s b h). */
+/* A dense layer is about 34 s b h bytes (arXiv 2205.05198). It has a plain FFN of 4 h, all heads, dropout masks of 2 s
+ * b h. */
 HEC_TEST(a_dense_layer_as_published) {
   hec_moe plain = hec_test_tiny_moe;
   plain.d_model = 64;

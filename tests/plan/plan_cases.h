@@ -1,4 +1,4 @@
-/* Random and small problems for the tests of the planning floor: a cluster from its one-line form and a problem filled
+/* Random and small problems for the tests of the planning floor. A cluster from its one-line form and a problem filled
  * in by hand, so that these tests depend on no preset. */
 #ifndef HEC_TESTS_PLAN_CASES_H
 #define HEC_TESTS_PLAN_CASES_H

@@ -1,4 +1,4 @@
-/* Plans by a spilling policy, checked for what holds for all of them: homes and residents untouched, guests that
+/* Plans by a spilling policy, checked for what holds for all of them. Homes and residents untouched, guests that
  * compute something, moves and quotas that say the same. */
 #include "tests/plan/spill_case.h"
 

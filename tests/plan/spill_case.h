@@ -19,11 +19,11 @@ hec_spill_case hec_spill_case_new(hec_arena *arena, const char *policy, const ch
                                   int32_t experts);
 /* Random shape, 1 to 16 ranks on nodes of 1 to 8, up to 40 experts, now and then fewer than ranks; filled. */
 hec_spill_case hec_spill_case_random(hec_arena *arena, const char *policy, uint64_t max, uint64_t *seed);
-/* Counts below about 1 .. `max` a cell, of each kind now and then: none at all, one expert only, idle sources, idle
+/* Counts below about 1 .. `max` a cell, of each kind now and then. None at all, one expert only, idle sources, idle
  * experts, a share of the ranks holding all that is hot. */
 void hec_spill_case_fill(hec_spill_case *c, uint64_t max, uint64_t *seed);
-/* Plans the layer, checks the plan and that each guest computes something, each host what sources send, every assignment
- * once, and fills total, computed and rank. */
+/* Plans the layer and checks the plan. Each guest must compute something, each host what sources send, every
+ * assignment once. Fills total, computed and rank. */
 void hec_spill_case_plan(hec_spill_case *c);
 void hec_spill_case_stop(hec_spill_case *c); /* and frees the arena */
 

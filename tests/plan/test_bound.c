@@ -1,4 +1,4 @@
-/* Bounds of the largest load against exhaustive search over every placement of small instances: never above the best
+/* Bounds of the largest load against exhaustive search over every placement of small instances. Never above the best
  * there is, equal to it where the header says so. The best of a placement is by the sets of its experts, all 2^E of
  * them, which is also what the max-flow is checked against. */
 #include "runtime/plan/bound/bound.h"
@@ -202,7 +202,7 @@ HEC_TEST_LOOP(order, 40) {
   }
 }
 
-/* Reference policies.md 0.3: p of the ranks hot with equal experts, the rest empty, B of m slots beyond homes leave
+/* Reference policies.md 0.3: p of the ranks hot with equal experts, the rest empty. B of m slots beyond homes leave
  * (1 + B/m)^2 / (4 B/m) times the mean. */
 HEC_TEST(worst_case_of_slots) {
   static const struct {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How CBC's library is opened, with stand-ins for it: by nobody whose policies solve nothing; one that lacks functions, or
-# is no library, is as if there were none, and the row says so; where the real one is, the row says what it did.
+# How CBC's library is opened, with stand-ins for it: by nobody whose policies solve nothing. One that lacks functions, or
+# is no library, is as if there were none, and the row says so. Where the real one is, the row says what it did.
 set -euo pipefail
 sim=$1/hecate-sim
 folder=$(mktemp -d)

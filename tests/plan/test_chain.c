@@ -8,7 +8,7 @@
 
 HEC_TEST_ARENA(arena)
 
-/* Sums, counts and bounds hold; no exchange of two items is left that helps; by hand: 8 7 6 5 4 on 2 is 15 and 15. */
+/* Sums, counts and bounds hold; no exchange of two items is left that helps. By hand: 8 7 6 5 4 on 2 is 15 and 15. */
 HEC_TEST(partitions) {
   uint64_t seed = 60;
   for (int round = 0; round < 300; round++) {

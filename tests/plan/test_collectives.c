@@ -1,5 +1,6 @@
-/* Sparse collectives against an oracle that executes their transfers: what every rank holds is tracked stage by stage,
- * a transfer carries what its source held when the stage began (or what it is forwarding), and a scatter adds integers.
+/* Sparse collectives against an oracle that executes their transfers. What every rank holds is tracked stage by stage.
+ * A transfer carries what its source held when the stage began (or what it is forwarding), and a scatter adds
+ * integers.
  */
 #include "runtime/plan/planners/spread_cost.h"
 #include "tests/plan/plan_cases.h"
@@ -175,7 +176,7 @@ static int64_t kept_bytes(const hec_sparse *s, int32_t item, int32_t rank) {
   return bytes;
 }
 
-/* Slices: every receiver gets (a scatter: gives) each byte of an item that it does not keep itself exactly once, and a
+/* Slices: every receiver gets (a scatter: gives) each byte of an item that it does not keep itself exactly once. A
  * node that is not entered directly is entered with each byte at most once. */
 static void execute_sliced(const hec_problem *p, const hec_sparse *s, const hec_collective_plan *plan, bool scatter,
                            bool direct) {
@@ -200,8 +201,8 @@ static void execute_sliced(const hec_problem *p, const hec_sparse *s, const hec_
   }
 }
 
-/* two_level and chain: an item crosses into a node at most once, never into its owner's; in a chain it also leaves each
- * node at most once, in the order home+1, home+2, ..., and each rank sends it at most once inside its node. */
+/* two_level and chain: an item crosses into a node at most once, never into its owner's. In a chain it also leaves each
+ * node at most once, in the order home+1, home+2, ... Each rank sends it at most once inside its node. */
 static void check_levels(const hec_problem *p, const hec_sparse *s, const hec_collective_plan *plan, bool chained) {
   for (int32_t i = 0; i < s->n_items; i++) {
     int32_t into[RANKS_MAX] = {0}, out[RANKS_MAX] = {0}, inside[RANKS_MAX] = {0}, last = 0;
@@ -317,8 +318,8 @@ HEC_TEST(test_golden) {
   hec_case_free(c);
 }
 
-/* 2 nodes of 2, an item of 101 bytes from rank 1 to ranks 0, 2 and 3, in parts of 50 and 51: by hand. Ranks 0 and 2, 3 are
- * receivers, so nobody keeps parts for others; with rank 2 alone, 0 and 3 do. */
+/* By hand: 2 nodes of 2, an item of 101 bytes from rank 1 to ranks 0, 2 and 3. Parts of 50 and 51. Ranks 0 and 2, 3
+ * are receivers, so nobody keeps parts for others; with rank 2 alone, 0 and 3 do. */
 HEC_TEST(test_parts_golden) {
   hec_case *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 1, 8, 101);
   static hec_sparse_case s;
@@ -433,8 +434,9 @@ HEC_TEST(test_choose) {
                 wins[1], wins[2]);
 }
 
-/* One expert of every node to everywhere, 3 nodes of 4: direct sends 2 * 4 items out of each NIC, two_level 2 items out
- * of each NIC and then 2 * 3 items out of each entry's port. Items of 1 MB, NICs of 10 GB/s, ports of 1000 GB/s. */
+/* One expert of every node to everywhere, 3 nodes of 4: direct sends 2 * 4 items out of each NIC. two_level sends 2
+ * items out of each NIC and then 2 * 3 items out of each entry's port. Items of 1 MB, NICs of 10 GB/s, ports of 1000
+ * GB/s. */
 HEC_TEST(test_cost_by_hand) {
   hec_case *c = hec_case_new("3x4 nvlink=1000G nic=10G@5us flops=100T mem=40G", 12, 1, 12, 1e6);
   static hec_sparse_case s;

@@ -20,8 +20,8 @@ static void chunks_of(linear l, hec_chunk_time *chunks) {
     chunks[i] = chunk_of(l, hec_degrees[i]);
 }
 
-/* FSMoE's testbed A, 48 GPUs, B = 4, L = 1024, f = 1.2, groups of 8 (reference policies.md 1.6 and 6.4, "No-IIO forward"):
- * intra-node collectives folded into the all-to-all, half of their alpha and of their time each. */
+/* FSMoE's testbed A, 48 GPUs, B = 4, L = 1024, f = 1.2, groups of 8 (reference policies.md 1.6 and 6.4, "No-IIO
+ * forward"). Intra-node collectives are folded into the all-to-all, half of their alpha and of their time each. */
 static linear published(double m, double h, double alpha, double beta) {
   double n_a2a = 1.2 * 4 * 1024 * m / 8, n_ag = 1.2 * 4 * 1024 * m, n_exp = n_a2a * h;
   return (linear){.a2a_alpha = .28746 + (.33789 + .39539) / 2,

@@ -1,5 +1,5 @@
-/* MoETuner's two programmes given to a solver: as good as all placements tried one by one, never worse than the
- * heuristics, the same every time, with bounds that are bounds; and what a solver that fails or lies may do: nothing.
+/* MoETuner's two programmes given to a solver. As good as all placements tried one by one, never worse than the
+ * heuristics, the same every time, with bounds that are bounds. And what a solver that fails or lies may do: nothing.
  * With CBC where it is installed; the rest needs none. */
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/planners/chain.h"

@@ -1,5 +1,5 @@
-/* FSMoE's planner: golden values of reference policies.md 6.4, the four cases against a second reading of the paper and a
- * simulation of the three streams, the gradient partition against exhaustive search. */
+/* FSMoE's planner: golden values of reference policies.md 6.4. The four cases against a second reading of the paper
+ * and a simulation of the three streams. The gradient partition against exhaustive search. */
 #include "runtime/plan/planners/fsmoe.h"
 #include "tests/support/test.h"
 

@@ -31,7 +31,7 @@ HEC_TEST(plain_by_hand) {
   ck_assert_double_eq(view.gradient, hec_moe_block_params(p->moe) * p->moe->grad_bytes);
   ck_assert_double_eq_tol(view.reduce.start + view.reduce.per_unit * view.gradient,
                           hec_link_cost_allreduce(p->cluster, 4, view.gradient), 1e-12);
-  /* Groups of a node: half of the rows to the like in the other node, then all that arrived at the neighbour; the experts'
+  /* Groups of a node: half of the rows to the like in the other node, then all that arrived at the neighbour. The experts'
    * products cut in two, over twice the rows. */
   double whole_s = at_one(view.forward.experts);
   ck_ok(hec_problem_shard(p, 2));

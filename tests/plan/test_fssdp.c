@@ -1,4 +1,4 @@
-/* Algorithms 1 and 2, t and m, against the golden table of the reference (hecate.md 4.4) and against plain
+/* Algorithms 1 and 2, t and m, against the golden table of the reference (hecate.md 4.4). And against plain
  * re-statements of the rules written here without looking for speed. */
 #include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/planners/fssdp.h"

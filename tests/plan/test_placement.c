@@ -1,5 +1,5 @@
-/* Placements: known files, slot by slot; random ones and the plans of every policy through every format and back, beside a
- * count of holders by brute force; the row that stands as a placement says. Damaged files: test_placement_damaged.c. */
+/* Placements: known files, slot by slot. Random ones and the plans of every policy through every format and back, beside a
+ * count of holders by brute force. The row that stands as a placement says. Damaged files: test_placement_damaged.c. */
 #include "runtime/plan/placement/placement.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
@@ -54,7 +54,7 @@ HEC_TEST_ROWS(known_files, known) {
   ck_assert(memcmp(p.slot, known_slots, sizeof known_slots) == 0);
 }
 
-/* What a known file means as a plan, by hand: expert 3 of layer 0 has a slot on rank 0 and two on rank 1, .. */
+/* What a known file means as a plan, by hand. Expert 3 of layer 0 has a slot on rank 0 and two on rank 1, .. */
 HEC_TEST(known_plan) {
   hec_problem *problem = hec_test_problem(&arena, "1x2 nvlink=300G@2us flops=312T mem=40G", 2, 2, 4, 1, true);
   hec_placement p;

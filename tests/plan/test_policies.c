@@ -59,46 +59,10 @@ static void check_routing(const hec_policy_run *run, hec_routing *routing, const
   }
 }
 
-/* Slots per rank and layer that a row may fill: what expert parallelism needs, times and plus what it reserves. Rows
- * that are not here have limits of another kind, and tests of their own. */
-static const struct {
-  const char *name;
-  int32_t times, plus;
-} reserved[] = {
-    {"ep", 1, 0},
-    {"ep-balanced", 1, 0},
-    {"ideal", 1, 0},
-    {"smartmoe", 1, 0},
-    {"eplb", 1, 1},
-    {"eplb-global", 1, 1},
-    {"flexmoe", 3, 0},
-    {"eplb-no-replicas", 1, 0},
-    {"moonep", 2, 0},
-    {"ultraep", 1, 2},
-    {"echo", 1, 2},
-    {"lplb", 1, 2},
-    {"micromoe", 2, 0},
-    {"taot", 1, 2},
-    {"hiermoe", 1, 0},
-    {"moetuner", 1, 0},
-    {"ep-capacity", 1, 0},
-    {"eplb-match", 1, 1},
-    {"eplb-online", 1, 1},
-    {"exflow", 1, 0},
-    {"dataforest-remap", 1, 0},
-    {"megaflux", 1, 4},
-    {"pb-oeplb", 1, 0},
-    {"flashlb", 1, 1},
-    {"craft", 1, 1},
-    {"feplb", 1, 2},
-};
-
+/* Slots per rank and layer that the row says it fills. */
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {
-  int32_t base = (p->n_experts + p->ep - 1) / p->ep;
-  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-    if (strcmp(reserved[i].name, policy->name) == 0)
-      return base * reserved[i].times + reserved[i].plus;
-  return p->n_experts;
+  int32_t slots = (p->n_experts + p->ep - 1) / p->ep * policy->fills.shares + policy->fills.more;
+  return policy->fills.any || slots > p->n_experts ? p->n_experts : slots;
 }
 
 static void check_slots(const hec_policy_run *run) {
@@ -115,8 +79,7 @@ static void check_slots(const hec_policy_run *run) {
         for (int32_t i = 0; i < n; i++)
           used += ranks[i] == r;
       }
-      ck_assert_msg(used <= (slots < p->n_experts ? slots : p->n_experts), "%s: %d experts on rank %d, %d slots",
-                    run->policy->name, used, r, slots);
+      ck_assert_msg(used <= slots, "%s: %d experts on rank %d, %d slots", run->policy->name, used, r, slots);
     }
 }
 
@@ -182,6 +145,7 @@ HEC_TEST(table) {
               policy->init);
     ck_assert_ptr_eq(hec_policy_find(policy->name), policy);
     ck_assert_ptr_null(strchr(policy->name, '_'));
+    ck_assert_msg(policy->fills.any != (policy->fills.shares > 0), "%s: how many slots it fills", policy->name);
     ck_assert(policy->window >= 1 && (policy->known != HEC_KNOWN_PERIODIC || policy->period > 0));
     ck_assert_ptr_eq(hec_dispatch_find(policy->dispatch->name), policy->dispatch);
   }

@@ -106,7 +106,7 @@ HEC_TEST(policy_hierarchical) {
   hec_policy_stop(&run);
 }
 
-/* Both hot experts start on node 0; with 8 groups (of two) on two nodes one of them moves to the other, and the holders
+/* Both hot experts start on node 0. With 8 groups (of two) on two nodes one of them moves to the other. The holders
  * are those of the core with 8 groups. */
 HEC_TEST(policy_packs_groups_onto_nodes) {
   const uint32_t totals[16] = {800, 8, 8, 8, 800, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};

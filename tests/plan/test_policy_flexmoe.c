@@ -14,7 +14,7 @@ static int32_t copies_of(const hec_plan *plan, int32_t expert, const int32_t **r
   return n;
 }
 
-/* Two slots per rank, expert 0 everywhere; then the load moves to expert 3: first the free slot of rank 0, then the
+/* Two slots per rank, expert 0 everywhere. Then the load moves to expert 3: first the free slot of rank 0, then the
  * slots that expert 0 gives up. */
 HEC_TEST(shrinks_what_went_cold) {
   const uint32_t first[4] = {900, 10, 10, 10}, then[4] = {10, 10, 10, 900};

@@ -1,8 +1,8 @@
 /* Plans and loads worked out by hand, or published, of policies on small problems: a row each.
  *
  * A plan is written expert by expert: its home (`*`: in slices on all ranks), then the ranks of its copies. Every source sends the
- * same share of an expert's tokens. Also for every row: nothing is planned before there is a reason to, guests move no state
- * and are gone before the next gate, and with the same load again nothing changes. */
+ * same share of an expert's tokens. Also for every row. Nothing is planned before there is a reason to, guests move no
+ * state and are gone before the next gate. With the same load again nothing changes. */
 #include "runtime/base/text.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
@@ -71,9 +71,11 @@ static const struct {
     {"flexmoe", "1x2 nvlink=300G flops=312T mem=1K", "300 200 0 0", "0+1 0 1 1", .version = 1, .forward = true},
     {"flexmoe", "1x2 nvlink=300G flops=312T mem=1G", "300 200 0 0", "0+1 0+1 1 1", .version = 1, .forward = true},
 
-    /* FlexMoE, training: a replica must earn its gradient all-reduce. Expert 0 with n assignments of 2 * 2 * 64 * 128 flops
-     * and 128 bytes takes n (3 * 32768 / 1e12 + 4 * 128 / 1e9) s without a replica, and with one half of it and 2 * 1/2 *
-     * 32768 / 1e9 s: they meet at n = 107.4. On one node over the port, on nodes of one device over the NIC. */
+    /* FlexMoE, training: a replica must earn its gradient all-reduce. Expert 0 has n assignments of 2 * 2 * 64 * 128
+     * flops and 128 bytes. It takes n (3 * 32768 / 1e12 + 4 * 128 / 1e9) s without a replica. With one it takes half
+     * of it and 2 * 1/2 * 32768 / 1e9 s. They meet at n = 107.4. On one node over the port, on nodes of one device
+     * over the NIC.
+     * */
     {"flexmoe", "1x2 nvlink=1G@2us flops=1T mem=40G eff=1", "107 0", "0 1", .version = 0},
     {"flexmoe", "1x2 nvlink=1G@2us flops=1T mem=40G eff=1", "108 0", "0+1 1", .version = 1},
     {"flexmoe", "2x1 nvlink=9G@2us nic=1G@5us flops=1T mem=40G eff=1", "107 0", "0 1", .version = 0},
@@ -98,8 +100,8 @@ static const struct {
     {"micromoe", SLOW_BOX("1x4"), SMALL, "0+2 0+3 0+2 0+3 1+3 1+2 1+3 1+2", .tokens = "230 140 230 200",
      .unseen = true},
 
-    /* FEPLB: static 100 40 40 20; 400 to rank 3, 120 and 60 stay at home (rank 2 is as empty as rank 1), 20 of rank 3 to rank 0.
-     * Two nodes, static 100 40 | 40 20: 400 to rank 1 and 60 to rank 0; 120 to rank 3 and 20 to rank 2. */
+    /* FEPLB: static 100 40 40 20. 400 to rank 3, 120 and 60 stay at home (rank 2 is as empty as rank 1), 20 of rank 3
+     * to rank 0. Two nodes, static 100 40 | 40 20: 400 to rank 1 and 60 to rank 0; 120 to rank 3 and 20 to rank 2. */
     {"feplb:dynamic=1", BOX("1x4"), SMALL, "0+3 0 1 1 2 2 3+0 3", .tokens = "120 100 160 420", .unseen = true},
     {"feplb:dynamic=1", BOX("2x2"), SMALL, "0+1 0 1+0 1 2+3 2 3+2 3", .tokens = "160 440 60 140", .unseen = true},
     {"feplb:dynamic=1", BOX("1x4"), "40 40 40 40 40 40 40 40", CONTIGUOUS, .unseen = true},

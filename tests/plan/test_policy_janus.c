@@ -5,8 +5,8 @@
 
 HEC_TEST_ARENA(arena)
 
-/* Bytes of a forward between machines (between ranks where a group lies inside one) when every rank sends as much to
- * every rank of its group, out and back; and when every machine fetches every expert that it has not. Times
+/* Bytes of a forward between machines (between ranks where a group lies inside one). Every rank sends as much to
+ * every rank of its group, out and back. And when every machine fetches every expert that it has not. Times
  * ranks * experts, to stay whole. */
 static void count(const hec_problem *p, double *tokens, double *weights) {
   int32_t ep = p->ep, per_node = p->cluster->devices_per_node, unit = ep > per_node ? per_node : 1;

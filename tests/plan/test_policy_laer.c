@@ -89,8 +89,8 @@ HEC_TEST(random_layouts) {
   ck_assert(even_won > 10 && proportional_won > 10);
 }
 
-/* All load on one expert: it gets a slot per node, then one more on each node at a time, and is out when that many are
- * not left; begins with one slot per expert, or with one per node where all fit. */
+/* All load on one expert. It gets a slot per node, then one more on each node at a time, and is out when that many are
+ * not left. Begins with one slot per expert, or with one per node where all fit. */
 HEC_TEST(one_hot_expert) {
   static const struct { int32_t experts, wanted[8]; } cases[] = {{8, {2, 1, 4, 1, 1, 1, 1, 1}}, {5, {2, 2, 4, 2, 2}}};
   for (int32_t i = 0; i < 2; i++) {

@@ -16,7 +16,7 @@ static hec_policy_run start(const char *text, int32_t layers) {
 }
 
 /* Layer 0 has 500 100 160 40 (2.5 times the mean), layer 1 has 400 200 100 100 (2.0). The first swap makes 2.1 of layer 0, so
- * that it is tried again, in vain; the next is layer 1's: expert 0 against expert 4 makes 1.75. */
+ * that it is tried again, in vain. The next is layer 1's: expert 0 against expert 4 makes 1.75. */
 HEC_TEST(worst_layer_first) {
   const int32_t homes[2][2][8] = {{{3, 0, 1, 1, 2, 2, 0, 3}, {0, 0, 1, 1, 2, 2, 3, 3}},
                                   {{3, 0, 1, 1, 2, 2, 0, 3}, {2, 0, 1, 1, 0, 2, 3, 3}}};

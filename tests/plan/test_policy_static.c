@@ -123,8 +123,8 @@ HEC_TEST(capacity) {
   ck_assert_uint_gt(dropped, 0);
 }
 
-/* Awkward numbers: ranks of a group differ by at most one, experts of a rank too, and by at most one overall when the
- * ranks divide the experts; per source nothing is lost. */
+/* Awkward numbers: ranks of a group differ by at most one, experts of a rank too. They differ by at most one overall
+ * when the ranks divide the experts. Per source nothing is lost. */
 HEC_TEST(balanced_with_remainders) {
   uint64_t seed = 51;
   for (int round = 0; round < 200; round++) {

@@ -39,7 +39,7 @@ static void check_bytes(const double *is, const double *wanted, int32_t n) {
 
 /* Four keepers on node 0, two on node 1: four pieces. Inside, a rank of node 0 keeps one piece and sends three, and a rank of
  * node 1 keeps two and sends two. Between the nodes go half a gradient there and half a gradient back, an eighth for each
- * piece: over four NICs of node 0 and two of node 1. All pairs of six keepers would send 8/6 of a gradient each way. */
+ * piece. Over four NICs of node 0 and two of node 1. All pairs of six keepers would send 8/6 of a gradient each way. */
 HEC_TEST(by_hand) {
   const hec_problem *p = hec_test_problem(&arena, two_nodes, 8, 1, 8, 1, true);
   static const int32_t keeper[6] = {0, 1, 2, 3, 4, 5};

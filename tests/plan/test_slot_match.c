@@ -1,5 +1,5 @@
-/* The assignment and the placement of packs against every permutation, and the two EPLB rows that move less at once:
- * the same balance as eplb, never more moves; one layer an iteration, the same in the end. */
+/* The assignment and the placement of packs against every permutation, and the two EPLB rows that move less at once.
+ * The same balance as eplb, never more moves. One layer an iteration, the same in the end. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/slot_match.h"
 #include "runtime/plan/policy.h"
@@ -188,7 +188,7 @@ HEC_TEST(eplb_match) {
   ck_assert(match_bytes * 10 < eplb_bytes * 9);
 }
 
-/* Two slots a rank, no replicas. Loads 40 30 10 20 give packs [0 2][1 3], with 160 200 140 80 more it is [1 3][0 2]: for
+/* Two slots a rank, no replicas. Loads 40 30 10 20 give packs [0 2][1 3], with 160 200 140 80 more it is [1 3][0 2]. For
  * eplb all four experts move with their optimizer state, 32 + 192 KiB each, here none. */
 HEC_TEST(packs_that_change_ranks_stay) {
   static const uint32_t loads[2][4] = {{40, 30, 10, 20}, {160, 200, 140, 80}};

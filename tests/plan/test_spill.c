@@ -158,9 +158,9 @@ HEC_TEST(idle) {
   }
 }
 
-/* The small instance of the references (policies.md 6.2), a quarter of each expert's tokens from each of four sources: guests
- * of expert 0 alone, 160 of its tokens on rank 3, 100 on rank 1 and 40 on rank 2, so that all ranks compute 200. The options
- * are those under which a planner reaches that. */
+/* The small instance of the references (policies.md 6.2), a quarter of each expert's tokens from each of four sources.
+ * There are guests of expert 0 alone: 160 of its tokens on rank 3, 100 on rank 1 and 40 on rank 2. So all ranks
+ * compute 200. The options are those under which a planner reaches that. */
 HEC_TEST_LOOP(small_instance, N_POLICIES) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   static const uint64_t of_expert_0[4] = {100, 100, 40, 160};

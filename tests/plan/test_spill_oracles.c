@@ -1,5 +1,5 @@
 /* Spilling policies against their published procedures written out plainly, over all experts and ranks, on random problems:
- * LLEP's, HarMoEny's and MoonEP's loops; where their limits are met exactly; and what MoonEP promises for every input. */
+ * LLEP's, HarMoEny's and MoonEP's loops. Where their limits are met exactly; and what MoonEP promises for every input. */
 #include "tests/plan/spill_case.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/test.h"
@@ -135,8 +135,8 @@ HEC_TEST(llep_follows_the_published_loop) {
   ck_assert(moved > 700 && many > 50);
 }
 
-/* With m = 1 and alpha = 1 only what R ranks cannot share evenly may stand above the cap: whenever nobody has room, all
- * have got or expect the cap, so less than R tokens are left. */
+/* With m = 1 and alpha = 1 only what R ranks cannot share evenly may stand above the cap. Whenever nobody has room, all
+ * have got or expect the cap. So less than R tokens are left. */
 HEC_TEST(llep_balances_without_a_minimum) {
   uint64_t seed = 17;
   for (int round = 0; round < 500; round++) {
@@ -206,7 +206,7 @@ HEC_TEST(harmoeny_follows_the_published_loop) {
   ck_assert(moved > 3000 && small > 500);
 }
 
-/* q is enough in both conditions, and one more is too much: for the room of the emptiest rank, and for the largest expert of
+/* q is enough in both conditions, and one more is too much. For the room of the emptiest rank, and for the largest expert of
  * the fullest. Three experts on each of two ranks, all tokens on rank 0; moved: how many tokens leave it. */
 HEC_TEST(harmoeny_at_its_minimum) {
   static const struct {
@@ -230,7 +230,7 @@ HEC_TEST(harmoeny_at_its_minimum) {
 
 /* ---- MoonEP ---- */
 
-/* As published: receivers find a donor, the emptiest at the fullest; then each donor serves the largest quota first, from its
+/* As published: receivers find a donor, the emptiest at the fullest. Then each donor serves the largest quota first, from its
  * own expert with the most left. Ties to the lower index. */
 static void moonep_plan(hec_spill_oracle *o) {
   int64_t balance[HEC_SPILL_RANKS], quota[HEC_SPILL_RANKS] = {0}, left[HEC_SPILL_EXPERTS];

@@ -52,7 +52,7 @@ HEC_TEST_LOOP(tokens_share_evenly, 200) {
   }
 }
 
-/* Mean over layers and sources of the nodes that a token reaches, even loads, experts on nodes in a row; in_order: the
+/* Mean over layers and sources of the nodes that a token reaches, even loads, experts on nodes in a row. in_order: the
  * experts one after the other instead of the permutation. */
 static double mean_nodes(int32_t n_experts, int32_t top_k, int32_t n_nodes, bool in_order) {
   static uint32_t counts[EXPERTS];
@@ -83,8 +83,9 @@ static double expected_nodes(int32_t n_experts, int32_t top_k, int32_t n_nodes, 
   return n_nodes * (1 - none);
 }
 
-/* A layer and source has E/k sets, 128 of these 128 E/k: a standard deviation below 1 node each makes 3 / sqrt(128 E/k) of
- * the mean. With replacement a token may draw an expert twice: a little less, as much less as the formulas differ. */
+/* A layer and source has E/k sets, 128 of these 128 E/k. A standard deviation below 1 node each makes 3 / sqrt(128
+ * E/k) of the mean. With replacement a token may draw an expert twice: a little less, as much less as the formulas
+ * differ. */
 HEC_TEST(as_if_independent) {
   static const struct {
     int32_t experts, top_k, nodes;

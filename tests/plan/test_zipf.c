@@ -1,13 +1,13 @@
 /* What is left of skewed loads, busiest rank over mean: planners that see the load, and planners that saw another.
  *
- * Zipf cases: 8, 16, 32 ranks on one node, 2, 4 or 8 experts a rank, popularity k^-a for a = 0.3, 0.6, 0.9, 1.2, experts
- * shuffled by 5 seeds, 4096 tokens of top-8 a rank: 180 cases. Recorded: every 25th record of our own training run with an
- * auxiliary loss, 4 layers each, two experts a rank, scaled up by 8: 80 cases.
+ * Zipf cases: 8, 16, 32 ranks on one node, 2, 4 or 8 experts a rank, popularity k^-a for a = 0.3, 0.6, 0.9, 1.2.
+ * Experts shuffled by 5 seeds, 4096 tokens of top-8 a rank: 180 cases. Recorded: every 25th record of our own training
+ * run with an auxiliary loss, 4 layers each. Two experts a rank, scaled up by 8: 80 cases.
  *
- * Only MoonEP (exact by construction), HarMoEny (spare ranks are filled until 150 tokens are not worth it) and LLEP above its
- * threshold of 1.3 have no limit of slots and get there always; with one guest slot a rank the greedy planners do for flat
- * popularity only. The lower bound for given homes and that many guests (bound.h, `extra`) is at most 1.06 in all cases: it
- * does not excuse them. */
+ * Three have no limit of slots and get there always. They are MoonEP (exact by construction), HarMoEny (spare ranks
+ * are filled until 150 tokens are not worth it) and LLEP above its threshold of 1.3. With one guest slot a rank the
+ * greedy planners do for flat popularity only. The lower bound for given homes and that many guests (bound.h, `extra`)
+ * is at most 1.06 in all cases: it does not excuse them. */
 #include "runtime/plan/bound/bound.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
@@ -187,7 +187,7 @@ static void drift(int32_t *place, int32_t n, int32_t pairs, uint64_t *seed) {
   }
 }
 
-/* 16 ranks, 64 experts, 8 pairs change places: means over the seeds when the load that was seen is the one that comes, and
+/* 16 ranks, 64 experts, 8 pairs change places. Means over the seeds when the load that was seen is the one that comes, and
  * when it is not; exponents 0.6 and 1.2. Those that know the load leave little, those that saw another leave most of it. */
 HEC_TEST(stale_planners) {
   static const struct {

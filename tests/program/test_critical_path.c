@@ -1,6 +1,6 @@
 /* The critical path against what makes it one. In a walk (walk.h) every time is a maximum over what came before plus a
- * duration, so along the path, and only there, time is lost: with everything that is done off the path made instant,
- * the program takes as long as before, to the picosecond; with a step of the path longer by D, D longer. On random
+ * duration. So along the path, and only there, time is lost. With everything that is done off the path made instant,
+ * the program takes as long as before, to the picosecond. With a step of the path longer by D, D longer. On random
  * programs of every policy and schedule, with durations drawn at random, equal ones and empty ones among them. */
 #include "runtime/program/critical_path.h"
 
@@ -11,18 +11,6 @@
 #include <string.h>
 
 HEC_TEST_ARENA(arena)
-
-static int64_t *draw(const hec_program *program, uint64_t *seed) {
-  size_t n = program->n_ops * (size_t)program->n_ranks;
-  int64_t *ps = HEC_NEW(&arena, int64_t, n);
-  for (size_t i = 0; i < n; i++) {
-    uint64_t kind = hec_test_below(seed, 8);
-    ps[i] = kind == 0   ? 0
-            : kind <= 2 ? 1000000 * (int64_t)(1 + hec_test_below(seed, 3))
-                        : (int64_t)hec_test_below(seed, 1000000000);
-  }
-  return ps;
-}
 
 static int64_t time_of(hec_walk *walk, const hec_program *program, const int64_t *ps, hec_timeline *t) {
   hec_walk_run(walk, program, (hec_walk_options){.own = hec_walk_own_measured, .context = ps, .on_time = true}, t);
@@ -77,7 +65,8 @@ static void visit(const hec_test_step *step, void *context) {
   hec_arena_mark mark = hec_arena_save(&arena);
   hec_link_cost cost = hec_link_cost_new(&step->c->cluster, &arena);
   hec_walk *walk = hec_walk_new(&cost, step->program->n_ranks, &arena);
-  check_time(walk, step->program, draw(step->program, context), context, hec_test_step_name(step));
+  check_time(walk, step->program, hec_test_random_ps(step->program, context, &arena), context,
+             hec_test_step_name(step));
   hec_walk_free(walk);
   hec_link_cost_free(&cost);
   hec_arena_rewind(&arena, mark);
@@ -88,7 +77,7 @@ HEC_TEST_LOOP(only_the_path_counts, hec_test_cases(24)) {
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit, &seed);
 }
 
-/* Two ranks: rank 1 computes 0 to 5, rank 0 0 to 3; an exchange of both ends at 12 on rank 0 and at 9 on rank 1; rank 0
+/* Two ranks: rank 1 computes 0 to 5, rank 0 0 to 3. An exchange of both ends at 12 on rank 0 and at 9 on rank 1; rank 0
  * computes on until 14. The path: rank 1 until 5, the exchange on rank 0, then rank 0. A late start leads it. */
 HEC_TEST(by_hand) {
   hec_program p = {0};

@@ -1,7 +1,7 @@
 /* What a program tells executors beyond sizes: it must say the same things. For every policy under every schedule:
- * the program with detail has the digest of the one without; parcels of a transfer add up to its bytes, are whole parts,
- * and a part stands once per exchange and destination; cells add up to the routing (pairs, rows per expert and rank, the
- * loads); guests' items are the copies of the plan; every buffer is open exactly once at every operation that needs it.
+ * the program with detail has the digest of the one without. Parcels of a transfer add up to its bytes, are whole parts,
+ * and a part stands once per exchange and destination. Cells add up to the routing (pairs, rows per expert and rank, the
+ * loads); guests' items are the copies of the plan. Every buffer is open exactly once at every operation that needs it.
  */
 #include "runtime/program/emit.h"
 #include "tests/support/random_problem.h"
@@ -38,8 +38,8 @@ static void check_parcels(const hec_problem *p, const hec_program *program, cons
   }
 }
 
-/* From who has and computes rows to who sends them to whom in the operation, by the definition of 2DH where that is the
- * layer's route. */
+/* From who has and computes rows to who sends them to whom in the operation. It is by the definition of 2DH where that
+ * is the layer's route. */
 static void along_route(const hec_test_step *step, const hec_op *op, int64_t *pair) {
   int32_t n = step->program->n_ranks, per_node = step->c->problem.cluster->devices_per_node;
   int64_t *sent = HEC_NEW(&arena, int64_t, n * n);
@@ -55,8 +55,8 @@ static void along_route(const hec_test_step *step, const hec_op *op, int64_t *pa
   memcpy(pair, sent, (size_t)n * (size_t)n * sizeof *pair);
 }
 
-/* Rows of the cells per (source, rank) are the transfers', per (rank, expert) the work, per (source, expert) the load,
- * that of a chunk no more. */
+/* Rows of the cells per (source, rank) are the transfers', per (rank, expert) the work, per (source, expert) the load.
+ * That of a chunk is no more. */
 static void check_cells(const hec_test_step *step, const hec_op *op, const hec_load *load) {
   const hec_program *program = step->program;
   int32_t n_ranks = program->n_ranks, n_experts = step->c->problem.n_experts;

@@ -1,4 +1,4 @@
-/* Tokens under a dispatcher: a case by hand; rows of random programs against sets counted token by token; what an all-to-all
+/* Tokens under a dispatcher: a case by hand; rows of random programs against sets counted token by token. What an all-to-all
  * has where there is nothing to spare; chunks, fp8, seconds of kernels, and both ways of simulating. */
 #include "models/gpu.h"
 #include "models/training/dispatcher.h"
@@ -46,8 +46,8 @@ static const hec_op *first(const hec_program *p, hec_role role, bool backward) {
   ck_abort_msg("no such operation");
 }
 
-/* Two nodes of two ranks, an expert on each. Every token of ranks 0, 2 and 3 has experts 2 and 3, those of rank 1 have 0 and 1:
- * no token's place is left to chance. T = 10 tokens a rank.
+/* Two nodes of two ranks, an expert on each. Every token of ranks 0, 2 and 3 has experts 2 and 3. Those of rank 1 have
+ * 0 and 1. So no token's place is left to chance. T = 10 tokens a rank.
  *
  *   0 -> 2, its proxy        10    which forwards 10 to 3
  *   1 -> 0                   10
@@ -77,7 +77,7 @@ HEC_TEST(by_hand) {
   hec_lowering_free(low);
 }
 
-/* Of the same: copies that a rank makes {0, 20, 40, 20} and gets {10, 10, 30, 30}, the larger over T; tokens to, or from, the
+/* Of the same: copies that a rank makes {0, 20, 40, 20} and gets {10, 10, 30, 30}, the larger over T. Tokens to, or from, the
  * other node {10, 0, 10, 0}. In seconds by the law's formula, written out. */
 HEC_TEST(seconds_by_hand) {
   static const double ranks[4] = {1, 2, 4, 3}, nodes[4] = {1, 0, 1, 0};
@@ -188,7 +188,7 @@ HEC_TEST_LOOP(programs_by_definition, 8) {
   ck_assert_int_gt(n_cut, 0);
 }
 
-/* On one node, a rank for each expert: a token never has two of its experts on a rank, so rows are those of an all-to-all. */
+/* On one node, a rank for each expert: a token never has two of its experts on a rank. So rows are those of an all-to-all. */
 HEC_TEST(as_alltoall_where_nothing_is_spared) {
   uint64_t seed = 4200;
   int64_t found[2][RANKS][RANKS];

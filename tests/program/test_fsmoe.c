@@ -1,5 +1,5 @@
-/* FSMoE's schedules: every byte of dense gradients is reduced once, in a micro-batch that has all of it, after the block's
- * backward and before the optimizer; pieces really are cut, and in line with the tokens. */
+/* FSMoE's schedules: every byte of dense gradients is reduced once, in a micro-batch that has all of it. That is after
+ * the block's backward and before the optimizer. Pieces really are cut, and in line with the tokens. */
 #include "runtime/program/emit.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"

@@ -1,5 +1,5 @@
-/* Lowering of random problems under every policy and schedule: tokens computed exactly once, exchanges that mirror each
- * other, traffic counted again from scratch, and an order in which everything is there before it is used. */
+/* Lowering of random problems under every policy and schedule. Tokens computed exactly once, exchanges that mirror
+ * each other, traffic counted again from scratch. And an order in which everything is there before it is used. */
 #include "runtime/program/emit.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"
@@ -214,7 +214,7 @@ HEC_TEST_LOOP(tokens_once, hec_test_cases(CASES)) {
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_tokens, NULL);
 }
 
-/* Traffic from nothing but the transfers; dense gradients once an iteration; replicas as Eq. 2 of hecate.md says, and
+/* Traffic from nothing but the transfers; dense gradients once an iteration. Replicas as Eq. 2 of hecate.md says, and
  * into and out of a node each gradient no oftener than its nodes must (replicas.h). */
 static double replica_bytes(const hec_test_step *step, double *between) {
   const hec_plan *plan = &hec_lowering_run(step->low)->plan;
@@ -429,7 +429,7 @@ HEC_TEST_LOOP(order_holds, hec_test_cases(CASES)) {
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_order, NULL);
 }
 
-/* Under a schedule without overlap, of any two operations of a rank one ends before the other starts; and there is one
+/* Under a schedule without overlap, of any two operations of a rank one ends before the other starts. And there is one
  * under which that is not so. */
 static void visit_alone(const hec_test_step *step, void *context) {
   const hec_program *program = step->program;

@@ -1,4 +1,4 @@
-/* Memory of a program against a recount at every operation: which holds are open, what they add up to, and that the
+/* Memory of a program against a recount at every operation. Which holds are open, what they add up to, and that the
  * copies in memory are the copies of the plan. */
 #include "runtime/program/emit.h"
 #include "tests/support/random_problem.h"
@@ -111,7 +111,7 @@ static int32_t guests_of(const hec_plan *plan, int32_t layer, int32_t rank) {
   return guests;
 }
 
-/* Of which other layer guests may be in memory while experts run: that of which the schedule gathers ahead; and gradients:
+/* Of which other layer guests may be in memory while experts run: that of which the schedule gathers ahead. And gradients:
  * that of which it returns them behind. -1: none. */
 static int32_t layer_ahead(const hec_test_step *step, const hec_op *op) {
   int32_t next = op->backward ? op->layer - 1 : op->layer + 1;
@@ -124,7 +124,7 @@ static int32_t layer_behind(const hec_test_step *step, const hec_op *op) {
                                                                                                                 : -1;
 }
 
-/* Guests of the layer in memory while `op` runs, before its gate or (backward) after it: those the plan has, fewer before
+/* Guests of the layer in memory while `op` runs, before its gate or (backward) after it. Those the plan has, fewer before
  * the gate if the policy refines. */
 static void check_ahead(const hec_test_step *step, const hec_op *op, int32_t rank, double bytes) {
   int32_t ahead = layer_ahead(step, op);

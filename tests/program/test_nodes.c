@@ -1,5 +1,5 @@
 /* Token rows that travel once per node: every transfer, buffer and cell of random programs against sets counted token by
- * token; a case by hand; when the price chooses it. */
+ * token. A case by hand; when the price chooses it. */
 #include "runtime/plan/token_sets.h"
 #include "runtime/program/emit.h"
 #include "runtime/program/nodes.h"
@@ -206,9 +206,9 @@ static const hec_program *lowered(hec_problem *p, const hec_load *load, const ch
   return hec_lowering_program(*low);
 }
 
-/* Two nodes of two, four experts, each on its rank; every token of rank 0 has experts 2 and 3, on the other node, every
- * other token its own rank's expert. 10 tokens a rank: 20 assignments of rank 0 leave its node as 10 rows with 80 bytes of
- * weights to rank 2, its proxy, which keeps 10 assignments and sends 10 to rank 3. */
+/* Two nodes of two, four experts, each on its rank. Every token of rank 0 has experts 2 and 3, on the other node, every
+ * other token its own rank's expert. 10 tokens a rank: 20 assignments of rank 0 leave its node as 10 rows with 80
+ * bytes of weights. They go to rank 2, its proxy, which keeps 10 assignments and sends 10 to rank 3. */
 HEC_TEST(by_hand) {
   hec_problem *p =
       hec_test_problem(&arena, "2x2 nvlink=300G@0us nic=1G@0us flops=100T mem=40G launch=0s", 4, 1, 4, 2, true);
@@ -284,7 +284,7 @@ HEC_TEST(chosen_by_price) {
   }
 }
 
-/* The price is that of each operation by itself, so where ranks wait for each other the other way may have been faster: by
+/* The price is that of each operation by itself. So where ranks wait for each other the other way may have been faster. By
  * how much at most here, and that it gains far more than that elsewhere. */
 static double max_lost, max_won;
 static void race(const hec_test_step *step, void *context) {

@@ -1,5 +1,5 @@
-/* Orders of pipeline schedules: by hand where they are small, every piece once for random sizes, what is held, sizes that do not
- * fit, and faults that the check must find. */
+/* Orders of pipeline schedules. By hand where they are small, every piece once for random sizes, what is held, sizes
+ * that do not fit. And faults that the check must find. */
 #include "runtime/program/pipelines/pipeline_schedule.h"
 #include "tests/support/pipeline_case.h"
 #include "tests/support/test.h"
@@ -45,7 +45,7 @@ HEC_TEST_ROWS(orders_by_hand, by_hand) {
 }
 
 /* DeepSeek-V3's example: 8 ranks, 20 micro-batches (arXiv:2412.19437, figure 5). Device 0 begins with 7 forwards and ends with
- * 4 weight gradients, one of them last; the pairs of its middle run to the end of both ways. */
+ * 4 weight gradients, one of them last. The pairs of its middle run to the end of both ways. */
 HEC_TEST(dualpipe_of_the_paper) {
   hec_pipeline_order order = hec_test_pipeline_order("dualpipe", (hec_pipeline_shape){8, 2, 20, 0}, &arena);
   ck_assert_str_eq(hec_test_pipeline_text(&order, 0, &arena),

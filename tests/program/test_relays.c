@@ -1,6 +1,7 @@
-/* Token rows over relays: 2DH's definition, a program of two nodes of two ranks by hand (bytes, order, times, memory), what
- * hierarchy is for (as many bytes between nodes in a G-th of the messages), and the choice: where small messages use a link
- * badly 2DH is chosen because it is faster when simulated, where they do not, or messages are large, it is not. */
+/* Token rows over relays: 2DH's definition. A program of two nodes of two ranks by hand (bytes, order, times, memory).
+ * What hierarchy is for (as many bytes between nodes in a G-th of the messages), and the choice. Where small messages
+ * use a link badly 2DH is chosen because it is faster when simulated. Where they do not, or messages are large, it is
+ * not. */
 #include "runtime/plan/planners/degree.h"
 #include "runtime/program/chunked.h"
 #include "tests/sim/sim_case.h"
@@ -18,16 +19,11 @@ static void from_gate(hec_lowering *low, int32_t l) {
   low->layer[l].route = route_now;
   hec_chunked_from_gate(low, l, degree_now);
 }
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
-}
-static const hec_schedule fixed = {
-    .name = "fixed", .to_gate = hec_emit_to_gate, .from_gate = from_gate, .backward = backward, .end = end};
+static const hec_schedule fixed = {.name = "fixed",
+                                   .to_gate = hec_emit_to_gate,
+                                   .from_gate = from_gate,
+                                   .backward = hec_chunked_backward,
+                                   .end = hec_chunked_end};
 
 static hec_lowering *lower(const hec_problem *p, const char *policy, hec_load load, int32_t degree, int32_t route) {
   hec_lowering *low = hec_lowering_new(p, hec_policy_find(policy), &fixed, NULL, &arena);
@@ -96,7 +92,7 @@ static void check_transfers(const hec_problem *p, const hec_program *program, co
       ck_assert_int_eq(found[s][d], wanted[s][d] * (int64_t)p->bytes.token);
 }
 
-/* Links without latency, 1 MB/s inside a node and 100 kB/s between nodes, rows of 128 bytes: microseconds of the transfers
+/* Links without latency, 1 MB/s inside a node and 100 kB/s between nodes, rows of 128 bytes. Microseconds of the transfers
  * that a rank's ports, or its node's NIC, are busiest with. */
 static double exchange_us(int32_t rank, bool in_node) {
   static const int64_t busiest_inside[4] = {20, 20, 80, 80};
@@ -285,7 +281,7 @@ HEC_TEST_LOOP(hierarchy_pays_for_small_messages_of_many_ranks, 2) {
   ck_assert_int_eq(route_chosen(slow, hec_test_equal_load(slow, 16, &arena), schedule), 0);
   hec_problem *plain = machine("", "1.5e12", 128, 16); /* a link that small messages use as well */
   ck_assert_int_eq(route_chosen(plain, hec_test_equal_load(plain, 16, &arena), schedule), 0);
-  /* As many rows of every rank: for each of 128 256 kB, of which eight are 2 MB; for each of 16 they are that already. */
+  /* As many rows of every rank: for each of 128 256 kB, of which eight are 2 MB. For each of 16 they are that already. */
   hec_problem *many = machine(poor_when_small, "1.5e12", 128, 2048),
               *few = machine(poor_when_small, "1.5e12", 16, 16384);
   ck_assert_int_eq(route_chosen(many, hec_test_equal_load(many, 2048, &arena), schedule), 1);

@@ -1,5 +1,5 @@
 /* Expert-sharding groups in programs: bytes, work and memory by the definition in runtime/plan/problem.h, under every
- * schedule; what FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
+ * schedule. What FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
 #include "runtime/plan/planners/fsmoe_problem.h"
 #include "runtime/program/emit.h"
 #include "tests/sim/sim_case.h"
@@ -111,8 +111,8 @@ static void compare(const hec_problem *p, const hec_program *program, const expe
   }
 }
 
-/* Rows that never left their rank are added up before they go back to their tokens, whoever has a part in the exchange that
- * follows the addition. */
+/* Rows that never left their rank are added up before they go back to their tokens. It does not matter who has a part
+ * in the exchange that follows the addition. */
 static void returns_wait(const hec_program *program) {
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];

@@ -1,11 +1,11 @@
 /* SparseAllGather and SparseReduceScatter of real programs, interpreted with small integers.
  *
- * spAG: every (expert, slice) starts at its home; an exchange copies what its sources hold when it begins (a chained
+ * spAG: every (expert, slice) starts at its home. An exchange copies what its sources hold when it begins (a chained
  * transfer: what the one it forwards delivers). Whoever computes an expert must hold all of it by then, and no one
  * gets more than the plan says.
- * spRS: every rank that computed an expert starts with its own gradient (rows * (expert + 1), so that neither a lost
- * nor a doubled part can hide); an exchange takes the sources' sums away and the reduction adds them. In the end the
- * home of each slice has the full-batch gradient of it, and no guest has anything left. */
+ * spRS: every rank that computed an expert starts with its own gradient. That is rows * (expert + 1), so that neither
+ * a lost nor a doubled part can hide. An exchange takes the sources' sums away and the reduction adds them. In the end
+ * the home of each slice has the full-batch gradient of it, and no guest has anything left. */
 #include "runtime/program/emit.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"

@@ -1,7 +1,7 @@
-/* Nothing is allocated while a job runs: once the growing arrays have stopped growing, planning, lowering and the walk of
- * every policy under every schedule take no memory, be a decision due or not. Three loads take turns, so that before
- * long whatever a policy does it has done before. Ranks and experts are those that the claim on planning costs is made for;
- * two layers do what twelve do. */
+/* Nothing is allocated while a job runs. The growing arrays stop growing. After that, planning, lowering and the walk
+ * of every policy under every schedule take no memory, be a decision due or not. Three loads take turns, so that
+ * before long whatever a policy does it has done before. Ranks and experts are those that the claim on planning costs
+ * is made for; two layers do what twelve do. */
 #include "runtime/program/walk.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"

@@ -1,5 +1,5 @@
-/* Tensor parallelism in programs, under every policy and schedule: what travels, what is computed between, in which order,
- * and how dense gradients are reduced, by the definition in runtime/plan/problem.h; times by hand. */
+/* Tensor parallelism in programs, under every policy and schedule. What travels, what is computed between, in which order,
+ * and how dense gradients are reduced, by the definition in runtime/plan/problem.h. Times by hand. */
 #include "models/link_cost.h"
 #include "runtime/program/emit.h"
 #include "runtime/program/lowering_state.h"

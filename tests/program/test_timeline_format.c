@@ -1,4 +1,4 @@
-/* Unions of a rank's intervals, by hand and against the breakdown; the table of forms; the protobuf writer by the examples
+/* Unions of a rank's intervals, by hand and against the breakdown; the table of forms. The protobuf writer by the examples
  * of the format's description (protobuf.dev, Encoding). */
 #include "runtime/base/protobuf.h"
 #include "tests/program/timeline_case.h"
@@ -51,8 +51,8 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* Two ways to the same time, of random timelines without planning: what the breakdown calls waiting is, over all ranks, the
- * time from a rank's beginning to the end of the iteration that no interval covers; what is booked is covered. */
+/* Two ways to the same time, of random timelines without planning. What the breakdown calls waiting is, over all ranks, the
+ * time from a rank's beginning to the end of the iteration that no interval covers. What is booked is covered. */
 HEC_TEST_LOOP(equals_the_breakdown, 200) {
   enum { RANKS = 3, OPS = 60 };
   state = (uint64_t)_i + 1;

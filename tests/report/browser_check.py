@@ -1,6 +1,7 @@
 """Pages in a headless Chromium: browser_check.py COMPARISON SWEEP VALIDATION. No error on the console, no request but
-for the file, every chart there and drawn, nothing wider than the window at 390 and 1440 pixels, hover, keys, choosing, theme
-and enlarging do what they say; without script and in print everything is still there. Prints what is wrong, a line each."""
+for the file, every chart there and drawn. Nothing is wider than the window at 390 and 1440 pixels. Hover, keys,
+choosing, theme and enlarging do what they say. Without script and in print everything is still there. Prints what is
+wrong, a line each."""
 import json
 import os
 import sys

@@ -1,5 +1,5 @@
 """A second opinion on a page, by Python's own HTML parser: page_check.py PAGE [SUMMARY.json]. Tags are balanced, nothing
-asks for anything, every SVG has a name, ids are unique; the policy has the digest of the script; the table of numbers is
+asks for anything, every SVG has a name, ids are unique. The policy has the digest of the script; the table of numbers is
 the summary's, to the digit shown. Prints what is wrong, a line each."""
 import base64
 import hashlib

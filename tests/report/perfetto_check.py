@@ -1,8 +1,8 @@
 """Timelines in Perfetto itself: perfetto_check.py UI FILE...
 
 UI is a folder with Perfetto's user interface (its index.html). It is served from this machine to a headless Chromium, which
-opens each file as a user does (#!/?url=); what Perfetto then holds is asked of its own SQL engine and compared with the file:
-no error of import, every event with its process, thread, name, begin and length, every counter with its values. With "-" as UI
+opens each file as a user does (#!/?url=). What Perfetto then holds is asked of its own SQL engine and compared with the file.
+No error of import, every event with its process, thread, name, begin and length, every counter with its values. With "-" as UI
 the files alone are looked at: whole nanoseconds, and no two events of a thread overlap (Perfetto drops one of them)."""
 import collections
 import functools

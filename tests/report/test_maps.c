@@ -118,7 +118,7 @@ HEC_TEST(a_family_that_wins_elsewhere) {
   finish(&m);
 }
 
-/* The same winner everywhere, but gains 6 % apart with two micro-batches under max_min: three grids, of which two are one
+/* The same winner everywhere, but gains 6 % apart with two micro-batches under max_min. Three grids, of which two are one
  * where they are no product of values. */
 static double by_gain(at a) {
   return a.policy == 0 ? (a.law && a.micro_batches ? 0.106 : 0.1) : a.policy == 1 ? 0.2 : 0.05;

@@ -1,4 +1,4 @@
-/* The page's own digits: against printf where no half is to be rounded, by hand where units and halves meet; ticks cover
+/* The page's own digits: against printf where no half is to be rounded, by hand where units and halves meet. Ticks cover
  * what they stand for. */
 #include "tests/support/test.h"
 #include "tools/front/page/page.h"

@@ -1,7 +1,8 @@
-/* Pages of comparisons, sweeps and validations made in memory: their tags are balanced and their attributes quoted, by
- * a reader that knows nothing of how they are made; every chart is there, with a sentence and units; nothing points
- * outside; hostile names stay text; the same input gives the same bytes; an allocation that fails anywhere ends it
+/* Pages of comparisons, sweeps and validations made in memory. Their tags are balanced and their attributes quoted, by
+ * a reader that knows nothing of how they are made. Every chart is there, with a sentence and units; nothing points
+ * outside; hostile names stay text. The same input gives the same bytes; an allocation that fails anywhere ends it
  * cleanly. */
+#include "runtime/program/job.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/compare_draw.h"
@@ -210,7 +211,7 @@ static size_t count_until(const char *page, const char *end, const char *what) {
   return n;
 }
 
-/* A chart of bars shows eight rows, the best and the baseline among them, then a scale; the others are folded away, with a
+/* A chart of bars shows eight rows, the best and the baseline among them, then a scale. The others are folded away, with a
  * scale of their own. Every name explains itself. */
 static void check_eight(const maker *m, const char *chart) {
   char opening[64], name[96];

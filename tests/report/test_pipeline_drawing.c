@@ -1,5 +1,5 @@
-/* A training step as a timeline: it lasts as long as the step, each piece is there once and takes its time, nothing overlaps on a
- * stage's lane, its memory is the memory model's. */
+/* A training step as a timeline. It lasts as long as the step, each piece is there once and takes its time, nothing
+ * overlaps on a stage's lane. Its memory is the memory model's. */
 #include "tests/support/test.h"
 #include "tests/support/training_case.h"
 #include "tools/front/training/pipeline_drawing.h"

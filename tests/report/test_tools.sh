@@ -1,6 +1,6 @@
 #!/bin/bash
-# report.html as tools write it: of a comparison with the numbers of summary.json, of 32 ranks and 24 layers under 2 MB, of
-# a sweep whole and merged, the same bytes from anywhere, hostile names harmless. The page itself: test_page.c.
+# report.html as tools write it. Of a comparison with the numbers of summary.json, of 32 ranks and 24 layers under 2
+# MB, of a sweep whole and merged. The same bytes from anywhere, hostile names harmless. The page itself: test_page.c.
 source "$(dirname "$0")/../support/tool.sh"
 sim=$build/hecate-sim
 tool=("$sim")

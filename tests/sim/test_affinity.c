@@ -1,7 +1,8 @@
-/* Placement by inter-layer affinity on recorded loads, which lie outside: how many transitions stay on a rank with
- * contiguous experts (as the reference counts them), that affinity keeps more, and that it loses: experts that follow each
+/* Placement by inter-layer affinity on recorded loads, which lie outside. How many transitions stay on a rank with
+ * contiguous experts (as the reference counts them), that affinity keeps more, and that it loses. Experts that follow each
  * other are hot together, and what it would save is not there where tokens go back to their source. Of transitions in the
  * trace the first layers alone, and the tables say what a policy went without. */
+#include "runtime/program/job.h"
 #include "sim/compare.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"
@@ -109,7 +110,7 @@ HEC_TEST(gpt_oss) {
   free(counted);
 }
 
-/* Between two layers the coupling of their loads in the order of experts: what the traces of HarMoEny's ExFlow runs on
+/* Between two layers the coupling of their loads in the order of experts. What the traces of HarMoEny's ExFlow runs on
  * this model were made of (its ExFlow/trace, rebuilt from the histograms, each layer sorted on its own). */
 static void couple(const hec_load *load, hec_text *text) {
   int32_t n = load->n_experts;
@@ -170,7 +171,7 @@ HEC_TEST(qwen_loses) {
   free(trace);
 }
 
-/* Two records on either side of nothing: what is lacking is said in table and JSON; with transitions of four layers the
+/* Two records on either side of nothing: what is lacking is said in table and JSON. With transitions of four layers the
  * first two layers use the first of them. */
 HEC_TEST(says_what_is_lacking) {
   static const char even[] = "[[[9,0,0,0],[0,9,0,0],[0,0,9,0],[0,0,0,9]],[[7,0,0,0],[0,7,0,0],[0,0,7,0],[0,0,0,7]],"

@@ -1,5 +1,6 @@
-/* The bound of expert-sharding groups: never above what any policy that runs with them takes, under any schedule and either
- * law, nor above the best of every placement of small instances; and reached where nothing but what it counts takes time. */
+/* The bound of expert-sharding groups. Never above what any policy that runs with them takes, under any schedule and
+ * either law. Nor above the best of every placement of small instances. And reached where nothing but what it counts
+ * takes time. */
 #include "runtime/plan/bound/bound.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
@@ -141,7 +142,7 @@ HEC_TEST_LOOP(every_placement, hec_test_cases(224)) {
   ck_assert_msg(nearest > 0.2, "the best placement takes %.3g times the bound: %s", 1 / nearest, c->line);
 }
 
-/* As many groups as experts, everybody sends the same to each: the exchanges between groups, inside them, additions, permutes
+/* As many groups as experts, everybody sends the same to each. The exchanges between groups, inside them, additions, permutes
  * and experts are all the bound counts, and all that there is. */
 HEC_TEST_LOOP(reached, 12) {
   uint64_t seed = 3 + (uint64_t)_i;

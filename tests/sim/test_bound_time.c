@@ -42,7 +42,7 @@ HEC_TEST_LOOP(reached, 12) {
   hec_lowering_free(low);
 }
 
-/* Two nodes of one rank, each of two experts wanted alike, and copies whose gradients take far longer than tokens: whatever the
+/* Two nodes of one rank, each of two experts wanted alike, and copies whose gradients take far longer than tokens. Whatever the
  * policy, half of the tokens travel. With cheap copies nothing has to. */
 HEC_TEST_LOOP(tokens_or_copies, 2) {
   hec_test_case c = {.n_iterations = 1, .n_micro_batches = 1};

@@ -1,6 +1,6 @@
-/* What must hold between simulations: nothing is faster than `ideal` or than the bound of its class, more bandwidth is never
- * slower, communication that takes a share of the device never helps, the event engine repeats the walk to the picosecond,
- * and every timeline is sound. Also with late and slow ranks, slow links and tensor parallelism. */
+/* What must hold between simulations. Nothing is faster than `ideal` or than the bound of its class, more bandwidth is
+ * never slower. Communication that takes a share of the device never helps. The event engine repeats the walk to the
+ * picosecond, and every timeline is sound. Also with late and slow ranks, slow links and tensor parallelism. */
 #include "runtime/plan/bound/bound.h"
 #include "tests/sim/sim_case.h"
 #include "tests/support/problem_case.h"
@@ -172,7 +172,7 @@ static int64_t latest_ps(const hec_timeline *t) {
   return latest;
 }
 
-/* The walk is linear in max and +: no rank ends before its own program would after its skew alone, and all together are
+/* The walk is linear in max and +. No rank ends before its own program would after its skew alone, and all together are
  * late by the latest rank's skew at most. */
 static void visit_engine(const hec_test_step *step, void *unused) {
   (void)unused;

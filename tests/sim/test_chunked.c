@@ -1,6 +1,7 @@
 /* Schedules that cut a layer's tokens into chunks, in the simulator: on balanced loads the layer takes what the formula of
- * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
- * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
+ * degree.h says. So cutting without latency never costs. Chunks of a few tokens add up. Tutel tries each degree once
+ * per key and keeps the one that a simulation of all of them finds. tutel-improved and lina never let an all-reduce
+ * meet tokens. */
 #include "runtime/plan/planners/degree.h"
 #include "runtime/program/chunked.h"
 #include "runtime/program/lowering_state.h"
@@ -15,21 +16,17 @@ HEC_TEST_ARENA(arena)
 
 /* ---- Schedules of a fixed degree, and nothing else ---- */
 
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
-}
 #define EACH_DEGREE(X) X(1) X(2) X(4) X(8) X(HEC_DEGREE_MAX)
 #define FROM_GATE(degree)                                                                                              \
   static void at_##degree(hec_lowering *low, int32_t l) {                                                              \
     hec_chunked_from_gate(low, l, degree);                                                                             \
   }
 #define FIXED(degree)                                                                                                  \
-  {.name = "at " #degree, .to_gate = hec_emit_to_gate, .from_gate = at_##degree, .backward = backward, .end = end},
+  {.name = "at " #degree,                                                                                              \
+   .to_gate = hec_emit_to_gate,                                                                                        \
+   .from_gate = at_##degree,                                                                                           \
+   .backward = hec_chunked_backward,                                                                                   \
+   .end = hec_chunked_end},
 EACH_DEGREE(FROM_GATE)
 static const hec_schedule fixed[] = {EACH_DEGREE(FIXED)};
 
@@ -259,7 +256,7 @@ static hec_problem *heavy(uint64_t *seed, int32_t d) {
   return p;
 }
 
-/* Pieces of one layer's gradients follow each other, are at most 30 MB and add up; beside gate' and attention' of a layer
+/* Pieces of one layer's gradients follow each other, are at most 30 MB and add up. Beside gate' and attention' of a layer
  * stand as many as begin there while some are left, counted again from the cost laws. */
 HEC_TEST_LOOP(lina_sends_pieces_where_no_tokens_are_pending, 20) {
   uint64_t seed = 811 + (uint64_t)_i;

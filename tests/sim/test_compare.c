@@ -1,6 +1,7 @@
-/* The comparison end to end on traces in memory: its outputs parse and have the keys of the contract, they repeat to
- * the byte, periodic planning is weighed as what it is, and an allocation that fails anywhere ends it cleanly. */
+/* The comparison end to end on traces in memory. Its outputs parse and have the keys of the contract, they repeat to
+ * the byte, periodic planning is weighed as what it is. An allocation that fails anywhere ends it cleanly. */
 #include "models/json.h"
+#include "runtime/program/job.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/compare_draw.h"
@@ -55,7 +56,8 @@ static hec_status run(comparison *c, const hec_test_trace *trace, const char *sc
   hec_summary_csv(&c->summary, &c->csv);
   hec_summary_table(&c->summary, &c->table);
   HEC_TRY(hec_trace_rewind(c->reader));
-  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &c->events);
+  return hec_compare_draw(&c->job, c->reader, &options, &c->summary, &(hec_compare_drawing){.iter = -1},
+                          &(hec_timeline_out){.format = hec_timeline_formats[0], .text = &c->events});
 }
 
 static void finish(comparison *c) {
@@ -279,7 +281,7 @@ HEC_TEST_LOOP(unknown_schedule, 2) { /* also for a policy that runs under no oth
   finish(&c);
 }
 
-/* A periodic policy plans every 2 iterations, so its planning is paid once, not once for every iteration the record
+/* A periodic policy plans every 2 iterations. So its planning is paid once, not once for every iteration the record
  * stands for: mean = (sum of stride * ordinary + one-off) / sum of strides. Planning takes 1 s here, the rest next to
  * nothing, and the trace's records are 2 iterations apart. */
 HEC_TEST(planning_is_paid_once) {

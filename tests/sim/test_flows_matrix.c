@@ -1,4 +1,4 @@
-/* A traffic matrix on a cluster: by hand, and against what the simulator does with the same bytes as one exchange, under
+/* A traffic matrix on a cluster. By hand, and against what the simulator does with the same bytes as one exchange, under
  * every law, on clusters of every tier. */
 #include "runtime/plan/problem.h"
 #include "sim/flows.h"
@@ -15,8 +15,8 @@ static void flows_of(const hec_traffic_matrix *m, const hec_cluster *cluster, he
 }
 
 /* Two nodes of two: 1 GB/s ports with 2 us, 0.5 GB/s NICs with 5 us. Ranks 0 and 1 send 1000 and 3000 bytes to node 1:
- * 5 us + 4000 / 0.5 GB/s = 13 us is the last, 1 sends 500 to 0 in the node. The size is what rank 2 receives, 4000, against
- * 107 (own part) + 3000 + 500 that rank 1 sends. */
+ * 5 us + 4000 / 0.5 GB/s = 13 us is the last. 1 sends 500 to 0 in the node. The size is what rank 2 receives, 4000,
+ * against 107 (own part) + 3000 + 500 that rank 1 sends. */
 HEC_TEST(by_hand) {
   hec_cluster cluster;
   ck_ok(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us flops=1T mem=1G", &arena, &cluster));
@@ -48,8 +48,8 @@ HEC_TEST(by_hand) {
   }
 }
 
-/* PXN: 0 -> 3 goes over device 1, which has the first chunk of 128 KiB, or all of less, before it sends; 0 -> 2 stays on its
- * rail. Latency 2 us to the relay and 5 us on. max_min knows no chunks. */
+/* PXN: 0 -> 3 goes over device 1, which has the first chunk of 128 KiB, or all of less, before it sends. 0 -> 2 stays
+ * on its rail. Latency 2 us to the relay and 5 us on. max_min knows no chunks. */
 HEC_TEST(relays_wait_for_a_chunk) {
   hec_cluster cluster;
   int64_t bytes[16] = {0};

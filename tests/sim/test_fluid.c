@@ -357,7 +357,7 @@ HEC_TEST(capacity_scales_time) {
 }
 
 /* All-to-all of 32 on one switch: equal sizes end together. Unequal ones, with one sender that has the most for
- * everybody: its port is the most crowded one all along, so it is always full and the last flow ends when it has
+ * everybody: its port is the most crowded one all along. So it is always full and the last flow ends when it has
  * carried its load. */
 HEC_TEST(all_to_all_of_32) {
   enum { N = 32 };

@@ -1,5 +1,5 @@
 /* Timelines worked out by hand. Everything runs on machines where one FLOP, one byte of memory and one byte of network
- * take a nanosecond, without fixed costs, so that the numbers can be followed on paper. */
+ * take a nanosecond, without fixed costs. So the numbers can be followed on paper. */
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
@@ -178,8 +178,8 @@ HEC_TEST(chunked_chain_of_small_messages) {
   expect_everywhere(problem, &program, wanted, wanted);
 }
 
-/* A slow first hop (half the rate into rank 1) holds the second one up chunk by chunk under max_min: chunks arrive at
- * 1100 and 1200; the second hop starts at 2100, and its second chunk follows at once at 2150. */
+/* A slow first hop (half the rate into rank 1) holds the second one up chunk by chunk under max_min. Chunks arrive at
+ * 1100 and 1200. The second hop starts at 2100, and its second chunk follows at once at 2150. */
 HEC_TEST(chunked_chain_behind_a_slow_link) {
   hec_problem *problem = three_ranks();
   hec_cluster *cluster = (hec_cluster *)(uintptr_t)problem->cluster;
@@ -193,7 +193,7 @@ HEC_TEST(chunked_chain_behind_a_slow_link) {
   expect_spans(problem, &program, &hec_law_max_min, false, (span[]){{0, 1200}, {0, 2200}, {0, 2200}});
 }
 
-/* Two exchanges in flight at once on different lanes share rank 1's port under max_min only: 100 + 300 bytes; the first
+/* Two exchanges in flight at once on different lanes share rank 1's port under max_min only: 100 + 300 bytes. The first
  * runs at half rate from 1000 to 1200, the second then has 200 left and ends at 1400. */
 HEC_TEST(two_lanes_share_a_port) {
   hec_problem *problem = three_ranks();
@@ -217,7 +217,7 @@ HEC_TEST(all_reduce_one_node) {
   expect_everywhere(problem, &program, wanted, wanted);
 }
 
-/* Ring 0 1 2 3 over two nodes: a piece makes six hops, of 1 and 5 us in turn: 18 us; NICs carry 2 * 3/4 * 2000 bytes.
+/* Ring 0 1 2 3 over two nodes. A piece makes six hops, of 1 and 5 us in turn: 18 us; NICs carry 2 * 3/4 * 2000 bytes.
  */
 HEC_TEST(all_reduce_two_nodes) {
   hec_problem *problem = tiny_problem("2x2 nvlink=10G@1us nic=1G@5us" ROUND, 4, true);
@@ -227,7 +227,7 @@ HEC_TEST(all_reduce_two_nodes) {
   expect_everywhere(problem, &program, wanted, wanted);
 }
 
-/* Communication takes a quarter of the device. Compute of 4000 ns starts at 0; an exchange is posted at 0 and lasts
+/* Communication takes a quarter of the device. Compute of 4000 ns starts at 0. An exchange is posted at 0 and lasts
  * 0-1100 on ranks 0 and 1: 825 ns of work done, 3175 left. Rank 2 computes alone. */
 HEC_TEST(share_of_the_device) {
   hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us sm=0.25" ROUND, 3, true);
@@ -243,7 +243,7 @@ HEC_TEST(share_of_the_device) {
   expect_spans(problem, &program, &hec_law_max_min, false, wanted);
 }
 
-/* It starts and ends in the middle, twice: compute 4000 ns from 0; exchange 0 posted at 1000 (ends 2100), exchange 1 at
+/* It starts and ends in the middle, twice: compute 4000 ns from 0. Exchange 0 posted at 1000 (ends 2100), exchange 1 at
  * 2500 (ends 3600); half the device. Work done by then: 1000 + 550 + 400 + 550 = 2500, the rest ends at 5100. */
 HEC_TEST(share_comes_and_goes) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us sm=0.5" ROUND, 2, true);

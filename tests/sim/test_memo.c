@@ -1,4 +1,4 @@
-/* A memo of timelines gives what a run gives, for programs of every policy and schedule; and programs that differ in
+/* A memo of timelines gives what a run gives, for programs of every policy and schedule. And programs that differ in
  * anything that takes time are not taken for each other. */
 #include "sim/memo.h"
 #include "tests/support/random_problem.h"

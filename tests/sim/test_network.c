@@ -1,5 +1,5 @@
-/* Laws against the links: under max_min and nccl_rounds no link carries more than its capacity in any window of time, and one exchange
- * is never faster than its busiest port and the longest latency allow. */
+/* Laws against the links. Under max_min and nccl_rounds no link carries more than its capacity in any window of time.
+ * One exchange is never faster than its busiest port and the longest latency allow. */
 #include "tests/sim/sim_case.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"

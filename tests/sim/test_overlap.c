@@ -1,18 +1,18 @@
-/* What hides and what does not (reference hecate.md 14), with one guest in every layer, no token that moves, no fixed
- * costs and memory that is infinitely fast. T: time of a layer's spAG, equal to its spRS. A: attention and gate. C: the
- * counts, on which the gate's window ends. Two ranks; every layer's expert 0 is copied from rank 0 to rank 1.
+/* What hides and what does not (reference hecate.md 14). There is one guest in every layer. No token moves, there are
+ * no fixed costs, and memory is infinitely fast. T: time of a layer's spAG, equal to its spRS. A: attention and gate.
+ * C: the counts, on which the gate's window ends. Two ranks; every layer's expert 0 is copied from rank 0 to rank 1.
  *
  *   default              forward T beside A + C;  backward T beside 2 A
  *   re-materialisation   the same, and in backward T + T (spRS of l, spAG of l - 1) beside 2 A, for every layer but the
  *                        last, whose copies stay from forward to backward
  *
  * T <= A:             nothing is exposed, both take the same time
- * A < T <= 2 A:       exposed per layer T - A forward; with re-materialisation 2 T - 2 A more for each layer but one
+ * A < T <= 2 A:       exposed per layer T - A forward. With re-materialisation 2 T - 2 A more for each layer but one
  *                     (a layer in the middle: 3 (T - A), three times the default)
  * The shorter the attention, the smaller A: with the same T more is exposed, layer by layer.
  *
- * Schedule `laer`: T beside the experts X of the layer before (backward: beside 2 X), with re-materialisation or without;
- * exposed are the first layer's gather, T - A - C, and the return that ends the backward, T. With T <= X nothing else. */
+ * Schedule `laer`: T beside the experts X of the layer before (backward: beside 2 X), with re-materialisation or without.
+ * Exposed are the first layer's gather, T - A - C, and the return that ends the backward, T. With T <= X nothing else. */
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"

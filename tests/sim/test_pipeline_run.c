@@ -34,8 +34,9 @@ static int64_t alone(const hec_piece_cost *cost, int kind) {
 
 /* ---- Equal costs: the formulas of the papers ---- */
 
-/* Costs of a part with input gradients like the forward, so that the published formulas of DualPipe are exact (fold.c), weight
- * gradients no longer than either, and a share of communication that a pair hides. Primes: nothing cancels by chance. */
+/* Costs of a part with input gradients like the forward, so that the published formulas of DualPipe are exact
+ * (fold.c). Weight gradients are no longer than either. A pair hides a share of communication. Primes: nothing cancels
+ * by chance. */
 static const hec_piece_cost equal[] = {
     {{1009, 1009, 1009}, {0, 0, 0}},
     {{1009, 1009, 503}, {0, 0, 0}},
@@ -165,7 +166,7 @@ HEC_TEST(small_by_hand) {
   ck_assert(d[1].bubble_ps == 29);
 }
 
-/* The same where sends block: stage 0 F0 0-3, sends to 13, F1 13-18, sends to 28; stage 1 F0 13-20, B0 20-22, sends to 32, F1
+/* The same where sends block: stage 0 F0 0-3, sends to 13, F1 13-18, sends to 28. Stage 1 F0 13-20, B0 20-22, sends to 32, F1
  * 32-33, B1 33-41, sends to 51; stage 0 B0 32-36, B1 51-57. */
 HEC_TEST(small_with_sends_that_block) {
   static const int64_t begin[] = {0, 13, 32, 51, 13, 20, 32, 33};
@@ -366,8 +367,8 @@ static void after_inputs(const hec_pipeline_order *o, const hec_pipeline_run *ru
   }
 }
 
-/* No step is shorter than the way of any micro-batch through all parts and back, nor than the work of any device if all
- * communication hides behind compute or the other way round. */
+/* No step is shorter than the way of any micro-batch through all parts and back. Nor is it shorter than the work of
+ * any device if all communication hides behind compute or the other way round. */
 static int64_t bound(const random_run *r) {
   const hec_pipeline_order *o = &r->order;
   int32_t m = o->shape.n_micro_batches;

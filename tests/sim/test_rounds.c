@@ -74,7 +74,7 @@ static int32_t rounds_in_flight(const hec_rounds *rounds, const run *r, int32_t 
   return n;
 }
 
-/* Random sparse transfers that end in random order: each starts once, none is left, and no rank has more rounds in flight
+/* Random sparse transfers that end in random order. Each starts once, none is left, and no rank has more rounds in flight
  * than slots and batch allow. */
 HEC_TEST_LOOP(bounded_and_complete, 60) {
   uint64_t random = 100 + (uint64_t)_i;

@@ -1,5 +1,5 @@
 /* A step of pipeline stages as a program: its walk against the pipeline's own simulation and against the formulas, over schedules and
- * sizes; and a timeline that is made again from the stamps that ranks would take. */
+ * sizes. And a timeline that is made again from the stamps that ranks would take. */
 #include "runtime/program/pipelines/step_program.h"
 #include "runtime/program/walk.h"
 #include "sim/pipeline_run.h"
@@ -74,7 +74,7 @@ HEC_TEST_ROWS(equal_pieces_take_what_the_formula_says, rows) {
   close_case(c);
 }
 
-/* Sends of a stage wait for their receivers here, so a step never takes less than in the pipeline's simulation; with one send
+/* Sends of a stage wait for their receivers here. So a step never takes less than in the pipeline's simulation; with one send
  * outstanding the two are rarely apart. */
 HEC_TEST_LOOP(unequal_pieces_take_no_less_than_the_pipeline, 4 * (int)(sizeof rows / sizeof rows[0])) {
   step_case *c = make(_i / 4, "nvlink=1G@2us", true);

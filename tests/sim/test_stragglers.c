@@ -76,8 +76,8 @@ HEC_TEST_ROWS(serial_by_hand, by_hand) {
   hec_program_free(&p);
 }
 
-/* Ranks on fewer cores, all beginning together. Alone 8, 2, 4 and 4 ns on 2 cores: while four compute each has half a core,
- * so the shortest ends at 4; three then share two cores until 4 + 2 * 3 / 2 = 7; the longest is alone until 11. */
+/* Ranks on fewer cores, all beginning together. Alone 8, 2, 4 and 4 ns on 2 cores: while four compute each has half a core.
+ * So the shortest ends at 4; three then share two cores until 4 + 2 * 3 / 2 = 7; the longest is alone until 11. */
 HEC_TEST(shared_cores) {
   static const int64_t rows[] = {8, 2, 4, 4}, ends_ps[] = {11000, 4000, 7000, 7000};
   hec_cluster cluster;

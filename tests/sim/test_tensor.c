@@ -9,8 +9,8 @@
 
 HEC_TEST_ARENA(arena)
 
-/* Without tokens for experts and with links inside nodes that take no time, the bound is what `ideal` takes and the exchanges
- * of counts, which `ideal` has not. */
+/* There are no tokens for experts, and links inside nodes take no time. The bound is what `ideal` takes and the
+ * exchanges of counts, which `ideal` has not. */
 HEC_TEST_LOOP(reached, 24) {
   uint64_t seed = 50000 + (uint64_t)_i;
   hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.no_overhead = true, .uniform = true});

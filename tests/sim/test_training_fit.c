@@ -37,7 +37,7 @@ static hec_training_memory memory_of(const hec_training *t) {
   return r.memory;
 }
 
-/* Memory is a little less than each job needs, so the first change that helps fits; those before it in the order are already
+/* Memory is a little less than each job needs, so the first change that helps fits. Those before it in the order are already
  * made or not valid. */
 static const struct {
   const char *layout, *recipe, *change;

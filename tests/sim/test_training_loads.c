@@ -73,7 +73,7 @@ HEC_TEST(ep_by_hand) {
 }
 
 /* Capacity 1.5: of 8 assignments on 2 ranks and 4 experts the mean is 1, so a rank sends at most 2 to an expert. Record 2 loses 2
- * of rank 0's 4 to expert 0, record 3 one of its 3 to expert 2; layer 1 nothing: 3 of 32. Then 3 no longer cross from rank 0. */
+ * of rank 0's 4 to expert 0, record 3 one of its 3 to expert 2. Layer 1 nothing: 3 of 32. Then 3 no longer cross from rank 0. */
 HEC_TEST(capacity_by_hand) {
   hec_trace_reader *reader = open(by_hand, two_ranks, 2);
   const hec_training_loads_of of = of_ep(2, 2, 1.5, -1);
@@ -139,8 +139,8 @@ HEC_TEST(groups_in_turn) {
   hec_trace_close(reader);
 }
 
-/* Of 4 experts on 2 ranks: FSDP gathers all for every micro-batch again, and holds no whole one; EPLB keeps one slot more than
- * two; SYMI's slots hold the same guests in both records, so the second keeps none for itself alone. */
+/* Of 4 experts on 2 ranks: FSDP gathers all for every micro-batch again, and holds no whole one. EPLB keeps one slot
+ * more than two; SYMI's slots hold the same guests in both records. So the second keeps none for itself alone. */
 static const struct {
   const char *policy;
   int32_t replicas, guests[2], kept[2];
@@ -209,7 +209,7 @@ static int32_t all_policies(const hec_policy *policies[64]) {
   return n;
 }
 
-/* Whatever moves or copies experts: the busiest rank has the mean at least and never more than all, nothing is negative, and
+/* Whatever moves or copies experts. The busiest rank has the mean at least and never more than all, nothing is negative, and
  * the number of threads changes nothing. */
 HEC_TEST(every_policy) {
   hec_text text = {0};

@@ -19,7 +19,7 @@ static hec_training_memory memory_of(const hec_training *t, const char *schedule
   return r.memory;
 }
 
-/* Two stages of one MoE layer each, by hand; the sizes are those of tests/models/test_training_memory.c with two MoE layers:
+/* Two stages of one MoE layer each, by hand. The sizes are those of tests/models/test_training_memory.c with two MoE layers:
  * width 8, 16 tokens, 4 experts of 144 parameters, ep = 1, two GPUs, 4 micro-batches.
  *
  *   a layer: 480 dense parameters, 576 of experts; embedding and head 800 each: 1856 on both stages

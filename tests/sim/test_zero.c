@@ -31,7 +31,7 @@ static double optimizer_bytes(const hec_program *program) {
   return by_class[HEC_MEMORY_OPTIMIZER];
 }
 
-/* 12 bytes of state for a parameter: of the dense part a quarter on each of four ranks, of an expert half in each of two groups. */
+/* 12 bytes of state for a parameter. Of the dense part a quarter on each of four ranks, of an expert half in each of two groups. */
 HEC_TEST(memory_by_hand) {
   const hec_problem *p = problem_of(false);
   double dense = p->bytes.dense_optimizer, expert = 12.0 * p->moe->n_ffn_matrices * 64 * 128;

@@ -2,7 +2,7 @@
 //
 //   simgrid-flows CASE [Full|Lazy]
 //
-// CASE is text: "hosts H links L routes R flows F", then L bandwidths; R lines "source destination n link..."; F lines
+// CASE is text: "hosts H links L routes R flows F", then L bandwidths. R lines "source destination n link...". F lines
 // "source destination bytes start", start with the route's latency in it, ascending. Prints the seconds of the simulation alone,
 // then every flow's finish in the order of the case.
 //

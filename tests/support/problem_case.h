@@ -15,7 +15,7 @@ hec_problem *hec_test_random_problem(hec_arena *arena, uint64_t *seed);
 /* Where there are several expert-parallel groups, the last one alone, as policies see it. */
 void hec_test_one_group(hec_arena *arena, hec_problem *problem);
 
-/* Random counts for the problem's layers, ranks and experts: of each kind now and then: all zero, one expert only, idle
+/* Random counts for the problem's layers, ranks and experts: of each kind now and then. All zero, one expert only, idle
  * sources, idle experts, heavy skew. */
 hec_load hec_test_random_load(hec_arena *arena, const hec_problem *problem, uint64_t *seed);
 

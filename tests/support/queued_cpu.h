@@ -1,5 +1,5 @@
 /* A device with streams for tests on any machine: the arithmetic of the CPU, carried out later and in the worst order
- * (work_queue.h), so a missing event gives wrong numbers with some seeds.
+ * (work_queue.h). So a missing event gives wrong numbers with some seeds.
  *
  * A call is recorded, what describes it copied, and put into the queue of the selected stream. Nothing happens until some
  * thread calls reached, restart, to_host or to_device of any such processor.

@@ -1,13 +1,13 @@
-/* Random cases for tests of lowering and simulation: a problem (cluster, model, ranks), loads, and a walk over every
- * policy under every schedule it allows, so that rows added later are covered without touching a test. */
+/* Random cases for tests of lowering and simulation. A problem (cluster, model, ranks), loads, and a walk over every
+ * policy under every schedule it allows. So rows added later are covered without touching a test. */
 #ifndef HEC_TESTS_RANDOM_PROBLEM_H
 #define HEC_TESTS_RANDOM_PROBLEM_H
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
-/* How many random cases to run: n times HECATE_TEST_CASES (a whole number, default 1), and an eighth of them under a
- * sanitizer, which takes ten times as long for each. */
+/* How many random cases to run: n times HECATE_TEST_CASES (a whole number, default 1). Under a sanitizer an eighth of
+ * them, since it takes ten times as long for each. */
 int hec_test_cases(int n);
 
 typedef struct {
@@ -33,7 +33,8 @@ typedef struct {
 } hec_test_case;
 
 /* Everything on the arena. Now and then: one rank, one expert, more ranks than experts, dense blocks, shared experts,
- * embedding, recomputation, forward only, several micro-batches, shared and several NICs, leaves, PXN, idle layers. */
+ * embedding. Also recomputation, forward only, several micro-batches, shared and several NICs, leaves, PXN, idle
+ * layers. */
 hec_test_case *hec_test_random_case(hec_arena *arena, uint64_t *seed, hec_test_wish wish);
 /* The case's problem on another cluster line (same devices). */
 void hec_test_recluster(hec_test_case *c, const char *line, hec_arena *arena);
@@ -50,13 +51,15 @@ typedef struct {
 } hec_test_step;
 typedef void hec_test_visit(const hec_test_step *step, void *context);
 
-/* Lowers every iteration under policies and schedules that they allow: each policy under its own schedule, bounds, and of
+/* Lowers every iteration under policies and schedules that they allow. Each policy under its own schedule, bounds, and of
  * the other pairs every second one, in the next case the others. Of schedules that cut layers into chunks, whose programs are
  * several times as long, every eighth. So eight cases in a row meet all pairs. per_item: transfers of sparse collectives
  * name their expert instead of being merged per pair. */
 void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit, void *context);
 /* "policy under schedule, iteration i on LINE, R ranks" in a static buffer. */
 const char *hec_test_step_name(const hec_test_step *step);
+/* Picoseconds of every operation and rank, as if measured: a few values that come again and again, and any up to a millisecond. */
+int64_t *hec_test_random_ps(const hec_program *program, uint64_t *seed, hec_arena *arena);
 /* What the policy computes of the micro-batch's load: `rewritten` where its row rewrites. On the arena. */
 hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, hec_arena *arena);
 

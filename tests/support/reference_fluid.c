@@ -1,6 +1,6 @@
-/* At every instant: rates from nothing by raising all flows that are not held, until each is held by a full link or by
- * its own cap. How far they may rise is found from the flows' own rates each time, so no running remainder can go
- * wrong. */
+/* At every instant rates start from nothing, by raising all flows that are not held. They rise until each is held by a
+ * full link or by its own cap. How far they may rise is found from the flows' own rates each time, so no running
+ * remainder can go wrong. */
 #include "tests/support/reference_fluid.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "models/training/step.h"
 #include "tests/support/checks.h"
 
-/* 2 layers, the last with MoE: width 8, 2 heads of 4, 4 experts of 6, top 2, a shared one of 10, dense 20, 100 words. */
+/* 2 layers, the last with MoE. Width 8, 2 heads of 4, 4 experts of 6, top 2, a shared one of 10, dense 20, 100 words. */
 extern const hec_moe hec_test_tiny_moe;
 
 /* A job of `moe`, of one sequence of 4,096 tokens (tiny: 16) in a micro-batch, on h100 with the fitted constants. `batch` 0: any,

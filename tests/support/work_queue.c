@@ -95,7 +95,7 @@ bool hec_queue_wait_for_news(void) {
 
 /* ---- Thread sanitizer ----
  *
- * It takes a stream for a thread of its own, which the host's mutex does not order: what a piece may see is what the host
+ * It takes a stream for a thread of its own, which the host's mutex does not order. What a piece may see is what the host
  * had done when it queued the piece, and what marks order. So a wait that is missing is a race, in whatever order the
  * pieces are done. */
 

@@ -1,16 +1,17 @@
-/* Queues of work that is done late and in the worst order: what the stand-ins for devices are made of (queued_own.c, and
+/* Queues of work that is done late and in the worst order. What the stand-ins for devices are made of (queued_own.c, and
  * the fake of CUDA in tests/cuda).
  *
  *     stream 0   product  mark(a)  copy ...     the first piece can go unless it waits for a mark that is not reached,
  *     stream 1   wait(a)  sum ...               or is not ready for a reason of its own
  *
  * Nothing is done at the call. A thread of the host that waits does work, of whatever stream, until what it waits for has
- * happened; one that asks does a few pieces or none. One lock guards everything, the numbers computed with too.
+ * happened. One that asks does a few pieces or none. One lock guards everything, the numbers computed with too.
  *
- * Which stream comes next is chosen as in probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): streams have
- * random priorities, the highest that can go on does one piece, and now and then priorities are drawn again. So one stream
- * may run far ahead of another, and an order that only one event ensures is broken with a fair chance when it is missing;
- * drawing streams evenly would let all of them advance together. Half of the waits do only what they need.
+ * Which stream comes next is chosen as in probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010). Streams have
+ * random priorities, the highest that can go on does one piece, and now and then priorities are drawn again. So one
+ * stream may run far ahead of another. An order that only one event ensures is broken with a fair chance when the
+ * event is missing. Drawing streams evenly would let all of them advance together. Half of the waits do only what they
+ * need.
  *
  * Linked with nothing of hecate: the fake of CUDA is a library of its own. */
 #ifndef HEC_TESTS_SUPPORT_WORK_QUEUE_H

@@ -1,6 +1,6 @@
-/* The rule of tests/tidy about circles: of the files of one folder, where NAME.c and NAME.h are one, none may know another
+/* The rule of tests/tidy about circles. Of the files of one folder, where NAME.c and NAME.h are one, none may know another
  * that knows it in turn, over however many. Arrows that lead to a file from which none goes on, or come from one to which
- * none leads, are in no circle: they are taken away until none is left to take. Passes * arrows^2. */
+ * none leads, are in no circle. They are taken away until none is left to take. Passes * arrows^2. */
 #include "runtime/base/arena.h"
 #include "tests/tidy/rules.h"
 

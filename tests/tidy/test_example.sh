@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# "One file, one row": the policy, the law and the importer of CONTRIBUTING.md as they stand there, each its file and its row and
-# nothing else changed, build and work like any other; the policy with a function that does not exist does not build.
-# Usage: test_example.sh BUILD_DIR
+# "One file, one row". The policy, the law and the importer of CONTRIBUTING.md are taken as they stand there. Each is
+# its file and its row and nothing else. They build and work like any other. The policy with a function that does not
+# exist does not build. Usage: test_example.sh BUILD_DIR
 . "$(dirname "$0")/../support/tool.sh"
 guide=$source_dir/CONTRIBUTING.md
 place=$build/example

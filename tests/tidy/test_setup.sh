@@ -75,7 +75,7 @@ chmod +x "$some"/{cmake,pkg-config,ninja}
 found=$(PATH=$some:/usr/bin:/bin bash -c '. "$0/tools/setup.sh"; hec_missing' "$root" | tr '\n' ' ')
 expect "one library, one old tool" "cmake libcjson-dev " "$found"
 
-# Optional packages: without leave it says what it does without and goes on; with leave only what is missing is asked for,
+# Optional packages: without leave it says what it does without and goes on. With leave only what is missing is asked for,
 # and an installation in vain is no error either.
 : >"$scratch/calls"
 found=$(PATH=$bare bash -c '. "$0/tools/setup.sh"; hec_may_install=no; hec_optional openmpi-bin mpich' "$root" 2>&1)
@@ -109,7 +109,7 @@ for tool in tools/quickstart tools/check; do
   expect "$tool refuses an unknown option" 2 $?
 done
 
-# The count: 7 announced; two pass, one of them with two skips inside; one exits 77 with its reason, one without; one
+# The count: 7 announced; two pass, one of them with two skips inside. One exits 77 with its reason, one without; one
 # fails, one runs out of time, one is never reported.
 cat >"$scratch/out" <<'END'
       Start  1: a.plain

@@ -210,7 +210,7 @@ HEC_TEST(included_files_exist) {
   hec_tidy_free(&f);
 }
 
-/* a -> b -> c -> b: b and c are one; a is not, nor what c includes besides, nor a pair of a header and its own file. */
+/* a -> b -> c -> b: b and c are one. A is not, nor what c includes besides, nor a pair of a header and its own file. */
 HEC_TEST(circles_are_found) {
   static const struct {
     const char *path, *text;

@@ -1,9 +1,10 @@
-"""chakra_check.py CHAKRA KINETO [SUMMARY POLICY]: a folder of Chakra execution traces, read by a decoder written from the
-wire format's description, against the same iteration as kineto files, and against the traffic of summary.json.
+"""chakra_check.py CHAKRA KINETO [SUMMARY POLICY]. A folder of Chakra execution traces, read by a decoder written from
+the wire format's description. It is compared with the same iteration as kineto files, and with the traffic of
+summary.json.
 
-Checked: every SEND has its RECV of equal source, destination, tag and size, and no tag stands twice between two ranks;
-dependencies name nodes of the file and have no cycle; all ranks together can be replayed to the end, sends and receives and
-collectives waiting for each other; bytes per rank, peer and operation and durations are those of the kineto files; sums by
+Checked: every SEND has its RECV of equal source, destination, tag and size, and no tag stands twice between two ranks.
+Dependencies name nodes of the file and have no cycle. All ranks together can be replayed to the end, sends and receives and
+collectives waiting for each other. Bytes per rank, peer and operation and durations are those of the kineto files; sums by
 class are the summary's. Exit code 1 and a line per difference.
 """
 import collections

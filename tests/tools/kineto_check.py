@@ -1,10 +1,10 @@
 """kineto_check.py FOLDER...: files of ranks as PyTorch's profiler writes them.
 
-Of each file: its fields, then HolisticTraceAnalysis' (HTA) breakdown and overlap from its events, by formulas written anew
-here from HTA's description, against the unions that hecate took from the timeline ("hecate", in picoseconds): within 1 %, or
-2 us where that is more, or 1 us for each pause between kernels: events begin and end at whole microseconds. Where HTA itself can be imported its own numbers are held to the same. Exit code 1 and a line per
-difference; prints "hta VERSION" or "no hta", and the worst error.
-"""
+Of each file. Its fields. Then HolisticTraceAnalysis' (HTA) breakdown and overlap from its events, by formulas written
+anew here from HTA's description. They are held against the unions that hecate took from the timeline ("hecate", in
+picoseconds). Within 1 %, or 2 us where that is more, or 1 us for each pause between kernels: events begin and end at
+whole microseconds. Where HTA itself can be imported its own numbers are held to the same. Exit code 1 and a line per
+difference; prints "hta VERSION" or "no hta", and the worst error. """
 import json
 import re
 import sys

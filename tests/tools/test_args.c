@@ -1,4 +1,4 @@
-/* Options as a table: every row is set by "--name value" and "--name=value", and what is no value of its kind is refused
+/* Options as a table. Every row is set by "--name value" and "--name=value", and what is no value of its kind is refused
  * with the option's name. One parser serves every command, so what is tested here need not be tried on each. */
 #include "tests/support/test.h"
 #include "tools/front/options.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/cluster-check from outside: what is missing is told; hosts that do not fit are told; results and exchanges are checked for
-# real; what predictions say comes onto the page, from a stand-in of hecate-validate; the file to send has the page and no more.
+# real. What predictions say comes onto the page, from a stand-in of hecate-validate; the file to send has the page and no more.
 # shellcheck disable=SC2016 # single quotes on purpose: other shells expand these
 . "$(dirname "$0")/../support/tool.sh"
 . "$source_dir/tests/support/mpi.sh"
@@ -90,7 +90,7 @@ has "| compare | failed | exit code 2: hecate-validate: no such thing |" worse/p
 # ---- Ranks of MPI, and predictions for real: whether there was time for them is the machine's business ----
 if has_mpi openmpi; then
   tool=("$source_dir/tools/cluster-check" --build "$build")
-  "${tool[@]}" --launch "$launcher -n 2" --steps check,compare --model tiny --seconds 60 --out real >out.txt 2>err.txt
+  "${tool[@]}" --launch "$launcher -n 2" --steps check,compare --model tiny --seconds 30 --out real >out.txt 2>err.txt
   has "| hosts | passed | 1 x 2 ranks, started by $launcher -n 2 |" real/page.md
   has "| check | passed | 2 policies on 2 ranks" real/page.md
   grep -qE '^\| compare \| (passed \| ten configurations: median error [0-9.]+ %|failed \| (nothing could be executed in|not done in time))' \

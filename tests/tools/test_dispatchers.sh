@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --dispatcher of an iteration: what it says and refuses, its key in JSON, the axis of sweeps, and that an all-to-all by name is
+# --dispatcher of an iteration. What it says and refuses, its key in JSON, the axis of sweeps, and that an all-to-all by name is
 # what runs without it. What travels and how long it takes: tests/program/test_dispatched.c.
 source "$(dirname "$0")/../support/tool.sh"
 command -v python3 >/dev/null || exit 77

@@ -1,5 +1,5 @@
-/* hecate-bench gpu over an imitated device whose clock is told what everything takes: bytes and FLOP at rates of its own,
- * and an overhead per call. The benchmark must find exactly these rates (no two are alike), so it counts bytes, FLOP and
+/* hecate-bench gpu over an imitated device whose clock is told what everything takes. Bytes and FLOP at rates of its own,
+ * and an overhead per call. The benchmark must find exactly these rates (no two are alike). So it counts bytes, FLOP and
  * calls as the device does, compares each with the right one, and hides the host's time. Numbers are not computed. */
 #include "runtime/base/status.h"
 #include "runtime/exec/launch/rank.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/gpu-check from outside: where there is no device it says why and leaves nothing behind; where there is one it runs
+# tools/gpu-check from outside: where there is no device it says why and leaves nothing behind. Where there is one it runs
 # every step within its time, judges by the numbers, and keeps one whole report. The device, the tools of hecate and those of
-# CUDA are stand-ins here, in a copy of the scripts, so that no report of theirs can get into this tree.
+# CUDA are stand-ins here, in a copy of the scripts. So no report of theirs can get into this tree.
 # shellcheck disable=SC2016 # single quotes on purpose: other shells expand these
 . "$(dirname "$0")/../support/tool.sh"
 tool=("$source_dir/tools/gpu-check")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is accepted is what is described: every option of every command stands in its help, its manual page and its completion,
-# and what stands there is accepted; every command has an example, and every example parses or runs.
+# What is accepted is what is described. Every option of every command stands in its help, its manual page and its completion,
+# and what stands there is accepted. Every command has an example, and every example parses or runs.
 source "$(dirname "$0")/../support/tool.sh"
 PATH=$build:$PATH
 shopt -s extglob
@@ -23,7 +23,7 @@ check_first() {
   grep -E '^  --[a-z]' first.txt | grep -vE '^  --(help|version)' | grep -vxFf help.txt && fail "$* --help: not as in --help all"
 }
 
-# check_options COMMAND...: rows of completion, help and page say the same, and all of it is accepted: all options at once,
+# check_options COMMAND...: rows of completion, help and page say the same, and all of it is accepted. All options at once,
 # in either form (what a value may be is test_args.c's).
 check_options() {
   local page=$build/man/man1/$(echo "$*" | tr ' ' -).1 name kind value least values words last apart=() joined=() n=0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tools against bad, huge, empty and hostile input: exit 2 (bad input) or 1 (the machine failed), one line that says
-# why, nothing on stdout, nothing written half; and what is unusual but valid works.
+# The tools against bad, huge, empty and hostile input. Exit 2 (bad input) or 1 (the machine failed), one line that says
+# why, nothing on stdout, nothing written half. And what is unusual but valid works.
 set -u
 sim=$1/hecate-sim
 synth=("$1/hecate-trace" synth)

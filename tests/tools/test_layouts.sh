@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training jobs of hecate-sim: a set-up is its options spelled out, every preset runs, the figures follow from each other,
-# natural routing is never faster than balanced, --measured anchors, mistakes say what would fit.
+# Training jobs of hecate-sim. A set-up is its options spelled out, every preset runs, the figures follow from each
+# other. Natural routing is never faster than balanced, --measured anchors, mistakes say what would fit.
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-sim")
 for experts in 8 128 256 384; do

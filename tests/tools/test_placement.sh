@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Placements in and out: three files by hand that say the same, each as the row `given`; what `plan --export` writes is
+# Placements in and out: three files by hand that say the same, each as the row `given`. What `plan --export` writes is
 # what was read, and what Python's own readers make of it. Damaged files: tests/plan/test_placement_damaged.c.
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-sim")
@@ -27,9 +27,9 @@ for file in eplb.json vllm_ascend.json tensorrt_llm.yaml; do
   expect out.txt 'd["copies"]' "[[1], [1], [0], [2], [3], [0, 2, 3]]"
   accepts plan "${common[@]}" --policy given --placement $file --iter 1 --layer 0 --json
   expect out.txt 'd["copies"]' "[[0, 3], [0], [1], [1, 3], [2], [2]]"
-  # Evenly over all slots by turns, by hand. Expert 0, slots on ranks 0 and 3: 4 of source 0 are halved, 1 of source 1 begins
-  # with the second slot, 1 of source 2 with the first: 3 and 3. Expert 3, ranks 1 and 3: 1, 1 of sources 0 and 2 on rank 1,
-  # 8 halved: 6 and 4. Alone: expert 1, 10 on rank 0; 2, 2 on rank 1; 4 and 5, 10 + 18 on rank 2.
+  # Evenly over all slots by turns, by hand. Expert 0, slots on ranks 0 and 3: 4 of source 0 are halved. 1 of source 1
+  # begins with the second slot, 1 of source 2 with the first: 3 and 3. Expert 3, ranks 1 and 3: 1, 1 of sources 0 and
+  # 2 on rank 1, 8 halved: 6 and 4. Alone: expert 1, 10 on rank 0; 2, 2 on rank 1; 4 and 5, 10 + 18 on rank 2.
   expect out.txt 'd["tokens_per_rank"]' "[13, 8, 28, 7]"
 done
 sed 's/_list"/_list" /g' vllm_ascend.json >named-nothing && accepts "${common[@]}" --placement named-nothing --policy ep

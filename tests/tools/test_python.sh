@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The Python package: installed by pip without any index, it gives the bytes of hecate-sim --json through libhecate, takes
-# counts in every shape, says what is wrong, and records routers (over a stand-in for PyTorch, and over
-# PyTorch where it is); its examples run.
+# The Python package. Installed by pip without any index, it gives the bytes of hecate-sim --json through libhecate,
+# takes counts in every shape, and says what is wrong. It records routers (over a stand-in for PyTorch, and over
+# PyTorch where it is). Its examples run.
 source "$(dirname "$0")/../support/tool.sh"
 if ! command -v python3 >/dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
   echo "SKIPPED tools.python: no Python 3.8"

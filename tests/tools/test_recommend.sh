@@ -1,5 +1,5 @@
 #!/bin/bash
-# hecate-sim recommend: what is recommended is a set-up that runs and takes what was said; the same input gives the same bytes;
+# hecate-sim recommend: what is recommended is a set-up that runs and takes what was said. The same input gives the same bytes;
 # what cannot be answered is said.
 source "$(dirname "$0")/../support/tool.sh"
 sim=$build/hecate-sim
@@ -58,10 +58,11 @@ for part in (confidence["parts_of_the_trace"], confidence["other_network_law"]):
 assert confidence["parts_of_the_trace"]["tried"] == 4 and confidence["other_network_law"]["tried"] == 1
 P
 # The map is the policy's: with it the loads are as even as the policy makes them.
-policy=$(value change/recommendation.json 'd["ranked"][0]["policy"]')
+"$sim" recommend "${job[@]/%ep,eplb,hecate/ep,eplb}" --out map >/dev/null || fail "--out map"
+policy=$(value map/recommendation.json 'd["ranked"][0]["policy"]')
 [ "$policy" = eplb ] || fail "the recommended policy is $policy"
-ranks=$(sed -n 's/.* ep=\([0-9]*\) .*/\1/p' change/setup.json)
-"$sim" trace.jsonl --model mixtral-8x7b --ranks "$ranks" --cluster "1x8 gpu=h100" --placement change/eplb.json --policy ep,given --json >given.json ||
+ranks=$(sed -n 's/.* ep=\([0-9]*\) .*/\1/p' map/setup.json)
+"$sim" trace.jsonl --model mixtral-8x7b --ranks "$ranks" --cluster "1x8 gpu=h100" --placement map/eplb.json --policy ep,given --json >given.json ||
   fail "the map does not read back"
 expect given.json '[p["overload_factor"]["median"] for p in d["policies"] if p["name"] == "given"][0] < 0.7 * [p["overload_factor"]["median"] for p in d["policies"] if p["name"] == "ep"][0]' True
 # A pipeline is nothing that DeepSpeed's JSON can say; without one it is all there.

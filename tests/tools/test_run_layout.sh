@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hecate-run --layout as a user meets it: steps in pipeline stages pass the check against the dense reference, every number of them is
-# compared, and what is not executed is refused with what is.
+# hecate-run --layout as a user meets it. Steps in pipeline stages pass the check against the dense reference, every
+# number of them is compared. What is not executed is refused with what is.
 source "$(dirname "$0")/../support/tool.sh"
 run=$build/hecate-run
 tool=("$run")
@@ -14,9 +14,9 @@ accepts() {
 }
 
 # ---- Steps that pass ----
-# How many numbers of --model tiny must be compared under ep: outputs and input gradients of every step, micro-batch and rank of a
-# stage (rows of 64); parameters, gradients and two moments of every block (attention 4 x 64 x 64, norms 2 x 64, gate 64 x 8) on the
-# ranks of its stage, and of every expert (2 x 64 x 128) in each group.
+# How many numbers of --model tiny must be compared under ep. Outputs and input gradients of every step, micro-batch and rank of a
+# stage (rows of 64). Also parameters, gradients and two moments of every block on the ranks of its stage (attention 4
+# x 64 x 64, norms 2 x 64, gate 64 x 8). The same of every expert (2 x 64 x 128) in each group.
 numbers='2 * d["steps"] * d["micro_batches"] * d["layout"]["dp"] * 16 * 64 + 4 * sum(d["layers"]) * (
   d["layout"]["dp"] * (4 * 64 * 64 + 2 * 64 + 64 * 8) + d["layout"]["edp"] * 8 * 2 * 64 * 128)'
 while read -r ranks layout pipeline layers options; do
@@ -49,8 +49,8 @@ for layout in "pp=2 ep=2" "pp=2 vpp=2 ep=2"; do
   expect out.txt 'd["zero"], d["policies"][0]["check"]["passed"]' "(1, True)"
   expect out.txt "d['policies'][0]['check']['compared'] - ($(tr -d '\n' <<<"$parts" | tr '"' "'"))" 0
 done
-# Memory of each of the 8 ranks, the last layout's: predicted and counted are one; ZeRO-1 leaves each of 4 ranks a quarter of the
-# moments of blocks, and each of 2 groups half of those of experts.
+# Memory of each of the 8 ranks, the last layout's: predicted and counted are one. ZeRO-1 leaves each of 4 ranks a
+# quarter of the moments of blocks, and each of 2 groups half of those of experts.
 state="sum(d['layers']) / 2 * (4 * 64 * 64 + 2 * 64 + 64 * 8), sum(d['layers']) / 2 * 4 * 2 * 64 * 128"
 for zero in 1 0; do
   accepts $trace --layout "pp=2 ep=2" --ranks 8 --zero $zero --model tiny --tokens 16 --steps 2 --policy ep --json

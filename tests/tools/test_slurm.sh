@@ -1,6 +1,7 @@
 #!/bin/bash
-# tools/hosts-slurm: bad words are told, exit codes come through, nothing is left after kill -9. On its Slurm: a sweep as a job array
-# with two killed tasks has the bytes of a single run, and ranks under srun compute what one rank does (validate/hosts/slurm.sh).
+# tools/hosts-slurm: bad words are told, exit codes come through, nothing is left after kill -9. On its Slurm. A sweep as a job array
+# with two killed tasks has the bytes of a single run. Ranks under srun compute what one rank does
+# (validate/hosts/slurm.sh).
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$source_dir/tools/hosts-slurm")
 unset SLURM_CONF

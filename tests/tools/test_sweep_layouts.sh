@@ -1,6 +1,6 @@
 #!/bin/bash
 # hecate-sim sweep over layouts: a row is what hecate-sim says of that layout; the same bytes for any number of threads, shards and
-# interruptions; what a training step does not have is refused; a layout that does not divide is a row with its reason.
+# interruptions. What a training step does not have is refused; a layout that does not divide is a row with its reason.
 source "$(dirname "$0")/../support/tool.sh"
 sim=$build/hecate-sim
 tool=("$sim" sweep)

@@ -60,7 +60,7 @@ at_terminal no hecate-run alltoallv two --check --iterations 2 --json
 printf '{"trace": "few.jsonl", "policy": ["ep"], "model": "tiny"}' >spec.json
 printf 'layer,expert,count\n0,0,3\n0,1,2\n' >log.csv
 cat >until.py <<'P'
-# until.py WORDS COMMAND...: reads until the line of progress has the words, then presses Ctrl-C; prints what is left on the
+# until.py WORDS COMMAND...: reads until the line of progress has the words, then presses Ctrl-C. Prints what is left on the
 # screen: the text behind the last wipe.
 import os, pty, signal, sys, tty
 child, end = pty.fork()
@@ -97,7 +97,7 @@ until_line " h left" "" hecate-trace synth --workload zipf --iterations 10000000
 [ -z "$(ls | grep endless)" ] || fail "Ctrl-C left $(ls)"
 until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 3 --out stopped
 [ ! -e stopped ] || fail "Ctrl-C left $(find stopped)"
-until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1
+until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1 --warmup 0
 printf '{"trace": "%s", "policy": "all", "law": "max_min", "micro_batches": 20, "tokens": [1024, 4096]}' "$sample" >long.json
 until_line " rows, " "hecate-sim sweep: * rows done; the same command goes on from there" hecate-sim sweep long.json --out interrupted
 planners=(hecate-bench planners --policy lplb,laer --iterations 2)

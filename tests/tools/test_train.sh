@@ -9,8 +9,8 @@ fi
 text=$source_dir/LICENSE
 small=(--layers 2 --experts 4 --d-model 16 --d-ffn 16 --heads 2 --seq-len 16 --tokens 32 --ranks 2)
 
-# Other than in tool.sh a run may have printed its head before it fails:
-# refuses CODE PART ARGS...: that exit code, one line on stderr that has PART.
+# Other than in tool.sh a run may have printed its head before it fails. So: refuses CODE PART ARGS...: that exit code,
+# one line on stderr that has PART.
 refuses() {
   local code=$1 part=$2
   shift 2

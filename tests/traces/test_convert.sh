@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hecate-trace convert: there and back are the same bytes, keys that nobody knows included; the two forms say the same to
+# hecate-trace convert: there and back are the same bytes, keys that nobody knows included. The two forms say the same to
 # `info` and to another JSON reader; what is no trace leaves no output.
 # Usage: test_convert.sh BUILD_DIR
 . "$(dirname "$0")/../support/tool.sh"

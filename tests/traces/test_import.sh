@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # hecate-trace import from outside. Each folder of import/ is a format: files as its recorder would write them, `options`,
-# and `expected.jsonl`, counted by hand; then files damaged in one place each: exit 2, one line that names file and field,
+# and `expected.jsonl`, counted by hand. Then files damaged in one place each: exit 2, one line that names file and field,
 # no output, nothing left behind.
 # Usage: test_import.sh BUILD_DIR
 . "$(dirname "$0")/../support/tool.sh"

@@ -1,5 +1,5 @@
-/* Importers against counts made beside the text: rows of equal length in every spacing, router traces of random ranks,
- * layers, micro-batches and stages, whose counts and transitions are added up again token by token. */
+/* Importers against counts made beside the text. Rows of equal length in every spacing, router traces of random ranks,
+ * layers, micro-batches and stages. Their counts and transitions are added up again token by token. */
 #include "tests/support/test.h"
 #include "tests/traces/import_case.h"
 #include "traces/import/import.h"

@@ -1,7 +1,8 @@
 /* Files of every importer, damaged at random places (seeded: same number, same damage). None may crash. Who is refused is told
- * the file. Who is accepted must be the same trace, or another one of the same shape with other numbers, or of a shape that
- * another whole file of the format has: a step, a layer or a rank less or more. A name that was misspelt is never passed
- * over in silence. HECATE_TEST_CASES=N takes N times as many; HECATE_MUTANTS=1 lists those that were accepted. */
+ * the file. Who is accepted must be the same trace, or another one of the same shape with other numbers. Or it is of a
+ * shape that another whole file of the format has. A step, a layer or a rank less or more. A name that was misspelt is
+ * never passed over in silence. HECATE_TEST_CASES=N takes N times as many; HECATE_MUTANTS=1 lists those that were
+ * accepted. */
 #include "runtime/base/arena.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"

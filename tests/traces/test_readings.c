@@ -1,4 +1,4 @@
-/* What an import may not guess: the meaning of axes, whether numbers are ids or counts, the phase, who wrote a file; and that
+/* What an import may not guess: the meaning of axes, whether numbers are ids or counts, the phase, who wrote a file. And that
  * what it leaves out is counted and named. Files are bytes in memory. */
 #include "runtime/base/arena.h"
 #include "tests/support/test.h"

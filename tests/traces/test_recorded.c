@@ -1,4 +1,4 @@
-/* The traces recorded by our own training runs, as committed: every source sends all its tokens top-k times, and the
+/* The traces recorded by our own training runs, as committed. Every source sends all its tokens top-k times, and the
  * transitions of the header are those of the records' totals. */
 #include "tests/support/test.h"
 #include "traces/trace.h"

@@ -1,7 +1,7 @@
-/* Requests of routed experts, longer than the window that the importer goes through them by: counts and transitions beside
- * those that the test adds up itself, token by token; as .npy in memory and in a file, and as numbers in base64. Layers
- * that have only zeros in a request are dense, those that have them in a part of it are not (of several experts a token
- * has no two alike there: its part is expert 0 and the next ones). */
+/* Requests of routed experts, longer than the window that the importer goes through them by. Counts and transitions beside
+ * those that the test adds up itself, token by token. As .npy in memory and in a file, and as numbers in base64. Layers
+ * that have only zeros in a request are dense, those that have them in a part of it are not. (Of several experts a
+ * token has no two alike there: its part is expert 0 and the next ones.) */
 #include "runtime/base/arena.h"
 #include "tests/support/test.h"
 #include "tests/traces/import_case.h"

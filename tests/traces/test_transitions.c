@@ -182,7 +182,7 @@ HEC_TEST(affinity_is_off_independence) {
 }
 
 /* Every assignment of the first record has top_k of the next layer behind it. With affinity 1 all go where a coupling of
- * at most 2 E - 1 pairs sends them; with 0 they follow the next layer's loads alone. Same options, same numbers. */
+ * at most 2 E - 1 pairs sends them. With 0 they follow the next layer's loads alone. Same options, same numbers. */
 HEC_TEST(synthetic_affinity) {
   enum { LAYERS = 4, EXPERTS = 32, TOP_K = 2 };
   double kept[3] = {0}, affinity[3] = {0};

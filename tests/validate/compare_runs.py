@@ -3,10 +3,11 @@
 
     tests/validate/compare_runs.py BUILD OUT [--runs 20] [--within 2m] [--long 8m] [--transport emulated] [--policy ...]
 
-Runs one long reference with nothing else on the machine, then short ones without a neighbour, then short ones with one that
-takes half a core in bursts (program_neighbour). Every run is one file in OUT; those that are there are not run again, so the experiment
-can be stopped and continued. Then prints a table: each run's error and interval, whether the interval holds the long run's error,
-its ranking, how disturbed it was, its wall time. Some 45 minutes; leave the machine alone meanwhile. Exit code 1: a run failed."""
+Runs one long reference with nothing else on the machine, then short ones without a neighbour. Then it runs short ones
+with one that takes half a core in bursts (program_neighbour). Every run is one file in OUT; those that are there are
+not run again, so the experiment can be stopped and continued. Then prints a table. Each run's error and interval,
+whether the interval holds the long run's error, its ranking, how disturbed it was, its wall time. Some 45 minutes;
+leave the machine alone meanwhile. Exit code 1: a run failed."""
 import argparse
 import json
 import os

@@ -131,7 +131,7 @@ grep -q '^Rank by rank' "$folder/stdout" && fail "outcomes: rank by rank without
 outcomes --cases "$here/outcomes_small.json" --quick --details && grep -q '^Rank by rank' "$folder/stdout" ||
   fail "outcomes --details"
 
-# gate without measuring: 0 with the stored predictions, 1 when one of them, or a law's input, is another; an update is
+# gate without measuring: 0 with the stored predictions, 1 when one of them, or a law's input, is another. An update is
 # the same file again, and notices configurations on which no broken law would show
 "$tool" gate --stored-only --out "$folder/gate.md" --stamp "a day" >"$folder/stdout" 2>&1 || fail "gate --stored-only: exit $?"
 grep -q '^Verdict: \*\*passed' "$folder/stdout" && [ "$(grep -c '^| [a-z].*, skew ' "$folder/stdout")" -eq 48 ] ||

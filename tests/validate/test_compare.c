@@ -296,8 +296,8 @@ HEC_TEST(one_case_is_no_ranking) {
   hec_comparison_close(&s.comparison);
 }
 
-/* Measuring may stop once the case that is known least is known well enough: two quiet rounds are not enough, five are;
- * a case whose rounds scatter by 10 % keeps all waiting. */
+/* Measuring may stop once the case that is known least is known well enough: two quiet rounds are not enough, five are.
+ * A case whose rounds scatter by 10 % keeps all waiting. */
 HEC_TEST(narrow_enough) {
   session s;
   for (int32_t wild = 0; wild < 2; wild++) {

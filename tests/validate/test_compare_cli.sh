@@ -1,5 +1,5 @@
 #!/bin/bash
-# hecate-validate calibrate and compare from outside, with a model so small that it takes seconds: exit codes, files whole or
+# hecate-validate calibrate and compare from outside, with a model so small that it takes seconds. Exit codes, files whole or
 # absent, documents that parse, a calibration that can be used again. Nothing here judges a time.
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-validate")

@@ -1,5 +1,5 @@
-/* Published tables and the cost laws: a fit finds constants again from a table made with them, whatever a few rows say; every
- * row of a folder is predicted or has a reason; bad tables are refused by file and line; and the errors on the real tables,
+/* Published tables and the cost laws: a fit finds constants again from a table made with them, whatever a few rows say. Every
+ * row of a folder is predicted or has a reason; bad tables are refused by file and line. And the errors on the real tables,
  * where the shared cases are. */
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"

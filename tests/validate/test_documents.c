@@ -1,6 +1,6 @@
-/* Accuracy in README.md and validate/README.md is what validate/results/ says, word for word. In a row of a table that links to
- * a report there, what is in double quotes stands in one of the linked reports, and no number of accuracy stands outside of
- * quotes. Whoever renews a report sees here which sentences it makes wrong. */
+/* Accuracy in README.md and validate/README.md is what validate/results/ says, word for word. In a row of a table that
+ * links to a report there, what is in double quotes stands in one of the linked reports. No number of accuracy stands
+ * outside of quotes. Whoever renews a report sees here which sentences it makes wrong. */
 #include "runtime/base/text.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,5 @@
-/* Experiments: loads and configurations drawn from a seed; cases really executed by ranks of a launch, each once a round in an
- * order of its own; and a whole session. Nothing here looks at how long anything took. */
+/* Experiments: loads and configurations drawn from a seed. Cases really executed by ranks of a launch, each once a round in an
+ * order of its own. And a whole session. Nothing here looks at how long anything took. */
 #include "runtime/exec/backend.h"
 #include "runtime/plan/problem.h"
 #include "tests/support/test.h"
@@ -286,7 +286,7 @@ static hec_status run_timed(hec_rank *rank, void *context) {
   return run_session(rank, &((timed *)context)->session);
 }
 
-/* How a session of two cases ends: after all rounds; when the time of a clock is over, whatever the machine does; after the
+/* How a session of two cases ends: after all rounds; when the time of a clock is over, whatever the machine does. After the
  * least number of rounds where nothing scatters is up to the machine, so not tested here but in test_compare.c. */
 static void run_whole(timed *t, double within_s, bool every_round) {
   hec_experiment_case *cases = HEC_NEW(&arena, hec_experiment_case, 2);

@@ -1,5 +1,5 @@
-/* Fits of sums of work: known curves come back, without noise exactly, with noise and stalls nearly; whatever the data,
- * the curve is non-negative and does not decrease; where the fit is plain least squares, no increment can be moved to a
+/* Fits of sums of work: known curves come back, without noise exactly, with noise and stalls nearly. Whatever the data,
+ * the curve is non-negative and does not decrease. Where the fit is plain least squares, no increment can be moved to a
  * better one; residuals are counted a second time. */
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"
@@ -45,7 +45,7 @@ static curve random_curve(uint64_t *seed, int32_t knots, bool floor, bool fixed)
   return c;
 }
 
-/* n observations of 1 .. pieces pieces, sizes log-uniform from 1 to 1.5 times the last knot; with noise (relative,
+/* n observations of 1 .. pieces pieces, sizes log-uniform from 1 to 1.5 times the last knot. With noise (relative,
  * uniform) and a share of stalls that take three times as long. With `fixed` every 16th has no piece. */
 static void observe(data *d, const curve *c, int32_t n, int32_t pieces, double noise, double stalls, uint64_t *seed) {
   *d = (data){.arena = {0}};

@@ -165,7 +165,7 @@ HEC_TEST_LOOP(walks_are_what_formulas_say_where_these_are_exact, 60) {
   }
 }
 
-/* Lina's rule, read off the timeline: a chunk begins only while the next AlltoAll of its lane cannot, and none could have
+/* Lina's rule, read off the timeline. A chunk begins only while the next AlltoAll of its lane cannot, and none could have
  * begun earlier; between combines there is none. */
 HEC_TEST_LOOP(lina_reduces_while_nothing_else_can, 40) {
   uint64_t seed = 260 + (uint64_t)_i;

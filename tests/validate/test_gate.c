@@ -1,5 +1,5 @@
-/* The gate's verdicts on sessions that are made up: passed; failed for each reason; skipped where intervals lie on both sides
- * of a band, or where the machine was too disturbed for a failure to count; not counting when a control does not fail or
+/* The gate's verdicts on sessions that are made up: passed; failed for each reason. Skipped where intervals lie on both sides
+ * of a band, or where the machine was too disturbed for a failure to count. Not counting when a control does not fail or
  * matters nowhere. Loads are whole and the same everywhere; stored predictions notice a change of one; the committed baseline
  * is written as it was read. */
 #include "tests/support/test.h"
@@ -112,7 +112,7 @@ HEC_TEST(each_band_fails) {
   expect(&s, -1, HEC_GATE_FAILED, "in the wrong order");
 }
 
-/* Intervals on both sides of a band decide nothing, whichever side the estimate is on; neither does a number outside on
+/* Intervals on both sides of a band decide nothing, whichever side the estimate is on. Neither does a number outside on
  * a machine that was disturbed most of the time. */
 HEC_TEST(not_decided) {
   session s;

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The gate on this machine, in a minute and a half at most: the law passes and the three broken ones are outside on the same
-# session; and one broken law, in a session of its own, makes the command fail. Where the time is over before intervals are
-# narrow enough, or something else disturbs most of what is measured, it is skipped with the intervals that were reached.
+# The gate on this machine, in a minute and a half at most. The law passes and the three broken ones are outside on the same
+# session. And one broken law, in a session of its own, makes the command fail. The time may be over before intervals
+# are narrow enough, or something else may disturb most of what is measured. Then it is skipped with the intervals that
+# were reached.
 set -u
 tool=$1/hecate-validate
 folder=$(mktemp -d)

@@ -1,5 +1,6 @@
-/* Laws against measured hardware: rows made from the laws by hand have no error, broken laws and rankings are found, upper
- * bounds count both ways, hostile files are refused by name; and what others measured, where the shared cases are. */
+/* Laws against measured hardware. Rows made from the laws by hand have no error, broken laws and rankings are found,
+ * upper bounds count both ways. Hostile files are refused by name. And what others measured, where the shared cases
+ * are. */
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 #include "tests/support/test.h"
@@ -167,7 +168,7 @@ HEC_TEST_ROWS(hostile_files_are_refused_by_name, hostile) {
   hec_hardware_free(&hardware);
 }
 
-/* What is required of the measurements of others, with its numbers: a change of a law or a preset that makes them worse is
+/* What is required of the measurements of others, with its numbers. A change of a law or a preset that makes them worse is
  * to be seen here. */
 HEC_TEST(measured_by_others) {
   const char *cases = hec_test_wants("validate.hardware/measured_by_others", "cases/hardware/a100_v100.json",
@@ -193,8 +194,8 @@ HEC_TEST(measured_by_others) {
   hec_hardware_free(&hardware);
 }
 
-/* The verdict is formed from the rows: what is made up here has accepted rows between nodes, no exceeded bound, and with
- * a law that is too slow a bound that is exceeded. */
+/* The verdict is formed from the rows. What is made up here has accepted rows between nodes and no exceeded bound.
+ * With a law that is too slow a bound is exceeded. */
 HEC_TEST(the_verdict_names_what_is_weak) {
   hec_text text = {0};
   run(made_up());

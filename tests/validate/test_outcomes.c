@@ -1,8 +1,8 @@
-/* Outcomes: a small recording whose prediction is known in closed form, the controls that must miss it, recordings that
- * are not as they should be, and the real one where it is there.
+/* Outcomes: a small recording whose prediction is known in closed form, and the controls that must miss it. Recordings
+ * that are not as they should be, and the real one where it is there.
  *
- * With links and memory that take no time, a rank's experts of layer l take f * L per forward; a micro-batch with
- * recomputation is then 4 * sum over layers of (f * max L + g), g the gate, and rank r waits 2 * f * (max - L) in the
+ * With links and memory that take no time, a rank's experts of layer l take f * L per forward. A micro-batch with
+ * recomputation is then 4 * sum over layers of (f * max L + g), g the gate. Rank r waits 2 * f * (max - L) in the
  * combines of forward and recomputation and as long in the dispatch of backward. The column leaves out the combine of the
  * first layer and the dispatch of the last. */
 #include "tests/support/test.h"
@@ -170,7 +170,7 @@ HEC_TEST(what_a_node_lacks_comes_from_others) {
   char *path = variant("\"LAER\": [[", "1000, 1000, 1000, 1000", "1500, 1500, 500, 500");
   hec_outcomes *local = run_on(small, slow_nic), *crossing = run_on(path, slow_nic);
   unlink(path);
-  /* first layer, first entry of two: node 1 sends 1000 rows of 128 bytes at 1 MB/s; of its exchanges dispatch in forward
+  /* first layer, first entry of two: node 1 sends 1000 rows of 128 bytes at 1 MB/s. Of its exchanges dispatch in forward
    * and recomputation and dispatch of backward count. The gathers of parameters, on the same NIC, are another lane. */
   near_to(local->set.of[HEC_METHOD_LAER].wire_s, 0);
   near_to(crossing->set.of[HEC_METHOD_LAER].wire_s, 3 * 0.128 / 2);

@@ -1,4 +1,4 @@
-/* Markdown as text: columns are as wide as their widest cell, marks go, lines are wrapped unless they are preformatted, no line
+/* Markdown as text. Columns are as wide as their widest cell, marks go, lines are wrapped unless they are preformatted, no line
  * ends in a space. */
 #include "tests/support/test.h"
 #include "validate/plain.h"

@@ -1,5 +1,5 @@
 /* The report of the published set-ups: its pieces by hand-computed values, its rows against the tables they come from,
- * and a quick run: complete, the same twice, with and without recorded loads. */
+ * and a quick run. Complete, the same twice, with and without recorded loads. */
 #include "runtime/plan/problem.h"
 #include "tests/support/test.h"
 #include "validate/published/published.h"
@@ -59,7 +59,7 @@ static hec_published *open_rows(void) {
   return p;
 }
 
-/* A row is found by its key; a number of the paper is a range; a number has a reading and a place in the paper. */
+/* A row is found by its key; a number of the paper is a range. A number has a reading and a place in the paper. */
 HEC_TEST(rows_are_well_formed) {
   hec_published *p = open_rows();
   int32_t numbers = 0;
@@ -236,7 +236,7 @@ HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
   hec_published_free(p);
 }
 
-/* attention < spAG = spRS <= 2 attention: of L layers, each exposes (spAG - attention) in forward, and with
+/* attention < spAG = spRS <= 2 attention. Of L layers, each exposes (spAG - attention) in forward, and with
  * re-materialisation all but the last layer twice that in backward. Owners fixed, nothing to calibrate (m = t), a
  * gather that cannot hide. */
 HEC_TEST(rematerialisation_exposes_three_times_as_much) {

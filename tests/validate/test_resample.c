@@ -1,5 +1,5 @@
-/* Intervals of medians, on readings that are made up so that the truth is known: quiet ones, bursts of a neighbour, a clock that
- * drifts, one slow core. In 1,000 simulated measurements intervals must hold the truth at least 900 times; those that
+/* Intervals of medians, on readings that are made up so that the truth is known. Quiet ones, bursts of a neighbour, a clock that
+ * drifts, one slow core. In 1,000 simulated measurements intervals must hold the truth at least 900 times. Those that
  * leave out the calibration's own doubt must not, and those that count every reading of a machine with bursts are wide. */
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"
@@ -246,7 +246,7 @@ HEC_TEST(told_apart_or_not) {
 
 /* ---- Stopping early ---- */
 
-/* Measuring until rows are known within 2 %, looking after every round from the fifth on: the median is no more off than
+/* Measuring until rows are known within 2 %, looking after every round from the fifth on. The median is no more off than
  * one over a number of rounds that was fixed before, and on neither side. */
 HEC_TEST(stopping_favours_nothing) {
   int32_t all = hec_test_cases(200), row_at[] = {0, STEPS};

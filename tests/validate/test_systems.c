@@ -1,5 +1,6 @@
-/* Published numbers of other systems: how a row is judged, what a data file says and its mistakes, loads as they
- * are described, recorded data that is absent or unfit, and every row of the table in a quick run: complete, finite, the same twice. */
+/* Published numbers of other systems. How a row is judged, what a data file says and its mistakes, loads as they are
+ * described, recorded data that is absent or unfit. And every row of the table in a quick run. Complete, finite, the
+ * same twice. */
 #include "models/json.h"
 #include "tests/support/test.h"
 #include "validate/published/expression.h"

@@ -4,8 +4,8 @@
 #include "models/load.h"
 #include "runtime/base/text.h"
 
-/* Fills n loads of equal shape: log-normal popularity (`sigma`) that drifts from one to the next as LAER's recorded
- * training run does (reference traces.md 1), `tokens` per source. */
+/* Fills n loads of equal shape: log-normal popularity (`sigma`), `tokens` per source. It drifts from one to the next
+ * as LAER's recorded training run does (reference traces.md 1). */
 hec_status hec_bench_loads(hec_load *loads, int32_t n, double sigma, int32_t tokens, int32_t top_k) HEC_MUST_USE;
 
 double hec_bench_now_s(void);

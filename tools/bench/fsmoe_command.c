@@ -1,5 +1,5 @@
-/* hecate-bench fsmoe: the degrees of FSMoE's grid by enumeration, as the planner has them, and by SLSQP as the paper does;
- * how often they agree, what the disagreements cost, and how long each takes. And the planner's gradient partition alone.
+/* hecate-bench fsmoe: the degrees of FSMoE's grid by enumeration, as the planner has them, and by SLSQP as the paper does.
+ * How often they agree, what the disagreements cost, and how long each takes. And the planner's gradient partition alone.
  * Without NLopt the enumeration is timed and the rest says why it is not there. */
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"

@@ -1,6 +1,6 @@
-/* How fast a device is for what the executor asks of it, through the contract of the CUDA plug-in alone (hec_arithmetic,
- * hec_streams with its events as the clock). Rates that are judged are shares of another rate of the same repeat, so that
- * clocks, power limits and other users of the machine are in both. */
+/* How fast a device is for what the executor asks of it. Only the contract of the CUDA plug-in is used
+ * (hec_arithmetic, hec_streams with its events as the clock). Rates that are judged are shares of another rate of the
+ * same repeat. So clocks, power limits and other users of the machine are in both. */
 #ifndef HEC_TOOLS_BENCH_GPU_BENCH_H
 #define HEC_TOOLS_BENCH_GPU_BENCH_H
 #include "runtime/exec/cuda/plugin.h"

@@ -7,8 +7,8 @@
  *   adam      params, first, second; gradients cleared    16 and 16
  *
  * Bytes are those that the formula names: a permute that reads a token once for all its experts may be above 1.
- * Everything is as large as the copy, so that no cache holds it. Rows are as wide as large models have them, so that the
- * host, which sorts assignments, is done before the device (what it needs stands under launches). */
+ * Everything is as large as the copy, so that no cache holds it. Rows are as wide as in large models. So the host,
+ * which sorts assignments, is done before the device (what the host needs stands under launches). */
 #include "tools/bench/gpu_session.h"
 
 enum { WIDTH = 4096, SMALL_WIDTH = 64, EXPERTS = 32, LIST = 32 };

@@ -3,7 +3,7 @@
  * time, as long as the host gives work faster than it is done. `calls` is chosen in a first reading so that a reading
  * takes a millisecond or more: events are exact to about half a microsecond.
  *
- * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps); a share
+ * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps). A share
  * is the ratio of two rates of one turn. */
 #include "tools/bench/gpu_session.h"
 

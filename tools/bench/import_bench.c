@@ -1,6 +1,6 @@
-/* Each format has a function that prints record i of one rank: shapes as in a large model (58 layers, 256 experts, top-8)
- * or as the recorder has them, numbers from a generator without state between files. What is timed is reading, putting
- * together and printing again. */
+/* Each format has a function that prints record i of one rank. Shapes are as in a large model (58 layers, 256 experts,
+ * top-8) or as the recorder has them. Numbers come from a generator without state between files. What is timed is
+ * reading, putting together and printing again. */
 #include "tools/bench/import_bench.h"
 
 #include "runtime/base/arena.h"

@@ -1,5 +1,5 @@
-/* One record is generated and printed, then repeated as micro-batches of one iteration until the text is long enough:
- * the time is that of the scanner, the memory that of the text. */
+/* One record is generated and printed, then repeated as micro-batches of one iteration until the text is long enough.
+ * So the time is that of the scanner, the memory that of the text. */
 #include "tools/bench/bench_loads.h"
 
 #include "traces/synth.h"

@@ -77,10 +77,11 @@ typedef struct {
 } hec_command;
 #define HEC_ARGS_EXITS "0 done, 1 the run failed, 2 bad input or usage"
 
-/* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere before a "--", behind which there are
- * none. Fills `positional` (at most n) and their number. Unknown option, missing or malformed value, a value given
- * twice, too many positionals: HEC_BAD_INPUT naming it. "--help", "--help all", "--help=man", "--help=complete" and
- * "--version" print to stdout and set *done. What stands before them was parsed. */
+/* Parses argv[1..]: "--name value" or "--name=value". Options may stand anywhere before a "--", behind which there are
+ * none. Fills `positional` (at most n) and their number. HEC_BAD_INPUT, naming it: an unknown option, a missing or
+ * malformed value, a value given twice, too many positionals. These print to stdout and set *done: "--help", "--help
+ * all", "--help=man", "--help=complete" and "--version". What stands before them was
+ * parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
 /* A command at work: its table with the options that describe a run written out, and which rows have a value. */
@@ -93,8 +94,8 @@ typedef struct {
 void hec_args_begin(const hec_command *command, hec_args *args);
 /* The option that argv[*i] names; *i then stands on its value, if that is a word of its own. */
 hec_status hec_args_set(hec_args *args, int argc, const char *const *argv, int *i) HEC_MUST_USE;
-/* The whole number at the beginning of a text, for values that are more than one: digits alone, no sign, no blank, no zeros before
- * others. What is behind them; NULL: there are none, or the number is above `max`. */
+/* The whole number at the beginning of a text, for values that are more than one. Digits alone: no sign, no blank, no
+ * zeros before others. What is behind them; NULL: there are none, or the number is above `max`. */
 const char *hec_args_whole(const char *text, int64_t max, int64_t *value);
 /* "A,B,..." as at most `n` whole numbers from `min` to `max`; HEC_BAD_INPUT names the option. */
 typedef struct {

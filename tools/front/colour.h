@@ -4,8 +4,8 @@
 #define HEC_FRONT_COLOUR_H
 #include "runtime/base/text.h"
 
-/* Whether standard output is a terminal that shows colours and its user wants them: NO_COLOR (https://no-color.org) is not set, or
- * empty, and TERM is neither absent nor "dumb". */
+/* Whether standard output is a terminal that shows colours and its user wants them. That is: NO_COLOR
+ * (https://no-color.org) is not set, or empty, and TERM is neither absent nor "dumb". */
 bool hec_colour_wanted(void);
 
 /* Whether standard error is a terminal that can go back in a line and wipe it: TERM as above. Elsewhere no progress is shown. */

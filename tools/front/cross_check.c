@@ -1,5 +1,5 @@
-/* See cross_check.h. Every iteration is planned again, since policies learn; simulated are as many as WORK_MAX allows,
- * counted in (row, iteration, layer, pair of ranks): what the fluid solver's time grows with. */
+/* See cross_check.h. Every iteration is planned again, since policies learn. Simulated are as many as WORK_MAX allows.
+ * It counts what the fluid solver's time grows with: (row, iteration, layer, pair of ranks). */
 #include "tools/front/cross_check.h"
 
 #include "runtime/base/progress.h"

@@ -1,5 +1,5 @@
-/* See data.h. CMake puts links to the project's files into the build tree, and their copies beside an installed program;
- * HEC_DATA_FROM_PROGRAM is the way there from an installed one. */
+/* See data.h. CMake puts links to the project's files into the build tree, and their copies beside an installed
+ * program. HEC_DATA_FROM_PROGRAM is the way there from an installed one. */
 #include "tools/front/data.h"
 
 #include <limits.h>

@@ -43,8 +43,8 @@ hec_status hec_job_args_policies(const char *list, hec_arena *arena, const hec_p
 /* --policy; with --placement, those that stand by it come first, named or not. --first-layer without it is refused. */
 hec_status hec_job_args_chosen(const hec_job_options *options, hec_arena *arena,
                                const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) HEC_MUST_USE;
-/* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that
- * run under one schedule only). "best" stands alone. On the arena. Unknown or double names are errors. */
+/* Every policy under every schedule of a list "S,S,...", policy by policy. A pair that stands already is left out
+ * (rows that run under one schedule only). "best" stands alone. On the arena. Unknown or double names are errors. */
 typedef struct {
   const hec_policy **policies; /* [n] */
   const char **schedules;      /* [n] NULL: "best" for each */

@@ -4,6 +4,8 @@
 #include "models/preset_data.h"
 #include "models/straggler.h"
 #include "runtime/plan/placement/placement.h"
+#include "runtime/program/job.h"
+#include "sim/simulate.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -23,14 +25,9 @@ static const struct {
                     {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
 
 void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) {
-  va_list arguments, again;
+  va_list arguments;
   va_start(arguments, format);
-  va_copy(again, arguments);
-  int n = vsnprintf(NULL, 0, format, again);
-  va_end(again);
-  HEC_ASSERT(n >= 0);
-  char *sentence = HEC_NEW(arena, char, n + 1);
-  (void)vsnprintf(sentence, (size_t)n + 1, format, arguments);
+  char *sentence = hec_arena_vprintf(arena, format, arguments);
   va_end(arguments);
   hec_make_plain(sentence); /* names and paths in it are others' */
   if (job->n_defaults ==
@@ -357,8 +354,8 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
   return HEC_OK;
 }
 
-/* More than an iteration should ever take: all assignments of a layer on the slowest device, every byte over the
- * slowest link and through the slowest memory, one after the other, some of it several times. */
+/* More than an iteration should ever take. All assignments of a layer are on the slowest device, and every byte takes
+ * the slowest link and the slowest memory. One follows the other, and some of it counts several times. */
 static double longest_s(const hec_job *job, const hec_device *device) {
   const hec_problem *p = &job->problem;
   double assignments = (double)p->tokens * (double)p->n_ranks * (double)p->top_k, slowest = 1e300, latency_s = 0;
@@ -446,8 +443,8 @@ static int32_t shares(int32_t experts, int32_t ranks) {
   return (experts + ranks - 1) / ranks;
 }
 
-/* Fewer slots than hold all experts: no policy can. Where an expert-parallel group has fewer ranks than there are, those
- * whose every group holds all of them take more than was asked for, and it is said. */
+/* Fewer slots than hold all experts: no policy can. An expert-parallel group may have fewer ranks than there are. Then
+ * policies whose every group holds all experts take more slots than were asked for, and it is said. */
 static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
   const hec_problem *p = &job->problem;
   int32_t min = shares(p->n_experts, p->n_ranks), of_group = shares(p->n_experts, p->ep);
@@ -499,6 +496,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.slots = options->slots;
   HEC_TRY(check_slots(job, options->slots, arena));
   job->problem.solver = options->solver;
+  job->problem.pricer = hec_law_pricer(&hec_law_alpha_beta); /* a comparison of laws has its own */
   take_transitions(job);
   HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
   HEC_TRY(hec_problem_tensor(&job->problem, options->mp > 0 ? options->mp : 1));

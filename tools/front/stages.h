@@ -1,5 +1,6 @@
-/* Pipeline stages that are executed: from --layout and --pipeline to the ranks of a stage, its layers, the order of its pieces and
- * the micro-batches of a step. The job is that of one stage's ranks with all layers (runtime/exec/pipeline.h).
+/* Pipeline stages that are executed. From --layout and --pipeline to the ranks of a stage, its layers, the order of
+ * its pieces and the micro-batches of a step. The job is that of one stage's ranks with all layers
+ * (runtime/exec/pipeline.h).
  *
  *     hec_stages_open, hec_job_make_executed with its options, hec_stages_make, hec_stages_steps */
 #ifndef HEC_FRONT_STAGES_H
@@ -17,7 +18,7 @@ typedef struct {
 } hec_stages;
 
 /* `made`: ranks that a process manager made; 0: none. `of_stage`: the options of the job. HEC_BAD_INPUT: sizes that do not fit, with
- * what would; what is not executed (tp, cp, etp, some schedules), with what is; options that mean nothing here. */
+ * what would. What is not executed (tp, cp, etp, some schedules), with what is; options that mean nothing here. */
 hec_status hec_stages_open(const hec_training_args *args, const hec_job_options *options, int32_t made,
                            hec_trace_reader *reader, hec_stages *stages, hec_job_options *of_stage) HEC_MUST_USE;
 /* Layers that run by default: `usual`; more where the layout has more parts; what it names. */

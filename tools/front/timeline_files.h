@@ -1,9 +1,9 @@
 /* Timelines of which every rank has a file: DIR/FORMAT/ROW/PREFIX<rank>SUFFIX. They are written below DIR/FORMAT.part,
  * which takes the place of DIR/FORMAT when all are there, together with the files beside it. So the folder is whole or
  * as it was, whatever signal comes. Only what the manifest of DIR lists is replaced. DIR is held meanwhile
- * (hec_output_begin). A run that was killed (SIGKILL) may leave FORMAT.part, or what was there before as FORMAT.old:
- * the next one removes the first, and the second or puts it back. Timelines of other formats in DIR, of runs before,
- * are removed in the end. Links are not followed. */
+ * (hec_output_begin). A run that was killed (SIGKILL) may leave FORMAT.part, or what was there before as FORMAT.old.
+ * The next run removes the first, and removes the second or puts it back. Timelines of other formats in DIR, of runs
+ * before, are removed in the end. Links are not followed. */
 #ifndef HEC_FRONT_TIMELINE_FILES_H
 #define HEC_FRONT_TIMELINE_FILES_H
 #include "tools/front/output.h"

@@ -2,9 +2,9 @@
 files about it. Standard library only, so that pip needs no index. Versions stand in hecate/_library.py and pyproject.toml; the test
 compares them with the project's.
 
-With libraries (tools/wheel) they stand in hecate/lib, and the wheel is for Linux on this processor with a glibc from the newest
-symbol that they need. Files named .copyright are their licences and stand in dist-info/licenses with the project's. GSL, under the
-GPL, may not be among them: the wheel says Apache-2.0 (runtime/exec/package/library.cmake).
+With libraries (tools/wheel) they stand in hecate/lib. Such a wheel is for Linux on this processor, with a glibc from
+the newest symbol that they need. Files named .copyright are their licences and stand in dist-info/licenses with the
+project's. GSL, under the GPL, may not be among them: the wheel says Apache-2.0 (runtime/exec/package/library.cmake).
 
     build_wheel.py FOLDER LIBRARY..."""
 import base64

@@ -6,11 +6,11 @@
  *   move   all other entries as one exchange on the token lane                        | common start
  *   look   with `check`: every byte that came, the rank's own too, is compared with the pattern
  *
- * What a rank sends stands packed in the order of the destinations, what it receives in the order of the sources, as in
- * MPI's and nccl-tests' alltoallv. Each part begins on a whole word of 4 bytes. Devices move whole words: there an
- * entry is rounded up to the next. Time of an iteration: from when the first rank has begun together with its partners
- * to when the last is done, by the executor's own time stamps. Filling and looking are not timed; ranks wait for each
- * other in between. */
+ * As in MPI's and nccl-tests' alltoallv, messages stand packed. What a rank sends is in the order of the destinations,
+ * what it receives in the order of the sources. Each part begins on a whole word of 4 bytes. Devices move whole words:
+ * there an entry is rounded up to the next. Time of an iteration: from when the first rank has begun together with its
+ * partners to when the last is done. It is by the executor's own time stamps. Filling and looking are not timed; ranks
+ * wait for each other in between. */
 #ifndef HEC_TOOLS_RUN_ALLTOALLV_H
 #define HEC_TOOLS_RUN_ALLTOALLV_H
 #include "models/traffic_matrix.h"

@@ -2,8 +2,8 @@
  * exact mode, then the iterations in random mode, compared and measured alike. Pipeline stages have no exact mode: one layer
  * has no stages.
  *
- * The iteration to draw is known when the policy is done: until then the events of the newest KEPT iterations are held,
- * so of a longer run the one nearest the median is drawn among the newest. */
+ * The iteration to draw is known when the policy is done. Until then the events of the newest KEPT iterations are
+ * held. So of a longer run the one nearest the median is drawn among the newest. */
 #include "tools/run/measure.h"
 
 #include "runtime/base/progress.h"

@@ -1,5 +1,5 @@
-/* A comparison by execution: every policy over the iterations of a recording, on the ranks of a launch. Rank 0 keeps the
- * rows, and at the end hands over what is to be printed and written: nothing is seen of a launch that failed. */
+/* A comparison by execution: every policy over the iterations of a recording, on the ranks of a launch. Rank 0 keeps
+ * the rows. At the end it hands over what is to be printed and written. So nothing is seen of a launch that failed. */
 #ifndef HEC_TOOLS_RUN_MEASURE_H
 #define HEC_TOOLS_RUN_MEASURE_H
 #include "runtime/exec/replay.h"

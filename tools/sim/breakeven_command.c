@@ -1,5 +1,5 @@
-/* The table of break-even tokens: for each class of link and share of the transfer that is exposed, the plain formula
- * and the cluster's laws side by side (runtime/plan/breakeven.h). */
+/* The table of break-even tokens, a row for each class of link and share of the transfer that is exposed. The plain
+ * formula and the cluster's laws stand side by side (runtime/plan/breakeven.h). */
 #include "tools/sim/sim_commands.h"
 
 #include "models/straggler.h"

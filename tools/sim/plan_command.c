@@ -1,12 +1,13 @@
-/* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
- * layer before (`decide`) or after (`refine`) the calibration that follows its gate. Or it writes the placement of all layers
- * into a file that other frameworks read. --reshard makes that decision choose homes afresh from the history at that
- * point. */
+/* Replays the trace through a policy up to the wanted iteration, history from the start. Prints the plan of one layer
+ * before (`decide`) or after (`refine`) the calibration that follows its gate. Or it writes the placement of all
+ * layers into a file that other frameworks read. With --reshard that decision choose homes afresh from the history at
+ * that point. */
 #include "tools/sim/sim_commands.h"
 
 #include "models/traffic_matrix.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/placement/placement.h"
+#include "runtime/program/job.h"
 #include "runtime/program/lower.h"
 #include "tools/front/job_args.h"
 #include "tools/front/output.h"

@@ -3,10 +3,10 @@
  * error      |predicted / measured - 1| of a point (compare.h), whose measurement is put at one pace of the cores;
  *            uncorrected: of the readings as they were; bias: its median with the sign
  * interval   95 % by resampling (resample.h); null where there is only one reading
- * claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
- *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median
- *            error over the points where it makes a difference is above that; with fewer than HEC_CONTROL_MIN such
- *            points it was not tried.
+ *   claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
+ *              (hec_report_claimed). A negative control (control.h) is there to fail. It "failed" when its median
+ *              error, over the points where it makes a difference, is above that. With fewer than HEC_CONTROL_MIN such
+ *              points it was not tried.
  * pairs      of cases, by their medians: too_close are those not told apart (compare.h), which count in no tau and no order;
  *            regret: what the case that is predicted best takes more, measured, than the best
  * disturbed  share of the iterations in which a rank lost its processor or a core was slower than before

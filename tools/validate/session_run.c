@@ -1,5 +1,5 @@
-/* From the command line to a launched session and back. Without a trace the job is made from a made-up one of a single
- * record of equal loads, so that every choice and check is that of a recorded trace; nothing of it is executed. Under a
+/* From the command line to a launched session and back. Without a trace the job is made from a made-up one: a single
+ * record of equal loads. So every choice and check is that of a recorded trace; nothing of it is executed. Under a
  * process manager every process comes here. */
 #include "tools/validate/session_run.h"
 

@@ -1,9 +1,10 @@
-/* What calibrate and compare share: the options, the job, the session (validate/session.h), its launch, and how its
+/* What calibrate and compare share: the options, the job, the session (validate/session.h) and its launch. And how its
  * results come from rank 0 to the one who speaks.
  *
  *     hec_session_run_open, then the caller's cases, then hec_session_run_launch; hec_session_run_close on every way out */
 #ifndef HEC_TOOLS_VALIDATE_SESSION_RUN_H
 #define HEC_TOOLS_VALIDATE_SESSION_RUN_H
+#include "runtime/program/job.h"
 #include "tools/front/execution.h"
 #include "tools/front/handover.h"
 #include "tools/validate/session_report.h"

@@ -1,5 +1,5 @@
 /* A reading is possible if each of its sizes agrees with what is known: --layers, --top-k, --experts, files before. It is
- * likely if models have such sizes. The first of these is taken: the one that --axes names; the only possible one; the
+ * likely if models have such sizes. The first of these is taken: the one that --axes names; the only possible one. The
  * documented one, if no other is likely or the format says so. All others are refused. */
 #include "traces/import/axes.h"
 

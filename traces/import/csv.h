@@ -35,8 +35,9 @@ hec_status hec_csv_find(hec_csv *csv, const char *names, int *column) HEC_MUST_U
 hec_status hec_csv_want(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
 /* A whole number, also as 7.0: what was a table of floats once writes them so. */
 hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t max, int64_t *value) HEC_MUST_USE;
-/* Columns that say of what kind a line is: method, model_name, phase. Lines of several kinds do not go into one trace: one is
- * chosen (--method, --model, --phase), or all lines of all files must be of one. Without a phase it is `phase`, as assumed. */
+/* Columns that say of what kind a line is: method, model_name, phase. Lines of several kinds do not go into one trace:
+ * one is chosen (--method, --model, --phase). Else all lines of all files must be of one. Without a phase it is
+ * `phase`, as assumed. */
 hec_status hec_csv_find_kinds(hec_import_file *file, hec_csv *csv, const char *phase) HEC_MUST_USE;
 /* Is the line one of those wanted? Others are counted. */
 hec_status hec_csv_choose(hec_import_file *file, const hec_csv *csv, bool *take) HEC_MUST_USE;

@@ -1,9 +1,10 @@
 /* Counts as a table, a line per expert. Columns layer (or layer_id), expert (expert_id) and count (tokens,
  * token_count, num_tokens), perhaps step (iter, iteration), method, model_name and phase. Others are
- * left out, and said. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
- * k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens, but a layer
- * whose table was complete in the first step must stay so, unless the user says that there are gaps: a lost line is not a
- * zero. */
+ * left out, and said. llama.cpp derivatives write one. SGLang before 2025-05 writes a file per rank and dump
+ * (expert_distribution_rank<r>_timestamp<t>.csv). Then rows are of source rank r, and the k-th file of each rank is
+ * step k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens. But
+ * a layer whose table was complete in the first step must stay so, unless the user says that there are gaps. A lost
+ * line is not a zero. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 

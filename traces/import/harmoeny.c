@@ -1,6 +1,6 @@
-/* HarMoEny's statistics: <rank>/moe_layer-<l>.csv, a line per iteration, among whose columns are "iteration" and
- * "expert distribution", a quoted list of the tokens that this rank sends to each expert. The rank is the folder's name,
- * the layer is in the file's (moe_l<l>.csv in older versions; moe_decoder_layer-<l>.csv of encoder-decoder models:
+/* HarMoEny's statistics: <rank>/moe_layer-<l>.csv, a line per iteration. It reads two columns, "iteration" and
+ * "expert distribution": a quoted list of the tokens that this rank sends to each expert. The rank is the folder's
+ * name, the layer is in the file's (moe_l<l>.csv in older versions; moe_decoder_layer-<l>.csv of encoder-decoder models:
  * their decoder's layers come behind). Per source rank, before any rescheduling; nothing is dropped. data.json in the
  * folder above says how many ranks there were (world_size), where it is there. */
 #include "runtime/base/arena.h"

@@ -1,7 +1,8 @@
 /* Importers: what other recorders write, as rows of counts. A format is one file with one `const hec_importer` and one
  * row of HEC_IMPORTER_LIST. It says how its bytes begin and gives the rows of one file in the order of steps. Shared
- * code (import.c) finds the files, sorts them by rank, puts rows of a step together, checks that none is missing,
- * leaves out dense layers, and writes. Memory: one step of all ranks, and per open file what its importer keeps. */
+ * code (import.c) finds the files, sorts them by rank and puts rows of a step together. It checks that none is
+ * missing, leaves out dense layers, and writes. Memory: one step of all ranks, and per open file what its importer
+ * keeps. */
 #ifndef HEC_TRACES_IMPORT_IMPORTER_H
 #define HEC_TRACES_IMPORT_IMPORTER_H
 #include "models/json.h"

@@ -1,7 +1,7 @@
-/* Responses of inference servers as JSON or JSON Lines, with the experts of every token in base64 (RFC 4648) under the
+/* Responses of inference servers as JSON or JSON Lines. The experts of every token are in base64 (RFC 4648) under the
  * key "routed_experts", wherever in a response. vLLM's is a .npy file (pull request 28284). SGLang's is int32
- * [tokens][layers][top_k] (meta_info.routed_experts, sgl_ext.routed_experts), whose shape the user says. Each such text
- * is a request; null is none. Other members are skipped; one request is in memory. */
+ * [tokens][layers][top_k] (meta_info.routed_experts, sgl_ext.routed_experts), whose shape the user says. Each such
+ * text is a request; null is none. Other members are skipped; one request is in memory. */
 #include "runtime/base/arena.h"
 #include "runtime/base/nearest.h"
 #include "traces/import/routed.h"

@@ -1,7 +1,8 @@
-/* .npy files. As a rule of routed experts: vLLM's routed_experts of a request (--enable-return-routed-experts), (tokens, layers,
- * top_k) of uint8 or uint16; traces as ExFlow's, (tokens, layers) of top-1 experts. A file is a request; several are
- * taken in the order of their names. Or tables of counts. Which it is, and in what order axes are, the file does not say:
- * axes.h. A window of a request is in memory; all of it where gzip or a stream is read. */
+/* .npy files. As a rule they hold routed experts. vLLM's routed_experts of a request (--enable-return-routed-experts)
+ * are (tokens, layers, top_k) of uint8 or uint16. Traces as ExFlow's are (tokens, layers) of top-1 experts. A file is
+ * a request; several are taken in the order of their names. Others hold tables of counts. Which it is, and in what
+ * order axes are, the file does not say: axes.h. A window of a request is in memory; all of it where gzip or a stream
+ * is read. */
 #include "runtime/base/arena.h"
 #include "traces/import/npy_counts.h"
 #include "traces/import/routed.h"

@@ -1,8 +1,8 @@
-/* Transitions of tokens between layers: who records the experts of every token in every layer lets us count, for layers
- * that follow each other, [expert a of the one][expert b of the other]. A recorder keeps the order of tokens within a
- * rank and micro-batch, so the i-th token of a record is the i-th of the next layer's. What was counted goes into the
- * header only when it is all there was: every layer but the first has come behind the one before it, with all its
- * tokens. Where a last step may be left out (format->tail), a step is counted apart and added when it is complete.
+/* Transitions of tokens between layers. Who records the experts of every token in every layer lets us count them. For
+ * two layers that follow each other: [expert a of the one][expert b of the other]. A recorder keeps the order of
+ * tokens within a rank and micro-batch. So the i-th token of a record is the i-th of the next layer's. The header gets
+ * the counts only when they are complete. Then every layer but the first has come behind the one before it, with all
+ * its tokens. Where a last step may be left out (format->tail), a step is counted apart and added when it is complete.
  * n_tokens x top_k^2 additions a row. */
 #include "traces/import/job.h"
 #include "traces/transitions.h"
@@ -28,8 +28,8 @@ static inline void add_line(uint32_t *line, const uint32_t *ids, const uint32_t 
   }
 }
 
-/* Tokens are sorted by their expert in the layer before (counting sort), so that one line of the table is at hand at a
- * time: in the order of tokens every addition would miss the nearest cache. */
+/* Tokens are sorted by their expert in the layer before (counting sort). So one line of the table is at hand at a
+ * time. In the order of tokens every addition would miss the nearest cache. */
 static void count_tokens(hec_import *job, const hec_import_row *row, uint32_t *table) {
   size_t experts = (size_t)job->n_experts, k = (size_t)job->top_k, n = (size_t)row->n_tokens * k;
   HEC_RESERVE(job->sorted, job->sorted_capacity, experts + 1 + n);
@@ -57,8 +57,8 @@ static void count_tokens(hec_import *job, const hec_import_row *row, uint32_t *t
   }
 }
 
-/* Counts are added up in 32 bits, half the memory to go through, and moved before one could be too large: a token adds at
- * most top_k^2 to a cell. */
+/* Counts are added up in 32 bits, half the memory to go through. They are moved before one could be too large: a token
+ * adds at most top_k^2 to a cell. */
 static void make_room(hec_import *job, size_t s, uint64_t n_tokens) {
   size_t area = (size_t)job->n_experts * (size_t)job->n_experts;
   uint64_t max = UINT32_MAX / ((uint64_t)job->top_k * (uint64_t)job->top_k);

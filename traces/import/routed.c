@@ -1,10 +1,11 @@
-/* A request lies in its file as [tokens][layers][top_k]; layers are what is counted. It is gone through twice, a window
- * of tokens at a time: first every number is checked and the layers are found that the server routed, then rows are
- * given, layer by layer of a window. The requests are sources: with --ranks R, requests R*i .. R*i+R-1 are iteration i,
- * as if each rank ran one; without it each is an iteration. A layer whose ids are all 0 although a token has several
- * experts is one that the server did not route: a dense layer; it gets no tokens. In other layers a token's experts
- * differ: one that has zeros there was not recorded, and is an error. Ids say nothing of how many experts there are
- * (--experts). Where layers are the first axis (--axes), all of the request is in memory, with tokens first. */
+/* A request lies in its file as [tokens][layers][top_k]; layers are what is counted. It is gone through twice, a
+ * window of tokens at a time. First every number is checked, and the layers are found that the server routed. Then
+ * rows are given, layer by layer of a window. The requests are sources. With --ranks R, requests R*i .. R*i+R-1 are
+ * iteration i, as if each rank ran one. Without it each is an iteration. A layer whose ids are all 0 although a token
+ * has several experts is one that the server did not route: a dense layer. It gets no tokens. In other layers a
+ * token's experts differ: one that has zeros there was not recorded, and is an error. Ids say nothing of how many
+ * experts there are (--experts). Where layers are the first axis (--axes), all of the request is in memory, with
+ * tokens first. */
 #include "traces/import/routed.h"
 
 #include "traces/import/job.h"

@@ -1,5 +1,5 @@
-/* A stream gives its bytes once, and the first of them were needed to recognise its format: they are kept, and handed out
- * again before the rest. */
+/* A stream gives its bytes once, and the first of them were needed to recognise its format. These are kept, and handed
+ * out again before the rest. */
 #include "traces/import/job.h"
 
 #include "runtime/base/arena.h"

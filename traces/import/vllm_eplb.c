@@ -1,6 +1,6 @@
-/* vLLM's EPLB load statistics (JSON Lines, pull request 41141 and forks): first
+/* vLLM's EPLB load statistics (JSON Lines, pull request 41141 and forks). First
  *   {"record_type":"eplb_load_meta","version":1,"model","num_ranks",..,"num_layers","num_redundant_experts"}
- * then a step a line, counts per PHYSICAL expert (slot) and whose copy each slot is,
+ * then a step a line: counts per PHYSICAL expert (slot), and whose copy each slot is,
  *   {"record_type":"eplb_load_stats","version":1,"step","expert_load":[[count x slots] x layers],
  *    "p2l_map":[[logical expert x slots] x layers]}
  * An earlier form has num_ranks in each step and no meta record. A logical expert's load is the sum over its slots. As

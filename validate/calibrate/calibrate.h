@@ -6,6 +6,7 @@
  *     exchanges       latency + scale * what the law of the links says (links that are imitated, or a stand-in)
  *     planning        a + b * work units
  *     other shapes    peak rate and fixed cost from the experts' curve, bytes/s from the optimizer's
+ *
  * An expert operation is the sum of its experts, so the curve of one expert comes out of many sums.
  *
  * The loads are drawn from a seed of calibration's own: nothing that is predicted later was seen here. */

@@ -1,5 +1,5 @@
-/* The cluster file of a calibration: structure and limits of the cluster that it started from, links as they were found,
- * curves, and what a reader must know to believe them. */
+/* The cluster file of a calibration. It has structure and limits of the cluster that it started from, links as they
+ * were found, and curves. And what a reader must know to believe them. */
 #include "validate/calibrate/calibrate.h"
 #include "validate/doc.h"
 

@@ -7,9 +7,9 @@
  * An observation is one measured duration y of an operation that did several pieces of work one after the other, of
  * sizes x_1 ... x_n, plus `fixed` seconds per observation that are fitted too when asked for:
  *     y = fixed + sum_j f(x_j)
- * Residuals are relative (divided by y), so that short and long operations count alike, and robust (Tukey's bisquare,
- * gsl_multifit_robust): a stall does not move the fit. What is fitted are `fixed`, f(x_1) and the increments
- * f(x_j) - f(x_(j-1)), each held at zero or above: f is neither negative nor decreasing.
+ * Residuals are relative (divided by y), so that short and long operations count alike. They are robust (Tukey's
+ * bisquare, gsl_multifit_robust): a stall does not move the fit. What is fitted are `fixed`, f(x_1) and the increments
+ * f(x_j) - f(x_(j-1)). Each is held at zero or above: f is neither negative nor decreasing.
  *
  * GSL's error handler belongs to the process: it is off during a fit and restored after it. One fit at a time. */
 #ifndef HEC_VALIDATE_FIT_H

@@ -1,9 +1,9 @@
 /* A size x in segment s, between the knots s-1 and s (the origin for s = 0), at the share t of it, takes
  *     f(x) = (1 - t) f_(s-1) + t f_s = sum_j h_j(x) f_j          h: hat functions; t > 1 beyond the last knot
  *          = sum_j g_j(x) (f_j - f_(j-1)),  g_j = sum_(m >= j) h_m   in increments, g >= 0
- * An observation's row is the sum of h over its pieces, and 1 for `fixed`, all divided by its duration; the fit in
- * increments on the right-hand side 1 is hec_fit_solve. What the observations determine is judged on hats, where a knot
- * that nothing is near is a column of its own: knots go one at a time, each time on the hats of those that stay.
+ * An observation's row is the sum of h over its pieces, and 1 for `fixed`, all divided by its duration. The fit in
+ * increments on the right-hand side 1 is hec_fit_solve. What the observations determine is judged on hats, where a
+ * knot that nothing is near is a column of its own. Knots go one at a time, each time on the hats of those that stay.
  * O(knots * (pieces log knots + n knots)) for that, and the solver's. */
 #include "validate/calibrate/fit.h"
 

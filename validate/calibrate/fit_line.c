@@ -1,5 +1,5 @@
-/* y = a + b x as 1 = a (1 / y) + b (x / y) over all observations: two columns of hec_fit_solve, x first, so that it is
- * the constant that goes when sizes are alike. O(n). */
+/* y = a + b x as 1 = a (1 / y) + b (x / y) over all observations. These are two columns of hec_fit_solve. x comes
+ * first, so that it is the constant that goes when sizes are alike. O(n). */
 #include "validate/calibrate/fit.h"
 
 #include <math.h>

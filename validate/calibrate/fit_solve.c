@@ -1,13 +1,13 @@
 /* min over c >= 0 of sum_i rho(1 - (A c)_i), rho Tukey's bisquare, by an active set around GSL's robust fit:
  *   1. fit the columns of the support S (all at first) without bounds; all coefficients >= 0: done
  *   2. with the weights of that fit, solve the bounded least squares exactly on its Gram matrix (Lawson and Hanson,
- *      Solving Least Squares Problems, 1974, chapter 23); S becomes the columns that it left above zero; again from 1
+ *      Solving Least Squares Problems, 1974, ch. 23). S becomes the columns that it left above zero; again from 1
  * S only shrinks, so this ends after at most p rounds; in practice it takes one or two.
  *
- * gsl_multifit_robust (DuMouchel and O'Brien 1989) never lets its scale fall under 1e-6 of the standard deviation of the
- * right-hand side, and takes 1 when that deviation is 0. A right-hand side of ones would so switch its robustness off.
- * Every second row is therefore given with the other sign, on both sides: no residual changes but in sign, rho is even,
- * and the deviation is 1.
+ * gsl_multifit_robust (DuMouchel and O'Brien 1989) never lets its scale fall under 1e-6 of the standard deviation of
+ * the right-hand side. It takes 1 when that deviation is 0. So a right-hand side of ones would switch its robustness
+ * off. Every second row is therefore given with the other sign, on both sides. No residual changes but in sign, rho is
+ * even, and the deviation is 1.
  *
  * Columns are scaled to norm 1. O(n p^2) per iteration of a fit, up to N_ITERATIONS of them. */
 #include "validate/calibrate/fit_solve.h"

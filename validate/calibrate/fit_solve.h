@@ -24,8 +24,8 @@ typedef struct {
 hec_status hec_fit_solve(const double *rows, int32_t n, int32_t p, hec_arena *arena,
                          hec_fit_solution *solution) HEC_MUST_USE;
 
-/* The first column of rows [n][p], weighed by weight [n] (NULL: 1), that is zero or that those before it explain up to
- * a hundredth of its norm. -1 when there is none. */
+/* The first column of rows [n][p] that is zero or that those before it explain up to a hundredth of its norm. Rows are
+ * weighed by weight [n] (NULL: 1). -1 when there is none. */
 int32_t hec_fit_dependent_column(const double *rows, const double *weight, int32_t n, int32_t p);
 
 /* Median and 90 % quantile of |rows times c - 1|. */

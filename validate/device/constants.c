@@ -1,5 +1,6 @@
-/* Groups the clean rows of a device by law and variant, fits each group, judges it on rows that it did not see, and keeps
- * what is good enough. Repeats (the same work measured with another version or framework) say what no law can beat. */
+/* Groups the clean rows of a device by law and variant and fits each group. Judges it on rows that it did not see, and
+ * keeps what is good enough. Repeats (the same work measured with another version or framework) say what no law can
+ * beat. */
 #include "validate/device/constants.h"
 
 #include "validate/device/fit.h"

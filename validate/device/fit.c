@@ -1,8 +1,8 @@
 /* A downhill simplex (Nelder and Mead 1965, GSL's nmsimplex2) in the logarithms of the constants, over the mean of
  * |log(predicted / measured)|. Absolute errors make it robust: a row that is ten times off pulls no harder than one that is
- * 10 % off. Constants are held inside the law's bounds by a penalty, and the simplex is restarted where it shrank, with other
- * steps, since a tiling law is only piecewise smooth. The first rounds see a quarter of the rows. Nothing is random.
- * O(restarts * steps * constants * rows * one evaluation). */
+ * 10 % off. Constants are held inside the law's bounds by a penalty. Where the simplex shrank it is restarted with
+ * other steps, since a tiling law is only piecewise smooth. The first rounds see a quarter of the rows. Nothing is
+ * random. O(restarts * steps * constants * rows * one evaluation). */
 #include "validate/device/fit.h"
 
 #include "runtime/base/arena.h"

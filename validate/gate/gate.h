@@ -3,9 +3,9 @@
  *   1  stored predictions    On a cluster that is committed every configuration must be predicted to take what the file
  *                            says, to 1e-9. Needs no measurement and no luck: any change of a law, a policy or the
  *                            lowering shows, meant or not; one that is meant is written down with --update.
- *   2  measured              One session on this machine (session.h), the laws fitted in it. Errors and order within the
- *                            bands, also on each group of configurations where one of the controls matters (there the
- *                            term that the control breaks is 5 % of the iteration or more).
+ *   2  measured              One session on this machine (session.h), the laws fitted in it. Errors and order must be
+ *                            within the bands. So must they on each group of configurations where one of the controls
+ *                            matters: where the term that the control breaks is 5 % of the iteration or more.
  *   3  controls              A law that is broken on purpose must fail on its group. If it does not, or the group is too
  *                            small, the gate could not have told: it does not count, which is a failure.
  *
@@ -19,8 +19,8 @@
  * and what is within counts.
  * None of this looks at the sign of an error or at which law is judged, so a wrong law cannot excuse itself.
  *
- * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real one,
- * on the same session: the difference is the law alone. */
+ * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real
+ * one, on the same session. So the difference is the law alone. */
 #ifndef HEC_VALIDATE_GATE_H
 #define HEC_VALIDATE_GATE_H
 #include "validate/doc.h"

@@ -1,6 +1,7 @@
-/* What the gate runs, from a file that is committed: configurations, bands, and what every configuration is predicted
- * to take on a cluster that is committed too. What is measured is the forward phase under the serial schedule. Without
- * the optimizer's long stream over memory, the terms that the gate watches are a tenth of an iteration and more.
+/* What the gate runs, from a file that is committed. It has configurations, bands, and what every configuration is
+ * predicted to take on a cluster that is committed too. What is measured is the forward phase under the serial
+ * schedule. Without the optimizer's long stream over memory, the terms that the gate watches are a tenth of an
+ * iteration and more.
  *
  *     {"version": 1, "notes": ...,
  *      "model": "cpu-512",                     preset or file; "shape" replaces members of it

@@ -7,7 +7,7 @@
  *   fused MoE layer          of a GPU the grouped law; else two launches (gate and up, down), then
  *                            each expert's rows by the law without launches
  *
- * A collective costs what the law says: no kernel launch and no start of NCCL is added, so small messages come out too
+ * A collective costs what the law says: no kernel launch and no start of NCCL is added. So small messages come out too
  * fast on clusters that name no GPU; the required errors are of large ones. MoE rows count for the ranking, not for the error
  * of GEMMs.
  *

@@ -10,7 +10,7 @@
  * what    alltoall, all_gather, reduce_scatter, all_reduce with `bytes` (nccl-tests' size, see HEC_HARDWARE_BYTES); with a
  *         `shape`: a GEMM or a MoE layer, whatever it is called
  * unit    ms, us, s; TFLOP/s for GEMMs
- * cluster optional: the preset, one-line form or file to price the row with; without it `hardware` must be one that the
+ * cluster optional: the preset, one-line form or file to price the row with. Without it `hardware` must be one that the
  *         table in hardware.c gives a preset for
  * Unknown members are ignored. */
 #ifndef HEC_VALIDATE_HARDWARE_H

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Faults across hosts: what happens to a run whose link stalls, is cut or slows down, or whose host is killed, in the middle of it.
+# Faults across hosts. What happens to a run whose link stalls, is cut or slows down, or whose host is killed, in the
+# middle of it.
 #   validate/hosts/faults.sh BUILD     prints Markdown; exit code 1: a run did not end as expected; 77: no rights here
 set -u
 build=$(cd "${1:?expected the build folder}" && pwd)

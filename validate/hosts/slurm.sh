@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A sweep as a job array of a real Slurm, of which one task is queued again and another loses its host, and ranks under srun.
+# A sweep as a job array of a real Slurm, and ranks under srun. One task of the array is queued again, another loses its
+# host.
 #   validate/hosts/slurm.sh BUILD [ROWS]     ROWS: of the sweep, a multiple of 8 (default 2000, some three minutes on two cores)
 # Prints Markdown. Exit code 1: something differs; 77: no rights or no Slurm here. Needs what tools/hosts-slurm needs.
 set -u
@@ -21,8 +22,8 @@ spec() {
     "cluster": ["p4d-4x8", "2x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"]}\n' "$(seq -s, 1000 $((999 + $1 / 8)))"
 }
 
-# The job script is the one of the guide, word for word. Its hecate-sim is this one: tasks 2 and 3 stop in their first run once rows
-# are in the journal, so that they cannot be done before they are killed.
+# The job script is the one of the guide, word for word. Its hecate-sim is this one. Tasks 2 and 3 stop in their first
+# run once rows are in the journal. So they cannot be done before they are killed.
 job_script() {
   mkdir bin
   PATH=$work/bin:$PATH

@@ -1,5 +1,5 @@
 /* Sequential quadratic programming (SLSQP), for comparing planners with the solver their papers used. No planner depends
- * on it. The door of NLopt (LGPL/MIT), which is optional: found when hecate is configured, or not built, and then
+ * on it. The door of NLopt (LGPL/MIT), which is optional. It is found when hecate is configured, or not built. Then
  * hec_slsqp_version says NULL and nothing may be solved. */
 #ifndef HEC_VALIDATE_NLOPT_SLSQP_H
 #define HEC_VALIDATE_NLOPT_SLSQP_H

@@ -28,8 +28,8 @@ typedef struct {
   const char *path, *cluster, *model;
   const char *law;   /* of the network; NULL: alpha_beta */
   const char *stamp; /* NULL: none */
-  /* Recorded micro-batches taken, first to last; first -1: the window of the artifact's own figure of these loads (25 to
-   * 29), or the whole file where it has fewer. */
+  /* Recorded micro-batches taken, first to last; first -1: the window of the artifact's own figure of these loads (25
+   * to 29). Where the file has fewer, the whole file. */
   int32_t first, last;
   bool quick;   /* no changes */
   bool details; /* of the report for people: also rank by rank, parts of the step, and how the recording was read */

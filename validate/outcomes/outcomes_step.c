@@ -1,5 +1,5 @@
 /* A micro-batch as the recorded system runs it: fully sharded expert parallelism (FSEP) with recomputation of blocks, the
- * same for all methods; they differ in the loads alone. Layer l of N:
+ * same for all methods. They differ in the loads alone. Layer l of N:
  *
  *   forward    attention  gate  counts  permute  dispatch  sort  experts  unsort  combine  unpermute
  *   backward   the forward again, then  unpermute'  combine'  unsort'  experts'  sort'  dispatch'  permute'  gate'

@@ -1,5 +1,5 @@
-/* Kept things are found by the text of their set-up (setup.h), one after the other: a run has some hundred cells, each of
- * which costs milliseconds. */
+/* Kept things are found by the text of their set-up (setup.h), one after the other. A run has some hundred cells, each
+ * of which costs milliseconds. */
 #include "validate/published/cell_cache.h"
 
 #include "runtime/base/arena.h"
@@ -206,8 +206,8 @@ static hec_status add_cell(hec_cell_cache *cache, const hec_setup *setup, const 
   return HEC_OK;
 }
 
-/* Half as many experts again as fit under attention: attention < spAG <= 2 attention, where the exposed time of
- * re-materialisation is (L + 2 (L - 1)) / L times the default's, that is 3 for many layers. */
+/* Half as many experts again as fit under attention: attention < spAG <= 2 attention. There the exposed time of
+ * re-materialisation is (L + 2 (L - 1)) / L times the default's: 3 for many layers. */
 static hec_status go_beyond(hec_cell_cache *cache, hec_setup *setup) {
   hec_setup own = *setup;
   const hec_setup_cell *cell;

@@ -1,5 +1,5 @@
-/* One bench, 1,458 studies, six schedules each: some nine walks of a program of at most 34 operations a layer and
- * direction, so about a second for the whole grid on one core. */
+/* One bench, 1,458 studies, six schedules each. That is some nine walks of a program of at most 34 operations a layer
+ * and direction. The whole grid takes about a second on one core. */
 #include "validate/published/fsmoe_grid.h"
 
 #include "runtime/base/status.h"

@@ -1,6 +1,6 @@
-/* The paper: minimise the time of each of the four cases over real r >= 1 within the conditions under which it applies, keep
- * the best. Case 1 holds under four alternative sets of conditions and case 2 under two, so there are eight problems in
- * one variable (runtime/plan/planners/fsmoe.c has the conditions):
+/* The paper: minimise the time of each of the four cases over real r >= 1, within the conditions under which it
+ * applies. Keep the best. Case 1 holds under four alternative sets of conditions and case 2 under two. So there are
+ * eight problems in one variable (runtime/plan/planners/fsmoe.c has the conditions):
  *
  *   1 INTER   Q1 !Q2 Q4 | Q1 Q2 Q5 | !Q1 !Q3 Q6 | !Q1 Q3 Q7     2 COMPUTE  Q1 Q2 !Q5 | !Q1 Q3 !Q7
  *   3 A2A     Q1 !Q2 !Q4                                       4 INTRA    !Q1 !Q3 !Q6

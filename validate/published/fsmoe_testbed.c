@@ -1,6 +1,6 @@
-/* Constants: reference policies.md 1.6. Testbed A (6 nodes of 8 A6000, NVLink, 200 Gb/s) has the artifact's (tools/optim.py;
- * the paper's caption has the three betas of its collectives rotated: only the artifact's order suits a 200 Gb/s network).
- * Testbed B (8 nodes of 4 RTX 2080 Ti, PCIe, 100 Gb/s) has the caption's.
+/* Constants: reference policies.md 1.6. Testbed A (6 nodes of 8 A6000, NVLink, 200 Gb/s) has the artifact's
+ * (tools/optim.py). The paper's caption has the three betas of its collectives rotated: only the artifact's order
+ * suits a 200 Gb/s network. Testbed B (8 nodes of 4 RTX 2080 Ti, PCIe, 100 Gb/s) has the caption's.
  *
  *   volumes     a2a f*B*L*M/G; gather, scatter f*B*L*M; experts f*B*L*M*H/G     G ranks a node; elements
  *   experts     A: the artifact's lines, which hold the number of products. B: the caption's line of one product, times 2

@@ -1,4 +1,4 @@
-/* Synthetic totals of a series are generated once per (sigma, drift, experts) and kept; a wish is then cut, scaled to its
+/* Synthetic totals of a series are generated once per (sigma, drift, experts) and kept. A wish is then cut, scaled to its
  * assignments and spread over the ranks (hec_load_fit).
  *
  * Sigma for a stated imbalance by 12 halvings of [0, 4]: overload rises with sigma for fixed draws, near enough. Tried

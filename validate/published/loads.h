@@ -6,8 +6,9 @@
  *   series      what the FSSDP paper's rows take. Its models have 12 or 24 MoE layers and 32 experts on 16 ranks or 64 on 32:
  *       synthetic  24 layers of drifting log-normal popularity; a model of 12 layers takes the first 12
  *       recorded   32 experts: the trace's layers as they are; a model of 12 layers takes every second one
- *                  64 experts: layer l and layer (l + n/2) mod n of the trace side by side, as experts 0..31 and 32..63 of
- *                  one layer, each with half of the assignments (no recorded trace has 64 experts on 32 ranks)
+ *                  64 experts: two of the trace's layers side by side, l and (l + n/2) mod n, as experts 0..31 and
+ *                  32..63 of one layer. Each has half of the assignments (no recorded trace has 64 experts on 32
+ *                  ranks)
  *
  * Synthetic loads are totals that are split evenly over the ranks. */
 #ifndef HEC_VALIDATE_PUBLISHED_LOADS_H
@@ -55,9 +56,9 @@ hec_status hec_loads_hot(const hec_loads_wish *wish, int32_t n, int32_t n_hot, d
                          hec_loads *loads) HEC_MUST_USE;
 hec_status hec_loads_lognormal(hec_loads_store *store, const hec_loads_wish *wish, int32_t n, hec_arena *arena,
                                hec_loads *loads) HEC_MUST_USE;
-/* The sigma under which contiguous experts on `ep` ranks (0: all) have the busiest rank's share that a source states:
- * mean over layers and iterations of busiest over mean. Found by bisection to about 0.5 %, drifting to a few percent.
- * Then as hec_loads_lognormal. */
+/* The sigma under which contiguous experts on `ep` ranks (0: all) have the busiest rank's share that a source states.
+ * The share is the mean over layers and iterations of busiest over mean. Found by bisection to about 0.5 %, drifting
+ * to a few percent. Then as hec_loads_lognormal. */
 hec_status hec_loads_imbalanced(hec_loads_store *store, const hec_loads_wish *wish, int32_t n, int32_t ep,
                                 double overload, hec_arena *arena, hec_loads *loads, double *sigma) HEC_MUST_USE;
 /* Fails when the trace has other experts, or fewer layers. */

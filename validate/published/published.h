@@ -6,9 +6,9 @@
  *   changes             of one input each: change (in words), input; field, and times, plus or to; long: for rows of long runs too
  *   search, sets.long   iterations and warm-up of search and changes, and of long runs; kept: iterations of loads
  *   axes                settings and models: of the table of cases
- *   of a row            key, where (setting and model), kind (number: the default; sign: the paper says who wins, above 1; info: not
- *                       in the paper), paper (the number as printed), depends_on (which inputs), reading (what of it is our
- *                       reading), long, followed (it is in the table of changes)
+ *   of a row            key; where (setting and model); kind (number: the default; sign: the paper says who wins,
+ *                       above 1; info: not in the paper); paper (the number as printed); depends_on (which inputs);
+ *                       reading (what of it is our reading); long; followed (it is in the table of changes)
  *
  * There are two tables. One has the inputs as the paper states them, with what it leaves open at plain defaults. The
  * other has the best single set of unknowns for the whole table, by a full search of a small grid:

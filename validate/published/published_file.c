@@ -1,5 +1,5 @@
-/* systems/hecate.json as rows, inputs and lengths, and how a row is judged. Every value is a ratio of means over iterations,
- * oriented so that the paper's claim reads "above 1" (or below, where the paper prints a loss). */
+/* systems/hecate.json as rows, inputs and lengths, and how a row is judged. Every value is a ratio of means over
+ * iterations. It is oriented so that the paper's claim reads "above 1" (or below, where the paper prints a loss). */
 #include "validate/published/published.h"
 #include "validate/stats.h"
 

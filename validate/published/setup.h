@@ -1,11 +1,12 @@
 /* The set-up behind a number: cluster, model, policy, loads. Its fields are named in setup.c, and a row of a system's file may
  * name any of them.
  *
- *   model       a preset, whose fields the following change: layers (all of them MoE), experts, top_k, shared_experts, d_model,
- *               d_ffn, d_ffn_dense, heads (key and value heads too), d_head, seq_len, ffn_matrices, dtype_bytes, grad_bytes,
- *               optimizer_bytes, capacity_factor, nonmoe_scale, recompute
- *   run         cluster, ranks, tokens (per rank and micro-batch), ep (ranks of an expert-parallel group), period, slots, t, m,
- *               micro_batches, warmup (iterations not reported), forward (alone), nic_share (of the rate between nodes)
+ *   model       a preset, whose fields the following change: layers (all of them MoE), experts, top_k, shared_experts;
+ *               d_model, d_ffn, d_ffn_dense, heads (key and value heads too), d_head, seq_len, ffn_matrices;
+ *               dtype_bytes, grad_bytes, optimizer_bytes; capacity_factor, nonmoe_scale, recompute
+ *   run         cluster, ranks, tokens (per rank and micro-batch), ep (ranks of an expert-parallel group), period;
+ *               slots, t, m, micro_batches, warmup (iterations not reported), forward (alone); nic_share (of the rate
+ *               between nodes)
  *   loads       "lognormal": popularity with sigma, or the sigma under which contiguous experts on imbalance_ep ranks have
  *               this imbalance (busiest over mean); drift as in training. "hot": share of the assignments to the first `hot`
  *               experts. "recorded": file, below the folder of recorded data; record: that record alone, standing still.

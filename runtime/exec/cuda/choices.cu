@@ -1,6 +1,7 @@
 /* Assignments: rows of tokens to and from the rows of experts. Sums over the assignments of a token run over lists by
- * token, in ascending order, one thread to a number: the order of the CPU, without atomics. A warp has a row of d floats,
- * in fours where they are aligned. O(n d), weigh O(n), choice_gradient O(n_tokens n_experts) + O(n n_experts). */
+ * token, in ascending order, one thread to a number. That is the order of the CPU, without atomics. A warp has a row
+ * of d floats, in fours where they are aligned. O(n d), weigh O(n), choice_gradient O(n_tokens n_experts) + O(n
+ * n_experts). */
 #include "runtime/exec/cuda/kernels.h"
 
 #include "runtime/exec/cuda/pieces.h"

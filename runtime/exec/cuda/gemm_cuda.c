@@ -1,4 +1,4 @@
-/* Products on cuBLAS. It stores by columns: what it calls C [n, m] is our C [m, n], so C^T = op(B)^T op(A)^T is computed,
+/* Products on cuBLAS. It stores by columns: what it calls C [n, m] is our C [m, n]. So C^T = op(B)^T op(A)^T is computed,
  * B first, with the same flags. Reference: cuBLAS, "cublasGemmEx", "cublasGemmBatchedEx", "cublasGemmGroupedBatchedEx".
  *
  *   one product                         cublasGemmEx
@@ -6,10 +6,10 @@
  *   others                              cublasGemmGroupedBatchedEx, each a group of one, where it is wanted and there is
  *                                       one for the types; else one after the other
  *
- * Precision: float32; TF32 (float32 operands, of which the tensor cores read 19 bits); BF16: operands are rounded into
- * scratch by one launch for the list, sums and results are float32. Grouped products take bfloat16 only where the result
- * is bfloat16 too, so in that mode there are none. Products of several need arrays aligned to 16 bytes where tensor cores
- * read them; where they are not, one after the other.
+ * Precision: float32; TF32 (float32 operands, of which the tensor cores read 19 bits); BF16. For BF16 operands are
+ * rounded into scratch by one launch for the list; sums and results are float32. Grouped products take bfloat16 only
+ * where the result is bfloat16 too, so in that mode there are none. Products of several need arrays aligned to 16
+ * bytes where tensor cores read them; where they are not, one after the other.
  *
  * C = beta C where there are no terms (k == 0). Everything of a list that cuBLAS may read later stays until restart. */
 #include "runtime/exec/cuda/kernels.h"

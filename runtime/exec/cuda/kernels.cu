@@ -1,5 +1,5 @@
-/* Copies, factors, Adam and additions, over lists (tiles.h). Additions to the same numbers are one sum, of which each
- * thread adds all terms in the order of the list: what is added to is read and written once. */
+/* Copies, factors, Adam and additions, over lists (tiles.h). Additions to the same numbers are one sum. A thread adds
+ * all its terms in the order of the list. So what is added to is read and written once. */
 #include "runtime/exec/cuda/kernels.h"
 
 #include "runtime/exec/cuda/tiles.h"
@@ -163,7 +163,7 @@ static int32_t start_sums(cudaStream_t stream, filling *f) {
 }
 
 /* The sum of the batch that the addition belongs to: n_sums for a new one; -1: it shares numbers with one that has other
- * bounds, so it must come in a later launch. */
+ * bounds. So it must come in a later launch. */
 static int32_t sum_for(const sum_batch *batch, const hec_piece *a) {
   for (int32_t s = 0; s < batch->n_sums; s++) {
     const sum *one = &batch->sums[s];

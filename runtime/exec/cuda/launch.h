@@ -1,8 +1,8 @@
 /* Kernels are written once and compiled twice. nvcc compiles them for devices. A C++ compiler compiles them for the
- * CPU, where a stand-in of the tests runs the threads of a block (cuda_emulation.h, which its target includes before
- * all else). Kernels may use only what both have. These are threadIdx, blockIdx, blockDim and gridDim, shuffles of
- * floats among all 32 lanes, __syncthreads, HEC_SHARED arrays of a fixed size, 64-bit integers, and float32 without
- * contraction. */
+ * CPU. There a stand-in of the tests runs the threads of a block (cuda_emulation.h; its target includes it first).
+ * Kernels may use only what both have. That is threadIdx, blockIdx, blockDim and gridDim, shuffles of floats among all
+ * 32 lanes, __syncthreads. Also HEC_SHARED arrays of a fixed size, 64-bit integers, and float32 without contraction.
+ * */
 #ifndef HEC_EXEC_CUDA_LAUNCH_H
 #define HEC_EXEC_CUDA_LAUNCH_H
 #ifdef __CUDACC__

@@ -11,8 +11,8 @@
 
 static constexpr float gelu_a = 1.5957691216F, gelu_b = 0.044715F; /* 2 sqrt(2 / pi) */
 
-/* Elements are numbered row by row, [rows, f]; in fours only where f is a multiple of four and x aligned, so that four of
- * them are of one row, side by side in every matrix. The formulas are those of processor_cpu.c. */
+/* Elements are numbered row by row, [rows, f]. They are taken in fours only where f is a multiple of four and x
+ * aligned. So four of them are of one row, side by side in every matrix. The formulas are those of processor_cpu.c. */
 struct activation_piece {
   float *x;
   int32_t f, n_matrices;

@@ -3,8 +3,8 @@
  * What describes the work may not fit in the parameters of a kernel: row pointers, tokens, pointers of products. It is
  * written into pinned host memory and copied by the stream that needs it, one copy to a list. Both sides are chunks
  * that are filled from the front and rewound together at restart, when everything is done: nothing is used twice
- * before. A chunk is twice as large as the one before it, and the same lists take the same places in every round, so
- * that nothing is allocated once one round has been made. */
+ * before. A chunk is twice as large as the one before it, and the same lists take the same places in every round. So
+ * nothing is allocated once one round has been made. */
 #include "runtime/exec/cuda/own.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* Messages between devices by NCCL. Communicators do not block the host (ncclConfig_t.blocking = 0): a call that is still
- * at work returns ncclInProgress, and its state is asked for until it is something else. That takes as long as connecting
- * does, which `open` makes happen once; later it is the time that NCCL's own thread needs for the launch. A wait ends when
- * the program says stop, and after as long as `open` had.
+/* Messages between devices by NCCL. Communicators do not block the host (ncclConfig_t.blocking = 0). A call that is
+ * still at work returns ncclInProgress. Its state is asked for until it is something else. That takes as long as
+ * connecting does, which `open` makes happen once. Later it is the time that NCCL's own thread needs for the launch. A
+ * wait ends when the program says stop, and after as long as `open` had.
  *
  * Everything is sent as float32. NCCL: docs.nvidia.com/deeplearning/nccl, "Fault Tolerance", "Group Calls". */
 #include "runtime/exec/cuda/own.h"

@@ -44,7 +44,7 @@ static inline int32_t launched() {
 
 /* ---- A warp to a row ----
  *
- * Lane l has the numbers i with (i / 4) mod 32 = l, in four partial sums by i mod 4, which a butterfly of shuffles adds
+ * Lane l has the numbers i with (i / 4) mod 32 = l, in four partial sums by i mod 4. A butterfly of shuffles adds them
  * up. Neither alignment nor the size of the grid changes the order. No shared memory, no barrier. */
 
 /* This warp's first row, how many warps there are, and the first number of this lane in a row. */

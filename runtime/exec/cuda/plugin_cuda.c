@@ -1,7 +1,7 @@
 /* The CUDA plug-in: what devices there are, and the table of all that it can do.
  *
- * Probing asks the runtime only. Of NCCL and cuBLAS it asks their versions, which needs no device: ncclGetUniqueId, which
- * works without one too, would open a listening socket on an outside interface. */
+ * Probing asks the runtime only. Of NCCL and cuBLAS it asks their versions, which needs no device. ncclGetUniqueId
+ * works without one too, but would open a listening socket on an outside interface. */
 #include "runtime/exec/cuda/kernels.h"
 #include "runtime/exec/cuda/own.h"
 

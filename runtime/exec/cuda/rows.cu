@@ -1,6 +1,6 @@
 /* Norms and softmax, forward and backward: a warp to a row (pieces.h), with the formulas of math.c. The gradient of the
- * gain is a sum over rows, by columns: a warp has four of them, its lanes every eighth row; partial sums by (row / 8) mod
- * 4, then shuffles. The order depends on the number of rows only. O(rows d), each row read twice. */
+ * gain is a sum over rows, by columns: a warp has four of them, its lanes every eighth row. Partial sums are by (row /
+ * 8) mod 4, then shuffles. The order depends on the number of rows only. O(rows d), each row read twice. */
 #include "runtime/exec/cuda/kernels.h"
 
 #include "runtime/exec/cuda/pieces.h"
@@ -69,7 +69,7 @@ static __global__ void norm_rows_backward(hec_norm norm, const float *from, floa
 
 enum { COLUMNS = 4, LANES_PER_COLUMN = WARP / COLUMNS };
 
-/* dgain_i += sum_r dy_ri x_ri s_r: a warp takes four neighbouring columns, of which it reads 16 bytes a row; the other
+/* dgain_i += sum_r dy_ri x_ri s_r: a warp takes four neighbouring columns, of which it reads 16 bytes a row. The other
  * half of what the memory gives is read by the next warp of the block at about the same time. */
 static __global__ void norm_gain(hec_norm norm, const float *dy, float *dgain) {
   int64_t n_warps = static_cast<int64_t>(gridDim.x) * ROWS_PER_BLOCK;

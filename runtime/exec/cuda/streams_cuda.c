@@ -1,10 +1,10 @@
 /* Streams and events of a CUDA processor (hec_streams).
  *
  * Events come from a pool that grows and is given back as a whole at restart. Times: an event has a time on the device's
- * clock, of which CUDA tells differences. Restart lets a base event be reached while the host looks on: it reads its clock
- * before and after, and of several rounds keeps the one in which both readings are closest. The base is then taken to be
- * in their middle; any event is at base_ns + (event - base). Differences are float milliseconds: below one microsecond of
- * error in the first ten seconds after restart.
+ * clock, of which CUDA tells differences. Restart lets a base event be reached while the host looks on. The host reads
+ * its clock before and after. Of several rounds it keeps the one in which both readings are closest. The base is then
+ * taken to be in their middle; any event is at base_ns + (event - base). Differences are float milliseconds: below one
+ * microsecond of error in the first ten seconds after restart.
  *
  * Nothing but restart waits. serial: all streams are the first one, so every event of the past is reached before what
  * follows, and nothing else changes. */

@@ -3,8 +3,8 @@
  *     claimed: 0 -> who + 1      one compare-and-swap decides who writes the text
  *     told:    0 -> 1            the text is there; every rank is rung and its waits end
  *
- * A rank that is killed between the two leaves a claim without a text: the supervisor, who knows that it is dead, takes
- * the claim over. Messages read "rank 2, in PLACE: what happened". */
+ * A rank that is killed between the two leaves a claim without a text. The supervisor, who knows that it is dead,
+ * takes the claim over. Messages read "rank 2, in PLACE: what happened". */
 #include "runtime/exec/launch/world.h"
 
 #include <stdarg.h>

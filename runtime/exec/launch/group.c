@@ -1,6 +1,6 @@
-/* A group's rank is the launch's with a transport around it that shifts the numbers of peers, and a world that begins
- * at the group's first rank. Every table by rank is the launch's from there on. A post is copied for the launch's
- * transport, which sees the launch's peers, and its progress is copied back. */
+/* A group's rank is the launch's with two things changed. A transport around it shifts the numbers of peers. The world
+ * begins at the group's first rank. Every table by rank is the launch's from there on. A post is copied
+ * for the launch's transport, which sees the launch's peers, and its progress is copied back. */
 #include "runtime/exec/launch/group.h"
 
 #include "runtime/base/arena.h"

@@ -1,11 +1,11 @@
 /* Ranks: where they run, what they share, how long they wait, how they end.
  *
- * A launch runs `body` once per rank: as forked processes (default), as threads of this process (TSan, embedding), or,
- * under a process manager, only the calling rank's. Every rank has a region of memory of its own. On one machine all
- * regions are one anonymous shared mapping made before the ranks. So an address means the same in every rank, a peer
- * may read it, and nothing can be left behind in /dev/shm. The region is reserved, not touched.
+ * A launch runs `body` once per rank: as forked processes (default), or as threads of this process (TSan, embedding).
+ * Under a process manager it runs only the calling rank's. Every rank has a region of memory of its own. On one
+ * machine all regions are one anonymous shared mapping made before the ranks. So an address means the same in every
+ * rank, a peer may read it, and nothing can be left behind in /dev/shm. The region is reserved, not touched.
  *
- * Failure: the first rank that fails (hec_rank_fail) or dies names the failure for the whole launch; every wait of
+ * Failure: the first rank that fails (hec_rank_fail) or dies names the failure for the whole launch. Every wait of
  * every other rank then ends with HEC_FAILED. In fork mode the caller supervises. A child that dies, is killed or does
  * not end within the limit after a failure is named with the place it last published (hec_rank_at). The others are
  * told, then killed (SIGKILL, which also ends a stopped one). Children die with their parent. */
@@ -46,8 +46,8 @@ struct hec_rank {
   bool serial;
 };
 
-/* rank->link is set where the processor has streams: then messages of the program go over it, and `transport` is for what
- * hosts say to each other. */
+/* rank->link is set where the processor has streams. Then messages of the program go over it, and `transport` is for
+ * what hosts say to each other. */
 typedef hec_status hec_rank_body(hec_rank *rank, void *context);
 
 typedef struct hec_launch_options {

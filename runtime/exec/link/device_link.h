@@ -3,9 +3,9 @@
  *
  * An exchange is the hec_post that a transport would get, with two rules. Its segments are memory of the devices, in
  * whole floats. The segments of a message are the same in number and sizes at both ends. `exchange` puts it on the
- * stream selected at this rank: what that stream is given afterwards may use what was received and write over what was
+ * stream selected at this rank. What that stream is given afterwards may use what was received and write over what was
  * sent. It may wait for the peers' host threads to come to the same exchange (never for their devices), as long as
- * rank->limit_ns allows: hec_rank_late names who is missing. Ranks reach the exchanges of the program in the order of
+ * rank->limit_ns allows. hec_rank_late names who is missing. Ranks reach the exchanges of the program in the order of
  * their ids, so this cannot deadlock. The post may go when the call returns.
  *
  * Where rank->serial, what it gives to the device is given in the rank's turn, and done when the turn ends.

@@ -1,23 +1,23 @@
-/* Ranks are threads of one process and read each other's devices: an exchange is copies (or additions) by the receiver,
- * straight out of the sender's memory, ordered by events of the two processors. Only hosts wait for hosts, in three short
- * handshakes of each pair (source, destination) with something to send on this lane:
+/* Ranks are threads of one process and read each other's devices. An exchange is copies (or additions) by the
+ * receiver, straight out of the sender's memory. Events of the two processors order them. Only hosts wait for hosts,
+ * in three short handshakes of each pair (source, destination) with something to send on this lane:
  *
  *     source                                        destination
  *     1 mark `ready`, offer the post        --->    wait for the offers of all sources; after(ready); copy
  *     3 after(taken): may be written over   <---  2 mark `taken`, show it
  *       close                               --->  4 wait until all sources have closed
  *
- * The third is there because an event ends with a restart of its processor: until the source has used `taken`, the
+ * The third is there because an event ends with a restart of its processor. Until the source has used `taken`, the
  * destination must not get that far. Then nothing of the exchange is looked at any more, so the post may go.
  *
  * A chained post forwards whole messages, not chunks: a send with after >= 0 is ready when that receive is on the stream.
  * Each pass takes the receives whose sends are ready, in one list of copies, and marks one event for all that forward
  * them. Devices then work on a message in chains of copies; only host threads see the order in which they came.
  *
- * It cannot deadlock. Let exchange x be the one of smallest id that some rank has not left: all its ranks are in it or
- * will come, since they wait for nothing else. Each offers before it waits, so every wait for offers ends. A send is ready
- * once the receive it forwards is on the stream: by induction over hops all are. Hence every destination shows `taken`,
- * every source closes, and all leave. On the devices an event is only ever waited for after it was marked.
+ * It cannot deadlock. Let exchange x be the one of smallest id that some rank has not left. All its ranks are in it or
+ * will come, since they wait for nothing else. Each offers before it waits, so every wait for offers ends. A send is
+ * ready once the receive it forwards is on the stream: by induction over hops all are. Hence every destination shows
+ * `taken`, every source closes, and all leave. On the devices an event is only ever waited for after it was marked.
  *
  * Failure: a rank that leaves early must not take away what another just looks at (its post, its events). Who looks
  * says so first (`looks`), then asks whether the other is gone. Who leaves looks at nothing any more, says that it is
@@ -349,7 +349,7 @@ static int32_t collect(hec_rank *rank, local *own, const hec_post *post, int32_t
   return n_taken;
 }
 
-/* Copies or adds what was collected; in virtual time in a turn, which waits for the device but for no host: events of
+/* Copies or adds what was collected. In virtual time in a turn, which waits for the device but for no host: events of
  * others were reached when their turns ended. */
 static hec_status move(hec_rank *rank, const local *own, const hec_post *post, int32_t n_pieces) {
   hec_processor *on = rank->processor;

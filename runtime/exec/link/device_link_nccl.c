@@ -1,9 +1,9 @@
-/* Devices that talk by NCCL, one to a rank: a communicator per communication lane, since what a communicator is given
- * is carried out in one order. An exchange is one group of sends and receives per step (link_steps.c, which says why
- * steps cannot deadlock), in the order of the post, on the lane's stream. Groups of different lanes run beside each
- * other on the device: each waits for its peers only. Every rank gives its lanes their exchanges in the order of the
- * ids. So the smallest id that is not done always can go on once it is on all its streams. (Kernels that wait for peers
- * must all find room on the device at once: four lanes of them do.)
+/* Devices that talk by NCCL, one to a rank. There is a communicator per communication lane, since what a communicator
+ * is given is carried out in one order. An exchange is one group of sends and receives per step. Groups go on the
+ * lane's stream in the order of the post (link_steps.c says why steps cannot deadlock). Groups of different lanes run
+ * beside each other on the device: each waits for its peers only. Every rank gives its lanes their exchanges in the
+ * order of the ids. So the smallest id that is not done always can go on once it is on all its streams. (Kernels that
+ * wait for peers must all find room on the device at once: four lanes of them do.)
  *
  * `open` sends one number between every two ranks and sums one on every lane, so that no connection is made later. That
  * writes over the beginning of rank->memory. Nothing is added while it is received: the executor brings staging.

@@ -1,5 +1,6 @@
-/* Steps by hop. Groups of a rank are carried out one after the other, each when all its peers have come to the group that
- * answers it: like a barrier between those ranks. So the order of groups must be one that all ranks have in common.
+/* Steps by hop. Groups of a rank are carried out one after the other, each when all its peers have come to the group
+ * that answers it. That is like a barrier between those ranks. So the order of groups must be one that all ranks have
+ * in common.
  *
  *   chunk c of a message of hop h moves in step c + h
  *

@@ -6,12 +6,12 @@
  *     1. a short-lived child loads the library and tells the core that it chose (a crash there costs nothing here)
  *     2. when that core has no AVX but the CPU has: OPENBLAS_CORETYPE = SkylakeX (AVX-512) or Haswell (AVX2)
  *     3. this process loads the library; the environment is put back
- * A core type in the user's environment is never touched. One thread always: ranks are the parallelism. A library that is
- * in the process already (a solver may have brought it along, runtime/plan/cbc) keeps the core that it chose, and the name
- * says so: whoever needs both opens this first.
+ * A core type in the user's environment is never touched. One thread always: ranks are the parallelism. A library may
+ * be in the process already (a solver may have brought it along, runtime/plan/cbc). Then it keeps the core that it
+ * chose, and the name says so: whoever needs both opens this first.
  *
  * The library stays local to its handle (RTLD_LOCAL), apart from the cblas_sgemm of GSL that this program is linked
- * with: that one is the fall-back, and HECATE_BLAS=gsl asks for it. */
+ * with. That one is the fall-back, and HECATE_BLAS=gsl asks for it. */
 #include "runtime/exec/math/math.h"
 
 #include <dlfcn.h>

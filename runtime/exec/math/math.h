@@ -1,6 +1,6 @@
 /* The arithmetic of the CPU: float32, one thread. The only door to CBLAS. It is OpenBLAS when its shared library is
- * found at run time (loaded with dlopen, so that its core type can be set first), otherwise GSL's CBLAS. Everything is
- * row-major.
+ * found at run time, otherwise GSL's CBLAS. OpenBLAS is loaded with dlopen, so that its core type can be set first.
+ * Everything is row-major.
  *
  * Same input, same bytes on one machine and library; between libraries results differ by rounding. Nothing allocates;
  * nothing global is written after hec_math_open. Arrays of one call do not overlap unless it says so. */

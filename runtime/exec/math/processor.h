@@ -3,9 +3,9 @@
  *
  * Calls are carried out in the order in which they are made: on the CPU before they return, elsewhere perhaps later
  * (see hec_streams). So the host must not look at what they write. Arrays of floats are on the device. What describes
- * the work is on the host and may go when the call returns: lists of hec_gemm and the like, row pointers, and of
- * hec_assignments all but weight and weight_grad. Sizes of zero are fine, with NULL for what is empty. Arrays of one
- * call do not overlap unless it says so.
+ * the work is on the host and may go when the call returns. That is lists of hec_gemm and the like, row pointers, and
+ * of hec_assignments all but weight and weight_grad. Sizes of zero are fine, with NULL for what is empty. Arrays of
+ * one call do not overlap unless it says so.
  *
  * Same input, same bytes on one device: sums have a fixed order. Between devices results differ by rounding. */
 #ifndef HEC_EXEC_PROCESSOR_H

@@ -1,5 +1,5 @@
-/* Runs of a part: a row of its columns of each of Wq, Wk, Wv, then its rows of Wo, which are neighbours, then all that is
- * whole. O(size of the part). */
+/* Runs of a part: a row of its columns of each of Wq, Wk, Wv. Then its rows of Wo, which are neighbours. Then all that
+ * is whole. O(size of the part). */
 #include "runtime/exec/model/dense_part.h"
 
 #include "runtime/exec/model/model_parts.h"

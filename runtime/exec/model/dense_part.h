@@ -1,7 +1,7 @@
 /* Parts of a block's dense parameters: what a rank of a tensor-parallel group (runtime/plan/problem.h) keeps. Member m of s has
- * heads m h/s .. (m+1) h/s - 1: these columns of Wq, Wk and Wv and rows of Wo, packed as a block of h/s heads; norms, gate and
- * shared experts are whole on every rank. Sums over members of what their heads make of a row are what all heads make of it.
- * s = 1: the block itself. */
+ * heads m h/s .. (m+1) h/s - 1: these columns of Wq, Wk and Wv and rows of Wo, packed as a block of h/s heads. Norms,
+ * gate and shared experts are whole on every rank. Sums over members of what their heads make of a row are what all
+ * heads make of it. s = 1: the block itself. */
 #ifndef HEC_EXEC_DENSE_PART_H
 #define HEC_EXEC_DENSE_PART_H
 #include "runtime/exec/model/expert_shard.h"

@@ -64,7 +64,7 @@ static inline int32_t hec_model_whole_blocks(const hec_model *model) {
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
  * HEC_BAD_INPUT for shapes that cannot be executed, saying why. They are: attention given as a bare parameter count, a
- * capacity factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
+ * capacity factor, d_model below 4. Also kv heads that do not divide the heads, and several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
 static inline int32_t hec_model_parts(const hec_model *model) {
@@ -83,7 +83,8 @@ int64_t hec_model_expert_size(const hec_model *model);
 /* Initial values and data (`layer` of the whole model), functions of (seed, what, where) alone: any rank makes any of them without the others. */
 void hec_model_init_block(const hec_model *model, int32_t layer, float *params);
 void hec_model_init_expert(const hec_model *model, int32_t layer, int32_t expert, float *params);
-/* Token t of rank r is token r * tokens + t of the step: R ranks have the data of one rank with R times the tokens. */
+/* Token t of rank r is token r * tokens + t of the step. So R ranks have the data of one rank with R times the tokens.
+ * */
 void hec_model_input(const hec_model *model, int64_t step, int32_t micro_batch, int32_t rank, int32_t tokens, float *x);
 /* The gradient of the loss by the output of the last block (replay's loss is linear in the output). */
 void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t micro_batch, int32_t rank, int32_t tokens,
@@ -111,9 +112,11 @@ void hec_assign_top_k(const hec_model *model, const float *probabilities, const 
 void hec_assign_weights(hec_processor *on, const hec_model *model, const float *probabilities,
                         hec_assignments *assignments);
 
-/* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4): coefficient * E *
- * sum_e f_e p_e over the tokens of all ranks, f_e = share of the assignments (no gradient), p_e = mean probability, or
- * share of the token's affinities where these do not sum to 1. counts [n_ranks][E] of all ranks. Fills in balance; returns the share of this rank's tokens: ranks add up. */
+/* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4):
+ *     coefficient * E * sum_e f_e p_e over the tokens of all ranks
+ * f_e = share of the assignments (no gradient). p_e = mean probability, or share of the token's affinities where these
+ * do not sum to 1. counts [n_ranks][E] of all ranks. Fills in balance. Returns the share of this rank's tokens:
+ * ranks add up. */
 typedef struct {
   const uint32_t *counts;
   int32_t n_ranks;
@@ -127,9 +130,9 @@ double hec_assign_balance(const hec_model *model, const hec_balance *balance, co
  * added to what experts are chosen by and to nothing else: no gradient flows, every rank has the same. */
 void hec_bias_update(const hec_model *model, float rate, const hec_load *loads, int32_t n, float *bias);
 
-/* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input (of all
- * parts, first of all, as are its scale,
- * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]: what the gate gave. */
+/* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input
+ * (of all parts, first of all, as is its scale). qkv. attended: input of Wo. x1: between attention and MoE. h2.
+ * probabilities [T, E]: what the gate gave. */
 typedef struct {
   int32_t layer; /* of the block: some layers beside s2 attention are dense */
   float *x0, *scale1, *q, *k, *v, *attended, *x1, *scale2, *h2, *probabilities;

@@ -7,11 +7,12 @@
  * Visible: all keys of the sequence (full), those up to the query (causal), or of those the local window and the head's
  * shard (s2, models/attention.h). Exact mode: P = S without scale and softmax, dS = dP, both zero at keys that are not
  * visible.
- * Scores exist for QUERIES queries and as many heads as the device wants at a time, in scratch, and are computed again
- * in backward; causal blocks of queries stop at their last visible key. With s2 a block of queries lies in one block of
- * the mask. So all of them see the same blocks of their head's shard out of the window. The columns of the scores are
- * those blocks, one product each, then the window up to the last query. Nothing else is computed; heads go one by one,
- * because they have different columns. O(T context dh heads) time, O(QUERIES L heads) scratch beside the rows. */
+ * Scores exist for QUERIES queries and as many heads as the device wants at a time, in scratch. They are computed
+ * again in backward. Causal blocks of queries stop at their last visible key. With s2 a block of queries lies in one
+ * block of the mask. So all of them see the same blocks of their head's shard out of the window. The columns of the
+ * scores are those blocks, one product each, then the window up to the last query. Nothing else is computed; heads go
+ * one by one, because they have different columns. O(T context dh heads) time, O(QUERIES L heads) scratch beside the
+ * rows. */
 #include "runtime/exec/model/model_parts.h"
 
 #include <math.h>

@@ -1,13 +1,14 @@
-/* Initial values and data: functions of (seed, what, where) alone, made of integers and + * only, so that every rank of
+/* Initial values and data: functions of (seed, what, where) alone, made of integers and + * only. So every rank of
  * every machine makes the same bits.
  *
- * Random numbers are counted, not drawn: value i of stream (seed, what, a, b, c) is a hash (splitmix64's finaliser,
+ * Random numbers are counted, not drawn. Value i of stream (seed, what, a, b, c) is a hash (splitmix64's finaliser,
  * Steele et al., OOPSLA 2014) of key + i * golden ratio. A normal is the sum of the four 16-bit parts of one hash,
- * centred and scaled to variance 1 (Irwin-Hall: tails end at 3.5 sigma, which serves here, and no libm is asked).
+ * centred and scaled to variance 1. That is Irwin-Hall: tails end at 3.5 sigma, which serves here, and no libm is
+ * asked.
  *
  * Random mode: matrices of n rows have variance 1 / n. Those that write into the stream (Wo, the experts' last) are
- * smaller by sqrt(2 blocks) (Radford et al., GPT-2), so the stream stays of order 1. Gains are near 1, and data is
- * normal.
+ * smaller by sqrt(2 blocks), as in GPT-2 (Radford et al.). So the stream stays of order 1. Gains are near 1, and data
+ * is normal.
  *
  * Exact mode: every nonzero is +1 or -1 and there are few, so that sums stay short (reference.h gives the bound):
  *     x, dx      one in eight elements of a token, at least two

@@ -1,7 +1,8 @@
 /* The model's shape: what can be executed, where parameters, kept values and scratch lie. All O(1).
  *
  * Kept per token and block: x0 d, q and attended h*dh each, k and v kv*dh each, x1 d, h2 d, probabilities E, two norm
- * scales: 3 d + 2 (h + kv) dh + E + 2 floats. The law of models/memory_cost.c allows 4 d + 2 (h + kv) dh + d/2 + E. */
+ * scales. That is 3 d + 2 (h + kv) dh + E + 2 floats. The law of models/memory_cost.c allows 4 d + 2 (h + kv) dh + d/2
+ * + E. */
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/model/model_parts.h"
 

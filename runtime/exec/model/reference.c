@@ -4,11 +4,11 @@
  * enough memory. Gradients add up over them, then one Adam step. O(tokens * parameters used), no allocation once the
  * largest step has been seen.
  *
- * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Relative to a sum of n terms of random sign and
- * its own size, the roundings of one after the other make u sqrt(n / 2) (Higham, Accuracy and Stability, ch. 4); BLAS
- * and math.c keep at least 16 partial sums: u sqrt(n / 32), beside the few roundings of whatever is not a sum. Two orders
- * of the same sum differ by as much. With n = the longest sum (a width, a sequence, the tokens that meet in a weight's
- * gradient):
+ * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Take a sum of n terms of random sign, added one
+ * after the other. Relative to its own size, its roundings make u sqrt(n / 2) (Higham, Accuracy and Stability, ch. 4).
+ * BLAS and math.c keep at least 16 partial sums: u sqrt(n / 32), beside the few roundings of whatever is not a sum.
+ * Two orders of the same sum differ by as much. With n = the longest sum (a width, a sequence, the tokens that meet in
+ * a weight's gradient):
  *     one pass     about 20 such sums in a chain per block, forward and backward, whose independent errors add in
  *                  squares:  pass = u sqrt(20 blocks (4 + n / 32))
  *     Adam         A gradient g has the error delta = pass * G, G its root mean square. The first update of an element,
@@ -168,7 +168,7 @@ static int32_t max_assignments(hec_reference *r, const hec_load *loads, int32_t 
   return (int32_t)max;
 }
 
-/* Floats per (micro-batch, rank): stream, its gradient, dh2, scratch, then per block kept values; and per assignment
+/* Floats per (micro-batch, rank): stream, its gradient, dh2, scratch, then per block kept values. Beside that, per assignment
  * and block inner row and output, and two rows more for all blocks together. */
 static void make_room(hec_reference *r, int32_t n) {
   const hec_model *m = &r->model;

@@ -1,5 +1,5 @@
-/* The dense single-rank reference: every block, every expert, all tokens of all ranks, in plain loops over model.h, with
- * no plan, no program, no dispatch and no collective. What every policy must give.
+/* The dense single-rank reference: every block, every expert, all tokens of all ranks, in plain loops over model.h. It
+ * has no plan, no program, no dispatch and no collective. What every policy must give.
  *
  * One step = forward and backward of every micro-batch (gradients add up over ranks and micro-batches), then Adam. The
  * gradient of the dense parameters is the sum over ranks, as the dense all-reduce makes it. */

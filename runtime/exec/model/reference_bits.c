@@ -1,9 +1,10 @@
 /* Exact mode once more, in double, with the magnitude of every sum.
  *
- * A tensor holds values, per element the sum of the absolute values of the terms that made it, and the unit: the
- * largest power of two of which every term is a multiple. A partial sum in any order is a multiple of the unit and not
- * above the sum of magnitudes, so it is exact in float32 when magnitude / unit <= 2^24. The unit of a product's terms is
- * the product of the operands' units, and an operand's unit is measured: the lowest bit set in any of its values.
+ * A tensor holds values and, per element, the sum of the absolute values of the terms that made it. It also holds the
+ * unit: the largest power of two of which every term is a multiple. A partial sum in any order is a multiple of the
+ * unit and not above the sum of magnitudes. So it is exact in float32 when magnitude / unit <= 2^24. The unit of a
+ * product's terms is the product of the operands' units. An operand's unit is measured: the lowest bit set in any
+ * of its values.
  *
  * The step, h = x and no softmax (model.h):
  *     a = mask(q k^T) v    x1 = x + a Wo    y = x1 + sum_j w_j E_j(x1) + S(x1)    and its gradients

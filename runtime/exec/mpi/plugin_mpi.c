@@ -5,16 +5,16 @@
  * and U, so each may cut its buffer into segments as it likes. A unit in one piece is sent as it lies, one in several pieces
  * through a derived datatype. Both have the type signature of so many bytes. The tag is the index of the message among those of
  * the post with that peer. The units of one message arrive in order because MPI does not overtake on (communicator, peer, tag).
- * Chains through the same pair do not hold each other up. Small units
- * keep both ends at work at once: 400 MB in 2000 segments between two processes of a machine took 0.05 s so, and 0.5 s
- * as one message (tests/exec/program_mpi.c, "large").
+ * Chains through the same pair do not hold each other up. Small units keep both ends at work at once. 400 MB in 2000
+ * segments between two processes of a machine took 0.05 s so, and 0.5 s as one message (tests/exec/program_mpi.c,
+ * "large").
  *
  * Progress. A message has up to WINDOW units with MPI at a time, in a ring of requests: unit u in slot u mod window. A
- * unit counts as moved once it and all before it are complete; a forward hands unit u over when its receive has moved
+ * unit counts as moved once it and all before it are complete. A forward hands unit u over when its receive has moved
  * that far. A step costs one MPI_Testsome over the requests of a lane, O(messages * window).
  *
- * Waiting polls (MPI offers nothing to sleep on): some polls back to back while every rank of the machine can have a
- * core, then with sleeps, so that more ranks than cores do not take the processor from each other.
+ * Waiting polls (MPI offers nothing to sleep on). While every rank of the machine can have a core, some polls go back
+ * to back. Later ones sleep in between, so that more ranks than cores do not take the processor from each other.
  *
  * Reference: MPI 3.1, sections 3.5 (order), 4.1 (derived datatypes), 6.4.2 (MPI_Comm_idup). */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
@@ -32,7 +32,7 @@
  * A rank with a core of its own does not offer it to others meanwhile: they would keep it for milliseconds. */
 enum { WINDOW = 8, POLL_NS_ALONE = 1000000, POLLS_CROWDED = 4, SLEEP_NS_MIN = 20000, SLEEP_NS_MAX = 50000 };
 /* A message travels in units. Open MPI needs large ones where both directions run at once (1 MiB: three quarters of
- * MPI_Allgatherv, 8 MiB: all of it, hecate-bench collectives); one unit for everything makes it slow with many segments. */
+ * MPI_Allgatherv, 8 MiB: all of it, hecate-bench collectives). One unit for everything makes it slow with many segments. */
 static const int64_t unit_bytes_max = 8 << 20;
 
 static const hec_mpi_host *host;
@@ -225,8 +225,9 @@ static hec_status add_flow(hec_rank *rank, lane_state *lane, hec_message *messag
   return HEC_OK;
 }
 
-/* The first units. Receives first. Then sends, from the peer after this rank on: were rank 0 everybody's first, its port would
- * fill while the last rank's stands idle (4 hosts of 4 MB/s, 400 kB each: 340 ms, so 310 ms). */
+/* The first units. Receives first. Then sends, from the peer after this rank on. Were rank 0 everybody's first, its
+ * port would fill while the last rank's stands idle. With 4 hosts of 4 MB/s, 400 kB each, that takes 340 ms; so it
+ * takes 310 ms. */
 static hec_status advance_in_turn(hec_rank *rank, lane_state *lane) {
   int32_t n = lane->n_flows, first = 0;
   while (first < n && !(lane->flows[first].send && lane->flows[first].message->peer > rank->rank))

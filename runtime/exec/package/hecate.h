@@ -1,7 +1,7 @@
 /* libhecate: the planner and the sparse collectives of hecate for trainers written by others, and its simulator.
  *
  * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of
- * a micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
+ * a micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG). The gradients of the copies
  * return to the homes (SparseReduceScatter, spRS). FSSDP is from "Hecate: Unlocking Efficient Sparse Model Training via
  * Fully Sharded Sparse Data Parallelism", arXiv 2502.02581. See its section 3 (sparse collectives) and section 4
  * (Algorithm 1: sparse materialisation; Algorithm 2: heterogeneous sharding). The other policies name their papers:
@@ -239,7 +239,7 @@ typedef int hec_body(hec_comm *comm, void *context);
 /* Runs body(comm, context) on every rank and waits for all; a body returns HECATE_OK or a code (its message: what hec_error
  * says in it). HECATE_OK: every body did. Else the failure that came first; the others' waits fail, no process is left.
  * Processes: forked here, so the caller must have no other threads, and what a body writes to memory is lost with it.
- * Under mpi: this process is one rank, MPI is started by the first hec_run and may not be by the program; a failure ends
+ * Under mpi: this process is one rank, MPI is started by the first hec_run and may not be by the program. A failure ends
  * the whole job (MPI_Abort). */
 HEC_API int hec_run(const hec_run_options *options, hec_body *body, void *context);
 HEC_API void hec_finish(void); /* at the end of a program under mpi; else does nothing */
@@ -261,7 +261,7 @@ HEC_API void *hec_comm_alloc(hec_comm *comm, size_t bytes);
  * anywhere; between processes of one machine what is sent from memory not of hec_comm_alloc is copied once more.
  * Lowered to `direct`, `two_level` (into each node once) or `chain` (chunked), by closed-form cost on the cluster. */
 HEC_API int hec_sparse_all_gather(hec_comm *comm, const hec_sparse_items *items, size_t bytes, void *const *buffers);
-/* SparseReduceScatter: at the owner, buffers[i][0 .. n_floats) += the receivers' in ascending order of ranks; with
+/* SparseReduceScatter: at the owner, buffers[i][0 .. n_floats) += the receivers' in ascending order of ranks. With
  * two_level and chain, first within each other node at one of its receivers (in ascending order), then at the owner.
  * Either way the order, and so every bit, is the same in every run. Buffers of receivers may be overwritten. */
 HEC_API int hec_sparse_reduce_scatter(hec_comm *comm, const hec_sparse_items *items, size_t n_floats,

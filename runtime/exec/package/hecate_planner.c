@@ -1,5 +1,6 @@
-/* The planner of libhecate: a policy at work on a problem given by numbers (hecate.h); open, close, save and restore, and
- * the calls for one micro-batch at a time, each on the planner's current step (hecate_step.c). */
+/* The planner of libhecate: a policy at work on a problem given by numbers (hecate.h). Here are open, close, save and
+ * restore. Here are also the calls for one micro-batch at a time, each on the planner's current step (hecate_step.c).
+ * */
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/package/planner_state.h"

@@ -2,10 +2,11 @@
  *
  *   begin -> [refine of a layer, again where it is recomputed]* -> end -> release
  *
- * A step keeps two copies of the plan: `decided`, as the policy made it before the gates, and `plans`, whose layers refine
- * makes from `decided` afresh each time. So the run inside the planner never sees a refined layer, several steps are alive
- * at once, and a second refine of a layer with the same counts gives the same plan. Moves are the difference of the plans
- * before and after a step, where homes or residents changed. Guests of a layer as items: O(copies of the layer). */
+ * A step keeps two copies of the plan: `decided`, as the policy made it before the gates, and `plans`. refine makes a
+ * layer of `plans` from `decided` afresh each time. That has three uses. The run inside the planner never sees a
+ * refined layer. Several steps are alive at once. A second refine of a layer with the same counts gives the same plan.
+ * Moves are the difference of the plans before and after a step, where homes or residents changed. Guests of a layer
+ * as items: O(copies of the layer). */
 #include "runtime/exec/package/planner_state.h"
 #include "runtime/plan/collective.h"
 

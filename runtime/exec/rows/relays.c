@@ -1,5 +1,5 @@
-/* Cells come by (chunk, source, expert, rank): a stable counting sort by rank brings them into the order of ALIGNED within
- * a chunk, one by source after that into the order of RELAYED. */
+/* Cells come by (chunk, source, expert, rank). A stable counting sort by rank brings them into the order of ALIGNED
+ * within a chunk. One by source after that brings them into the order of RELAYED. */
 #include "runtime/exec/rows/relays.h"
 
 typedef struct {

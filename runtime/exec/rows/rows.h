@@ -35,7 +35,7 @@ typedef struct {
       *leaving_at; /* [n_slots + 1] assigned rows leaving_at[slot] .. leaving_at[slot + 1] - 1 go to the slot's rank */
   int32_t *computed_at; /* [degree + 1] computed rows of each chunk */
   /* [degree * n_experts * esp + 1] computed rows shelf_at[shelf] .. shelf_at[shelf + 1] - 1 of a chunk and expert arrived at
-   * one member, shelf = (chunk * n_experts + expert) * esp + member; all of a rank's own at esp 1 */
+   * one member, shelf = (chunk * n_experts + expert) * esp + member. All of a rank's own at esp 1 */
   int32_t *shelf_at;
   hec_rows_runs leave, arrive;     /* of assigned rows, of computed rows: the same cuts at both ends */
   const struct hec_relays *relays; /* relays.h; NULL: no row passes a third rank */

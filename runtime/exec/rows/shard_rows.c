@@ -1,5 +1,6 @@
-/* Exchanges of expert-sharding groups (runtime/program/shards.c): which rows. Computed rows of a group stand at the same
- * places on all its members (rows.h), so a transfer is the rows that arrived at one member, from their places to the same:
+/* Exchanges of expert-sharding groups (runtime/program/shards.c): which rows. Computed rows of a group stand at the
+ * same places on all its members (rows.h). So a transfer is the rows that arrived at one member, from their places to
+ * the same:
  *
  *   AllGather      the member's inputs, or gradients of outputs, to each of the others
  *   ReduceScatter  each of the others' partial sums of these rows' outputs, or of gradients of inputs, to the member, which

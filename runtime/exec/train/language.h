@@ -1,6 +1,6 @@
-/* What a language model has around its MoE blocks: the embedding in front, a norm without gains, the head and the cross
- * entropy behind. Like model.h it is mathematics on memory that the caller brings, and both the executor and the
- * reference call it. `model.moe.vocabulary` is the number of symbols V, at most 256; parameters, as one array of
+/* What a language model has around its MoE blocks: the embedding in front; a norm without gains, the head and the
+ * cross entropy behind. Like model.h it is mathematics on memory that the caller brings, and both the executor and the
+ * reference call it. `model.moe.vocabulary` is the number of symbols V, at most 256. Parameters, as one array of
  * 2 V d floats (hec_moe_embedding_params): embedding [V, d], head [d, V].
  *
  *     x = embedding[id]   ...blocks...   h = x / sqrt(mean(x^2) + 1e-6)   z = h head   loss = sum over tokens of

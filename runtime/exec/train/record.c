@@ -1,10 +1,11 @@
 /* transitions[l][a][b]: number of (token, a among its experts in layer l, b among those in layer l + 1). Where a token
- * has k experts in every layer these are k * k pairs. So a row (l, a) sums to k times the assignments to a in layer l,
- * and a column (l, b) to k times those to b in layer l + 1. O(T (E + pairs)) per layer and micro-batch.
+ * has k experts in every layer these are k * k pairs. So a row (l, a) sums to k times the assignments to a in layer l.
+ * A column (l, b) sums to k times those to b in layer l + 1. O(T (E + pairs)) per layer and micro-batch.
  *
- * A rank may die while it counts. So it has two sets of counters, for odd and even steps, each with the step that it is
- * complete for (0: it is being written). In step s the set of s - 2 gets what was counted in s - 1, which is remembered as
- * a list, and in s. No rank is two steps ahead of rank 0, so the set of the last finished step is always whole. */
+ * A rank may die while it counts. So it has two sets of counters, for odd and even steps. Each has the step that it is
+ * complete for (0: it is being written). In step s the set of s - 2 gets what was counted in s - 1, which is
+ * remembered as a list, and in s. No rank is two steps ahead of rank 0, so the set of the last finished step is always
+ * whole. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "runtime/exec/train/record.h"
 

@@ -1,4 +1,4 @@
-/* The driver of training; a step of a rank is a batch, an iteration of the runner, and a word with the others about the
+/* The driver of training. A step of a rank is a batch, an iteration of the runner, and a word with the others about the
  * loss. */
 #include "runtime/exec/train/train.h"
 

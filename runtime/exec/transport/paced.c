@@ -5,16 +5,16 @@
  *     destination -> source   header, 8 bytes: the size it expects, sent when it posts
  *     source -> destination   the bytes, once the header is there
  *
- * so bytes move only when both ends have posted (else an early source would hide a socket buffer's worth), and two ends
- * that disagree about a size notice. A send is done when its last byte has left the socket's buffer, not when it went in:
- * its port is busy until then. The kernel carries on what is in the buffers (some MiB, as it likes) while the ranks
- * compute. Beyond that a message needs both ranks to look.
+ * So bytes move only when both ends have posted: else an early source would hide a socket buffer's worth. And two ends
+ * that disagree about a size notice. A send is done when its last byte has left the socket's buffer, not when it went
+ * in: its port is busy until then. The kernel carries on what is in the buffers (some MiB, as it likes) while the
+ * ranks compute. Beyond that a message needs both ranks to look.
  *
  * Pace: SO_MAX_PACING_RATE of a message's socket is the min over the links of its route of bandwidth / flows. Here
  * flows is the number of messages of all ranks now crossing that link. It is counted in shared memory, and read
  * whenever the source looks, every PACE_MS while it waits. So every link is divided evenly among what crosses it. What
- * a flow cannot use because it is slower elsewhere is not given to others, so this is at most max-min. The kernel paces
- * whole packets of up to 64 KiB, and of a message the last one arrives without having waited for its own time: that
+ * a flow cannot use because it is slower elsewhere is not given to others, so this is at most max-min. The kernel
+ * paces whole packets of up to 64 KiB. The last one of a message arrives without having waited for its own time: that
  * much is early. With what a socket may send at once some 60 to 100 kB pass unpaced, so that small exchanges beat the
  * links. Latencies of the links are not imitated: loopback has its own (about 25 us). Nothing leaves faster than a core
  * copies (0.9 GB/s per pair where this was written), so faster links are not paced in effect. Without a cluster nothing

@@ -13,7 +13,7 @@
  * done), or when there is room in the ring again. A source that found it full hears of it. So whoever sleeps has
  * nothing to do.
  *
- * Chained posts: a piece is at most one chunk, a pass takes at most one chunk from each receive before forwarding, and a
+ * Chained posts: a piece is at most one chunk. A pass takes at most one chunk from each receive before forwarding. A
  * forwarding send offers whole chunks of what has arrived. Adding: receives strictly in order, so that sums have one
  * order whatever arrives first. Cost: O(messages not done) per test, one copy of every byte. */
 #include "runtime/exec/transport/shm.h"

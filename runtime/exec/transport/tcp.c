@@ -1,10 +1,10 @@
-/* Making the connections of tcp.h. Every rank listens on a port of its own on 127.0.0.1, publishes it, connects to every
- * other rank once per channel and says who it is:
+/* Making the connections of tcp.h. Every rank listens on a port of its own on 127.0.0.1 and publishes it. It connects
+ * to every other rank once per channel and says who it is:
  *
  *     hello   nonce (8 bytes) | source rank (4) | channel (4)         in the byte order of the machine
  *
- * then accepts as many. Connecting needs no accept at the other end (the kernel completes it while the backlog has room),
- * so nobody waits in a circle. A rank holds only its own ends, so the death of a peer is an end of file. */
+ * Then it accepts as many. Connecting needs no accept at the other end (the kernel completes it while the backlog has
+ * room), so nobody waits in a circle. A rank holds only its own ends, so the death of a peer is an end of file. */
 #define _GNU_SOURCE /* TCP_CONGESTION, accept4 */
 #include "runtime/exec/transport/tcp.h"
 

@@ -34,8 +34,8 @@ typedef struct {
   int32_t n_segments;
   const hec_segment *segments; /* [n_segments] */
   int64_t bytes; /* their sum, at least 1; at most one message per peer and direction in a post unless chunked */
-  /* sends: index of the receive of the same post that this one forwards, byte for byte, as they arrive in units of the
-   * post's chunk; -1: none */
+  /* sends: index of the receive of the same post that this one forwards, byte for byte. Bytes arrive in units of the
+   * post's chunk. -1: none */
   int32_t after;
   int32_t hop; /* of a chained post, both ends: forwarders between the one who has the message and this one; else 0 */
   /* set by the transport: receives: bytes that are there; sends: `bytes` once the buffer is free, less before */
@@ -48,7 +48,7 @@ typedef struct {
   int32_t n_sends, n_receives;
   int64_t chunk_bytes; /* > 0: chained; messages travel in units of this */
   /* receives are added, as floats, to what is there, strictly in the order of `receives`: only where the transport
-   * `adds`; all segments are multiples of 4 bytes */
+   * `adds`. All segments are multiples of 4 bytes */
   bool add;
   void *state; /* the transport's own while the post is in progress */
 } hec_post;

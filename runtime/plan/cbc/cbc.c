@@ -1,10 +1,10 @@
 /* CBC 2.10 by its C interface: branch and cut over the linear programmes of CLP.
  *
- * The library is looked for when a planner first asks for it, with dlopen and local to its handle, so nothing of it (it
- * is C++) is linked and no process that solves nothing has it. Debian's brings OpenBLAS along. Where this process has
- * opened one already (runtime/exec/math/cpu_math.c), the loader takes that, which has the same name. Opened here first,
- * it gets one thread too, and its kernels are those that it chooses itself. Whoever multiplies matrices later must live
- * with that and says so. So programs that do both open the arithmetic first.
+ * The library is looked for when a planner first asks for it, with dlopen and local to its handle. So nothing of it
+ * (it is C++) is linked, and no process that solves nothing has it. Debian's brings OpenBLAS along. Where this process
+ * has opened one already (runtime/exec/math/cpu_math.c), the loader takes that, which has the same name. Opened here
+ * first, it gets one thread too, and its kernels are those that it chooses itself. Whoever multiplies matrices later
+ * must live with that and says so. So programs that do both open the arithmetic first.
  *
  * Declared here as the C interface documents them are the functions that are used: no header is needed. Index vectors
  * of columns are int (COIN_BIG_INDEX 0, as Debian and COIN-OR build it).

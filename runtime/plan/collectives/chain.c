@@ -1,12 +1,12 @@
 /* Chained sparse gather: an item visits the nodes that receive it in the order home+1, home+2, ... (mod N) and inside
- * each node its receivers from the entry on in cyclic order; each rank forwards chunk by chunk what it is still
+ * each node its receivers from the entry on in cyclic order. Each rank forwards chunk by chunk what it is still
  * receiving.
  *
  *   owner -> entry(n1) -> entry(n2) -> ...        every node sends and receives an item at most once (hecate.md 14)
  *            entry(n1) -> next -> next ...        and so does every port inside a node
  *
  * One exchange whose transfers name the one they forward. Chunks of 1 MiB, at least 2 (else nothing overlaps) and at
- * most 16 (a chunk costs a latency per hop; with 16 the pipeline's fill is a sixteenth of the item per hop). The
+ * most 16. A chunk costs a latency per hop. With 16 the pipeline's fill is a sixteenth of the item per hop. The
  * scatter is two_level's: partial sums would have to be added on the way, and an exchange never reduces. O(items *
  * receivers). */
 #include "runtime/plan/collectives/lower.h"

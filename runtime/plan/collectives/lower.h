@@ -21,9 +21,9 @@ typedef struct {
 } hec_node_run;
 hec_node_run hec_node_run_at(const hec_problem *problem, const hec_sparse_run *run, int32_t first);
 
-/* Where a run enters a node that is not the owner's. It is a position among the receivers of that node: the first whose
- * place in its node is at least the owner's place, otherwise the lowest. So experts of different owners enter over
- * different ports, and over the owner's own rail where there is one NIC per device. */
+/* Where a run enters a node that is not the owner's. It is a position among the receivers of that node. It is the
+ * first whose place in its node is at least the owner's place, otherwise the lowest. So experts of different owners
+ * enter over different ports, and over the owner's own rail where there is one NIC per device. */
 int32_t hec_collective_entry(const hec_problem *problem, const hec_sparse_run *run, hec_node_run node);
 
 void hec_collective_begin(hec_collective_plan *plan, const hec_sparse *sparse, int32_t n_stages); /* parts: slices */

@@ -61,8 +61,8 @@ static void send(const cut *c, const hec_sparse_run *part, int32_t stage, int32_
                                        .after = -1});
 }
 
-/* `rank` has the part from `stage` of a gather on, and until then of a scatter: where it holds none of the items, and some
- * bytes pass, it keeps them for the others. */
+/* `rank` has the part from `stage` of a gather on, and until then of a scatter. Where it holds none of the items, and
+ * some bytes pass, it keeps them for the others. */
 static void relay(const cut *c, const hec_sparse_run *part, int32_t stage, int32_t rank) {
   if (rank == part->owner || part->bytes == 0 || receives(part, rank))
     return;

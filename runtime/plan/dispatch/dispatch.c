@@ -44,7 +44,7 @@ static void node_run(const hec_dispatch_row *row, int32_t source, int32_t *begin
   *end = hec_dispatch_lower(row, hec_problem_node_end(row->problem, node));
 }
 
-/* Hecate's rule (reference hecate.md 6.1, 14): all stay on the source if it holds the expert; else even over the
+/* Hecate's rule (reference hecate.md 6.1, 14): all stay on the source if it holds the expert. Else even over the
  * holders of its node; else even over all holders. No load feedback and no coordination: it needs the plan only. */
 static void local_first(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
   int32_t begin, end;
@@ -75,8 +75,8 @@ const hec_dispatch hec_dispatch_node_even = {
     .split = node_even,
 };
 
-/* What serving frameworks do with EPLB's replicas (reference policies.md 4.1: the split is no part of EPLB): even over
- * all slots wherever they are, the source's rank id deciding who gets the remainder. */
+/* What serving frameworks do with EPLB's replicas (reference policies.md 4.1: the split is no part of EPLB). It is
+ * even over all slots wherever they are. The source's rank id decides who gets the remainder. */
 static void round_robin(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
   spread(row, 0, row->n_holders, source, n, tokens);
 }
@@ -89,8 +89,8 @@ const hec_dispatch hec_dispatch_round_robin = {
 };
 
 /* Expert parallelism with expert-data parallelism (DeepSpeed-MoE, arXiv 2201.05596): tokens stay inside the source's
- * expert-parallel group, ranks g*ep .. (g+1)*ep-1: on the source itself if it holds the expert (always so for a
- * shadowed expert of FasterMoE), else evenly over the group's slots; anywhere if the group has none. */
+ * expert-parallel group, ranks g*ep .. (g+1)*ep-1. They stay on the source itself if it holds the expert (always so
+ * for a shadowed expert of FasterMoE). Else they go evenly over the group's slots; anywhere if the group has none. */
 static void group(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
   int32_t ep = row->problem->ep, first = source / ep * ep;
   own_or_spread(row, hec_dispatch_lower(row, first), hec_dispatch_lower(row, first + ep), source, n, tokens);
@@ -104,8 +104,8 @@ const hec_dispatch hec_dispatch_group = {
     .split = group,
 };
 
-/* Tokens stay where there is a copy; else they go to the rank that keeps the expert in the source's own expert-parallel
- * group: copies serve their own rank only (Pro-Prophet, reference policies.md 3.9). */
+/* Tokens stay where there is a copy. Else they go to the rank that keeps the expert in the source's own
+ * expert-parallel group. Copies serve their own rank only (Pro-Prophet, reference policies.md 3.9). */
 static void home(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
   const int32_t wanted[] = {source, hec_plan_keeper(row->plan, row->layer, row->expert, source)};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -137,9 +137,9 @@ static int32_t first_of(const hec_quota *quota, int32_t begin, int32_t end, int3
   return begin;
 }
 
-/* The plan says it all: its quotas of this source must name holders and sum to n (a policy that writes quotas writes
- * them for exactly the load they are used with). A source without quotas of the expert was not spread: as under `group`.
- * O(log quotas of the expert + parts). */
+/* The plan says it all: its quotas of this source must name holders and sum to n. (A policy that writes quotas writes
+ * them for exactly the load they are used with.) A source without quotas of the expert was not spread: as under
+ * `group`. O(log quotas of the expert + parts). */
 static void quota(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
   const hec_plan *plan = row->plan;
   HEC_ASSERT(plan->quota_at != NULL);

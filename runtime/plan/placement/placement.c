@@ -1,7 +1,8 @@
 /* The table of formats, what is checked alike for all of them, and the way between placements and plans.
  *
- * A placement is complete when every expert of every layer has a slot. Slots of a rank are counted, so one expert may
- * stand twice on a rank (EPLB does that), but no rank has more slots than experts. Linear in slots + layers * experts. */
+ * A placement is complete when every expert of every layer has a slot. Slots of a rank are counted. So one expert may
+ * stand twice on a rank (EPLB does that), but no rank has more slots than experts. Linear in slots + layers * experts.
+ */
 #include "runtime/plan/placement/placement.h"
 
 #include "runtime/base/files.h"

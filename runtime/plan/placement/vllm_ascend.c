@@ -3,9 +3,9 @@
  *   {"moe_layer_count": L, "layer_list": [{"layer_id": 0, "device_count": R,
  *       "device_list": [{"device_id": 0, "device_expert": [experts]}, ..]}, ..]}
  *
- * layer_id counts MoE layers from 0. Layers and devices stand in order; layer_id, device_id and device_count may be
+ * layer_id counts MoE layers from 0. Layers and devices stand in order. layer_id, device_id and device_count may be
  * missing (vllm-ascend reads the first layer's count alone), but must not say otherwise. Devices may have different
- * numbers of experts: the file can say so, and so it is read and written, but vllm-ascend itself makes a tensor of the
+ * numbers of experts: the file can say so, and so it is read and written. But vllm-ascend itself makes a tensor of the
  * lists and refuses it. An expert twice on a device is one slot for vllm-ascend, which keeps the last of them. */
 #include "runtime/plan/placement/placement.h"
 

@@ -6,13 +6,13 @@
  *
  *   gain[e][r] = sum over b on r of flow_l[e][b] + sum over a on r of flow_(l-1)[a][e]
  *
- * Experts change places in pairs while that gains, each with the other it gains most with (ties: the lower), layer after
- * layer, forward and backward, until a sweep changes nothing. From two starts, of which the better end stays (ties: the
- * first):
+ * Experts change places in pairs while that gains, each with the other it gains most with (ties: the lower). That goes
+ * layer after layer, forward and backward, until a sweep changes nothing. From two starts, of which the better end
+ * stays (ties: the first):
  *   each layer once after the one before it, expert and part of the largest gain first, where there is room; kept if that
  *   is no worse than the start that was given;
- *   whole paths through all layers, each expert followed by the one that takes most tokens from it, dealt to the parts by
- *   the tokens between paths, which finds groups that no layer shows alone.
+ *   whole paths through all layers. A path is each expert followed by the one that takes most tokens from it. Paths
+ *   are dealt to the parts by the tokens between them. That finds groups that no layer shows alone.
  * In whole numbers; every exchange raises the sum, so it ends. O(E^2 log E) per layer to lay paths, O(E^2) per layer and
  * pass, O(E^2 parts) per layer to follow. */
 #include "runtime/plan/planners/affinity.h"

@@ -1,5 +1,5 @@
-/* Shortest augmenting paths with potentials (Kuhn, Munkres; Jonker and Volgenant), O(n^3): rows one by one, each by the
- * cheapest alternating path to a free column under costs cost - u - v >= 0, with equality on the matching. */
+/* Shortest augmenting paths with potentials (Kuhn, Munkres; Jonker and Volgenant), O(n^3): rows one by one, each by
+ * the cheapest alternating path to a free column. Costs are cost - u - v >= 0, with equality on the matching. */
 #include "runtime/plan/planners/assignment.h"
 
 #include <string.h>
@@ -18,8 +18,8 @@ hec_assignment hec_assignment_new(hec_arena *arena, int32_t n) {
   };
 }
 
-/* Looks from the row of column j at all columns not yet in the tree; returns the nearest (ties: the lower), and moves the
- * potentials so that it touches. Column n stands for the row that is being added. */
+/* Looks from the row of column j at all columns not yet in the tree. Returns the nearest (ties: the lower), and moves
+ * the potentials so that it touches. Column n stands for the row that is being added. */
 static int32_t grow(hec_assignment *a, int32_t j) {
   int32_t n = a->n, row = a->row_of[j], nearest = -1;
   a->used[j] = 1;

@@ -6,7 +6,7 @@
  *   - an expert is skipped when its score cannot exceed the best so far: the busiest link and rank keep at least what
  *     they carry for others, and prices of collectives never fall when an expert joins
  *
- * Every bound is computed in the same order of operations as the value, and rounding is monotonic, so it is a bound in
+ * Every bound is computed in the same order of operations as the value, and rounding is monotonic. So it is a bound in
  * floating point too. */
 #include "runtime/plan/planners/calibrate.h"
 
@@ -311,8 +311,8 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_
   return score_of(c, s, time_of(c, layer, &min), cand.n_receivers);
 }
 
-/* Computes the score of the expert on at most `max` more ranks (0: all), dearest terms last; keeps it if it is the best so
- * far. Returns the receivers. */
+/* Computes the score of the expert on at most `max` more ranks (0: all), dearest terms last. Keeps it if it is the
+ * best so far. Returns the receivers. */
 static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m, int32_t max, uint64_t *units) {
   candidate cand = candidate_with(c, expert, m, max);
   objective of = min_added(c, s, &cand);

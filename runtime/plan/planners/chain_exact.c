@@ -2,20 +2,20 @@
  *
  *   minimise sum_l m_l,   m_l >= flow_l[a][b] seconds[g][h] y_l[a][g] y_(l+1)[b][h]   for all a, b, g, h with g != h
  *
- * Up to four ranks a layer has at most 24 bijections, and the programme is written over pairs of them, one pair (p, q)
- * for each two layers, its cost known beforehand:
+ * Up to four ranks a layer has at most 24 bijections. Then the programme is written over pairs of them: one pair (p,
+ * q) for each two layers, its cost known beforehand:
  *
  *   minimise sum_l sum_pq cost_l[p][q] w_l[p][q],   sum_p w_l[p][q] = sum_r w_(l+1)[q][r] for all q,  sum_pq w_0[p][q] = 1
  *
- * which is a shortest path, integral as it stands: exact however many layers there are, as far as the memory kept for it
- * goes. Above, products are linearised row by row rather than one variable each (n^4 of them): because the next layer's
- * y is a bijection, sum_b flow[a][b] y[b][h] is the flow that group a sends to rank h, and
+ * That is a shortest path, integral as it stands. It is exact however many layers there are, as far as the memory kept
+ * for it goes. Above, products are linearised row by row rather than one variable each (n^4 of them). Because the next
+ * layer's y is a bijection, sum_b flow[a][b] y[b][h] is the flow that group a sends to rank h, and
  *
  *   m_l >= seconds[g][h] ( sum_b flow_l[a][b] y_(l+1)[b][h] - (1 - y_l[a][g]) max_b flow_l[a][b] )
  *
  * within a limit of nodes; above (layers - 1) n^3 = 1024 none.
  *
- * The bound without a solver: at most n pairs of groups share a rank, so the (n + 1)-th largest flow of two layers
+ * The bound without a solver: at most n pairs of groups share a rank. So the (n + 1)-th largest flow of two layers
  * crosses at least the fastest pair of ranks. */
 #include "runtime/plan/planners/chain.h"
 

@@ -1,6 +1,6 @@
 /* See the header for the formula. Backward has the same all-to-alls and the experts' backward. That the sum of both passes
- * is what one common degree minimises is inferred (the paper's text was not at hand). On balanced loads each rank of an
- * expert-parallel group of G sends k T / G assignments to each, and computes k T of ceil(E / G) experts:
+ * is what one common degree minimises is inferred (the paper's text was not at hand). Balanced loads, an
+ * expert-parallel group of G: each rank sends k T / G assignments to each, and computes k T of ceil(E / G) experts:
  *
  *   a(r) = closed form of an exchange of k T token / (G r) bytes between all pairs of each group
  *   x(r) = max over ranks of ceil(E/G) * gemm(k T / (ceil(E/G) r))          tiles and weight streaming as the law has them

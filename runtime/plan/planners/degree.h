@@ -1,6 +1,6 @@
-/* The degree of a layer in chunks: into how many chunks r its tokens are cut, so that the experts of one chunk are computed
- * while others travel. All dispatches, then all combines on one lane, experts on the other; for chunks that are alike, of
- * a seconds an all-to-all and x seconds of experts, the layer takes
+/* The degree of a layer in chunks: into how many chunks r its tokens are cut. So the experts of one chunk are computed
+ * while others travel. All dispatches, then all combines on one lane, experts on the other. For chunks that are alike,
+ * of a seconds an all-to-all and x seconds of experts, the layer takes
  *
  *   t(r) = max(2 r a, 2 a + r x)          2 r all-to-alls in a row; or the first, all experts, the last
  *

@@ -3,8 +3,8 @@
  *   pack(weights, P packs)  descending weight, each item into the lightest pack that is not full (first on ties), every
  *                           pack exactly n / P items; one item per pack: identity
  *   replicate(w, slots)     one slot each, every further slot to the expert with the largest w / count (first on ties)
- *   place                   1 groups of experts are packed onto nodes
- *                           2 each node replicates its experts into its slots
+ *   place                   1 groups of experts are packed onto nodes;
+ *                           2 each node replicates its experts into its slots;
  *                           3 each node packs its slots, weight w / count, onto its ranks
  *
  * w / count is compared in whole numbers (cross-multiplied). Nothing here minimises what moves.

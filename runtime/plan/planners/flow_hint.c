@@ -1,9 +1,9 @@
-/* Sinkhorn's scaling (LoongForge TAOT, arXiv 2608.03676; reference policies.md 4.9): M = exp(-W / 3) with W = 1 inside a
- * node and 3 across, T = diag(u) M diag(v), in `steps` (published: 50) of
+/* Sinkhorn's scaling (LoongForge TAOT, arXiv 2608.03676; reference policies.md 4.9). M = exp(-W / 3) with W = 1 inside
+ * a node and 3 across. T = diag(u) M diag(v), in `steps` (published: 50) of
  *
  *   u = give / (M v),   v = take / (M' u)
  *
- * M has two values only, so M v is its smaller value times the sum of v and the difference times the node's sum:
+ * M has two values only. So M v is its smaller value times the sum of v and the difference times the node's sum:
  * O(ranks) per step, not O(ranks^2). Ranks that give or take nothing have 0. */
 #include "runtime/plan/planners/flow_hint.h"
 

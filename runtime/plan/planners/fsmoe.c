@@ -1,7 +1,7 @@
 /* FSMoE (arXiv 2501.10714): degrees and gradient partition. Golden values: reference policies.md 6.4.
  *
- * A layer cut into r chunks has, with a = a2a(r), g = gather(r), s = scatter(r), x = experts(r) of one chunk, and G the
- * time of the gradients reduced in it, this order on three streams:
+ * A layer is cut into r chunks. One chunk has a = a2a(r), g = gather(r), s = scatter(r), x = experts(r). G is the time
+ * of the gradients reduced in the layer. This is the order on three streams:
  *
  *   between nodes   a_1 .. a_r (dispatch)   G   a_1 .. a_r (combine)
  *   inside a node   g_1 .. g_r   s_1 .. s_r
@@ -24,32 +24,32 @@
  * these times, and exactly as long where g = s (tests/plan/test_fsmoe.c). With g <> s a gap of the longer one can open
  * on the stream inside nodes, which the paper neglects.
  *
- * Degree. The paper solves each case over real r by SLSQP within the case's constraints (193 ms on average) and its code
+ * Degree. The paper solves each case over real r by SLSQP within the case's constraints (193 ms on average). Its code
  * rounds to 1, 2, 4, 8. Those four are evaluated here: the minimum of the rounded problem, O(log degree_max).
- * (`hecate-bench fsmoe` compares the two.) The code also forces r = 1 where a whole a2a takes less than 1 ms; that is a
+ * (`hecate-bench fsmoe` compares the two.) The code also forces r = 1 where a whole a2a takes less than 1 ms. That is a
  * property of its testbed, not of the model, and left out.
  *
- * Partition, step 1. Layers in backward order, of each the MoE part and then the dense part: as much of the gradients that
- * were ready before the layer began as fits into the part's slack. The code keeps leftovers on a stack. Which gradient
- * goes first does not matter to any time, so here they are one pool, and a slot has one all-reduce.
+ * Partition, step 1. Layers in backward order, of each the MoE part and then the dense part. A part takes as much of
+ * the gradients that were ready before the layer began as fits into its slack. The code keeps leftovers on a stack.
+ * Which gradient goes first does not matter to any time, so here they are one pool, and a slot has one all-reduce.
  *
  * Partition, step 2. What fitted nowhere, l_v of slot v with prefix sums L_v, may still be worth the cost somewhere:
  *
  *   minimise  sum_v F_v(law(y_v + w_v)) + law(L_n - sum w)      w_v >= 0, w_1 + .. + w_v <= L_v
  *   F_v(G) = min over r of max(c_r, 2ra + G)                    y_v: what step 1 put there
  *
- * The paper uses differential evolution (random, no bound). F_v rises with slope 0 or 1 but is not convex (a smaller r
- * gives a second flat piece), so greedy and Lagrangian methods can miss; but it depends on one number only. So: dynamic
+ * The paper uses differential evolution (random, no bound). F_v rises with slope 0 or 1 but is not convex: a smaller r
+ * gives a second flat piece. So greedy and Lagrangian methods can miss. But it depends on one number only. So: dynamic
  * programming over layers and quanta of L_n / Q,
  *
  *   best_v[b] = min over k <= b of best_{v-1}[b - k] + F_v(law(y_v + k q))     b q <= L_v
  *
  * which is exact on the grid and deterministic (ties to fewer quanta). It is at most n * per_unit * q above the optimum
  * over real w. Rounding every w_v down to the grid moves less than q each to the end, where a unit costs per_unit.
- * Nothing else rises, but for the start of the tail. Two plain answers stand beside it, all left to the end and all in
- * its own slot, and the min is taken: the paper's "discarded if it does not beat x = leftover".
+ * Nothing else rises, but for the start of the tail. Two plain answers stand beside it: all left to the end, and all
+ * in its own slot. The min is taken, as in the paper's "discarded if it does not beat x = leftover".
  * Where the paper charges the rest without the start of its all-reduce, it is charged here: it is an operation like any.
- * L_v is what is left of all ready before v after the slots of step 1, none of which step 2 may take from (suffix minimum
+ * L_v is what is left of all ready before v after the slots of step 1. Step 2 may take none of those (suffix minimum
  * of the pool). */
 #include "runtime/plan/planners/fsmoe.h"
 
@@ -199,8 +199,8 @@ static double time_of(const division *d, const double *more, double tail) {
   return time;
 }
 
-/* Step 2 on the grid: more[v] for all v, `left` [n] being L_v and `q` a quantum; returns the time with `tail_free` units
- * more at the end. `best` [(n + 1) * (Q + 1)], `taken` [n * (Q + 1)]. */
+/* Step 2 on the grid: more[v] for all v, `left` [n] being L_v and `q` a quantum. Returns the time with `tail_free`
+ * units more at the end. `best` [(n + 1) * (Q + 1)], `taken` [n * (Q + 1)]. */
 static double spend(const division *d, const double *left, int32_t quanta, double tail_free, double *best,
                     int32_t *taken, double *more) {
   int32_t n = d->n, width = quanta + 1;

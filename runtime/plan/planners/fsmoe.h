@@ -13,8 +13,8 @@ typedef struct {
   double start, volume;
 } hec_fsmoe_op;
 
-/* One direction of a layer. Dispatch and combine are one `a2a` each, between nodes; `gather` and `scatter` are the
- * AllGather and ReduceScatter of an expert-sharding group, inside a node; `experts` computes. */
+/* One direction of a layer. Dispatch and combine are one `a2a` each, between nodes. `gather` and `scatter` are the
+ * AllGather and ReduceScatter of an expert-sharding group, inside a node. `experts` computes. */
 typedef struct {
   hec_fsmoe_op a2a, gather, scatter, experts;
 } hec_fsmoe_layer;

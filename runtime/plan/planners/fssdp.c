@@ -2,8 +2,9 @@
  *
  *   n[e] = min(floor(tot * F[e] / sum over H of F), D - 1)
  *   while slots are left and some n[e] < D - 1:   n[e*] += 1 for the largest F[e] / (n[e] + 1), tie to the lower id
- *   for e in H, hottest first, n[e] times:        to the rank d with a free slot and without e that is smallest by
- *                                                 (its node holds e, -free slots of the node, -free slots of d, d)
+ *   for e in H, hottest first, n[e] times:        to a rank d with a free slot and without e; the one with the
+ *                                                 smallest (its node holds e, -free slots of the node, -free slots of
+ *                                                 d, d)
  *
  * Loads are integer sums over the window and products have 128 bits, so quotas and ties are exact. A slot that no
  * expert can take stays empty. The choice of d looks at nodes first and only inside nodes that are not worse than the

@@ -53,8 +53,8 @@ typedef struct {
 int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const hec_overlap_case *of, uint64_t *steps);
 
 /* Algorithm 1: replaces the copies of the layer by guests of the t hottest experts, at most m on a rank.
- * t <= m: everywhere. Else n_ranks * m slots are shared out by load, and each copy goes to a node that does not hold
- * the expert yet, with the most free slots. Returns its inner steps. O(copies placed * (nodes + ranks of a node)). */
+ * t <= m: everywhere. Else n_ranks * m slots are shared out by load. Each copy goes to a node that does not hold the
+ * expert yet, with the most free slots. Returns its inner steps. O(copies placed * (nodes + ranks of a node)). */
 uint64_t hec_fssdp_materialise(hec_fssdp *fssdp, hec_plan *plan, int32_t layer, const uint64_t *load,
                                const int32_t *order, int32_t t, int32_t m);
 

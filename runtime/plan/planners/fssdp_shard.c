@@ -1,4 +1,4 @@
-/* Algorithm 2, heterogeneous sharding: experts that will not be materialised (cold) decide the all-to-all, so they are
+/* Algorithm 2, heterogeneous sharding: experts that will not be materialised (cold) decide the all-to-all. So they are
  * spread over nodes and ranks by load, layer after layer; the hot ones fill what is left.
  *
  *   slots[d] = floor or ceil of L * E / D, all layers pooled

@@ -103,7 +103,7 @@ static void apply(hec_guests *state, const hec_guest_move *move, hec_held held) 
   state->end.load[move->to] += back ? -(uint64_t)move->tokens : move->tokens;
 }
 
-/* Guests of `held` one by one, at most `room` on a rank, from the split as it is, whose times are `times`; those up to the soonest
+/* Guests of `held` one by one, at most `room` on a rank, from the split as it is, whose times are `times`. Those up to the soonest
  * end stay, if it is sooner. Returns it. */
 double hec_guests_spill(hec_guests *state, const hec_layer_times *times, int32_t room, hec_held held) {
   hec_layer_end *end = &state->end;

@@ -1,11 +1,11 @@
-/* Copies for one micro-batch and the split of its tokens, of a layer whose homes and residents stand: what ends the layer soonest
- * by layer_end.h, among these:
+/* Copies for one micro-batch and the split of its tokens, of a layer whose homes and residents stand. It takes what
+ * ends the layer soonest by layer_end.h, among these:
  *
  *   everywhere   the k hottest experts on every rank, k = 1, 4, 16 .. before the gate, 1, 3, 7 .. of the others after it
- *   spill        one copy after the other: the fullest rank's largest expert goes to a rank below the mean, as many tokens as
- *                leave neither past it, until no rank is above it; of them those up to the soonest end are kept. Where experts
- *                compute longer than tokens travel, a copy goes to the home's node before one that has the expert before any
- *                other; else the other way round
+ *   spill        one copy after the other: the fullest rank's largest expert goes to a rank below the mean. It takes
+ *                as many tokens as leave neither past it. That goes on until no rank is above it. Those up to the
+ *                soonest end are kept. Where experts compute longer than tokens travel, a copy goes to the home's node
+ *                before one that has the expert before any other; else the other way round
  *   split        plain, or balanced
  *
  * Whatever is chosen is predicted to end no later than nothing of it. */

@@ -11,10 +11,10 @@
  *   end      F + max(B, lane) + O   where returns hide; else F + B + lane + O; O: the optimizer of the fullest rank's homes and
  *                                   residents
  *
- * Windows: a schedule that hides copies beside a layer has F for the gather (of the first layer, A and D alone) and B for the
- * returns (of the first layer, which backward comes to last, B less the lane, since the second's are on it too); beside attention A
- * and 2 A. Between the layers of a pass
- * windows are taken as equal. What ranks wait for each other beyond the busiest, and network shared by lanes, is left out.
+ * Windows: a schedule that hides copies beside a layer has F for the gather and B for the returns. In the first layer
+ * the gather has A and D alone. Backward comes to the first layer last: its returns have B less the lane, since the
+ * second's are on it too. Beside attention the windows are A and 2 A. Between the layers of a pass windows are taken
+ * as equal. What ranks wait for each other beyond the busiest, and network shared by lanes, is left out.
  *
  * A split is made in two steps. First, each source's tokens go to itself, otherwise evenly to the holders of its node,
  * otherwise to all. Then, if wanted, they are split so that the busiest rank has least (min_max.h). Tokens keep to
@@ -87,13 +87,13 @@ void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_he
 
 void hec_layer_end_split(hec_layer_end *end);   /* plainly; O(experts * ranks) */
 void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */
-/* About the soonest end that a split could have with the guests as they are, if the dispatch took `share` of what it does in
- * `times` and the busiest rank computed the mean: what may be worth a split. O(ranks + nodes). */
+/* About the soonest end that a split could have with the guests as they are: what may be worth a split. The dispatch
+ * would take `share` of what it does in `times`, and the busiest rank would compute the mean. O(ranks + nodes). */
 double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share);
 /* Of the split. O(experts * ranks). */
 hec_layer_times hec_layer_end_times(hec_layer_end *end);
-/* About the end with other guests and a busiest rank of `max` instead of `before` tokens, for choosing among many: experts and
- * dispatch take so much less, the latter no less than where all ranks exchange alike. O(ranks). */
+/* About the end with other guests and a busiest rank of `max` instead of `before` tokens, for choosing among many.
+ * Experts and dispatch take so much less, the latter no less than where all ranks exchange alike. O(ranks). */
 double hec_layer_end_with(const hec_layer_end *end, const hec_layer_times *times, uint64_t before, uint64_t max);
 /* Writes the split as the layer's quotas. O(experts * ranks). */
 void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer);

@@ -1,5 +1,5 @@
 /* See the header for the formulas. The maxima are taken in four interleaved runs, which compilers turn into vector code
- * without having to reorder floating point; a maximum does not depend on the order. */
+ * without having to reorder floating point. A maximum does not depend on the order. */
 #include "runtime/plan/planners/layer_model.h"
 
 #include "models/compute_cost.h"

@@ -1,5 +1,5 @@
-/* Closed-form time of one MoE layer under local-first dispatch (reference hecate.md 6.2), kept so that "what if this
- * expert were also there" costs one pass over the links.
+/* Closed-form time of one MoE layer under local-first dispatch (reference hecate.md 6.2). It is kept such that the
+ * question "what if this expert were also there" costs one pass over the links.
  *
  *   T_a2a  = max over links l of tokens(l) * token_bytes / bandwidth(l)       (latencies are the same for every plan)
  *   T_comp = max over ranks r of tokens(r) * (flops / rate(r) + bytes_per_row / hbm(r))  (linear part of the expert law)

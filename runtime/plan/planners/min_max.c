@@ -1,5 +1,5 @@
-/* The programme (LPLB, github.com/deepseek-ai/LPLB; MicroMoE, arXiv 2511.16947; reference policies.md 4.3, 4.10): ranks
- * g, experts e with n_e tokens and the set D_e of their holders, b_g tokens that cannot be moved,
+/* The programme (LPLB, github.com/deepseek-ai/LPLB; MicroMoE, arXiv 2511.16947; reference policies.md 4.3, 4.10).
+ * Ranks g have b_g tokens that cannot be moved. Experts e have n_e tokens and the set D_e of their holders.
  *
  *   minimise t   subject to   sum over g in D_e of x[e][g] = n_e,   b_g + sum over e of x[e][g] <= t,   x >= 0
  *
@@ -14,9 +14,9 @@
  *   g -> h   while g computes tokens of an expert that h holds as well
  *
  * to ranks below t: shortest chains first, as blocking flows over levels (Dinic). When no chain is left, U = what can be
- * reached from the ranks above t. All that U computes has its holders inside U, no rank of U is below t and one is above,
- * so t rises to ceil(load of U / |U|), a bound from below; and again, with the flow kept. No rank above t: t is both
- * bound and reached. U only shrinks, so there are at most R values of t.
+ * reached from the ranks above t. All that U computes has its holders inside U. No rank of U is below t and one is
+ * above. So t rises to ceil(load of U / |U|), a bound from below; and again, with the flow kept. No rank above t: t is
+ * both bound and reached. U only shrinks, so there are at most R values of t.
  *
  * O(R * places * holders) per blocking flow, at most R of them for each t; few in practice (tests/plan/test_min_max.c). */
 #include "runtime/plan/planners/min_max.h"

@@ -1,5 +1,6 @@
-/* What copies of a layer put on the network when they travel in parts (collectives/parts.c), kept so that one copy more costs a
- * pass over ranks and nodes. With G ranks in a node, B bytes of an expert, port and node rates p and n:
+/* What copies of a layer put on the network when they travel in parts (collectives/parts.c). It is kept such that one
+ * copy more costs a pass over ranks and nodes. With G ranks in a node, B bytes of an expert, port and node rates p and
+ * n:
  *
  *   stage 1   max over owners   of  B (G-1)/G                 for each expert that leaves its rank          / p
  *   stage 2   max over nodes    of  B for each (expert, node) that enters, or leaves to, another node       / n
@@ -7,7 +8,7 @@
  *   stage 3   max over ranks    of  B (G-1)/G for each copy in another node, and B/G for each that it passes on  / p
  *
  * and three latencies. Gradients come back the same way in reverse. It is what parts.c costs where nodes are full and parts are
- * equal (tests/plan/test_layer_end.c); where another row of the table is cheaper, the price is too high. */
+ * equal (tests/plan/test_layer_end.c). Where another row of the table is cheaper, the price is too high. */
 #ifndef HEC_PLAN_PART_LANES_H
 #define HEC_PLAN_PART_LANES_H
 #include "runtime/base/arena.h"

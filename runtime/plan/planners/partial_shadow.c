@@ -6,7 +6,7 @@
  *   until max H - min H < a * all / E
  *
  * The paper's n and a are not in the text at hand. Unless n is given, the search runs for n = 0, 1/4, 1/2 and 3/4 of the
- * ranks and keeps the best; a = 1/10: a smaller one looks further and cannot choose worse. The rank that keeps e needs no copy
+ * ranks and keeps the best. With a = 1/10: a smaller one looks further and cannot choose worse. The rank that keeps e needs no copy
  * and is not among the n. Ties go to the lower rank, expert and n. */
 #include "runtime/plan/planners/partial_shadow.h"
 

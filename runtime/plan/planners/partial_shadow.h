@@ -1,5 +1,5 @@
-/* Pro-Prophet's choice of experts to replicate on part of the ranks (reference policies.md 3.9), apart from the policy
- * so that its model can be tested exactly. */
+/* Pro-Prophet's choice of experts to replicate on part of the ranks (reference policies.md 3.9). It stands apart from
+ * the policy so that its model can be tested exactly. */
 #ifndef HEC_PLAN_PARTIAL_SHADOW_H
 #define HEC_PLAN_PARTIAL_SHADOW_H
 #include "runtime/base/arena.h"

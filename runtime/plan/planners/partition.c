@@ -4,8 +4,8 @@
  *
  * Items go by descending weight, each to the lightest part with room (ties: fewer items, then the lower part). Then
  * pairs of different parts change places where that lowers the two parts' deviations, pass after pass until none does.
- * In whole numbers: deviations times n_parts. The bound on items is ours: with it every rank keeps equally many experts
- * in each layer, where the paper only asks so for all layers together. O(n log n + n parts + passes n^2). */
+ * In whole numbers: deviations times n_parts. The bound on items is ours. With it every rank keeps equally many
+ * experts in each layer. The paper only asks so for all layers together. O(n log n + n parts + passes n^2). */
 #include "runtime/plan/planners/partition.h"
 
 #include "runtime/base/status.h"

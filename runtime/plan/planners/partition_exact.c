@@ -4,16 +4,16 @@
  *   minimise sum_c d_c   d_c >= R sum_i w_i x_ci - T,  d_c >= T - R sum_i w_i x_ci,  sum_c x_ci = 1,  x binary,
  *            1 <= sum_i x_ci <= ceil(n / R)
  *
- * Its relaxation is worth nothing (halves of items make every part equal), so a search proves by enumeration. Where at
- * most 20,000 sets of items fit a part (up to 16 items on 4 parts, and few items a part always) the same problem is
- * written by sets, which a solver ends at its root almost always:
+ * Its relaxation is worth nothing (halves of items make every part equal), so a search proves by enumeration. At most
+ * 20,000 sets of items may fit a part: up to 16 items on 4 parts, and few items a part always. Then the same problem
+ * is written by sets. A solver ends at its root almost always:
  *
  *   minimise sum_S | R w(S) - T | z_S   over sets with sum_(S with i) z_S = 1 for all i, sum_S z_S = R, z binary
  *
- * of which only those matter that deviate by at most half of what the heuristic's partition does in all, because what
- * lies above the mean lies below it elsewhere: a few hundred of 18,000; of more than 20,000 at most 4,000 may, else none is solved. For
- * more sets the paper's form, part c only for items c and later (parts are alike), within a limit of nodes; above
- * n R = 256 none, since it then costs seconds a layer and finds nothing.
+ * Only those sets matter that deviate by at most half of what the heuristic's partition does in all. For what lies
+ * above the mean lies below it elsewhere. That is a few hundred of 18,000. Of more than 20,000 at most 4,000 may
+ * matter, else none is solved. For more sets it is the paper's form, part c only for items c and later (parts are
+ * alike), within a limit of nodes. Above n R = 256 none, since it then costs seconds a layer and finds nothing.
  *
  * The bound without a solver is the larger of two. Sums are whole numbers, so with r = T mod R nothing is below 2 r
  * (R - r). And the part of the heaviest item, filled up with the lightest, is above the mean by what it is. */

@@ -1,11 +1,11 @@
 /* LAER-MoE's planner, as its code does it (reference hecate.md 10.3), N ranks of C slots, E experts:
  *
  *   candidates    "even"          C N / E replicas each, where that is whole
- *                 "proportional"  begin with one replica each, or one per node if all fit; then the expert with the
- *                                 largest load per replica gets one more, or, once it has one per node, one more per
- *                                 node; an expert that would need more slots than are left is out
- *   place         replicas by descending load per replica, each on the least loaded rank with a free slot among the
- *                 nodes with the fewest replicas of the expert (of all nodes if those are full)
+ *                 "proportional"  begin with one replica each, or one per node if all fit. Then the expert with the
+ *                                 largest load per replica gets one more. Once it has one per node, it gets one more
+ *                                 per node. An expert that would need more slots than are left is out
+ *   place         replicas by descending load per replica, each on the least loaded rank with a free slot. It is among
+ *                 the nodes with the fewest replicas of the expert (among all nodes if those are full)
  *   score         sum over sources of communication + busiest rank's computation, tokens going evenly to the replicas
  *                 of their own node, else to all
  *

@@ -1,5 +1,5 @@
-/* A layer's copies are written in one go, by counting: rows by expert, ranks ascending within a row because slots are
- * read in the order of their ranks. */
+/* A layer's copies are written in one go, by counting. Rows are by expert. Ranks ascend within a row, because slots
+ * are read in the order of their ranks. */
 #include "runtime/plan/planners/sliced.h"
 
 void hec_sliced_homes(hec_plan *plan) {

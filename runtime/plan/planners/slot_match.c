@@ -1,8 +1,8 @@
 /* gain(p, r) = (slots + 1) * |experts of pack p that r holds| + |others of p that r's node holds|
  *
- * Fewer moves come first, then moves inside a node. Where packs of a group must stay together, the best inside each pair of
- * groups is a gain of its own, and groups are assigned by these: optimal over all permutations that keep groups whole. An
- * expert twice in a pack counts once: it moves once. */
+ * Fewer moves come first, then moves inside a node. Where packs of a group must stay together, the best inside each
+ * pair of groups is a gain of its own. Groups are assigned by these: optimal over all permutations that keep groups
+ * whole. An expert twice in a pack counts once: it moves once. */
 #include "runtime/plan/planners/slot_match.h"
 
 #include "runtime/base/status.h"

@@ -233,8 +233,8 @@ static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
   }
 }
 
-/* The same for the home and one guest, whose remainders are 0 both or `all` together: the nearest whole number, and
- * between two of them the lower rank has the larger. */
+/* The same for the home and one guest, whose remainders are 0 both or `all` together. It is the nearest whole number.
+ * Between two of them the lower rank has the larger. */
 static void split_two(hec_spill *spill, int64_t all) {
   int64_t left = (int64_t)spill->host_left[1], guest_lower = spill->by_rank[0] == 1;
   uint32_t *part = spill->part;

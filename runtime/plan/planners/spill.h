@@ -1,6 +1,6 @@
-/* Spilling: what the planners share that see a micro-batch's loads before they move tokens from full ranks to guest
- * copies on others (LLEP, MoonEP, UltraEP, ECHO, HarMoEny). A planner sees one domain: ranks that help each other, with
- * the experts at home there and their tokens. It answers with moves; here moves become guests and quotas.
+/* Spilling: what those planners share that see a micro-batch's loads before they move tokens (LLEP, MoonEP, UltraEP,
+ * ECHO, HarMoEny). Tokens of full ranks go to guest copies on others. A planner sees one domain: ranks that help each
+ * other, with the experts at home there and their tokens. It answers with moves; here moves become guests and quotas.
  *
  * The domain is all ranks, or there is one for each node. Within a domain ranks count from 0. */
 #ifndef HEC_PLAN_SPILL_H

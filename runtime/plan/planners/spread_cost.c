@@ -4,7 +4,7 @@
  *
  * Few ways are priced in full. A stage takes no less than any one link of it. So a way is out as soon as one link of
  * each of its stages makes it dearer than the cheapest so far. The link tried is the busiest when the way last lost.
- * The winner of last time is tried first. Bounds are added in the order of the values, and rounding is monotonic, so
+ * The winner of last time is tried first. Bounds are added in the order of the values, and rounding is monotonic. So
  * they hold in floating point too: hints decide how soon a price is found, never which. */
 #include "runtime/plan/planners/spread_cost.h"
 

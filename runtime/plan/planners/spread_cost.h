@@ -1,7 +1,7 @@
 /* Price of a sparse collective, built up expert by expert. It is what hec_collective_choose would pay for a set of
  * experts, without making a transfer list for each set that a planner tries.
  *
- * Every row of the collective table treats experts independently, so the price of a set follows from two vectors per
+ * Every row of the collective table treats experts independently. So the price of a set follows from two vectors per
  * stage, which add up over its experts:
  *
  *     load(l)  = bytes over link l (sum)        delay(l) = latest start, with latency, of a transfer over l (maximum)

@@ -5,8 +5,8 @@
  *   n of each layer: the most value in sum with at most the budget's replicas in all layers (a knapsack, exactly)
  *
  * The abstract and reports of it say: layer-wise estimates of the benefit, a memory budget, a variant of the knapsack
- * problem; Kimi-K2 on 64 GPUs gains little beyond 16 replicas a layer. What is ours, since the text at hand does not
- * say: n goes in steps of a quarter of the ranks, up to `max` a rank. The default budget is 1/4 replica a rank and
+ * problem. And Kimi-K2 on 64 GPUs gains little beyond 16 replicas a layer. What is ours, since the text at hand does
+ * not say. n goes in steps of a quarter of the ranks, up to `max` a rank. The default budget is 1/4 replica a rank and
  * layer, 16 of 64. Placement is EPLB's without groups, on ranks with ceil((E + n) / R) slots each. Period and window
  * are EPLB's; the paper plans from a profile offline (--period 1000000000). Loads are split evenly over an expert's
  * slots. Ties to fewer replicas. O(layers (choices (n E + E R) + budget choices)). */
@@ -164,6 +164,7 @@ static const hec_option options[] = {HEC_POLICY_PERIOD(.source = "as eplb"),
 
 const hec_policy hec_policy_craft = {
     .name = "craft",
+    .fills = {1, 1},
     .tried = true,
     .summary = "a budget of replicas, given to the layers that gain most by them",
     .source = "CRAFT, arXiv 2603.28768",

@@ -1,5 +1,5 @@
-/* Expert parallelism, and the reference rows that stand on its placement: expert e on rank floor(e * ep / E) of every
- * expert-parallel group, gradients of the groups' copies all-reduced. Nothing ever moves.
+/* Expert parallelism, and the reference rows that stand on its placement. Expert e is on rank floor(e * ep / E) of
+ * every expert-parallel group. Gradients of the groups' copies are all-reduced. Nothing ever moves.
  *
  *   ep           static expert parallelism, dropless (GShard; DeepSpeed-MoE, arXiv 2201.05596; reference policies.md 3.1)
  *   ep-balanced  a gate that is made to be fair. What everybody compares with, and easy to get wrong (reference policies.md
@@ -7,16 +7,17 @@
  *                after source without starting again: the i-th goes to rank i mod ep of the group; the j-th of a rank to
  *                its expert j mod (experts of the rank). So the ranks of a group differ by at most one, and so do the
  *                experts of a rank; every source keeps its own total. In closed form: O(experts) per source
- *   ideal        the lower bound: what no placement and no schedule can beat. Here only its memory and the loads that it
- *                assumes; its schedule lowers the mean loads to one perfect GEMM a rank, cut as the devices can best share
- *                them, with no token, parameter or migration traffic and no planning
+ *   ideal        the lower bound: what no placement and no schedule can beat. Here only its memory and the loads that
+ *                it assumes. Its schedule lowers the mean loads to one perfect GEMM a rank, cut as the devices can
+ *                best share them. It has no token, parameter or migration traffic and no planning
  *   ep-capacity  a capacity (GShard, arXiv 2006.16668; DeepSpeed-MoE, deepspeed/moe/sharded_moe.py): of what a source sends
  *                to an expert c = max(ceil(tokens * k * factor / E), least) assignments are kept, the rest is dropped:
  *                computed nowhere, missing in the layer's result. The factor is an option or the model's capacity_factor,
  *                DeepSpeed's default 1 where the model says dropless; k in the formula as there (twice the factor for
  *                top-2). It buys time with quality, so it is never the fastest row and is not held to `ideal`; what it drops
- *                is reported beside it. DeepSpeed pads short experts to c rows: not here, rows are those that are kept (a
- *                program has no rows without an assignment), so its exchange is up to c E / (tokens k) times as large */
+ *                is reported beside it. DeepSpeed pads short experts to c rows. Not here: rows are those that are kept
+ *                (a program has no rows without an assignment). So there the exchange is up to c E / (tokens k) times
+ *                as large */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
 
@@ -110,6 +111,7 @@ static void drop(hec_policy_run *run, hec_load *load) {
 const hec_policy hec_policy_ep = {
     EP,
     .name = "ep",
+    .fills = {1, 0},
     .tried = true,
     .summary = "static contiguous expert parallelism",
     .source = "DeepSpeed-MoE, arXiv 2201.05596",
@@ -123,6 +125,7 @@ const hec_policy hec_policy_ep = {
 const hec_policy hec_policy_ep_balanced = {
     EP,
     .name = "ep-balanced",
+    .fills = {1, 0},
     .summary = "ep with every expert forced to the mean load",
     .source = "force-balanced reference row",
     .schedule = "serial",
@@ -136,6 +139,7 @@ const hec_policy hec_policy_ep_balanced = {
 const hec_policy hec_policy_ep_capacity = {
     EP,
     .name = "ep-capacity",
+    .fills = {1, 0},
     .summary = "ep with a capacity per source and expert; what exceeds it is dropped",
     .source = "GShard, arXiv 2006.16668; DeepSpeed-MoE, arXiv 2201.05596",
     .schedule = "serial",
@@ -150,6 +154,7 @@ const hec_policy hec_policy_ep_capacity = {
 const hec_policy hec_policy_ideal = {
     EP,
     .name = "ideal",
+    .fills = {1, 0},
     .summary = "lower bound: mean work on every rank, nothing moves",
     .source = "reference row",
     .schedule = "ideal",

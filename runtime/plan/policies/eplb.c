@@ -4,11 +4,12 @@
  *   eplb              hierarchical: experts stay on their node, replicas are made inside it; one redundant slot per rank, as
  *                     in DeepSeek-V3's serving (arXiv 2412.19437, section 3.4)
  *   eplb-global       one pool of slots, nodes ignored
- *   eplb-no-replicas  no redundant slots. Where ranks do not divide the experts the slots are rounded up to what expert
- *                     parallelism needs, and those left over hold replicas, so the row is not `whole`
- *   eplb-match        slots stay where they can (reference policies.md 4.1, "EPLB+match"; issue 25 of EPLB, SwiftBalancer in
- *                     vLLM PR 37656): the balance is eplb's to the last token, but whole packs change ranks inside a node,
- *                     and whole nodes their packs, such that the fewest experts move (slot_match.c)
+ *   eplb-no-replicas  no redundant slots. Where ranks do not divide the experts the slots are rounded up to what
+ *                     expert parallelism needs. Those left over hold replicas, so the row is not `whole`
+ *   eplb-match        slots stay where they can (reference policies.md 4.1, "EPLB+match"; issue 25 of EPLB,
+ *                     SwiftBalancer in vLLM PR 37656). The balance is eplb's to the last token. But whole packs change
+ *                     ranks inside a node, and whole nodes their packs, such that the fewest experts move
+ *                     (slot_match.c)
  *   eplb-online       migration is rate-limited, as TensorRT-LLM's wide expert parallelism does it online (its tech blog 4;
  *                     reference policies.md 4.12): a decision is carried out one layer an iteration, beside the iteration
  *                     until that layer computes. Records that are more than an iteration apart still count as one. There
@@ -16,8 +17,8 @@
  *                     in training, bring their optimizer state along
  *
  * Slots per rank: what expert parallelism needs, ceil(E / ep), and the redundant ones, or `slots`; at least ceil(E / R), at
- * most E. Window and period are vLLM's defaults (1000 steps, every 3000) scaled to the length of recorded traces: long
- * against the drift it must average out, short against their hundreds of records.
+ * most E. Window and period are vLLM's defaults (1000 steps, every 3000) scaled to the length of recorded traces. They
+ * are long against the drift that must average out, short against the hundreds of records.
  *
  *   home(e)   the present home if it still has a slot of e, else the rank of e's first slot
  *   copies    every other slot, resident (weights, gradients and optimizer state: reference policies.md 4.1)
@@ -53,9 +54,9 @@ typedef struct {
   hec_slots slots;
 } eplb_state;
 
-/* Groups of experts that stay together on a node, 0: the global form, as where nodes are not equally filled or do not
- * divide the groups. Where the groups do not divide the experts, it is the next multiple of the nodes that does, so
- * that step 1 has something to pack. With one group per node it would freeze every expert on its node. As many as nodes
+/* Groups of experts that stay together on a node. 0: the global form, as where nodes are not equally filled or do not
+ * divide the groups. Where the groups do not divide the experts, it is the next multiple of the nodes that does: step
+ * 1 needs something to pack. With one group per node it would freeze every expert on its node. As many as nodes
  * if there is none. */
 static int32_t n_groups(const hec_problem *problem, int32_t wanted) {
   int32_t nodes = problem->n_nodes;
@@ -177,6 +178,7 @@ static const eplb_form by_node = {0}, global = {.global = true}, matched = {.mat
 const hec_policy hec_policy_eplb = {
     EPLB,
     .name = "eplb",
+    .fills = {1, 1},
     .tried = true,
     .summary = "periodic replication and placement, nodes first",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
@@ -188,6 +190,7 @@ const hec_policy hec_policy_eplb = {
 const hec_policy hec_policy_eplb_global = {
     EPLB,
     .name = "eplb-global",
+    .fills = {1, 1},
     .tried = true,
     .summary = "periodic replication and placement, nodes ignored",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
@@ -199,6 +202,7 @@ const hec_policy hec_policy_eplb_global = {
 const hec_policy hec_policy_eplb_no_replicas = {
     EPLB,
     .name = "eplb-no-replicas",
+    .fills = {1, 0},
     .tried = true,
     .summary = "eplb without redundant slots",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
@@ -210,6 +214,7 @@ const hec_policy hec_policy_eplb_no_replicas = {
 const hec_policy hec_policy_eplb_match = {
     EPLB,
     .name = "eplb-match",
+    .fills = {1, 1},
     .tried = true,
     .summary = "eplb with the fewest moves that give the same balance",
     .source = "EPLB, github.com/deepseek-ai/EPLB, issue 25",
@@ -221,6 +226,7 @@ const hec_policy hec_policy_eplb_match = {
 const hec_policy hec_policy_eplb_online = {
     EPLB,
     .name = "eplb-online",
+    .fills = {1, 1},
     .summary = "eplb carried out one layer an iteration, beside it (weights from peers, not from host memory)",
     .source = "TensorRT-LLM, tech blog 4; EPLB, github.com/deepseek-ai/EPLB",
     .migrates_beside = true,

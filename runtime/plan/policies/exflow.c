@@ -1,6 +1,6 @@
 /* ExFlow (arXiv 2401.08383; reference policies.md 2 names it and says no more): a static placement by inter-layer expert
- * affinity. Experts that tokens choose one after the other in neighbouring layers stand on one rank, equally many on
- * every rank in every layer (of an uneven number as many as in ep).
+ * affinity. Experts that tokens choose one after the other in neighbouring layers stand on one rank. Every rank has
+ * equally many in every layer (of an uneven number as many as in ep).
  *
  * Decided here, where the reference is silent. First nodes are chosen, then the ranks of each node, because links
  * between nodes are the slow ones. Both are chosen by local search (affinity.c), where the paper has integer
@@ -9,9 +9,9 @@
  * moetuner does of its second problem. The placement stands before the first iteration and never changes: it is charged
  * no planning and no migration.
  *
- * Loads play no part: on skewed ones the ranks of hot experts stay hot, or gather more of them, since experts that follow
- * each other tend to be hot together. Measured elsewhere (HarMoEny's ExFlow on Qwen1.5-MoE, reference traces.md 2): the
- * busiest rank at 1.85 to 2.06 of the mean, contiguous experts at 1.65 to 1.83.
+ * Loads play no part. On skewed ones the ranks of hot experts stay hot, or gather more of them: experts that follow
+ * each other tend to be hot together. Measured elsewhere (HarMoEny's ExFlow on Qwen1.5-MoE, reference traces.md
+ * 2): the busiest rank at 1.85 to 2.06 of the mean, contiguous experts at 1.65 to 1.83.
  *
  * What it saves cannot show here. ExFlow leaves a token on the rank of its expert and so drops one of a layer's two
  * all-to-alls. In these programs a token goes back to its source after every layer. So only the balance of the
@@ -101,6 +101,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_exflow = {
     .name = "exflow",
+    .fills = {1, 0},
     .summary = "static placement by inter-layer affinity, equally many experts a rank; its saving is not modelled",
     .source = "ExFlow, arXiv 2401.08383",
     .known = HEC_KNOWN_STATIC,

@@ -55,6 +55,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 const hec_policy hec_policy_fastermoe = {
     .name = "fastermoe",
+    .fills = {.any = true},
     .tried = true,
     .summary = "hot experts shadowed everywhere after the gate",
     .source = "FasterMoE, PPoPP 2022",

@@ -1,18 +1,18 @@
-/* FEPLB (arXiv 2604.19654): after the gate, whole "dynamic" experts change ranks inside the NVLink domain (here: a node), tokens
- * and weights, by the GPUs' copy engines, while the others compute.
+/* FEPLB (arXiv 2604.19654): after the gate, whole "dynamic" experts change ranks inside the NVLink domain (here: a
+ * node). The GPUs' copy engines move tokens and weights while the other experts compute.
  *
  *   dynamic     the `dynamic` experts of a rank with most tokens
  *   load[r]     the tokens of its other experts
- *   dynamic experts of the node by tokens, descending, each to the rank with the least load that has room for a guest; of
- *   equally loaded ranks its home, then the lower
+ *   tokens      dynamic experts of the node by tokens, descending, each to the rank with the least load that has room
+ *               for a guest. Of equally loaded ranks: its home, then the lower
  *   kept only if the node's fullest rank gets less than it has
  *
- * The abstract and reviews say: two-phase dispatch, first across nodes to the experts' homes, then inside the node; weights
- * move for one micro-batch; a light scheduler on the CPU; an expert's tokens are not split. What is ours, since the
- * scheduler is not public at hand: which experts are dynamic, 2 of a rank, at most as many guests a rank, and the greedy rule.
- * O(E log E + dynamic R^2) per node.
+ * The abstract and reviews say: two-phase dispatch, first across nodes to the experts' homes, then inside the node. Weights
+ * move for one micro-batch; a light scheduler on the CPU; an expert's tokens are not split. The scheduler is not
+ * public at hand. So this is ours: which experts are dynamic, 2 of a rank, at most as many guests a rank, and the
+ * greedy rule. O(E log E + dynamic R^2) per node.
  *
- * What cannot be said here: the second hop of tokens (they go straight to where they are computed); and copy engines, which
+ * What cannot be said here: the second hop of tokens (they go straight to where they are computed). And copy engines, which
  * take no multiprocessors: transfers here never do, so another row pays as little for them. Gathering beside static
  * experts is a schedule's matter. Slots are shared by all layers: gathered again in backward (inferred). */
 #include "runtime/plan/planners/order.h"
@@ -89,6 +89,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_feplb = {
     HEC_SPILL_POLICY,
     .name = "feplb",
+    .fills = {1, 2},
     .summary = "whole hot experts moved inside the node after the gate (published with copy engines)",
     .source = "FEPLB, arXiv 2604.19654",
     .options = options,

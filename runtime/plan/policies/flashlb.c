@@ -5,17 +5,18 @@
  *   place      experts by load per replica w, descending; each replica on the first free rank without the expert that makes
  *              max(load + w, fullest rank) least: a rank that stays below the fullest is as good as any
  *   joint      experts by load, descending, in S groups, each of which fills one slot of every rank. A group of R - x
- *              experts has x replicas more. x is the least, by bisection, with which the ranks' loads after the group
- *              (fullest rank gets the smallest replica) lie no further apart than `replicate`'s replicas from there on:
+ *              experts has x replicas more; the fullest rank gets the smallest. x is the least, by bisection, that keeps the
+ *              ranks' loads after the group as close together as `replicate`'s replicas from there on:
  *              max - min <= max over i of r[i] - r[i + R - 1], r = its replicas' loads, descending
  *   of `replicate` and `joint`, both with `place`, the one with the lower fullest rank
  *
- *   layers     only those whose fullest rank gets less than it has; the best `layers` of them, and of these only those whose
- *              fullest rank over mean is at least `threshold` times what the layer reached when it was last placed
+ *   layers     only those whose fullest rank gets less than it has; the best `layers` of them. Of these only those
+ *              whose fullest rank over mean is at least `threshold` times what the layer reached when it was last
+ *              placed
  *
  * One stage of load (the code's default; PR 6477 can keep several apart). S is eplb's: one redundant slot a rank. Period and
- * window are eplb.c's. What is ours: where `place` finds no rank without the expert the slot stays empty (there a random
- * expert gets it), and where the groups run out of experts `joint` is dropped. The loads are whole numbers here, in
+ * window are eplb.c's. What is ours: where `place` finds no rank without the expert the slot stays empty (there a
+ * random expert gets it). Where the groups run out of experts `joint` is dropped. The loads are whole numbers here, in
  * single precision there: ties may fall otherwise. O(P E + P R) for each of S log R tries. */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/slots.h"
@@ -321,6 +322,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_flashlb = {
     .name = "flashlb",
+    .fills = {1, 1},
     .tried = true,
     .summary = "as eplb-global, but replicas and places chosen together, and only layers that gain",
     .source = "FlashLB, vllm-ascend PR 3042 and 6477",

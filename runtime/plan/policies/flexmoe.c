@@ -3,16 +3,16 @@
  *
  *   hot   = argmax load / replicas, cold = argmin load / replicas among experts with a removable replica
  *   Expand  a free slot on a rank without `hot`: node with the fewest replicas of it, then least load, then lower id
- *   Shrink  only without a free slot: `cold` gives up its slot on the least loaded rank that has it and not `hot`; it
+ *   Shrink  only without a free slot: `cold` gives up its slot on the least loaded rank that has it and not `hot`. It
  *           keeps one replica per node that has any while another expert can give
- *   kept if the estimated time falls, else undone, and that ends it
+ *   A round is kept if the estimated time falls. Else it is undone, and that ends it.
  *
  *   time = busiest rank's assignments * (3 computations + 4 exchanges of one), tokens spread evenly over the replicas
  *        + busiest rank's gradient all-reduces, 2 (n-1)/n bytes each over its port, or over its share of the node's
  *          network where replicas span nodes                            (forward only: 1, 2 and none)
  *
- * Slots: 3 * ceil(E / ep), because the memory Hecate's authors measured for FlexMoE is 3.0 times EP's (hecate.md 9.6),
- * as far as the memory goes, at least one to spare. Period 10: of 100, 50 and 10, SYMI measured 10 as the best for
+ * Slots: 3 * ceil(E / ep), as far as the memory goes, at least one to spare. For Hecate's authors measured 3.0 times
+ * EP's memory for FlexMoE (hecate.md 9.6). Period 10: of 100, 50 and 10, SYMI measured 10 as the best for
  * FlexMoE (policies.md 3.10). Load: the last 5 records. Replicas are full copies (gradient and optimizer state), moved
  * beside the iteration. The cost of moving state is not weighed, since
  * one move serves many iterations: the simulator charges it. O(rounds * E * R) per layer. */
@@ -278,6 +278,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_flexmoe = {
     .name = "flexmoe",
+    .fills = {3, 0},
     .tried = true,
     .summary = "replicas in reserved slots, adjusted step by step",
     .source = "FlexMoE, arXiv 2304.03946",

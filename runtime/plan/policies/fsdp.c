@@ -1,8 +1,8 @@
 /* Fully sharded data parallelism of the experts (ZeRO-3, arXiv 1910.02054; reference hecate.md 2). Rank j keeps slice j
- * of every expert with its optimizer state. Every rank gathers every expert of a layer, computes its own tokens,
- * returns the gradients, and drops the parameters between forward and backward (reshard after forward, FSDP's default).
- * No token moves. It runs under the schedule `hecate` because FSDP prefetches: the gathers of a layer run beside the
- * computation before it, and so do the returns of gradients; under `serial` it would pay for an overlap it has. */
+ * of every expert with its optimizer state. Every rank gathers every expert of a layer, computes its own tokens and
+ * returns the gradients. It drops the parameters between forward and backward (reshard after forward, FSDP's default).
+ * No token moves. It runs under the schedule `hecate` because FSDP prefetches. The gathers of a layer run beside the
+ * computation before it, and so do the returns of gradients. Under `serial` it would pay for an overlap it has. */
 #include "runtime/plan/planners/sliced.h"
 #include "runtime/plan/policy.h"
 
@@ -19,6 +19,8 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_fsdp = {
     .name = "fsdp",
+    .tried = true,
+    .fills = {.any = true},
     .summary = "every expert gathered on every rank, no token moves",
     .source = "ZeRO-3, arXiv 1910.02054; PyTorch FSDP",
     .known = HEC_KNOWN_STATIC,

@@ -1,10 +1,10 @@
 /* The user's own placement, as it stands: read from a file (placement/placement.h), never changed, so that everything else
  * is compared with what runs today. Copies are resident: in training they pay for memory and gradients.
  *
- * A placement does not say who computes which tokens. Frameworks that load such files differ: vLLM and TensorRT-LLM take
- * the slots of an expert in turn, SGLang prefers its own rank and node where its dispatch is static. Here: evenly over all
- * slots by turns, as for `eplb`, so that two rows differ by their placements alone. Where the problem has no placement the
- * tools refuse the row; it then is contiguous expert parallelism. Nothing is decided: no work units. */
+ * A placement does not say who computes which tokens. Frameworks that load such files differ: vLLM and TensorRT-LLM
+ * take the slots of an expert in turn. SGLang prefers its own rank and node where its dispatch is static. Here: evenly
+ * over all slots by turns, as for `eplb`, so that two rows differ by their placements alone. Where the problem has no
+ * placement the tools refuse the row; it then is contiguous expert parallelism. Nothing is decided: no work units. */
 #include "runtime/plan/placement/placement.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
@@ -35,6 +35,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_given = {
     .name = "given",
+    .fills = {.any = true},
     .summary = "the placement of `placement` FILE, as it stands",
     .source = "the user's file: EPLB, vllm-ascend or TensorRT-LLM",
     .known = HEC_KNOWN_STATIC,

@@ -4,7 +4,7 @@
  *   avg = floor(total / R)
  *   o = argmax load, u = argmin load;  stop when load[o] <= avg, o = u, or load[u] + q > avg
  *   e = expert of o with most tokens; stop when it has fewer than q
- *   min(tokens of e, load[o] - avg, avg - load[u]) of them go from o to u, from the largest source first
+ *   move: min(tokens of e, load[o] - avg, avg - load[u]) of them go from o to u, from the largest source first
  *
  * q = 150: the fewest tokens that are worth fetching an expert, as published. Ties to the lower index. No rank is filled
  * above avg, so what leaves the fullest rank are its own experts. Every move empties an expert, fills u or brings o
@@ -69,6 +69,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_harmoeny = {
     HEC_SPILL_POLICY,
     .name = "harmoeny",
+    .fills = {.any = true},
     .tried = true,
     .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
     .source = "HarMoEny, arXiv 2506.12417",

@@ -12,9 +12,9 @@
  *   hecate                    with a planner that looks at where the layer ends:
  *       before the gate       of the t hottest experts only so many are copied as end the layer soonest, perhaps none (weigh.h)
  *       after it              calibration may copy to some ranks instead of all, and only what ends the layer sooner
- *       sharding              experts that are not copied are placed by load; published: those that cannot be copied are
- *   hecate-rm                 copies are dropped after the forward pass of their layer and gathered again in backward, so
- *                             memory for one layer's copies is enough and m is larger
+ *       sharding              experts that are not copied are placed by load; published: those that cannot be copied
+ *   hecate-rm                 copies are dropped after the forward pass of their layer and gathered again in backward. So
+ *                             memory for one layer's copies is enough, and m is larger
  *   hecate-nosharding         without heterogeneous sharding
  *   hecate-nomaterialisation  sharding alone: no copies, before the gate or after it */
 #include "runtime/plan/planners/calibrate.h"
@@ -228,6 +228,7 @@ static const hec_option options[] = {OPTIONS_OF_COPIES, HEC_POLICY_PERIOD(), {0}
 const hec_policy hec_policy_hecate = {
     HECATE,
     .name = "hecate",
+    .fills = {.any = true},
     .tried = true,
     .summary = "FSSDP: heterogeneous sharding, copies where the layer ends sooner with them (published: always)",
     .known = HEC_KNOWN_LAST,
@@ -241,6 +242,7 @@ const hec_policy hec_policy_hecate = {
 const hec_policy hec_policy_hecate_published = {
     HECATE,
     .name = "hecate-published",
+    .fills = {.any = true},
     .summary = "FSSDP as published: copies all experts that attention hides, whether or not the layer ends sooner",
     .known = HEC_KNOWN_LAST,
     .period = 100,
@@ -253,6 +255,7 @@ const hec_policy hec_policy_hecate_published = {
 const hec_policy hec_policy_hecate_rm = {
     HECATE,
     .name = "hecate-rm",
+    .fills = {.any = true},
     .tried = true,
     .summary = "hecate-published with copies gathered again in backward",
     .known = HEC_KNOWN_LAST,
@@ -266,6 +269,7 @@ const hec_policy hec_policy_hecate_rm = {
 const hec_policy hec_policy_hecate_nosharding = {
     HECATE,
     .name = "hecate-nosharding",
+    .fills = {.any = true},
     .summary = "hecate-published with even contiguous shards for ever",
     .known = HEC_KNOWN_LAST,
     .refine = refine,
@@ -277,6 +281,7 @@ const hec_policy hec_policy_hecate_nosharding = {
 const hec_policy hec_policy_hecate_nomaterialisation = {
     HECATE,
     .name = "hecate-nomaterialisation",
+    .fills = {.any = true},
     .summary = "heterogeneous sharding only, no copies",
     .known = HEC_KNOWN_PERIODIC,
     .whole = true,

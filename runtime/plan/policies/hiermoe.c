@@ -1,4 +1,4 @@
-/* HierMoE (arXiv 2508.09591; reference policies.md 3.12), its expert swaps: no replicas, and every `period` iterations
+/* HierMoE (arXiv 2508.09591; reference policies.md 3.12), its expert swaps. No replicas. Every `period` iterations
  * pairs of experts change places while a hierarchical cost model says that it pays.
  *
  *   A = busiest rank's assignments,  B = busiest node's, of W in all,  k experts a token, N nodes
@@ -8,9 +8,9 @@
  *   round: of all pairs (expert of the busiest rank, expert of another rank with less load) the one with the least time;
  *          done while that is less than now; ties to the lower experts, the busiest rank's first
  *
- * The rule is inferred; sources are taken as alike, since histories have totals by expert, and C as the mean over tokens,
- * since they have no sets. Load: the last two records, period 25, as smartmoe.c: the paper's are not known here. What moves
- * takes its optimizer state along and is not weighed against the gain: the simulator charges it. O(E^2 R) per
+ * The rule is inferred. Sources are taken as alike, since histories have totals by expert. C is the mean over tokens,
+ * since they have no sets. Load: the last two records, period 25, as smartmoe.c: the paper's are not known here. What
+ * moves takes its optimizer state along and is not weighed against the gain: the simulator charges it. O(E^2 R) per
  * round, at most E rounds per layer.
  *
  * The other half of the system is its schedule (runtime/program/schedules/hiermoe.c), simulated and executed in
@@ -145,6 +145,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_hiermoe = {
     .name = "hiermoe",
+    .fills = {1, 0},
     .summary = "periodic swaps of experts by a hierarchical cost model; its schedule sends a token once per node",
     .source = "HierMoE, arXiv 2508.09591",
     .known = HEC_KNOWN_PERIODIC,

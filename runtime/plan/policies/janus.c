@@ -39,6 +39,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_janus = {
     .name = "janus",
+    .fills = {.any = true},
     .tried = true,
     .summary = "experts fetched instead of tokens sent, where that is less traffic",
     .source = "Janus, SIGCOMM 2023",

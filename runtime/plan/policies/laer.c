@@ -88,6 +88,8 @@ static const hec_option options[] = {HEC_POLICY_SLOTS(.initial = "top-k, with on
 
 const hec_policy hec_policy_laer = {
     .name = "laer",
+    .tried = true,
+    .fills = {.any = true},
     .summary = "FSEP: sharded experts, slots filled each micro-batch by a plan on past loads",
     .source = "LAER-MoE, arXiv 2602.11686",
     .known = HEC_KNOWN_LAST,

@@ -1,5 +1,5 @@
-/* LLEP, least-loaded expert parallelism (arXiv:2601.17111; reference policies.md 4.4). A rank keeps of its experts what
- * fits under a common cap and spills the rest, chunk by chunk, to the rank with the least to do.
+/* LLEP, least-loaded expert parallelism (arXiv:2601.17111; reference policies.md 4.4). A rank keeps of its experts
+ * what fits under a common cap. It spills the rest, chunk by chunk, to the rank with the least to do.
  *
  *   max load / mean < lambda: plain expert parallelism
  *   cap = max(1, alpha * floor(total / R));  got[r] = 0, pend[r] = load[r]
@@ -84,6 +84,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_llep = {
     HEC_SPILL_POLICY,
     .name = "llep",
+    .fills = {.any = true},
     .tried = true,
     .summary = "excess over a cap spilled to the least loaded ranks after the gate",
     .source = "LLEP, arXiv 2601.17111",

@@ -1,5 +1,5 @@
-/* LPLB (github.com/deepseek-ai/LPLB; reference policies.md 4.3): fixed replicas on a small graph, and after every gate a
- * linear programme that splits the tokens of each replicated expert between its two ranks, so that the busiest rank has
+/* LPLB (github.com/deepseek-ai/LPLB; reference policies.md 4.3): fixed replicas on a small graph. After every gate a
+ * linear programme splits the tokens of each replicated expert between its two ranks, so that the busiest rank has
  * least. No weight moves for a micro-batch.
  *
  *   placement   every `period` iterations, on the window's load: experts packed onto ranks as EPLB does without replicas;
@@ -10,13 +10,13 @@
  *               the token's index): with c tokens of e on lower sources, y of the n to the replica,
  *               floor((c + own) y / n) - floor(c y / n)
  *
- * LPLB's solver is an interior point method of five steps that falls back to halves; the exact optimum here is what it
+ * LPLB's solver is an interior point method of five steps that falls back to halves. The exact optimum here is what it
  * aims at, so this row is at best as bad. Several experts on one edge share one proportion there, one each here: the
  * same optimum. d = one per column, more where --slots gives more (LPLB's own multiples).
  *
- * Replicas are resident: gradients of a pair are all-reduced and both keep optimizer state, which costs the same traffic
- * as one owner that sends the weights back. Window and period are EPLB's here (eplb.c); experts that ranks do not
- * divide keep their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
+ * Replicas are resident: gradients of a pair are all-reduced and both keep optimizer state. That costs the same
+ * traffic as one owner that sends the weights back. Window and period are EPLB's here (eplb.c); experts that ranks do
+ * not divide keep their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
  * O(R E) for the sums, then min_max.c with 2 E places. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/min_max.h"
@@ -219,6 +219,7 @@ static const hec_option options[] = {HEC_POLICY_PERIOD(.source = "EPLB's here"),
 
 const hec_policy hec_policy_lplb = {
     .name = "lplb",
+    .fills = {1, 2},
     .tried = true,
     .summary = "fixed replicas on a small graph, tokens split by a linear programme after the gate",
     .source = "LPLB, github.com/deepseek-ai/LPLB",

@@ -7,14 +7,15 @@
  *               same seen from every rank. (Without shifts a rank could only share with its own place elsewhere.)
  *   programme   minimise the busiest rank over all splits, exactly and in whole tokens (min_max.c). It starts from every
  *               group keeping its own tokens, so tokens leave their group only to take load off somebody.
- *   tokens      of what a copy is to compute first its own rank's, then its own group's by source, then anybody's by
- *               source ("local replica first, then remote in order"; own group before other groups is inferred)
+ *   tokens      a copy computes its own rank's tokens first, then its group's by source, then anybody's by source
+ *               ("local replica first, then remote in order"; own group before other groups is inferred)
  *
- * d: the fewest ranks whose slots hold all experts, 2 ceil(E / ep) slots per rank or --slots: two copies of everything
- * where ranks can be halved (the degree is the user's in the paper). With one group there is nothing to split and this is
- * `ep`. The placement without history only; the paper's replacement from a forecast (greedy replica counts, Monte Carlo
- * placement) is not built, nor the communication term of its objective. Copies are resident: gradient all-reduce,
- * optimizer state each. O(R E) for the sums, min_max.c with E R / d places, O(R + R / d) per expert to write them. */
+ * d: the fewest ranks whose slots hold all experts. A rank has 2 ceil(E / ep) slots or --slots. So there are two
+ * copies of everything where ranks can be halved (the degree is the user's in the paper). With one group there is
+ * nothing to split and this is `ep`. The placement without history only. The paper's replacement from a forecast
+ * (greedy replica counts, Monte Carlo placement) is not built, nor the communication term of its objective. Copies are
+ * resident: gradient all-reduce, optimizer state each. O(R E) for the sums, min_max.c with E R / d places, O(R + R /
+ * d) per expert to write them. */
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
@@ -194,6 +195,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_micromoe = {
     .name = "micromoe",
+    .fills = {2, 0},
     .tried = true,
     .summary = "two copies of every expert, tokens split over them by a linear programme after the gate",
     .source = "MicroMoE, arXiv 2511.16947",

@@ -6,11 +6,11 @@
  *
  * The paper solves both as integer programmes (Gurobi, gap 2.5 %). So does this where it is handed a solver
  * (problem.solver; partition_exact.c and chain_exact.c have the programmes). Small ones are solved to the end (up to 16
- * experts on 4 ranks and 8 layers always), others within a limit of nodes. The heuristics that the references name come
- * first and stay where the solver's answer is no better, so that placements do not depend on which of several best ones
- * a solver finds, where a heuristic found one. How good each problem's answer is, the row says: its value beside a
- * bound below which no placement is. Equally many experts on every rank in each layer are ours (partition.c); they
- * satisfy the second problem's constraint on totals.
+ * experts on 4 ranks and 8 layers always), others within a limit of nodes. The heuristics that the references name
+ * come first. They stay where the solver's answer is no better. So where a heuristic found a best placement, it does
+ * not matter which of several best ones a solver finds. How good each problem's answer is, the row says: its value
+ * beside a bound below which no placement is. Equally many experts on every rank in each layer are ours (partition.c);
+ * they satisfy the second problem's constraint on totals.
  *
  * 2 needs to know how many tokens of expert a in layer l use expert b in layer l + 1: problem.transitions, where there
  * are any. Without them it is skipped, group i goes to rank i, and the row says so. What it minimises is the time of
@@ -23,9 +23,9 @@
  * micro-batch would.
  *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
- * for inference; in training what moves takes its optimizer state along, once. The paper plans offline: planning
- * is charged for the heuristics' steps, O(E^2 passes) per layer and O(ep^3) per layer and sweep, and not for the solver's
- * search. */
+ * for inference; in training what moves takes its optimizer state along, once. The paper plans offline. So planning is
+ * charged for the heuristics' steps, O(E^2 passes) per layer and O(ep^3) per layer and sweep. It is not charged for
+ * the solver's search. */
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
 #include "runtime/plan/policy.h"
@@ -196,6 +196,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_moetuner = {
     .name = "moetuner",
+    .fills = {1, 0},
     .summary = "one placement of whole experts from a profile, loads as equal as can be; forward phase",
     .source = "MoETuner, arXiv 2502.06643",
     .known = HEC_KNOWN_PERIODIC,

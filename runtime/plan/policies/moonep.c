@@ -5,7 +5,7 @@
  *   while h = argmax bal has bal[h] > 0:  u = argmin bal receives -bal[u] from h;  bal[h] += bal[u], bal[u] = 0
  *   per donor, largest quota first: from its own expert with most left, as much as the quota takes
  *
- * Each step settles one rank for good, so there are at most R - 1 transfers and each receiver has one donor: no more
+ * Each step settles one rank for good. So there are at most R - 1 transfers and each receiver has one donor: no more
  * foreign experts than the donor has own ones. A donor has enough: before a step it keeps more than cap[h], and a quota
  * is at most cap[u] <= cap[h] + 1. It may fall below its share and then receives later. Ties to the lower index.
  * O(R^2 + moves R). Hosts by rank take consecutive ranges of the sources' assignments.
@@ -75,6 +75,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_moonep = {
     HEC_SPILL_POLICY,
     .name = "moonep",
+    .fills = {2, 0},
     .tried = true,
     .summary = "exactly equal shares after the gate, each receiver filled by one donor (unused slots are free here)",
     .source = "MoonEP, github.com/MoonshotAI/MoonEP",

@@ -1,11 +1,11 @@
 /* PB-OEPLB (github.com/sjqsjq/EPLB, OEPLB/src): experts change places pair by pair, only where a layer is out of balance; no
  * replicas. Written for prefill in serving; here a moved expert takes its optimizer state along in training.
  *
- *   load[e] = decay * load[e] + the records since the last decision
- *   ratio of a layer = load of its fullest rank / mean
- *   at most `swaps` times, the layer with the largest ratio, if that is at least `threshold` (the dead zone ends there):
- *     its fullest rank's hottest expert changes places with its emptiest rank's coldest, both not swapped before in this
- *     decision; if the ratio does not fall by more than 0.001, that is undone and the layer is done
+ *   load[e] = decay * load[e] + the records since the last decision;
+ *   ratio of a layer = load of its fullest rank / mean;
+ *   at most `swaps` times, the layer with the largest ratio, if that is at least `threshold` (the dead
+ *     zone ends there). Its fullest rank's hottest expert changes places with its emptiest rank's coldest, both not
+ *     swapped before in this decision. If the ratio does not fall by more than 0.001, that is undone and the layer is done
  *   fewer than `min` swaps in all layers: none
  *
  *   reset    the mean ratio of all layers was within 0.015 of the least it has been, and now is more than 0.03 above: the
@@ -13,8 +13,8 @@
  *   window   between decisions: halved, down to the period, where the mean ratio has changed by more than 0.03; doubled, up to
  *            `longest`, after three decisions where it has not
  *
- * Ties to the lower layer, rank and expert. Constants, period 8, decay 0.5 and threshold 1.02 are the code's defaults;
- * it measured that time is flat up to 1.03 (4 GPUs) or 1.10 (8 GPUs), so a larger threshold may serve. What is ours:
+ * Ties to the lower layer, rank and expert. Constants, period 8, decay 0.5 and threshold 1.02 are the code's defaults.
+ * It measured that time is flat up to 1.03 (4 GPUs) or 1.10 (8 GPUs), so a larger threshold may serve. What is ours:
  * their minimum of 8 swaps is of the 94 layers of Qwen3-235B, 1 here. The decision after a reset cannot reset again;
  * their flag for that has no effect. A window has at most the last 8 records of those between two decisions.
  * Corrections of the ratio for small samples are left out; they are off by default there. O(layers E) a decision and
@@ -46,17 +46,13 @@ typedef struct {
   uint64_t *sum;          /* [n_experts] */
 } pb_oeplb;
 
-static int32_t shortest(const hec_policy_run *run) {
-  return run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
-}
-
 static void init(hec_policy_run *run) {
   const hec_problem *p = run->problem;
   size_t rows = (size_t)p->n_layers * (size_t)p->n_experts;
   pb_oeplb *state = HEC_NEW(run->arena, pb_oeplb, 1);
   *state = (pb_oeplb){
       .last = -1,
-      .period = shortest(run),
+      .period = hec_policy_period(run),
       .best = -1,
       .previous = -1,
       .load = HEC_NEW(run->arena, double, rows),
@@ -201,7 +197,7 @@ static bool reset(pb_oeplb *state, const hec_problem *p, double mean) {
 
 static void adapt(hec_policy_run *run, pb_oeplb *state, double mean) {
   double change = state->previous < 0 ? 0 : mean - state->previous;
-  int32_t min = shortest(run), longest = (int32_t)run->policy->own[LONGEST];
+  int32_t min = hec_policy_period(run), longest = (int32_t)run->policy->own[LONGEST];
   state->steady = change > jump || change < -jump ? 0 : state->steady + 1;
   if (state->steady == 0)
     state->period = state->period / 2 > min ? state->period / 2 : min;
@@ -256,6 +252,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_pb_oeplb = {
     .name = "pb-oeplb",
+    .fills = {1, 0},
     .summary = "pairs of experts swapped where a layer is out of balance, with a dead zone; no replicas",
     .source = "PB-OEPLB, github.com/sjqsjq/EPLB",
     .known = HEC_KNOWN_PERIODIC,

@@ -1,7 +1,8 @@
 /* Pro-Prophet (arXiv 2411.10003; Prophet, CLUSTER 2023; reference policies.md 3.9): copies of hot experts on part of
- * the ranks, planned for the next iteration from the present one, while it runs. Homes and optimizer state never move;
- * parameters go out and gradients come back. The search and its model are in partial_shadow.c; here are its constants,
- * from the problem's cluster, one bandwidth B for everything as published, a rank's share of its node's network:
+ * the ranks. They are planned for the next iteration from the present one, while it runs. Homes and optimizer state
+ * never move; parameters go out and gradients come back. The search and its model are in partial_shadow.c. Here are
+ * its constants, from the problem's cluster. As published there is one bandwidth B for everything, a rank's share of
+ * its node's network:
  *
  *   exchange_s            a row over B; compute_s: one forward on the slowest device
  *   transfer_s, gradient_s  bytes of an expert over ranks * B
@@ -9,7 +10,7 @@
  *
  * The last record stands for the previous iteration. As many experts as fit into memory (inferred; the paper names no
  * limit). Copies are guests, kept until backward. The paper's scheduler hides the transfers of a block under the experts
- * of the one before it too; here they run under attention and its backward only, while the model counts both. */
+ * of the one before it too. Here they run under attention and its backward only, while the model counts both. */
 #include "runtime/plan/planners/fssdp.h"
 #include "runtime/plan/planners/partial_shadow.h"
 #include "runtime/plan/policy.h"
@@ -84,6 +85,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_prophet = {
     .name = "prophet",
+    .fills = {.any = true},
     .tried = true,
     .summary = "hot experts copied to part of the ranks, planned on the last iteration",
     .source = "Pro-Prophet, arXiv 2411.10003",

@@ -1,17 +1,17 @@
 /* SYMI (arXiv 2504.19925, "SwiftMoE"; reference policies.md 3.10). Optimizer state is sharded over all ranks and never
- * moves. Weights written after an update go wherever the next placement wants them, so that placing experts anew every
+ * moves. Weights written after an update go wherever the next placement wants them. So placing experts anew every
  * iteration moves no more than not doing it. Replicas in proportion to the last record's load (popularity.c), tokens
  * evenly over an expert's slots.
  *
- * As a plan: slice j of every expert and of its optimizer state on rank j for ever, slots hold guests that are gathered
- * before forward, kept until backward, and whose gradients return to the slices. Experts are placed at the first
- * micro-batch of an iteration.
+ * As a plan: slice j of every expert and of its optimizer state is on rank j for ever. Slots hold guests. They are
+ * gathered before forward and kept until backward, and their gradients return to the slices. Experts are placed at the
+ * first micro-batch of an iteration.
  *
  * Slots: 4 * ceil(E / R), since the paper has 16 experts, 16 GPUs and 4 slots on each, as far as memory goes.
  *
  * Not expressed, and in whose favour:
- *   for SYMI      optimizer and slices lie in host memory there, so each step every rank takes its slices' gradients
- *                 and weights over PCIe, E/R (gradient + parameter bytes) per layer; that traffic is not charged.
+ *   for SYMI      optimizer and slices lie in host memory there. So each step every rank takes its slices' gradients
+ *                 and weights over PCIe, E/R (gradient + parameter bytes) per layer. That traffic is not charged.
  *                 Gradients are all-reduced among an expert's ranks there before the shards are collected; here they
  *                 go to the slices' owners at once
  *   against it    slices and optimizer state count as device memory; with several micro-batches in an iteration
@@ -83,6 +83,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_symi = {
     .name = "symi",
+    .fills = {4, 0},
     .summary = "sharded optimizer, slots refilled each iteration by popularity (host memory and its bus not charged)",
     .source = "SYMI, arXiv 2504.19925",
     .known = HEC_KNOWN_LAST,

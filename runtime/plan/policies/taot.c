@@ -4,9 +4,9 @@
  *
  *   cap = ceil(mean);  give[r] = max(0, load[r] - cap),  take[r] = max(0, cap - load[r])
  *   hint     Sinkhorn's flow from give to take, 1 inside a node and 3 across (flow_hint.c)
- *   clones   B rounds; in each every rank with room, the most room first, picks the expert of an overloaded rank with the
- *            largest (tokens that can move, same node, hint), ties to the lower number; tokens that can move are the min
- *            of the expert's, its rank's give and the taker's take. They are taken off at once.
+ *   clones   B rounds. In each every rank with room, the most room first, picks an expert of an overloaded rank. It has
+ *            the largest (tokens that can move, same node, hint), ties to the lower number. Tokens that can move are
+ *            the min of the expert's, its rank's give and the taker's take. They are taken off at once.
  *   tokens   a clone computes its own rank's tokens first, then its node's, then any, in whole tokens
  *
  * So every taker ends at cap at most, every giver at cap at least, and no rank above what it had or cap.
@@ -126,6 +126,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_taot = {
     HEC_SPILL_POLICY,
     .name = "taot",
+    .fills = {1, 2},
     .tried = true,
     .summary = "excess of full ranks cloned after the gate, inside the node where that is as good",
     .source = "LoongForge TAOT, arXiv 2608.03676",

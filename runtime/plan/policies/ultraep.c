@@ -1,5 +1,6 @@
 /* UltraEP (arXiv:2606.04101; reference policies.md 4.7). It finds the smallest load T that every rank of an NVLink
- * domain (here: a node) can be brought down to with B redundant slots a rank, as far as a greedy test of T can tell.
+ * domain (here: a node) can be brought down to. A rank has B redundant slots. A greedy test of T tells whether it can
+ * be reached.
  *
  *   T fits:  slack[r] = max(0, T - load[r]);  donors s by load, descending, need = load[s] - T > 0:
  *     experts e of s by load, descending, all but one token available; while any is needed and available:
@@ -17,7 +18,7 @@
  * 2 slots as in the published runs (4 + 2), or what --slots leaves; 1.01 and 1024 are the code's defaults. A test costs
  * O(R log R + moves R). Own tokens first use the copy on their rank, the rest goes in proportion. Slots are shared by
  * all layers: gathered again, blocking, in backward. What cannot be said here: relays of weights (the project's
- * collectives choose their own), fp32 gradient buffers, reserved but unused slots, gradients that return behind
+ * collectives choose their own); fp32 gradient buffers; reserved but unused slots. Gradients that return behind
  * attention backward unless the schedule does so (hecate). */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"
@@ -198,6 +199,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_ultraep = {
     HEC_SPILL_POLICY,
     .name = "ultraep",
+    .fills = {1, 2},
     .tried = true,
     .summary =
         "least reachable load inside a node with 2 guest slots a rank, after the gate (unused slots are free here)",

@@ -1,4 +1,4 @@
-/* Pipeline `1f1b`: stage s of p begins with p - 1 - s forwards; then a forward and a backward in turn, so that it holds p - s
+/* Pipeline `1f1b`: stage s of p begins with p - 1 - s forwards. Then a forward and a backward in turn, so that it holds p - s
  * micro-batches at most; then the rest of the backwards. */
 #include "runtime/program/pipelines/pipeline_schedule.h"
 

@@ -1,5 +1,5 @@
-/* Pipeline `dualpipev`: dualpipe cut in half. Device d of p holds parts d and 2p-1-d, so the model goes down the devices and
- * comes back, and each part is on one device. The order: fold.c, with a fold of p ranks. */
+/* Pipeline `dualpipev`: dualpipe cut in half. Device d of p holds parts d and 2p-1-d. So the model goes down the
+ * devices and comes back, and each part is on one device. The order: fold.c, with a fold of p ranks. */
 #include "runtime/program/pipelines/fold.h"
 
 static int32_t part(const hec_pipeline_shape *shape, int32_t device, int32_t chunk) {

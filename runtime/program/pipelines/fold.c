@@ -1,6 +1,6 @@
-/* DualPipe (arXiv:2412.19437; github.com/deepseek-ai/DualPipe). A device meets micro-batches on two ways, 0 and 1. Way 1 leads
- * back from the fold. With n ranks, rank r, m micro-batches on each way, B a backward of both gradients, I and W one each,
- * F&B a pair, the device runs
+/* DualPipe (arXiv:2412.19437; github.com/deepseek-ai/DualPipe). A device meets micro-batches on two ways, 0 and 1. Way
+ * 1 leads back from the fold. There are n ranks and m micro-batches on each way. B is a backward of both gradients, I
+ * and W one each, F&B a pair. Rank r runs
  *
  *     1   2 (n-1-r)       F0
  *     2   r + 1           F0 F1

@@ -6,8 +6,8 @@
  *     2 (p - 1 - d) + (v - 1) g     forwards, and one more with pairs: a forward and a backward of a pair may not wait for
  *                                   each other
  *
- * then a forward and a backward in turn, then the rest of the backwards. The last group may be larger or smaller than g, but
- * not smaller than p: a micro-batch would be asked for before it can be there. */
+ * Then a forward and a backward in turn, then the rest of the backwards. The last group may be larger or smaller than
+ * g, but not smaller than p. Else a micro-batch would be asked for before it can be there. */
 #include "runtime/program/pipelines/interleave.h"
 
 /* Which micro-batch and chunk the i-th of all forwards is. */

@@ -53,8 +53,9 @@ typedef struct {
 
 typedef struct hec_pipeline_schedule {
   const char *name, *summary, *source;
-  /* Idle time if all micro-batches cost the same, of the device that idles longest. F, B, W: the forward, input gradient and
-   * weight gradient of a micro-batch in all parts of a device that it passes, F&B the same as pairs; p devices, v chunks. */
+  /* Idle time if all micro-batches cost the same, of the device that idles longest. F, B, W: the forward, input
+   * gradient and weight gradient of a micro-batch in all parts of a device that it passes. F&B: the same as pairs. p
+   * devices, v chunks. */
   const char *bubble;
   int32_t min_chunks, max_chunks; /* parts that a device can hold */
   int32_t copies;                 /* devices that hold each part: 2 of dualpipe, else 1 */
@@ -80,9 +81,10 @@ const hec_pipeline_schedule *hec_pipeline_default(int32_t n_stages, int32_t n_ch
 hec_status hec_pipeline_order_make(const hec_pipeline_schedule *schedule, const hec_pipeline_shape *shape,
                                    hec_arena *arena, hec_pipeline_order *order) HEC_MUST_USE;
 
-/* Whether every micro-batch passes every part once in each direction, all its pieces of a part on one device, each gradient
- * after what it needs there. HEC_FAILED: the order is wrong, which is a bug; the message names the first fault. That devices
- * do not wait for each other in a circle is found by running it (sim/pipeline_run.h). */
+/* Whether the order is a right one. Every micro-batch must pass every part once in each direction. All its pieces of a
+ * part are on one device, and each gradient comes after what it needs there. HEC_FAILED: the order is wrong, which is
+ * a bug; the message names the first fault. That devices do not wait for each other in a circle is found by running it
+ * (sim/pipeline_run.h). */
 hec_status hec_pipeline_order_check(const hec_pipeline_order *order) HEC_MUST_USE;
 
 /* Memory that a micro-batch holds on the device of a part. */

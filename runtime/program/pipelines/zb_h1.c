@@ -1,5 +1,5 @@
-/* Pipeline `zb-h1`: 1f1b whose weight gradients wait, so that the stage before gets its gradient earlier and the end of the
- * step is filled with them. On stage s the weight gradient of a micro-batch follows the input gradient of the s-th one after
+/* Pipeline `zb-h1`: 1f1b whose weight gradients wait. So the stage before gets its gradient earlier, and they fill the
+ * end of the step. On stage s the weight gradient of a micro-batch follows the input gradient of the s-th one after
  * it. So stage s of p holds p - s activations as in 1f1b, and what s weight gradients need. */
 #include "runtime/program/pipelines/pipeline_schedule.h"
 

@@ -1,7 +1,8 @@
-/* Schedule `fsmoe`: FSMoE (arXiv:2501.10714; reference policies.md 1). Three streams: experts on the compute lane,
- * AllGather and ReduceScatter of expert-sharding groups on the intra-node lane, tokens between nodes and the dense
- * gradients on the token lane. One degree and the division of the gradients are planned before training on balanced loads
- * (runtime/plan/planners/fsmoe.c has the mathematics and the four cases, fsmoe_problem.c what they are fed with).
+/* Schedule `fsmoe`: FSMoE (arXiv:2501.10714; reference policies.md 1). Three streams. Experts are on the compute lane.
+ * AllGather and ReduceScatter of expert-sharding groups are on the intra-node lane. Tokens between nodes and the dense
+ * gradients are on the token lane. One degree and the division of the gradients are planned before training on
+ * balanced loads. runtime/plan/planners/fsmoe.c has the mathematics and the four cases, fsmoe_problem.c what they are
+ * fed with.
  *
  *   forward   TOKEN  D1 .. Dr          C1 .. Cr     backward the same with G, gradients of later layers, after Dr, and
  *             INTRA  A1 .. Ar S1 .. Sr              more of them beside gate' and attention'

@@ -1,11 +1,11 @@
 /* Schedule `hiermoe`: HierMoE (arXiv 2508.09591; reference policies.md 3.12). As `serial`, one thing after the other.
  * But each layer's token rows travel plainly or once per node (nodes.h), whichever takes less by the closed form of its
- * exchanges and copies. That is the depth of hierarchy that the paper chooses: 1 or 2 here, since nodes are the only
- * level of a cluster that the price tells apart. The choice is made for every micro-batch from its counts, which every
- * rank has; it costs no time.
+ * exchanges and copies. That is the depth of hierarchy that the paper chooses. Here it is 1 or 2, since nodes are the
+ * only level of a cluster that the price tells apart. The choice is made for every micro-batch from its counts, which
+ * every rank has; it costs no time.
  *
- * Any policy may run under it. Inferred: which tokens share nodes (runtime/plan/token_sets.h), so training, where gates say
- * it too late for sizes to be known, keeps the plain way, and so do expert-sharding groups. */
+ * Any policy may run under it. Inferred: which tokens share nodes (runtime/plan/token_sets.h). In training, gates say
+ * it too late for sizes to be known. So training keeps the plain way, and so do expert-sharding groups. */
 #include "runtime/program/emit.h"
 #include "runtime/program/nodes.h"
 

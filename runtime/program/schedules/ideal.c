@@ -1,9 +1,9 @@
 /* Schedule `ideal`, a lower bound and no system. Attention, gate and shared experts are as everywhere. Experts are one
- * GEMM of the assignments as the ranks' devices can best share them (emit_mean.c; alike: the mean), without tiles,
- * weight streaming or fixed cost. There are no counts, no token, parameter or migration traffic, and no planning. Dense
- * all-reduce is kept, and the optimizer runs over an even share of the experts. Every other schedule emits these same
- * rows, with at least this compute, plus more, so no policy under any schedule is faster (a test, on even clusters and
- * on uneven ones). */
+ * GEMM of the assignments as the ranks' devices can best share them (emit_mean.c; alike: the mean). It has no tiles,
+ * weight streaming or fixed cost. There are no counts, no token, parameter or migration traffic, and no planning.
+ * Dense all-reduce is kept, and the optimizer runs over an even share of the experts. Every other schedule emits these
+ * same rows, with at least this compute, plus more. So no policy under any schedule is faster (a test, on even
+ * clusters and on uneven ones). */
 #include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
@@ -22,7 +22,7 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(experts));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(experts, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
-  (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
+  (void)hec_emit_dense_block(low, l);
 }
 
 const hec_schedule hec_schedule_ideal = {

@@ -11,11 +11,11 @@
  *               by the cost laws on the slowest device; the one that runs over is waited for, as micro-operations are not
  *               interrupted. What is left at the end of the backward follows then.
  *
- * Published is a queue at run time. Lanes here are in order, so the order is decided when the layer is lowered, by the same
- * rule on predicted times: the simulator and the runtime then have one program. Not expressed: pieces between the two
- * all-to-alls of a backward (rare: the second begins with the first chunk computed); expert packing, which is placement;
- * the inference half of the paper. Gradients outside MoE blocks are reduced at the end in one piece: nothing is pending
- * then. O(pieces) per layer. */
+ * Published is a queue at run time. Lanes here are in order. So the order is decided when the layer is lowered, by the
+ * same rule on predicted times. The simulator and the runtime then have one program. Three things are not expressed.
+ * Pieces between the two all-to-alls of a backward (rare: the second begins with the first chunk computed). Expert
+ * packing, which is placement. The inference half of the paper. Gradients outside MoE blocks are reduced at the end in
+ * one piece: nothing is pending then. O(pieces) per layer. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
 #include "runtime/program/chunked.h"

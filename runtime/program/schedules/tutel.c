@@ -1,6 +1,6 @@
 /* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is cut into chunks (chunked.h). Their number and their all-to-all
- * are tried out while training (tutel.h); dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its Tutel
- * (arXiv:2501.10714, mode 0). */
+ * are tried out while training (tutel.h). Dense gradients are reduced on their own, after the backward. FSMoE's
+ * artifact has its Tutel so (arXiv:2501.10714, mode 0). */
 #include "runtime/program/tutel.h"
 #include "runtime/plan/problem.h"
 
@@ -10,16 +10,6 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
 
 static void from_gate(hec_lowering *low, int32_t l) {
   hec_tutel_from_gate(low, low->own, l);
-}
-
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
 }
 
 const hec_schedule hec_schedule_tutel = {
@@ -32,6 +22,6 @@ const hec_schedule hec_schedule_tutel = {
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,
-    .backward = backward,
-    .end = end,
+    .backward = hec_chunked_backward,
+    .end = hec_chunked_end,
 };

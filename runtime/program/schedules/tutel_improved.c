@@ -2,10 +2,10 @@
  * (arXiv:2501.10714, mode 1 of its artifact). The gradients of block l+1 are reduced beside gate' and attention' of block
  * l, those of block 0 after the backward. The tokens of block l-1 wait for them, so that the two never share a network.
  *
- * The artifact cuts gradients and carries what does not fit beside one dense part to the next, and to the end. Here a block
- * is reduced in one piece, and what does not fit is waited for there and then: with blocks that are alike the same sum,
- * since the next dense part is as full. It chooses its all-to-all as `tutel` does: 2DH is one of the all-to-alls of FSMoE's
- * system; whether its measured baselines had it is not said. */
+ * The artifact cuts gradients and carries what does not fit beside one dense part to the next, and to the end. Here a
+ * block is reduced in one piece, and what does not fit is waited for there and then. With blocks that are alike the
+ * sum is the same, since the next dense part is as full. It chooses its all-to-all as `tutel` does: 2DH is one of the
+ * all-to-alls of FSMoE's system; whether its measured baselines had it is not said. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
 #include "runtime/program/tutel.h"
@@ -29,12 +29,12 @@ static void backward(hec_lowering *low, int32_t l) {
   own *o = low->own;
   bool first = l == low->problem->n_layers - 1;
   hec_chunked_backward_tokens(low, l, first ? -1 : o->reduced);
-  o->reduced = first ? -1 : hec_chunked_reduce(low, l + 1);
+  o->reduced = first ? -1 : hec_emit_dense_block(low, l + 1);
   hec_chunked_backward_dense(low, l);
 }
 
 static void end(hec_lowering *low) {
-  (void)hec_chunked_reduce(low, 0);
+  (void)hec_emit_dense_block(low, 0);
 }
 
 const hec_schedule hec_schedule_tutel_improved = {

@@ -1,5 +1,5 @@
 """hecate.torch.deepspeed against deepspeed.moe.layer.MoE, where deepspeed can be imported, and against its interface written down
-here: the same loss and gradients with dropped tokens; with DeepSpeed's engine, without ZeRO and with ZeRO 1 and 2, the same losses and
+here: the same loss and gradients with dropped tokens. With DeepSpeed's engine, without ZeRO and with ZeRO 1 and 2, the same losses and
 weights over several steps."""
 import os
 

@@ -1,4 +1,4 @@
-"""hecate.torch.hf: tiny Mixtral, Qwen3-MoE and OLMoE made from their configurations, where transformers 5 can be imported; else a
+"""hecate.torch.hf: tiny Mixtral, Qwen3-MoE and OLMoE made from their configurations, where transformers 5 can be imported. Else a
 model with their interface as written down here. The same loss, gradients and weights as without hecate, under a policy that
 copies experts and one that moves them."""
 import copy

@@ -1,5 +1,5 @@
 """hecate.torch.megatron against Megatron-Core's own MoELayer, where megatron.core can be imported, and against its interface
-written down here: the same loss and gradients; with Megatron's DDP and optimizers, plain and distributed, the same norms, losses and
+written down here: the same loss and gradients. With Megatron's DDP and optimizers, plain and distributed, the same norms, losses and
 weights over several steps.
 
 Megatron makes its buffers on a GPU. Here OnCpu turns "cuda" into "cpu", so its own code runs, over gloo."""

@@ -1,5 +1,5 @@
 """hecate.torch.titan against torchtitan's own MoE layer, where torchtitan can be imported, and against its interface written down
-here: the same loss and gradients, under a policy that copies experts."""
+here. The same loss and gradients, under a policy that copies experts."""
 import ranks
 import torch
 import torch.distributed as dist

@@ -46,7 +46,7 @@ def _child(rank, size, meeting, function, arguments):
 
 
 def adapted(make, adapter, experts_in, policy, dtype, **options):
-    """A model as it was made, and one whose experts an adapter replaced, with equal weights; the adapted one's experts; and the first
+    """A model as it was made, and one whose experts an adapter replaced, with equal weights. The adapted one's experts; and the first
     one's weights of experts, which have `experts_in` in their names."""
     theirs = make().to(dtype)
     torch.manual_seed(4)

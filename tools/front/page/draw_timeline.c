@@ -1,5 +1,5 @@
 /* A timeline as spans of whole columns. A column of a lane is drawn as what takes most of it, nothing included; runs of
- * equal columns are one span. Columns are halved until the spans are few enough for the page, so what is drawn is true
+ * equal columns are one span. Columns are halved until the spans are few enough for the page. So what is drawn is true
  * to within a column, which the page says. O(operations * ranks shown + columns), at most 14 times. */
 #include "tools/front/page/draw.h"
 

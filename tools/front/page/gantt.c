@@ -1,7 +1,7 @@
-/* The timeline of one iteration: for every rank shown three lanes (compute; token and intra-node; parameter and
- * gradient), each eight units high: lanes at 2, 4 and 6, two thick. Above them, in the first eight units, the critical
- * path on its own, which is drawn through the lanes, too. The script enlarges it by the width of the view; it draws
- * nothing. */
+/* The timeline of one iteration: three lanes for every rank shown (compute; token and intra-node; parameter and
+ * gradient). A rank is eight units high: lanes are at 2, 4 and 6, two thick. Above them, in the first eight units, the
+ * critical path on its own, which is drawn through the lanes, too. The script enlarges it by the width of the view; it
+ * draws nothing. */
 #include "runtime/program/job.h"
 #include "tools/front/page/chart.h"
 

@@ -1,6 +1,6 @@
-/* Time of every reported iteration, a line per policy. Where there are more iterations than the page has room for, of
- * every run of as many the shortest and the longest are kept, in their order: the envelope is true, what is between is
- * not drawn. */
+/* Time of every reported iteration, a line per policy. There may be more iterations than the page has room for. Then
+ * the shortest and the longest of each run of equal length are kept, in their order. So the envelope is true, and what
+ * is between is not drawn. */
 #include "tools/front/page/chart.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Numbers as the page shows them: our own digits, whatever the locale; the value itself is on the stack, so that
+/* Numbers as the page shows them: our own digits, whatever the locale. The value itself is on the stack, so that
  * hec_fixed(x, 2).text stands in a call. */
 #ifndef HEC_PAGE_NUMBER_H
 #define HEC_PAGE_NUMBER_H

@@ -1,5 +1,5 @@
-/* Overload factor (busiest rank's tokens over the mean; 1 is balance) of every layer: first a row of cells per policy,
- * its mean over iterations and micro-batches; then a policy's layers over its iterations. Classes are fixed, so that
+/* Overload factor of every layer: busiest rank's tokens over the mean; 1 is balance. First a row of cells per policy,
+ * its mean over iterations and micro-batches. Then a policy's layers over its iterations. Classes are fixed, so that
  * pages can be compared by eye. */
 #include "tools/front/page/chart.h"
 

@@ -1,5 +1,5 @@
 /* Policies from the fastest on: a bar per row, stacked by where its mean iteration goes (mean over ranks), a mark at
- * the lower bound; the same numbers as a table. */
+ * the lower bound. The same numbers as a table. */
 #include "runtime/base/arena.h"
 #include "tools/front/page/chart.h"
 

@@ -1,4 +1,4 @@
-/* A step of the pipeline: a row for each stage, what it computes thick, its dispatch and other traffic thin below; and memory of
+/* A step of the pipeline: a row for each stage, what it computes thick, its dispatch and other traffic thin below. And memory of
  * the fullest stage over the same time. */
 #include "tools/front/page/chart.h"
 

@@ -1,4 +1,4 @@
-/* Training steps from the fastest on: a bar per row, stacked by what the busiest stage spends its step on; the same numbers as a
+/* Training steps from the fastest on: a bar per row, stacked by what the busiest stage spends its step on. The same numbers as a
  * table. */
 #include "tools/front/page/chart.h"
 

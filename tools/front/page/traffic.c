@@ -1,4 +1,4 @@
-/* Bytes from every rank to every other in one iteration: all exchanges, every hop; all-reduces run in rings of the
+/* Bytes from every rank to every other in one iteration: all exchanges, every hop. All-reduces run in rings of the
  * law's choice and stand in words. Classes are of all policies together, each so many times the one before. */
 #include "tools/front/page/chart.h"
 
@@ -21,7 +21,7 @@ static double max_of(const hec_report *report) {
   return max;
 }
 
-/* How much more a class is than the one before: as little as 2, but the mean cell of every policy is still two classes
+/* How much more a class is than the one before: as little as 2. But the mean cell of every policy is still two classes
  * from the end. */
 static double step_of(const hec_report *report, double max) {
   double min = max;

@@ -2,8 +2,8 @@
  *
  *     T      forward time of attention and gate, before an MoE layer: beside it FSSDP gathers parameters
  *     T bw   bytes that come into a node meanwhile, at its nominal rate: what a gather may have
- *     hidden 1 - exposed / all: of the time in which parameters of copies travel or their gradients return (all, mean
- *            over ranks), the part in which the rank computes or tokens travel as well
+ *     hidden 1 - exposed / all. all: the time in which parameters of copies travel or their gradients return, mean
+ *            over ranks. hidden is the part of it in which the rank computes or tokens travel as well.
  * The counts of the kinds: models/attention.c. A shorter attention leaves a shorter window: t falls, or more is exposed. Calibration after the gate is exposed by
  * design. */
 #include "runtime/program/job.h"

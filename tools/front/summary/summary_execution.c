@@ -1,5 +1,5 @@
-/* For people, of an execution: what ran where, one row per policy with its measured times and what its check found, and
- * a verdict that does not call a difference inside the spread a difference. */
+/* For people, of an execution: what ran where. One row per policy has its measured times and what its check found. The
+ * verdict does not call a difference inside the spread a difference. */
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 

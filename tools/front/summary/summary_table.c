@@ -1,5 +1,5 @@
-/* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 110 columns
- * wide, and the verdict in words, at most 100 wide. */
+/* For people: two tables of one row per policy (how long, where the time goes) and the verdict in words. Times are in
+ * milliseconds. Tables are at most 110 columns wide, the verdict 100. */
 #include "runtime/plan/rates.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"

@@ -9,8 +9,8 @@ void hec_summary_table(hec_summary *summary, hec_text *out); /* for people: ever
 void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out);
 /* Its verdict: what to do, what that gains and costs, how sure it is; `between` its sentences. */
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words);
-/* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family, then the fastest
- * of the rest, variants of what is there last. row: [n_max]. How many. */
+/* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family. Then the
+ * fastest of the rest, variants of what is there last. row: [n_max]. How many. */
 int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row);
 /* Whether names are of variants of one policy: eplb and eplb-online, llep:cap=1 and llep:cap=2. */
 bool hec_summary_are_kin(const char *a, const char *b);
@@ -27,7 +27,7 @@ void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_t
 /* A line of those that a screen ends with: "assumed:      words ...", further lines below the words. */
 void hec_summary_add_foot(const char *name, const char *words, hec_text *out);
 void hec_summary_add_paragraph(const char *words, int indent, hec_text *out);
-/* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
+/* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine. What the numbers do
  * not say and what was chosen. They need job, law and execution. */
 void hec_summary_execution_place(const hec_summary *summary, hec_text *out);
 void hec_summary_execution_mind(const hec_summary *summary, hec_text *out);

@@ -1,5 +1,6 @@
-/* Sweeps: the product of traces, models, clusters, scales, options, laws, schedules and policies, one row of results
- * per configuration: an iteration, or a training step where the spec has a layout or a set-up. A configuration is an index of the product; the last axis (policy) turns fastest.
+/* Sweeps: the product of traces, models, clusters, scales, options, laws, schedules and policies. One row of results
+ * per configuration is an iteration, or a training step where the spec has a layout or a set-up. A configuration is an
+ * index of the product. The last axis (policy) turns fastest.
  *
  *   spec      JSON: {"trace": ..., "policy": ..., ...}, keys as hecate-sim's options with _ for -, each one value or an
  *             array of them (tools/front/sweep/sweep_spec.c has the table); paths in it are relative to its own folder
@@ -87,13 +88,13 @@ typedef struct {
  * line and field. `text` is copied. */
 hec_status hec_sweep_parse(const char *text, size_t length, const char *origin, hec_sweep *sweep) HEC_MUST_USE;
 hec_status hec_sweep_read(const char *path, hec_sweep *sweep) HEC_MUST_USE;
-/* Of the sources of all that rows are computed by (tools/front/sweep/source_digest.cmake), the same for every compiler: a version stands
- * for many builds while a program is worked on. */
+/* Of the sources of all that rows are computed by (tools/front/sweep/source_digest.cmake), the same for every
+ * compiler. A version would not do: it stands for many builds while a program is worked on. */
 extern const char hec_source_digest[];
 
-/* Reads every model, cluster and trace into memory, sees that they can be used (traces to their end, so a bad record is
- * found here), and sums it all up in `digest`, with `tool`, the program's name and version, and `sources`,
- * hec_source_digest: so rows of another build are neither taken over nor merged. No file is opened after this. */
+/* Reads every model, cluster and trace into memory and sees that they can be used. Traces are read to their end, so a
+ * bad record is found here. `digest` sums it all up with `tool` (the program's name and version) and `sources`
+ * (hec_source_digest). So rows of another build are neither taken over nor merged. No file is opened after this. */
 hec_status hec_sweep_load(hec_sweep *sweep, const char *tool, const char *sources) HEC_MUST_USE;
 void hec_sweep_free(hec_sweep *sweep);
 
@@ -110,7 +111,7 @@ static inline int32_t hec_sweep_policies(const hec_sweep *sweep) {
   return sweep->axis[HEC_AXIS_policy].n;
 }
 /* Whether a configuration belongs to shard `i` of `n`. Whole groups where there are many, so that a trace is read by
- * few shards; scattered, so that shards take about as long as each other. */
+ * few shards. They are scattered, so that shards take about as long as each other. */
 bool hec_sweep_mine(const hec_sweep *sweep, int64_t index, int32_t i, int32_t n);
 
 /* ---- Rows ---- */
@@ -186,7 +187,7 @@ hec_status hec_sweep_merge(const char *const *paths, int32_t n, const char *tool
 
 typedef struct {
   int32_t n_threads, shard, n_shards;
-  const hec_solver *solver;                                                                  /* NULL: none */
+  const struct hec_solver *solver;                                                           /* NULL: none */
   hec_sweep_journal *journal;                                                                /* NULL: none */
   void (*progress)(int64_t done, int64_t of, int64_t before, double seconds, void *context); /* NULL: none; of this
                                  shard; `before`: rows that were there at the start */

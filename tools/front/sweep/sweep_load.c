@@ -1,8 +1,8 @@
 /* From a spec to what runs: traces in memory, and one number that tells this sweep from every other.
  *
- * The digest is FNV-1a (64 bits) over the program's name and version, the bytes of the spec, and each trace, model and
- * cluster it names, with their lengths. It guards against mixing up sweeps, not against malice. Files are kept as text
- * (traces with gzip undone), read-only, one copy for all threads, and rows are computed from these bytes alone: what
+ * The digest is FNV-1a (64 bits) over the program's name and version, the bytes of the spec, and each file it names,
+ * with lengths. It guards against mixing up sweeps, not against malice. Files are kept as
+ * text (traces with gzip undone), read-only, one copy for all threads. Rows are computed from these bytes alone: what
  * happens to the files later changes nothing. */
 #include "tools/front/sweep/sweep_kind.h"
 

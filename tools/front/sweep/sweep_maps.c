@@ -1,6 +1,6 @@
-/* Regime maps of a sweep: over the two axes with most values (of equal ones the outer), which system that fits is
- * fastest, and by how much. Maps that do not differ, in who wins and in the gain, are one. Linear in the rows, times the
- * maps that are compared. */
+/* Regime maps of a sweep: over the two axes with most values, which system that fits is fastest, and by how much. Of
+ * axes with equally many values: the outer. Maps that do not differ, in who wins and in the gain, are one. Linear in
+ * the rows, times the maps that are compared. */
 #include "tools/front/sweep/sweep_maps.h"
 
 #include <inttypes.h>
@@ -261,7 +261,7 @@ static int32_t group(const hec_sweep_grid *grid, int32_t *map_of, int64_t *first
   return n;
 }
 
-/* What is the same in a map and not in all of them: "8 ranks, law alpha_beta or law nccl_rounds"; where its combinations are
+/* What is the same in a map and not in all of them: "8 ranks, law alpha_beta or law nccl_rounds". Where its combinations are
  * no product of values, one after the other. */
 static const char *describe(const hec_sweep_grid *grid, const int32_t *map_of, int32_t map, hec_arena *arena) {
   const hec_sweep *s = grid->rows->sweep;

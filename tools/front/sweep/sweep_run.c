@@ -1,7 +1,8 @@
-/* Runs a sweep: threads take items, each some policies of one group (everything equal but the policy), and compare
- * them in one pass over the trace as hecate-sim does; how, says the kind of the rows (sweep_kind.h). What configurations that differ by law,
- * schedule and policy share (model, cluster with its routes, problem) is kept by a thread while it stays on one job;
- * the text of a trace is shared by all. Items follow the product, so neighbours mostly share a job.
+/* Runs a sweep: threads take items, each some policies of one group (everything equal but the policy). They compare
+ * them in one pass over the trace as hecate-sim does; how, says the kind of the rows (sweep_kind.h). Configurations
+ * may differ only by law, schedule and policy. What these share (model, cluster with its routes, problem) a thread
+ * keeps while it stays on one job. The text of a trace is shared by all. Items follow the product, so neighbours
+ * mostly share a job.
  *
  * An item has all policies of its group where there are many groups, fewer where threads would stand idle. Rows do not
  * depend on it: a policy's row is the same in every company, and ratios between rows are made at the end.

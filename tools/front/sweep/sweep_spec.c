@@ -7,7 +7,7 @@
  *
  * Paths are relative to the folder of the spec. Members of "synth" are options of hecate-trace synth (all but --drift and
  * --out); arrays there multiply, too. An axis that is left out has the one value "auto": what hecate-sim takes without the
- * option; so do policy (all), law (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
+ * option. So do policy (all), law (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
  * A spec with a layout or a set-up is of training steps: a key that means nothing there is an error, too.
  * Linear in the spec and in the product of the synthetic traces; values of one axis are compared pairwise. */
 #include "tools/front/sweep/sweep_kind.h"

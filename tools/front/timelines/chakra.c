@@ -7,8 +7,9 @@
  *                   start_time_micros 6, duration_micros 7, attr 10
  *   AttributeProto  name 1; int32 7, int64 9, uint64 13, bool 27, string 29
  *
- * Attributes are of the types that Chakra's converters give them: num_ops, comm_size, comm_type int64; comm_src, comm_dst,
- * comm_tag int32; tensor_size uint64; is_cpu_op bool; and duration_ps int64, ours, because micros are whole.
+ * Attributes are of the types that Chakra's converters give them. int64: num_ops, comm_size, comm_type. int32:
+ * comm_src, comm_dst, comm_tag. uint64: tensor_size. bool: is_cpu_op. Ours is duration_ps, int64, because micros are
+ * whole.
  *
  *   compute, local, plan  a COMP node: FLOPs, bytes (weights and rows, or what is moved), duration of the timeline
  *   exchange              a SEND for each transfer that leaves the rank and a RECV for each that arrives; the two ends have
@@ -18,7 +19,7 @@
  *                         all-reduce among every S-th rank names its group in pg_name ("S:rank % S")
  *
  * data_deps: the operation's dependencies on the rank, and the operation before it on its lane. A transfer that forwards
- * another's chunks waits for the whole of it here: Chakra has no chunks, so a replay of chains takes longer than ours.
+ * another's chunks waits for the whole of it here: Chakra has no chunks. So a replay of chains takes longer than ours.
  * Waiting across ranks is in sends and receives alone, as in a program (program.h), so no replay can deadlock.
  * Ids rise along dependencies. O(nodes + transfers of all) per rank. */
 #include "runtime/base/arena.h"

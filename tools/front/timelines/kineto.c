@@ -2,8 +2,8 @@
  *
  *   {"schemaVersion": 1, "distributedInfo": {"backend": B, "rank": r, "world_size": n}, ..., "traceEvents": [...]}
  *
- * Fields and arguments are those that HTA 0.5.0 reads (its trace_parser, trace_file and event arguments; release of PyPI):
- * the rank is looked for line by line as "rank": N, blank included. What it makes of them:
+ * Fields and arguments are those that HTA 0.5.0 reads (its trace_parser, trace_file and event arguments; release of
+ * PyPI). The rank is looked for line by line as "rank": N, blank included. What it makes of them:
  *   a kernel    an event with an argument "stream"; its class comes from its name alone: ^nccl.*Kernel communicates,
  *               ^Memcpy or ^Memset moves memory, the rest computes. So exchanges, all-reduces and counts have the names of
  *               NCCL's kernels, on CPUs too, and lanes are streams from 7 on, where PyTorch's own begins.
@@ -11,9 +11,10 @@
  *               last end; non-compute = the rest. Overlap = time with both over the union of communication.
  * Its numbers are hec_timeline_rank_time's, which stand in the file beside them ("hecate", in picoseconds).
  *
- * Times are whole microseconds, begin and end each rounded to the nearest, so that neighbours stay neighbours and errors do
- * not add up. With fractions HTA rounds begins up and ends down, up to 2 us off every kernel, always the same way (its
- * round_down_time_stamps; for the order of PyTorch's events). Exact times are arguments of our own: "begin ps", "length ps".
+ * Times are whole microseconds. Begin and end are each rounded to the nearest, so that neighbours stay neighbours and
+ * errors do not add up. With fractions HTA rounds begins up and ends down (its round_down_time_stamps; for the order
+ * of PyTorch's events). That takes up to 2 us off every kernel, always the same way. Exact times are arguments of our
+ * own: "begin ps", "length ps".
  *
  * Planning is the host's: a cpu_op without a stream, as is the iteration, "ProfilerStep#N". Nothing here models how kernels
  * are launched, so there are no cuda_runtime events, and HTA's launch statistics have nothing to say. Split sizes are whole

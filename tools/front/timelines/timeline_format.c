@@ -1,6 +1,6 @@
-/* The table of forms; names of operations in them; unions of a rank's intervals. Unions: the 2n ends of n intervals are
- * sorted by time, and between two neighbours the number of open intervals of each class says whose time it is:
- * O(n log n). It reads the timeline alone, not what a form made of it. */
+/* The table of forms; names of operations in them; unions of a rank's intervals. Unions: the 2n ends of n intervals
+ * are sorted by time. Between two neighbours the number of open intervals of each class says whose time it is: O(n log
+ * n). It reads the timeline alone, not what a form made of it. */
 #include "tools/front/timelines/timeline_format.h"
 
 #include "runtime/base/arena.h"

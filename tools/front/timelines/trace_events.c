@@ -2,8 +2,9 @@
  * and thread (lane), an "X" event stands for each (operation, rank).
  *
  * Times are microseconds with three places: whole nanoseconds, begin and end each rounded to the nearest, so that neighbours
- * stay neighbours. Perfetto counts in nanoseconds, rounds begins and lengths by themselves, and drops events that overlap on
- * their thread by even one (its slice_drop_overlapping_complete_event): with picoseconds it lost 3 % of them. */
+ * stay neighbours. Perfetto counts in nanoseconds, rounds begins and lengths by themselves, and drops events that
+ * overlap on their thread by even one (its slice_drop_overlapping_complete_event). With picoseconds it lost 3 % of
+ * them. */
 #include "tools/front/timelines/timeline_format.h"
 
 #include "runtime/base/arena.h"

@@ -1,6 +1,6 @@
-/* See pipeline_drawing.h. Operations are appended stage by stage as far as their inputs are there, so that dependencies name
- * smaller ids. Memory: what a piece holds more than the one before it is held from its begin, what it holds less was given back at
- * the end of that one. */
+/* See pipeline_drawing.h. Operations are appended stage by stage as far as their inputs are there, so that
+ * dependencies name smaller ids. Memory: what a piece holds beyond the one before it is held from its begin. What it
+ * holds less was given back at the end of that one. */
 #include "tools/front/training/pipeline_drawing.h"
 
 #include <math.h>

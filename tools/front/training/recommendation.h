@@ -37,8 +37,8 @@ typedef struct {
 } hec_recommendation;
 
 /* `args`: those of a training job; a layout in them is what runs today. Needs a global batch. HEC_FAILED: nothing fits into
- * memory; the message says what comes nearest. `within_s`: decides how many records are planned, by a count of the work and not by
- * a clock, so that the same input gives the same answer. */
+ * memory; the message says what comes nearest. `within_s` decides how many records are planned. It counts work and
+ * reads no clock, so that the same input gives the same answer. */
 hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) HEC_MUST_USE;

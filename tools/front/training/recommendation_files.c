@@ -1,5 +1,6 @@
-/* What carries a recommendation out, a file for each framework. A row of `writers` writes one and adds to `cannot` what its framework
- * has no setting for, so that nobody runs something else than was predicted without knowing it. Versions and sources:
+/* What carries a recommendation out, a file for each framework. A row of `writers` writes one. It adds to `cannot`
+ * what its framework has no setting for, so that nobody unknowingly runs something else than was predicted. Versions
+ * and sources:
  *
  *   Megatron-LM   Megatron Core 0.16: docs.nvidia.com/megatron-core/developer-guide/0.16.0, megatron/training/arguments.py
  *   torchtitan    0.2.2, the last release with TOML (pull request 2386 made it Python): torchtitan/config/job_config.py

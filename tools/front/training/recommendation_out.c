@@ -181,8 +181,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text_free(&words);
   hec_summary_add_foot(
       "not searched:",
-      "experts cut by tensor parallelism (etp above 1), uneven stages, ZeRO levels, pipeline schedules "
-      "other than 1f1b and interleaved.",
+      "uneven stages, ZeRO levels, pipeline schedules other than 1f1b and interleaved.",
       out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_add(&words, "without a policy: ");

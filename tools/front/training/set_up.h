@@ -1,5 +1,6 @@
-/* From --setup, --layout and the options beside them to a training job, and to the problem that the placement policies of one of
- * its expert-parallel groups have. An option wins over the set-up's file, that over a default; every default is said. */
+/* From --setup, --layout and the options beside them to a training job. It also gives the problem of one of the job's
+ * expert-parallel groups to the placement policies. An option wins over the set-up's file, that over a default; every
+ * default is said. */
 #ifndef HEC_FRONT_SET_UP_H
 #define HEC_FRONT_SET_UP_H
 #include "models/training/setup.h"
@@ -33,7 +34,7 @@ const char *hec_set_up_refuses(const char *key);
 /* Texts that no job can have: HEC_BAD_INPUT. Whether they suit the GPUs and each other, only the whole job says. */
 hec_status hec_set_up_check_texts(const hec_training_args *args, hec_arena *arena) HEC_MUST_USE;
 
-/* HEC_BAD_INPUT: a size that does not fit, with what would; an option of an iteration that means nothing here; parts of a job
+/* HEC_BAD_INPUT: a size that does not fit, with what would. An option of an iteration that means nothing here; parts of a job
  * without --layout or --setup. */
 hec_status hec_set_up_make(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
                            hec_arena *arena, hec_set_up *set_up) HEC_MUST_USE;

@@ -30,8 +30,8 @@ typedef struct {
   hec_training_fix fix;     /* where the baseline does not fit into memory */
 } hec_training_summary;
 
-/* What a row says in numbers: X(id, column, group, key, value): its column in CSV; in JSON the key, of the object `group` where
- * there is one; the value where `r` is the row's result, `row` the row, NULL of balanced routing, and `ep_s` the step of `ep`. */
+/* What a row says in numbers: X(id, column, group, key, value): its column in CSV. In JSON the key, of the object `group` where
+ * there is one. The value where `r` is the row's result, `row` the row, NULL of balanced routing, and `ep_s` the step of `ep`. */
 /* clang-format off */
 #define HEC_TRAINING_VALUE_LIST(X) \
   X(STEP, "step_s", NULL, "step_s", r->step_s) \

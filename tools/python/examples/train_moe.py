@@ -3,7 +3,8 @@
     torchrun --nproc-per-node 4 tools/python/examples/train_moe.py --policy hecate
 
 Prints loss, tokens/s, overload (tokens of the busiest rank over the mean) and the share of time that ranks wait in
-collectives; writes a trace for hecate-sim; goes on from the newest checkpoint after a kill. What is hecate's is marked."""
+collectives. Writes a trace for hecate-sim. Goes on from the newest checkpoint after a kill. What is hecate's is
+marked."""
 import argparse
 import glob
 import os

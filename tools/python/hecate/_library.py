@@ -1,6 +1,6 @@
-"""libhecate by ctypes. It is looked for as $HECATE_LIBRARY, in this package (a wheel of tools/wheel brings it), beside the
-programs that this package came with (share/hecate/python of a build or an installation), where the loader finds it, and beside
-hecate-sim: in its folder (a build) and in ../lib* (installed)."""
+"""libhecate by ctypes. $HECATE_LIBRARY names it. Else it is looked for in this package (a wheel of tools/wheel brings
+it). Then beside the programs that this package came with (share/hecate/python of a build or an installation), and
+where the loader finds it. Last beside hecate-sim: in its folder (a build) and in ../lib* (installed)."""
 import ctypes
 import glob
 import os

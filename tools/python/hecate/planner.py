@@ -171,7 +171,7 @@ class _Placement:
 
 class Plan(_Placement):
     """What one micro-batch is planned by. Several may be alive at once. Use it up to backward, then `release()` it (or let it
-    go out of scope); what it says of homes holds until the next iteration's first step."""
+    go out of scope). What it says of homes holds until the next iteration's first step."""
 
     def __init__(self, planner: "Planner", handle: ctypes.c_void_p):
         self.planner, self._handle, self._lib = planner, handle, _functions()
@@ -257,12 +257,12 @@ class Plan(_Placement):
 class Planner(_Placement):
     """Plans placements of experts by a policy of hecate (hecate.policies()).
 
-    policy           a name, with options: "hecate", "eplb:period=10"
+    policy           a name, with options: "hecate", "eplb:period=10".
     layers, experts  MoE layers; experts of a layer
     top_k            experts of a token
     ranks            ranks that hold experts
-    cluster          a preset, a line "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G" or a file: what policies weigh
-                     transfers by. Default: nodes of 8 devices like a DGX H100
+    cluster          a preset, a line "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G" or a file. Policies weigh
+                     transfers by it. Default: nodes of 8 devices like a DGX H100
     d_model, d_ffn   sizes of an expert, which has matrices * d_model * d_ffn parameters (matrices 2: plain, 3: gated)
     tokens           of each rank in a micro-batch
     options          of hec_planner_options: param_bytes, grad_bytes, optimizer_bytes (per parameter), n_heads, seq_len,

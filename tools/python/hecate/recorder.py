@@ -7,10 +7,11 @@
         recorder.step()     # on every rank: one record an iteration
     recorder.close()
 
-Routers are modules whose output is top-k indices (whole numbers, the last axis top_k long) or logits over the experts, of
-which the top_k are taken; of a tuple the first tensor that is either. An index of -1 counts for no expert. Order of attach: order of layers. Where
-torch.distributed is initialised every rank is a source, and rank 0 of `group` writes: ranks with data of their own must be
-in it, once each (not tensor-parallel copies of the same tokens). Counted is what routers chose, before a capacity drops.
+Routers are modules whose output is top-k indices (whole numbers, the last axis top_k long) or logits over the experts.
+Of logits the top_k are taken; of a tuple the first tensor that is either. An index of -1 counts for no expert. Order
+of attach: order of layers. Where torch.distributed is initialised every rank is a source, and rank 0 of `group`
+writes. Ranks with data of their own must be in it, once each (not tensor-parallel copies of the same tokens). Counted
+is what routers chose, before a capacity drops.
 
 Until close() the trace is PATH.part; it stays that where a run fails, and reads as far as it goes. What was at PATH stays until
 then.

@@ -126,7 +126,7 @@ static const char *family_of(const char *kernel, const char *framework, hec_aren
     return "flashinfer-cutlass";
   if (strstr(kernel, "trtllm"))
     return "flashinfer-trtllm";
-  return hec_case_text(arena, "triton-%.20s", framework);
+  return hec_arena_printf(arena, "triton-%.20s", framework);
 }
 
 /* Experts of Nemotron models have no gate matrix, whatever runs them. */
@@ -154,8 +154,8 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   hec_grouped_work *work = HEC_NEW(arena, hec_grouped_work, 1);
   routing r;
   int64_t tp, inter;
-  c->variant = hec_case_text(arena, "%.20s %s", type, family);
-  c->kind = hec_case_text(arena, "moe %s", c->variant);
+  c->variant = hec_arena_printf(arena, "%.20s %s", type, family);
+  c->kind = hec_arena_printf(arena, "moe %s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "num_tokens", 1, &r.tokens, arena, c) ||
       !hec_case_whole(csv, "hidden", 1, &work->hidden, arena, c) ||
       !hec_case_whole(csv, "inter", 1, &inter, arena, c) || !hec_case_whole(csv, "topk", 1, &r.top_k, arena, c) ||
@@ -167,7 +167,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   else if (r.experts > EXPERTS_MAX || r.experts % r.ep != 0 || r.top_k > r.experts || inter < tp)
     c->why_not = "num_experts: expected at most 4096, a multiple of moe_ep, at least topk; inter: at least moe_tp";
   else if (strcmp(type, "bf16") != 0 && strcmp(type, "fp8block") != 0 && strcmp(type, "fp8") != 0)
-    c->why_not = hec_case_text(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
+    c->why_not = hec_arena_printf(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
   if (c->why_not)
     return;
   work->precision = strcmp(type, "bf16") == 0 ? HEC_LAW_BF16 : HEC_LAW_FP8;
@@ -178,9 +178,9 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   work->load = remembered(&r);
   bool clean = strcmp(hec_case_file_text(csv, "flag"), "0") == 0;
   if (!clean)
-    c->kind = hec_case_text(arena, "%s, flagged", c->kind);
+    c->kind = hec_arena_printf(arena, "%s, flagged", c->kind);
   else if (r.tokens < TOKENS_MIN)
-    c->kind = hec_case_text(arena, "%s, below %d tokens", c->kind, TOKENS_MIN);
+    c->kind = hec_arena_printf(arena, "%s, below %d tokens", c->kind, TOKENS_MIN);
   c->law = "grouped";
   c->work = work;
   c->fit = clean && r.tokens >= FIT_TOKENS_MIN;

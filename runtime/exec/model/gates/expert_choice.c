@@ -16,7 +16,7 @@
  * with those of other gates.
  *
  * Tokens may be alike: the same character in the same place. Their p differ by rounding alone, which depends on how many
- * rows a product has, so on the number of ranks; p is therefore compared by its first 13 bits, and alike are alike.
+ * rows a product has. So it depends on the number of ranks, too. Therefore p is compared by its first 13 bits, and alike are alike.
  * The C-th largest is found bit by bit of the float's pattern: O(22 T E), nothing is moved. */
 #include "runtime/exec/model/gate.h"
 

@@ -1,4 +1,4 @@
-"""A stand-in for the few parts of PyTorch that hecate.Recorder and examples/record.py call, for machines without it: tensors
+"""A stand-in for the few parts of PyTorch that hecate.Recorder and examples/record.py call, for machines without it. Tensors
 as nested lists, forward hooks, bincount, top-k, linear layers, and torch.distributed of several ranks in one process
 (`distributed.ranks`: what each rank gives, in turn)."""
 import random

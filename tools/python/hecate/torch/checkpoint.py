@@ -4,8 +4,8 @@ and under any policy.
     FOLDER/step-00000100/    a complete checkpoint; while it is written its name ends in .part
 
 What is in one: model.NAME and optimizer.NAME.STATE of dense parameters; experts.LAYER.weight.EXPERT [parameters] and
-experts.LAYER.STATE.EXPERT; experts.LAYER.STATE where it is one number for all; about: JSON with the planner's state, the
-iteration, the optimizer's groups, and what the caller adds."""
+experts.LAYER.STATE.EXPERT, or experts.LAYER.STATE where it is one number for all. And about: JSON with the planner's
+state, the iteration, the optimizer's groups, and what the caller adds."""
 import base64
 import json
 import os
@@ -85,8 +85,9 @@ def save(folder, model, optimizer, parallel, keep=2, **more):
 
 
 def load(folder, model, optimizer, parallel, iteration=None):
-    """The newest complete checkpoint of the folder, or that of an iteration, into a model, optimizer and ExpertParallel that
-    made no step yet, on any number of ranks. Returns what `more` was, or None where there is no checkpoint."""
+    """The newest complete checkpoint of the folder, or that of an iteration. It is loaded into a model, optimizer and
+    ExpertParallel that made no step yet, on any number of ranks. Returns what `more` was, or None where there is no
+    checkpoint."""
     found = [latest(folder) if iteration is None else iteration]
     dist.broadcast_object_list(found, group=parallel.exchange.group,
                                src=dist.get_global_rank(parallel.exchange.group, 0))

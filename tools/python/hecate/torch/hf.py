@@ -6,10 +6,10 @@
     parallel.attach(optimizer)
     parallel.step()                              # before every forward pass
 
-In transformers 5 a sparse block has `gate` and `experts`, whose weights are gate_up_proj [E, 2 F, D] and down_proj [E, D, F], and
-calls experts(x, chosen, weights). Only `experts` is replaced: gate, shared experts, the auxiliary loss and activation
-checkpointing stay. Weights are kept; every rank must have loaded them whole. `weights` gives them back. Written for
-transformers 5.24."""
+In transformers 5 a sparse block has `gate` and `experts` and calls experts(x, chosen, weights). The weights of
+`experts` are gate_up_proj [E, 2 F, D] and down_proj [E, D, F]. Only `experts` is replaced: gate, shared experts, the
+auxiliary loss and activation checkpointing stay. Weights are kept; every rank must have loaded them whole. `weights`
+gives them back. Written for transformers 5.24."""
 import torch
 import torch.nn.functional as F
 

@@ -18,13 +18,13 @@ stays: router, auxiliary losses, shared experts, dropped tokens, recomputation. 
     distributed optimizer  for the dense part. The states of experts are in shards, with the experts.
     sharded state          Megatron's checkpoint has the dense part. hecate.torch.save(folder, torch.nn.Module(), experts,
                            parallel) has the experts, their optimizer and the planner: write both at the same iteration.
-    refused                bias, fp8, fp4, a latent size, moe_apply_probs_on_input, overlapped shared experts, expert tensor and
-                           expert model parallelism above 1 (hecate is in its place), grouped GEMM.
+    refused                bias, fp8, fp4, a latent size, moe_apply_probs_on_input, overlapped shared experts, grouped
+                           GEMM. Also expert tensor and expert model parallelism above 1: hecate is in its place.
     not covered            calculate_per_token_loss, delayed weight gradients, loss scaling of fp16, CUDA graphs, tensor and
                            pipeline parallelism.
 
-Every rank must have all experts, equal. Written for Megatron-Core 0.16.1 and its SequentialMLP, whose experts are modules with
-linear_fc1 [2 F, D] (gate, up; [F, D] without a gate) and linear_fc2 [D, F]."""
+Every rank must have all experts, equal. Written for Megatron-Core 0.16.1 and its SequentialMLP. Its experts are
+modules with linear_fc1 [2 F, D] (gate, up; [F, D] without a gate) and linear_fc2 [D, F]."""
 import torch
 import torch.nn.functional as F
 

@@ -30,7 +30,7 @@ class _Guests:
 
 
 class _Materialise(torch.autograd.Function):
-    """weight -> (kept experts, guests before the gate, guests added after it) in the compute dtype; backward starts the
+    """weight -> (kept experts, guests before the gate, guests added after it) in the compute dtype. Backward starts the
     SparseReduceScatter and leaves the gradient to the end of the pass."""
 
     @staticmethod
@@ -83,7 +83,7 @@ class ExpertParallel:
 
     policy          a name of hecate.policies(), with options
     group           ranks that share the experts; default: all
-    tokens          of a rank in a micro-batch; more or fewer are allowed, policies weigh by it
+    tokens          of a rank in a micro-batch. More or fewer are allowed, policies weigh by it.
     dtype           of parameters and optimizer (master weights); compute_dtype: of experts at work, default the same
     expert          "gelu", "swiglu", or a function (weights, x [n, d_model]) with `shapes`, the weights' shapes
     mean            gradients are divided by the ranks of `data_ranks` (default: the group), as DDP does
@@ -276,8 +276,8 @@ def _shard_groups(grad):
 
 
 class _Flight:
-    """One forward pass of a layer: plan, send, receive, order (places of the assignments as they are sent), token (of each),
-    came and guests of the experts."""
+    """One forward pass of a layer: plan, send, receive, order (places of the assignments as they are sent), token (of
+    each). And came and guests of the experts."""
 
 
 class MoELayer(torch.nn.Module):

@@ -3,7 +3,7 @@
     weight [kept, P]        rows of the experts that this rank keeps, ascending: homes and resident copies
     guests [n, S * P]       experts gathered for one micro-batch
 
-With S slices (policies that cut every expert over all ranks) a row is this rank's slice; else S = 1 and a row is an expert.
+With S slices (policies that cut every expert over all ranks) a row is this rank's slice. Else S = 1 and a row is an expert.
 P is the parameters of an expert, filled up to a multiple of the slices. Rows never mix in an element-wise optimizer (SGD,
 Adam), so its state moves with them."""
 from typing import Dict, List, Tuple
@@ -53,8 +53,8 @@ class Transfers:
 
 
 class ExpertStore(torch.nn.Module):
-    """weight: see above, `torch.nn.Parameter` in `dtype`; guests and compute in `compute_dtype`, gradients of guests travel
-    in it and are summed in `dtype`, in ascending order of ranks. Gradients are multiplied by `scale`."""
+    """weight: see above, `torch.nn.Parameter` in `dtype`. Guests and compute are in `compute_dtype`. Gradients of
+    guests travel in it and are summed in `dtype`, in ascending order of ranks. Gradients are multiplied by `scale`."""
 
     def __init__(self, layer, planner, exchange, parameters, dtype, compute_dtype, device, scale):
         super().__init__()

@@ -4,11 +4,11 @@
     parallel = hecate.torch.titan.replace(model, "hecate", tokens=batch * seq_len)
     # then DDP or FSDP of the rest: ignored_params=set(parallel.parameters())
 
-Every RoutedExperts of the model, a module with `token_dispatcher` and `inner_experts` whose weights are w1_EFD, w2_EDF, w3_EFD,
-becomes one that plans, dispatches, computes and combines; router, shared experts, the bias of the load balancer and
-activation checkpointing stay as they are. Weights are taken over, so the model must have its own on every rank, equal and
-whole (no DTensor: torchtitan's ep, tp and cp of the experts stay 1). Written for torchtitan 0.3.0; its experts compute in
-bfloat16, so that is the default of compute_dtype."""
+Every RoutedExperts of the model becomes one that plans, dispatches, computes and combines. It is a module with
+`token_dispatcher` and `inner_experts`, whose weights are w1_EFD, w2_EDF, w3_EFD. Router, shared experts, the bias of
+the load balancer and activation checkpointing stay as they are. Weights are taken over. So the model must have its own
+on every rank, equal and whole (no DTensor: torchtitan's ep, tp and cp of the experts stay 1). Written for torchtitan
+0.3.0; its experts compute in bfloat16, so that is the default of compute_dtype."""
 import torch
 
 from .._library import BadInput

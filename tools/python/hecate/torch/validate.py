@@ -2,7 +2,7 @@
 
     hecate-validate trainer --policy ep,eplb,hecate
 
-One job of gloo processes calibrates, trains every case in turns of a few steps, and calibrates again; the prediction is by the
+One job of gloo processes calibrates, trains every case in turns of a few steps, and calibrates again. The prediction is by the
 mean of both calibrations, for the loads that were trained on. So drift of the machine meets all cases, and both sides.
 The cases that were measured are not the one that was calibrated on."""
 import argparse
