@@ -17,6 +17,7 @@ enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not follo
 enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
+#define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
 #define MEMORY 0.6      /* what a comparison counts in the next one's mean */
 #define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
 #define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
@@ -315,7 +316,7 @@ static void choose(hec_portfolio *p) {
   if (best == p->followed)
     return;
   bool pays =
-      gain_s > DEAD_ZONE * now->s && gain_s * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
+      gain_s > DEAD_ZONE * now->s && gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
   if (pays || now->fits != p->own[best].pair.fits)
     p->next = best;
 }
