@@ -4,7 +4,7 @@
  * - It needs nothing: no root, no namespaces, no MPI, no tc. Containers often forbid namespaces; tests of tools/hosts are
  *   skipped there.
  * - hecate-validate compare over it predicts times within 1.3 to 1.7 % (validate/results/compare-paced.md). Across hosts compare
- *   has the order of policies, and times 36 % low (docs/hosts.md).
+ *   has the order of policies, and times 12 to 36 % low (docs/hosts.md).
  * - It is the one transport of one machine in which a connection breaks, a message moves in part and two ends disagree about a
  *   size: tests/exec has such faults.
  * It proves less about networks: it paces each message, so nothing waits behind anything. For that there is tools/hosts. */
