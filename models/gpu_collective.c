@@ -29,15 +29,6 @@ static const hec_law_fit *fit_or_twin(const hec_gpu *gpu, hec_collective_op op, 
   return fit;
 }
 
-/* Exact at powers of two, linear between them. */
-static double log2_of(int32_t n) {
-  double at = 0;
-  int32_t power = 1;
-  for (; power * 2 <= n; power *= 2)
-    at += 1;
-  return at + (double)(n - power) / (double)power;
-}
-
 static double fit_s(const hec_gpu *gpu, const hec_law_fit *fit, hec_collective_op op, int32_t ranks, double bytes) {
   const hec_collective_work work = {hec_collective_port_bytes(op, ranks, bytes)};
   return hec_law_fit_s(gpu, fit, &work);
@@ -67,6 +58,6 @@ double hec_gpu_collective_s(const hec_gpu *gpu, hec_collective_op op, int32_t ra
   }
   if (!below || !above)
     return fit_s(gpu, below ? below : above, op, ranks, bytes);
-  double share = (log2_of(ranks) - log2_of(low)) / (log2_of(high) - log2_of(low));
+  double share = (hec_law_log2(ranks) - hec_law_log2(low)) / (hec_law_log2(high) - hec_law_log2(low));
   return (1 - share) * fit_s(gpu, below, op, ranks, bytes) + share * fit_s(gpu, above, op, ranks, bytes);
 }

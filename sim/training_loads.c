@@ -116,7 +116,7 @@ static void refine(row_run *one, int32_t layer, const hec_load *load, double exp
 /* Of a policy that decides once in a period the step bears its part. */
 static void move(row_run *one, int32_t at) {
   double s = hec_training_migration_s(&one->moves, &one->run);
-  int32_t own = one->run.problem->period, period = own > 0 ? own : one->run.policy->period;
+  int32_t period = hec_policy_period(&one->run);
   if (one->run.policy->migrates_beside || at < 0)
     return;
   if (at == 0)

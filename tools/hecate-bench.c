@@ -1,5 +1,6 @@
 /* hecate-bench: how fast the project itself is. Loads are synthetic and in memory; wall clock of one thread; medians.
  * The numbers are for comparing two builds on one machine, or parts of one run with each other. */
+#include "runtime/program/job.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tools/bench/bench_commands.h"

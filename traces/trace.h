@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Most elements of one dimension, and counts of one record: more is an error, not an allocation. */
-enum { HEC_TRACE_DIMENSION_MAX = 1 << 20, HEC_TRACE_COUNTS_MAX = 1 << 28 };
+/* Max elements of one dimension, counts of one record and records of one iteration: more is an error, not an allocation. */
+enum { HEC_TRACE_DIMENSION_MAX = 1 << 20, HEC_TRACE_COUNTS_MAX = 1 << 28, HEC_MICRO_BATCHES_MAX = 4096 };
 
 typedef enum { HEC_PHASE_TRAIN, HEC_PHASE_FORWARD } hec_phase;
 typedef enum { HEC_COUNTED_UNKNOWN, HEC_COUNTED_BEFORE_DROP, HEC_COUNTED_AFTER_DROP } hec_counted;

@@ -48,21 +48,10 @@ void hec_doc_take(hec_doc *doc, hec_text *note) {
   hec_text_free(note);
 }
 
-static const char *written(hec_doc *doc, const char *format, va_list arguments) {
-  va_list again;
-  va_copy(again, arguments);
-  int n = vsnprintf(NULL, 0, format, again);
-  va_end(again);
-  HEC_ASSERT(n >= 0);
-  char *text = HEC_NEW(&doc->arena, char, n + 1);
-  (void)vsnprintf(text, (size_t)n + 1, format, arguments);
-  return text;
-}
-
 const char *hec_doc_text(hec_doc *doc, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  const char *text = written(doc, format, arguments);
+  const char *text = hec_arena_vprintf(&doc->arena, format, arguments);
   va_end(arguments);
   return text;
 }
@@ -71,7 +60,7 @@ void hec_doc_note(hec_doc *doc, const char *format, ...) {
   va_list arguments;
   hec_text note = {0};
   va_start(arguments, format);
-  hec_text_add(&note, written(doc, format, arguments));
+  hec_text_add(&note, hec_arena_vprintf(&doc->arena, format, arguments));
   va_end(arguments);
   hec_doc_take(doc, &note);
 }

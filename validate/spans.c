@@ -70,16 +70,21 @@ static void go_on(pass *p, const hec_op *op, int32_t id) {
 void hec_spans_find(hec_spans *spans, const hec_program *program, const hec_timeline *timeline) {
   size_t n = (size_t)program->n_ranks;
   HEC_RESERVE(spans->ps, spans->capacity, program->n_ops * n);
+  HEC_RESERVE(spans->apart_ps, spans->apart_capacity, program->n_ops);
   HEC_RESERVE(spans->scratch, spans->scratch_capacity, SCRATCH * n);
   pass p = pass_of(program, timeline, spans->scratch);
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
+    int64_t first = INT64_MAX, last = 0;
     find(&p, op);
     for (size_t r = 0; r < n; r++) {
       int64_t end = timeline->end_ps[i * n + r], begin = timeline->begin_ps[i * n + r];
       int64_t from = op->kind == HEC_OP_PLAN ? begin : p.start[r];
       spans->ps[i * n + r] = end < 0 ? -1 : end > from ? end - from : 0;
+      first = end >= 0 && p.ready[r] < first ? p.ready[r] : first;
+      last = end >= 0 && p.ready[r] > last ? p.ready[r] : last;
     }
+    spans->apart_ps[i] = last > first ? last - first : 0;
     go_on(&p, op, (int32_t)i);
   }
 }
@@ -133,6 +138,7 @@ void hec_spans_mend(hec_spans *spans, const hec_program *program, const hec_time
 
 void hec_spans_free(hec_spans *spans) {
   free(spans->ps);
+  free(spans->apart_ps);
   free(spans->scratch);
   *spans = (hec_spans){0};
 }

@@ -20,8 +20,9 @@
 #include "runtime/program/timeline.h"
 
 typedef struct {
-  int64_t *ps; /* [n_ops * n_ranks]; -1 where the rank takes no part; never below 0 elsewhere */
-  size_t capacity;
+  int64_t *ps;       /* [n_ops * n_ranks]; -1 where the rank takes no part; never below 0 elsewhere */
+  int64_t *apart_ps; /* [n_ops] from the first ready to the last, of the ranks that take part */
+  size_t capacity, apart_capacity;
   int64_t *scratch;
   size_t scratch_capacity;
 } hec_spans; /* zero-initialise; reused from call to call */

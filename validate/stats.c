@@ -119,21 +119,6 @@ double hec_kendall_tau(const double *a, const double *b, int32_t n) {
   return apart_a == 0 ? 0 : (double)balance / sqrt((double)apart_a * (double)apart_b);
 }
 
-hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart) {
-  hec_ranking r = {.tau = 1};
-  for (int32_t i = 0; i < n; i++) {
-    HEC_ASSERT(!isnan(a[i]) && b[i] > 0);
-    for (int32_t j = 0; j < i; j++)
-      if (fabs(b[i] - b[j]) > apart * fmin(b[i], b[j])) {
-        r.pairs++;
-        r.wrong += order_of(a[i], a[j]) != order_of(b[i], b[j]);
-      }
-  }
-  if (r.pairs > 0)
-    r.tau = (double)(r.pairs - 2 * (int64_t)r.wrong) / (double)r.pairs;
-  return r;
-}
-
 double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best) {
   HEC_ASSERT(n >= 1);
   *chosen = *best = 0;

@@ -33,13 +33,6 @@ hec_error hec_error_of(const double *predicted, const double *measured, int32_t 
 /* Kendall's tau-b of two rankings over all pairs (i, j). 1 when b puts nothing in order (n < 2, or all alike), 0 when
  * only a does not. O(n^2). No value may be NAN. */
 double hec_kendall_tau(const double *a, const double *b, int32_t n);
-/* The same over pairs whose `b`, above zero, differ by more than `apart` (|bi - bj| > apart * min(bi, bj)); counts of
- * such pairs, and of those in the wrong (or no) order in `a`. tau = (right - wrong) / pairs; 1 when there are none. */
-typedef struct {
-  int32_t pairs, wrong;
-  double tau;
-} hec_ranking;
-hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart);
 
 /* What choosing by `a` costs: b of the one with min a (of several, the one with max b), over the min b, minus
  * 1. n >= 1, b > 0. Which the two are, too. */

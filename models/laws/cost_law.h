@@ -57,6 +57,15 @@ HEC_COST_LAW_LIST(HEC_COST_LAW_DECLARE)
 extern const hec_cost_law *const hec_cost_laws[]; /* ends with NULL */
 const hec_cost_law *hec_cost_law_find(const char *name);
 
+/* Logarithm to base 2: exact at powers of two, linear between them. */
+static inline double hec_law_log2(int32_t n) {
+  double at = 0;
+  int32_t power = 1;
+  for (; power * 2 <= n; power *= 2)
+    at += 1;
+  return at + (double)(n - power) / (double)power;
+}
+
 /* Time of two things that overlap in part: the larger root of (t - a)(t - b) = share * a * b.
  * share 0: max(a, b), perfect overlap. share 1: a + b, no overlap. A p-norm does the same job but needs pow(); this needs
  * one sqrt, and its constant has a meaning. */

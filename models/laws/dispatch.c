@@ -27,15 +27,6 @@ static const hec_law_constant constants[N_CONSTANTS] = {
     {"knee", "s", "work at which the start of the pipeline costs as much as the work", 1e-9, 3e-6, 1e-4, 0},
 };
 
-/* Exact at powers of two, linear between them. */
-static double log2_of(int32_t n) {
-  double at = 0;
-  int32_t power = 1;
-  for (; power * 2 <= n; power *= 2)
-    at += 1;
-  return at + (double)(n - power) / (double)power;
-}
-
 double hec_distinct_groups(int64_t n_experts, int64_t n_groups, int64_t top_k) {
   double missed = 1, experts = (double)n_experts, others = experts - experts / (double)n_groups;
   for (int64_t i = 0; i < top_k && missed > 0; i++) {
@@ -54,7 +45,7 @@ static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *i
   if (work->n_nodes > 1)
     token_s = hec_overlap(token_s, work->nodes * bytes / (c[NIC] * sheet->nic_bandwidth), c[EXPOSED]);
   double work_s = (double)work->tokens * token_s;
-  return c[T0] + c[T_NODE] * log2_of(work->n_nodes) + c[FIRST] * bytes + work_s + sqrt(work_s * c[KNEE]);
+  return c[T0] + c[T_NODE] * hec_law_log2(work->n_nodes) + c[FIRST] * bytes + work_s + sqrt(work_s * c[KNEE]);
 }
 
 const hec_cost_law hec_cost_law_dispatch = {

@@ -132,6 +132,25 @@ char *hec_arena_text(hec_arena *arena, const char *text) {
   return memcpy(hec_arena_alloc(arena, length, 1), text, length);
 }
 
+char *hec_arena_vprintf(hec_arena *arena, const char *format, va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  int n = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  HEC_ASSERT(n >= 0);
+  char *text = HEC_NEW(arena, char, n + 1);
+  (void)vsnprintf(text, (size_t)n + 1, format, arguments);
+  return text;
+}
+
+char *hec_arena_printf(hec_arena *arena, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  char *text = hec_arena_vprintf(arena, format, arguments);
+  va_end(arguments);
+  return text;
+}
+
 hec_arena_mark hec_arena_save(const hec_arena *arena) {
   return (hec_arena_mark){arena->newest, arena->newest ? arena->newest->used : 0, arena->used_bytes};
 }

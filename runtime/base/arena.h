@@ -7,6 +7,7 @@
  * be freed as usual. */
 #ifndef HEC_BASE_ARENA_H
 #define HEC_BASE_ARENA_H
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,8 @@ typedef struct {
 /* Zeroed, 16-byte aligned; n * bytes may not overflow (out of memory if it does). A zero-initialised hec_arena is empty. */
 void *hec_arena_alloc(hec_arena *arena, size_t n, size_t bytes);
 char *hec_arena_text(hec_arena *arena, const char *text); /* a copy */
+char *hec_arena_printf(hec_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *hec_arena_vprintf(hec_arena *arena, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 hec_arena_mark hec_arena_save(const hec_arena *arena);
 void hec_arena_rewind(hec_arena *arena, hec_arena_mark mark); /* drops everything allocated after `mark` */
 void hec_arena_free(hec_arena *arena);                        /* everything; the arena is empty again */

@@ -9,6 +9,9 @@
 #define HEC_BASE_OPTION_H
 #include "runtime/base/text.h"
 
+/* A number that the user leaves to what uses it; and, of FSSDP's t, to the formula of its paper. */
+enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
+
 typedef enum {
   HEC_OPTION_INT,   /* whole numbers, the field is an int32_t */
   HEC_OPTION_WHOLE, /* whole numbers, the field is a double */

@@ -224,10 +224,6 @@ void hec_progress_end(void) {
   atomic_store(&begun, false);
 }
 
-bool hec_progress_is_on(void) {
-  return atomic_load(&begun);
-}
-
 /* ---- What is said ---- */
 
 static void keep(const char *words, char kept[WORDS_BYTES]) {

@@ -17,7 +17,6 @@ typedef struct {
 /* For programs, once; a terminal on which a line can be wiped is the caller's to know. */
 void hec_progress_begin(const hec_progress_options *options);
 
-bool hec_progress_is_on(void); /* between begin and end */
 
 /* A new piece of work begins, `units` of which are to be counted: ("sweep", "rows"). */
 void hec_progress_stage(const char *what, const char *units);

@@ -140,6 +140,8 @@ static void begin_member(hec_json_out *json, const char *key, bool simple) {
   bool *first = &json->first[json->depth];
   if (!*first)
     hec_text_add(json->out, ",");
+  if (json->rows > 0 && json->rows == json->depth)
+    hec_text_add(json->out, "\n");
   if (json->indent > 0 && json->depth > 0) {
     if (key || !simple) {
       json->flat[json->depth] = false;
@@ -172,8 +174,18 @@ void hec_json_array(hec_json_out *json, const char *key) {
   open_member(json, key, '[', ']');
 }
 
+void hec_json_rows(hec_json_out *json, const char *key) {
+  HEC_ASSERT(json->indent == 0 && json->rows == 0);
+  hec_json_array(json, key);
+  json->rows = json->depth;
+}
+
 void hec_json_close(hec_json_out *json) {
   HEC_ASSERT(json->depth > 0);
+  if (json->rows == json->depth) {
+    json->rows = 0;
+    hec_text_add(json->out, "\n");
+  }
   char closing = json->closing[json->depth];
   bool own_line = json->indent > 0 && !json->flat[json->depth];
   json->depth--;

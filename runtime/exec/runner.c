@@ -32,7 +32,8 @@ static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank
 
 /* A policy that stands for others may have their slices. */
 size_t hec_runner_bytes(const hec_runner_options *options, const hec_policy *policy) {
-  hec_exec_options sliced = exec_options(options, NULL, options->problem->n_ranks), whole = exec_options(options, NULL, 1);
+  hec_exec_options sliced = exec_options(options, NULL, options->problem->n_ranks),
+                   whole = exec_options(options, NULL, 1);
   size_t in_slices = hec_exec_bytes(&sliced), in_whole = hec_exec_bytes(&whole);
   if (policy->portfolio > 0)
     return in_slices > in_whole ? in_slices : in_whole;

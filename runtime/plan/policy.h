@@ -197,9 +197,11 @@ void hec_policy_plans_read(hec_policy_plans *plans, const hec_policy_run *run); 
 /* hec_policy_refine on these plans; the run's stay as they are. */
 void hec_policy_plans_refine(hec_policy_plans *plans, hec_policy_run *run, int32_t layer, const hec_load *load);
 
-/* True when a periodic policy decides now; then sets *last. It decides in the first micro-batch of an iteration, with a
- * history, when at least `period` iterations have passed since *last (-1: never). `period` is problem.period if set, else
- * the policy's. */
+/* Iterations between decisions, the one place that knows: the row's option, else the problem's, else the row's default.
+ * A row with a clock of its own begins with it, and one that weighs what a decision saves counts it for so long. */
+int32_t hec_policy_period(const hec_policy_run *run);
+/* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
+ * history, and at least hec_policy_period iterations since *last (-1: never). */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
 
 #endif

@@ -242,8 +242,12 @@ void hec_policy_note(hec_policy_run *run, const char *format, ...) {
   HEC_ASSERT(n >= 0 && (size_t)n < sizeof run->note - length);
 }
 
+int32_t hec_policy_period(const hec_policy_run *run) {
+  return run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
+}
+
 bool hec_policy_due(const hec_policy_run *run, int64_t *last) {
-  int32_t period = run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
+  int32_t period = hec_policy_period(run);
   if (period <= 0 || run->micro_batch != 0 || hec_history_length(&run->history) == 0)
     return false;
   if (*last >= 0 && run->iter - *last < period)

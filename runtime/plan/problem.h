@@ -44,10 +44,9 @@
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
 #include "models/moe.h"
+#include "runtime/base/option.h"
 
 typedef struct hec_solver hec_solver; /* milp.h */
-
-enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
 
 /* How tokens travel, where not as an all-to-all of rows of every assignment (runtime/program/dispatched.h). */
 typedef struct {

@@ -62,6 +62,12 @@ void hec_chunked_backward_dense(hec_lowering *low, int32_t layer) {
   low->tail = hec_emit_attention(low, layer, true, HEC_DEPS(gate));
 }
 
-int32_t hec_chunked_reduce(hec_lowering *low, int32_t layer) {
-  return hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
+void hec_chunked_backward(hec_lowering *low, int32_t layer) {
+  hec_chunked_backward_tokens(low, layer, -1);
+  hec_chunked_backward_dense(low, layer);
+}
+
+void hec_chunked_end(hec_lowering *low) {
+  for (int32_t layer = low->problem->n_layers - 1; layer >= 0; layer--)
+    (void)hec_emit_dense_block(low, layer);
 }

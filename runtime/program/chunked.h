@@ -22,7 +22,8 @@ hec_chunked_way hec_chunked_backward_there(hec_lowering *low, int32_t layer, int
 void hec_chunked_backward_back(hec_lowering *low, int32_t layer, const hec_chunked_way *way);
 void hec_chunked_backward_tokens(hec_lowering *low, int32_t layer, int32_t after);
 void hec_chunked_backward_dense(hec_lowering *low, int32_t layer);
-/* The dense gradients of the block: an all-reduce that waits for what was lowered last. */
-int32_t hec_chunked_reduce(hec_lowering *low, int32_t layer);
+/* Both, after one another; and dense gradients of all blocks after the backward: for schedules that reduce them on their own. */
+void hec_chunked_backward(hec_lowering *low, int32_t layer);
+void hec_chunked_end(hec_lowering *low);
 
 #endif

@@ -28,11 +28,11 @@ typedef struct {
 /* What a schedule sees of a lowering. */
 struct hec_lowering {
   const hec_problem *problem;
-  const hec_load *load; /* of the micro-batch, while a layer is lowered */
-  hec_layer_ops *layer; /* [n_layers] of the current micro-batch */
-  int32_t tail;         /* the compute operation that ended the previous stage on every rank; -1 at the start */
-  int32_t moved;        /* migration that everything waits for; -1 */
-  void *own;            /* of the schedule */
+  const hec_load *load;        /* of the micro-batch, while a layer is lowered */
+  hec_layer_ops *layer;        /* [n_layers] of the current micro-batch */
+  int32_t tail;                /* the compute operation that ended the previous stage on every rank; -1 at the start */
+  int32_t moved;               /* migration that everything waits for; -1 */
+  void *own;                   /* of the schedule */
   struct hec_portfolio *among; /* which policy and schedule it stands for is chosen (portfolio.h); NULL: it is itself */
   struct hec_lowering_inside *in;
 };
@@ -83,11 +83,16 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
 /* Gradient all-reduce of resident copies, only in the last micro-batch; -1 if none. It is reduce-scatter, reduction
  * and all-gather among the holders of each expert (2(n-1)/n of the bytes each, hecate.md Eq. 2). */
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+/* Both: gradients of the layer to where they are kept, of guests, then, complete with them, of replicas. */
+void hec_emit_return(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
 /* ZeRO-1, after the optimizer: the parts of parameters that each rank has updated go to the others that keep them. */
 void hec_emit_updated(hec_lowering *low, int32_t optimizer);
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. With tensor
  * parallelism a span of both parts (hec_problem_gradients) is two all-reduces, one after the other. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
+
+/* All of the block's, waiting for low->tail. */
+int32_t hec_emit_dense_block(hec_lowering *low, int32_t layer);
 
 /* A span of them, `bytes` from `first_byte` on, on the token lane in line with the tokens, or on the gradient lane. Executors
  * have one staging area for all-reduces, so those of different lanes must wait for each other. And the optimizer waits for
@@ -96,6 +101,8 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
 
 /* A layer's attention, gate and counts from low->tail to low->tail. */
 void hec_emit_to_gate(hec_lowering *low, int32_t layer);
+/* The same where guests are gathered a layer ahead: those of the first layer beside its own attention. */
+void hec_emit_to_gate_with_guests(hec_lowering *low, int32_t layer);
 /* A layer's backward from low->tail to low->tail, one operation after the other. With `reduces` what is complete of its
  * gradients, replicas and dense ones, is reduced beside what follows; without, that is left to the schedule. */
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces);

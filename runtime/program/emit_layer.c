@@ -354,6 +354,17 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
   return hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){layer, 0, bytes}, deps, n_deps);
 }
 
+int32_t hec_emit_dense_block(hec_lowering *low, int32_t layer) {
+  return hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
+}
+
+void hec_emit_to_gate_with_guests(hec_lowering *low, int32_t layer) {
+  if (layer == 0)
+    low->layer[layer].gather =
+        hec_emit_gather(low, layer, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(low->tail, low->moved));
+  hec_emit_to_gate(low, layer);
+}
+
 void hec_emit_to_gate(hec_lowering *low, int32_t layer) {
   int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
   int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
@@ -377,5 +388,5 @@ void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
   int32_t gate = hec_emit_gate(low, layer, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, layer, true, HEC_DEPS(gate));
   if (reduces)
-    (void)hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
+    (void)hec_emit_dense_block(low, layer);
 }

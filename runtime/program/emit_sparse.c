@@ -166,7 +166,7 @@ static void copy_request(const hec_sparse *from, hec_sparse *to) {
 }
 
 /* Lowers low->sparse with the cheapest collective (or the one asked for) into low->chosen. */
-static void choose(hec_lowering *low, bool scatter) {
+static void choose_row(hec_lowering *low, bool scatter) {
   const hec_collective *row = low->in->collective;
   hec_sparse_answer *last = &low->in->shared->answer[scatter];
   low->in->chosen = &last->plan;
@@ -181,6 +181,11 @@ static void choose(hec_lowering *low, bool scatter) {
   last->there = true;
   if (low->in->detail) /* the same once more, item by item */
     (scatter ? row->scatter : row->gather)(low->problem, &low->in->sparse, &low->in->each);
+}
+
+static void choose(hec_lowering *low, bool scatter) {
+  choose_row(low, scatter);
+  low->in->in_parts = low->in->in_parts || low->in->chosen->n_parts > low->in->sparse.n_slices;
 }
 
 /* Stage k of low->each as moves. */
@@ -490,4 +495,9 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   }
   hec_plan_assign(&low->in->before, &low->in->shared->run.plan);
   return id;
+}
+
+void hec_emit_return(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  int32_t scatter = hec_emit_scatter(low, layer, deps, n_deps);
+  (void)hec_emit_replicas(low, layer, HEC_DEPS(deps[0], scatter));
 }

@@ -6,8 +6,6 @@
 #include "runtime/plan/problem.h"
 #include "traces/trace.h"
 
-enum { HEC_MICRO_BATCHES_MAX = 4096 }; /* of one iteration */
-
 typedef struct hec_job {
   hec_moe moe;
   hec_cluster cluster;

@@ -97,6 +97,7 @@ struct hec_lowering_inside {
   struct hec_dispatched *dispatched; /* dispatched.h; NULL: an all-to-all of assignments */
   int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
   const hec_collective_plan *chosen; /* of low->sparse, until another lowering chooses */
+  bool in_parts; /* some copies have travelled in parts */
   int32_t part_hold[HEC_COLLECTIVE_STAGES_MAX]; /* holds of what is passed on, while it is emitted */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */

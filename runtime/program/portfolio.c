@@ -5,17 +5,22 @@
 #include "runtime/program/lowering_state.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2, RECORDS = 2 };
-#define DEAD_ZONE 0.005  /* of an iteration: what gains less is not worth a change */
-#define LATE 0.01        /* of an iteration: what takes so much longer than expected is compared again */
-#define MEMORY 0.6       /* what a comparison counts in the next one's mean */
-#define PAYS_WITHIN 0.25 /* of a period: what it must save as much as moving costs */
-#define ROOM 0.99        /* of memory that a pair may take whose peak depends on the loads: other ones need more */
-#define SHARDS 0.05      /* of an iteration: what slices must gain on loads that are only expected */
+enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2 };
+enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not followed may still learn from */
+/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds on one core of an EPYC, four settings
+ * of tools/joint-grid. When it looks, a policy plans once for all schedules. */
+enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
+#define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
+#define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
+#define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
+#define MEMORY 0.6      /* what a comparison counts in the next one's mean */
+#define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
+#define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
 
 /* A pair, and what it was found to take. */
 typedef struct {
@@ -32,23 +37,44 @@ typedef struct {
   hec_arena arena;
   hec_lowering *low;
   hec_pair pair;
+  int32_t n_seen; /* iterations that its policy knows of, or has missed for ever */
 } candidate;
+
+/* What prices a program. */
+typedef struct {
+  void *pricing; /* the problem's pricer's */
+  double *peak;  /* scratch [n_ranks] */
+  hec_memory_scratch memory;
+} scales;
+
+/* A comparison, or a look for pairs, that a host makes beside the iterations. Meanwhile it alone has what is not followed. */
+typedef struct {
+  bool running, looks, threaded;
+  pthread_t thread; /* an executor's; else the work is done when its time is over */
+  int32_t n_seen;   /* iterations before it */
+  int32_t n_micro_batches;
+  int64_t iter;              /* the last of them */
+  double takes_s, now_s;     /* it; that last iteration, of what is followed */
+  hec_load records[RECORDS]; /* the last iterations, oldest first */
+  int64_t iters[RECORDS];
+  scales scales;
+} comparison;
 
 struct hec_portfolio {
   candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
-  bool sliced;                       /* experts are in slices, from the start: its own planner, which has none, stands by */
+  bool sliced; /* experts are in slices, from the start: its own planner, which has none, stands by */
   int32_t followed, next;
   hec_link_cost cost;
-  void *pricing; /* the problem's pricer's */
-  double *peak; /* scratch [n_ranks] */
-  hec_memory_scratch memory;
-  hec_transfer_list moves;   /* scratch, of one layer */
-  hec_load records[RECORDS]; /* the last micro-batch of each iteration */
-  int64_t iters[RECORDS], iter, last;
+  scales scales;                  /* of what is followed */
+  hec_transfer_list moves;        /* scratch, of one layer */
+  hec_load records[RECORDS_KEPT]; /* the last micro-batch of each iteration, iteration i at i % RECORDS_KEPT */
+  int64_t iters[RECORDS_KEPT], iter, last;
   int32_t n_seen, n_micro_batches;
+  int32_t next_look; /* after so many iterations */
   int32_t rest, gap; /* iterations until the next comparison; between the last two */
-  double expected_s; /* of an iteration, when it was chosen */
-  bool due, stopped;
+  double expected_s; /* of an iteration, when it was chosen; 0: nothing was */
+  comparison work;
+  bool stopped;
 };
 
 static int32_t period_of(const hec_portfolio *p) {
@@ -70,14 +96,26 @@ static void drop_others(hec_portfolio *p) {
     }
 }
 
+static scales scales_new(const hec_problem *problem, hec_arena *arena) {
+  return (scales){.pricing = problem->pricer->start(problem->pricer, problem, arena),
+                  .peak = HEC_NEW(arena, double, problem->n_ranks)};
+}
+
+static void scales_free(const hec_problem *problem, scales *on) {
+  problem->pricer->stop(on->pricing);
+  hec_memory_scratch_free(&on->memory);
+}
+
 void hec_portfolio_free(hec_lowering *low) {
   hec_portfolio *p = low->among;
+  if (p->work.running && p->work.threaded)
+    (void)pthread_join(p->work.thread, NULL);
   *low = *p->own[0].low;
   p->followed = p->next = 0;
   drop_others(p);
-  low->problem->pricer->stop(p->pricing);
+  scales_free(low->problem, &p->scales);
+  scales_free(low->problem, &p->work.scales);
   free(p->moves.data);
-  hec_memory_scratch_free(&p->memory);
   hec_link_cost_free(&p->cost);
 }
 
@@ -88,11 +126,11 @@ void hec_portfolio_stop(hec_lowering *low) {
 /* ---- Prices ---- */
 
 /* What the iteration that was lowered last takes of memory. */
-static void add_peak(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) {
+static void add_peak(scales *on, const hec_lowering *low, hec_pair *pair) {
   double max = 0;
-  hec_program_memory_peak_with(&low->in->program, &p->memory, p->peak, NULL);
+  hec_program_memory_peak_with(&low->in->program, &on->memory, on->peak, NULL);
   for (int32_t r = 0; r < low->problem->n_ranks; r++) {
-    double share = p->peak[r] / low->problem->cluster->devices[r].memory_bytes;
+    double share = on->peak[r] / low->problem->cluster->devices[r].memory_bytes;
     max = share > max ? share : max;
   }
   pair->peak_min = pair->n_peaks == 0 || max < pair->peak_min ? max : pair->peak_min;
@@ -103,15 +141,14 @@ static void add_peak(hec_portfolio *p, const hec_lowering *low, hec_pair *pair) 
 }
 
 /* What the iteration takes that was lowered last, without what moves once. goes_on: as in lower.h. */
-static double price(hec_portfolio *p, const hec_lowering *low, bool goes_on) {
-  return low->problem->pricer->iteration_s(p->pricing, &low->in->program, goes_on);
+static double price(scales *on, const hec_lowering *low, bool goes_on) {
+  return low->problem->pricer->iteration_s(on->pricing, &low->in->program, goes_on);
 }
 
-static void add_price(hec_portfolio *p, const hec_lowering *low, bool goes_on, hec_pair *pair) {
+static void add_price(hec_pair *pair, double s) {
   double weight = MEMORY * pair->weight;
-  pair->s = (weight * pair->s + price(p, low, goes_on)) / (weight + 1);
+  pair->s = (weight * pair->s + s) / (weight + 1);
   pair->weight = weight + 1;
-  add_peak(p, low, pair);
 }
 
 static bool is_better(const hec_pair *a, const hec_pair *b) {
@@ -140,21 +177,24 @@ static const hec_policy *with_parts(const hec_policy *policy, bool parts, hec_ar
   return own;
 }
 
-/* Inserts into the sorted list of `n`, of a policy its OF_A_POLICY fastest; the new number. */
+/* Inserts into the sorted list of `n`, of a policy its OF_A_POLICY fastest, with parts or without; the new number. */
 static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pair) {
-  int32_t at = n, others = 0, last = -1;
+  int32_t at, others = 0, last = -1;
   for (int32_t i = 0; i < n; i++)
     if (list[i].policy == pair->policy) {
-      others++;
+      bool same = list[i].schedule == pair->schedule;
+      others += same ? OF_A_POLICY : 1;
       last = i;
+      if (same)
+        break;
     }
-  if (others == OF_A_POLICY) {
+  if (others >= OF_A_POLICY) {
     if (!is_better(pair, &list[last]))
       return n;
     memmove(list + last, list + last + 1, (size_t)(n - 1 - last) * sizeof *list);
-    at = --n;
+    n--;
   }
-  while (at > 0 && is_better(pair, &list[at - 1]))
+  for (at = n; at > 0 && is_better(pair, &list[at - 1]);)
     at--;
   if (at == max)
     return n;
@@ -164,16 +204,15 @@ static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pa
   return n;
 }
 
-/* Lowers what was kept, and prices all of it but the first iteration, before which nothing is known. */
+/* Lowers the records, and prices all but the first, before which nothing is known. */
 static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n) {
   for (int i = 0; i < RECORDS; i++) {
-    int32_t k = (p->n_seen + i) % RECORDS; /* oldest first */
-    hec_lower_iterations(lows, n, p->iters[k], &p->records[k], 1, p->n_micro_batches);
-    for (int32_t s = 0; s < n; s++)
-      if (i == 0)
-        add_peak(p, lows[s], &pairs[s]);
-      else
-        add_price(p, lows[s], s > 0, &pairs[s]);
+    hec_lower_iterations(lows, n, p->work.iters[i], &p->work.records[i], 1, p->work.n_micro_batches);
+    for (int32_t s = 0; s < n; s++) {
+      add_peak(&p->work.scales, lows[s], &pairs[s]);
+      if (i > 0)
+        add_price(&pairs[s], price(&p->work.scales, lows[s], s > 0));
+    }
   }
 }
 
@@ -184,8 +223,8 @@ static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, h
   return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
 }
 
-/* The policy under all its schedules. Parts rest on other ranks on their way: where some do not fit in memory so, all
- * are tried without parts, too. */
+/* The policy under all its schedules. Where copies have travelled in parts, they are tried as the row has them, too: parts
+ * are what the closed form of one collective prefers, and rest on other ranks on their way. */
 static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts, hec_pair *list, int32_t n_list) {
   const hec_lowering *own = p->own[0].low;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
@@ -194,7 +233,7 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   int32_t n = schedules_of(policy, own->in->schedule, own->problem, schedules);
   hec_arena arena = {0};
   int32_t max = own->in->shared->run.policy->portfolio;
-  bool fit = true;
+  bool in_parts = false;
   HEC_ASSERT(max <= PORTFOLIO_KEPT);
   for (int32_t s = 0; s < n; s++) {
     pairs[s] = (hec_pair){.policy = policy, .schedule = schedules[s], .parts = parts};
@@ -203,12 +242,12 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   replay(p, lows, pairs, n);
   for (int32_t s = 0; s < n; s++) {
     n_list = insert(list, n_list, max, &pairs[s]);
-    fit = fit && pairs[s].fits;
+    in_parts = in_parts || lows[s]->in->in_parts;
   }
   for (int32_t s = n - 1; s >= 0; s--)
     hec_lowering_free(lows[s]);
   hec_arena_free(&arena);
-  return fit || !parts || policy->relays ? n_list : try_policy(p, policy, false, list, n_list);
+  return in_parts && parts && !policy->relays ? try_policy(p, policy, false, list, n_list) : n_list;
 }
 
 /* NULL: it is there, or there is no room. */
@@ -223,11 +262,9 @@ static candidate *keep(hec_portfolio *p, const hec_pair *pair) {
   }
   if (!c)
     return NULL;
-  char note[128];
   *c = (candidate){.pair = {.policy = pair->policy, .schedule = pair->schedule, .parts = pair->parts}};
   c->low = lower_alone(p, &c->pair, &c->arena);
-  (void)snprintf(note, sizeof note, "as %s under %s", pair->policy->name, pair->schedule->name);
-  c->low->in->own_note = hec_arena_text(&c->arena, note);
+  c->low->in->own_note = hec_arena_printf(&c->arena, "as %s under %s", pair->policy->name, pair->schedule->name);
   c->low->in->gated = p->own[p->followed].low->in->gated;
   return c;
 }
@@ -248,8 +285,10 @@ static void look_for_pairs(hec_portfolio *p) {
   int32_t n = find_pairs(p, p->sliced, list);
   for (int32_t i = 0; i < n; i++) {
     candidate *c = keep(p, &list[i]);
-    if (c)
-      replay(p, &c->low, &c->pair, 1);
+    if (!c)
+      continue;
+    replay(p, &c->low, &c->pair, 1);
+    c->n_seen = p->work.n_seen;
   }
 }
 
@@ -276,16 +315,26 @@ static void choose(hec_portfolio *p) {
   double gain_s = now->s - p->own[best].pair.s;
   if (best == p->followed)
     return;
-  bool pays = gain_s > DEAD_ZONE * now->s &&
-              gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
+  bool pays =
+      gain_s > DEAD_ZONE * now->s && gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
   if (pays || now->fits != p->own[best].pair.fits)
     p->next = best;
+}
+
+/* What the policy has missed until the iteration, as far as it was kept. */
+static void catch_up(hec_portfolio *p, candidate *c, int32_t until) {
+  int32_t first = p->n_seen - RECORDS_KEPT;
+  for (int32_t i = c->n_seen > first ? c->n_seen : first; i < until; i++)
+    hec_policy_observe(&c->low->in->shared->run, &p->records[i % RECORDS_KEPT]);
+  c->n_seen = until;
 }
 
 /* The lowering becomes the other's, with homes and residents where they are. */
 static void follow(hec_lowering *low, int32_t next) {
   hec_portfolio *p = low->among;
   hec_lowering *from = p->own[p->followed].low, *to = p->own[next].low;
+  p->own[p->followed].n_seen = p->n_seen;
+  catch_up(p, &p->own[next], p->n_seen);
   to->in->detail = to->in->each.per_item = from->in->detail;
   from->in->detail = from->in->each.per_item = false;
   hec_plan_assign(&to->in->before, &from->in->shared->run.plan);
@@ -293,6 +342,89 @@ static void follow(hec_lowering *low, int32_t next) {
   *low = *to;
   low->among = p;
   p->followed = next;
+}
+
+/* ---- Comparing ---- */
+
+/* Seconds of lowering and pricing `n` programs like the last one. */
+static double lowering_s(const hec_lowering *low, int64_t n, int32_t units) {
+  const hec_program *program = &low->in->program;
+  double size = (double)program->n_transfers + (double)program->n_ops * program->n_ranks;
+  return low->problem->cluster->plan_a_s + low->problem->cluster->plan_b_s * units * size * (double)n;
+}
+
+/* Programs that it lowers. */
+static int64_t programs_of(const hec_portfolio *p, bool looks) {
+  const hec_lowering *own = p->own[0].low;
+  const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
+  int64_t n = looks ? RECORDS * own->in->shared->run.policy->portfolio : 0;
+  for (int32_t i = 0; looks && hec_policies[i]; i++)
+    if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
+      n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
+  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
+    n += p->own[i].low && i != p->followed && (i == 0 || !looks);
+  return n;
+}
+
+/* The others on the last iteration of the records. */
+static void compare(hec_portfolio *p) {
+  comparison *w = &p->work;
+  bool goes_on = false;
+  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++) {
+    candidate *c = &p->own[i];
+    if (i == p->followed || !c->low)
+      continue;
+    hec_lower_iterations(&c->low, 1, w->iter, &w->records[RECORDS - 1], 1, w->n_micro_batches);
+    c->n_seen = w->n_seen;
+    add_peak(&w->scales, c->low, &c->pair);
+    add_price(&c->pair, price(&w->scales, c->low, goes_on));
+    goes_on = true;
+  }
+}
+
+static void *do_work(void *context) {
+  hec_portfolio *p = context;
+  if (p->work.looks)
+    drop_others(p);
+  compare(p);
+  if (p->work.looks)
+    look_for_pairs(p);
+  return NULL;
+}
+
+static void begin_work(hec_portfolio *p, bool looks) {
+  comparison *w = &p->work;
+  const hec_lowering *now = p->own[p->followed].low;
+  w->running = true;
+  w->looks = looks;
+  w->n_seen = p->n_seen;
+  w->n_micro_batches = p->n_micro_batches;
+  w->iter = p->iter;
+  w->takes_s = lowering_s(now, programs_of(p, looks), looks ? LOOK_UNITS : COMPARISON_UNITS);
+  for (int32_t i = 0; i < RECORDS; i++) {
+    int32_t k = (p->n_seen - RECORDS + i) % RECORDS_KEPT;
+    w->iters[i] = p->iters[k];
+    hec_load_copy(&p->records[k], &w->records[i]);
+  }
+  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
+    if (i != p->followed && p->own[i].low)
+      catch_up(p, &p->own[i], p->n_seen - 1);
+  w->threaded = now->in->detail && pthread_create(&w->thread, NULL, do_work, p) == 0;
+}
+
+static void end_work(hec_portfolio *p) {
+  comparison *w = &p->work;
+  w->running = false;
+  if (w->threaded)
+    (void)pthread_join(w->thread, NULL);
+  else
+    (void)do_work(p);
+  add_price(&p->own[p->followed].pair, w->now_s);
+  choose(p);
+  p->last = w->iter;
+  p->gap = w->looks || w->n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
+  p->rest = p->gap;
+  p->expected_s = p->own[p->next].pair.s;
 }
 
 /* ---- The start ---- */
@@ -306,8 +438,7 @@ static void expect(hec_load *load, const hec_problem *p, int32_t record) {
   for (int32_t l = 0; l < p->n_layers; l++)
     for (int32_t r = 0; r < p->n_ranks; r++)
       for (int32_t e = 0; e < p->n_experts; e++)
-        hec_load_row(load, l, r)[e] =
-            (uint32_t)(assignments / sum / sqrt(1 + (7 * e + 3 * l + record) % p->n_experts));
+        hec_load_row(load, l, r)[e] = (uint32_t)(assignments / sum / sqrt(1 + (7 * e + 3 * l + record) % p->n_experts));
 }
 
 /* Where memory is short. Elsewhere whole experts, copied where they are wanted, take no longer. */
@@ -322,10 +453,10 @@ static bool choose_shards(hec_portfolio *p, hec_pair *first) {
   hec_pair whole[PORTFOLIO_KEPT + 1], sliced[PORTFOLIO_KEPT + 1];
   hec_policy alone = *p->own[0].pair.policy;
   alone.portfolio = 0;
-  p->n_micro_batches = 1;
+  p->work.n_micro_batches = 1;
   for (int i = 0; i < RECORDS; i++) {
-    p->iters[i] = i;
-    expect(&p->records[i], p->own[0].low->problem, i);
+    p->work.iters[i] = i;
+    expect(&p->work.records[i], p->own[0].low->problem, i);
   }
   if (find_pairs(p, true, sliced) == 0 || !sliced[0].fits)
     return false;
@@ -344,11 +475,13 @@ void hec_portfolio_start(hec_lowering *low) {
   p->own[0].pair =
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
   p->cost = hec_link_cost_new(problem->cluster, arena);
-  p->pricing = problem->pricer->start(problem->pricer, problem, arena);
-  p->peak = HEC_NEW(arena, double, problem->n_ranks);
+  p->scales = scales_new(problem, arena);
+  p->work.scales = scales_new(problem, arena);
   HEC_RESERVE(p->moves.data, p->moves.capacity, (size_t)problem->n_ranks * (size_t)problem->n_ranks);
-  for (int i = 0; i < RECORDS; i++)
-    p->records[i] = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  for (int i = 0; i < RECORDS_KEPT + RECORDS; i++)
+    *(i < RECORDS_KEPT ? &p->records[i] : &p->work.records[i - RECORDS_KEPT]) =
+        hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  p->next_look = RECORDS;
   low->among = p;
   hec_pair first;
   p->sliced = may_slice(problem) && choose_shards(p, &first);
@@ -359,81 +492,55 @@ void hec_portfolio_start(hec_lowering *low) {
   p->followed = p->next = 1;
 }
 
+/* ---- The iterations ---- */
+
 void hec_portfolio_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   hec_portfolio *p = low->among;
   if (p->stopped)
     return;
+  if (p->work.running && (double)(iter - p->work.iter - 1) * p->work.now_s >= p->work.takes_s)
+    end_work(p);
   if (p->next != p->followed)
     follow(low, p->next);
   p->iter = iter;
   p->n_micro_batches = n_micro_batches;
-  p->due = p->n_seen >= RECORDS && (p->rest == 0 || iter - p->last >= period_of(p));
 }
 
 void hec_portfolio_observe(hec_lowering *low, const hec_load *load) {
   hec_portfolio *p = low->among;
   if (p->stopped)
     return;
-  p->iters[p->n_seen % RECORDS] = p->iter;
-  hec_load_copy(load, &p->records[p->n_seen % RECORDS]);
-  for (int32_t i = p->sliced; !p->due && i <= PORTFOLIO_KEPT; i++)
-    if (i != p->followed && p->own[i].low)
-      hec_policy_observe(&p->own[i].low->in->shared->run, load);
+  p->iters[p->n_seen % RECORDS_KEPT] = p->iter;
+  hec_load_copy(load, &p->records[p->n_seen % RECORDS_KEPT]);
 }
 
-/* Of what is followed alone: where it takes longer than expected, all are compared after the next iteration. */
-static void watch(hec_portfolio *p) {
-  if (p->n_seen < RECORDS)
-    return;
-  candidate *now = &p->own[p->followed];
-  add_peak(p, now->low, &now->pair);
-  bool late = price(p, now->low, false) > (1 + LATE) * p->expected_s || !now->pair.fits;
-  p->rest = late ? 0 : p->rest - 1;
-}
-
-/* All on the iteration that has just been. */
-static void compare(hec_portfolio *p, int32_t newest) {
-  bool goes_on = false;
-  for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++) {
-    hec_lowering *low = p->own[i].low;
-    if (!low)
-      continue;
-    if (i != p->followed)
-      hec_lower_iterations(&low, 1, p->iter, &p->records[newest], 1, p->n_micro_batches);
-    add_price(p, low, goes_on, &p->own[i].pair);
-    goes_on = true;
-  }
-}
-
-/* After RECORDS iterations, and 4, 16, 64 .. */
-static bool looks_after(int32_t n) {
-  int32_t power = 4;
-  while (power < n && power <= INT32_MAX / 4)
-    power *= 4;
-  return n == RECORDS || n == power;
+/* After RECORDS iterations, and 8, 32, 128 ..; not while it compares. */
+static bool looks(hec_portfolio *p) {
+  if (p->n_seen < p->next_look)
+    return false;
+  p->next_look = 8;
+  while (p->next_look <= p->n_seen && p->next_look <= INT32_MAX / 4)
+    p->next_look *= 4;
+  return true;
 }
 
 void hec_portfolio_end(hec_lowering *low) {
   hec_portfolio *p = low->among;
   if (p->stopped)
     return;
-  int32_t newest = p->n_seen % RECORDS;
+  candidate *now = &p->own[p->followed];
   p->n_seen++;
-  bool looks = looks_after(p->n_seen);
-  if (p->due)
-    compare(p, newest);
-  else if (looks)
-    add_price(p, p->own[p->followed].low, false, &p->own[p->followed].pair);
-  if (looks) {
-    drop_others(p);
-    look_for_pairs(p);
-  } else if (!p->due) {
-    watch(p);
+  double s = price(&p->scales, now->low, false);
+  add_peak(&p->scales, now->low, &now->pair);
+  if (p->work.running)
     return;
-  }
-  choose(p);
-  p->last = p->iter;
-  p->gap = looks || p->n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
-  p->rest = p->gap;
-  p->expected_s = p->own[p->next].pair.s;
+  p->work.now_s = s;
+  bool late = s > (1 + LATE) * p->expected_s || !now->pair.fits;
+  bool due = p->n_seen > RECORDS && (late || p->rest <= 0 || p->iter - p->last >= period_of(p));
+  if (looks(p))
+    begin_work(p, true);
+  else if (due)
+    begin_work(p, false);
+  else
+    p->rest--;
 }

@@ -2,25 +2,33 @@
  * schedule. Each iteration follows the one that is predicted to end soonest.
  *
  *   iterations 1, 2         its own planner; their loads are kept
- *   after 2, 4, 16, 64 ..   every pair is lowered on the last two iterations, as if it had run, and walked on the second
- *                           (walk.h): the time that the law `alpha_beta` gives the iteration, exactly. The fastest that
- *                           fit in memory take the place of those that are not followed
- *   after 3, 4, 5, 7 ..     its own planner and these are walked on the iteration that has just been. The fastest by
- *                           the mean, newer iterations counting more, is followed from the next one on. It must save
- *                           in a part of a period more than what must move costs
+ *   after 2, 8, 32, 128 ..  look: every pair is lowered on the last two iterations, as if it had run, and the second is
+ *                           priced. The fastest that fit in memory take the place of those that are not followed
+ *   after 3, 4, 6, 10 ..    comparison: its own planner and these are priced on the iteration that has just been. The
+ *                           fastest by the mean, newer iterations counting more, is followed, if what it saves in a part
+ *                           of a period pays for what must move
  *
- * They are compared at least every period, and after the next iteration where what is followed takes 1 % longer than
- * expected.
+ * They are compared at least every period, and where what is followed takes 1 % longer than expected.
  *
- * Guarantee. On the iterations that it looks at, what it follows is predicted to end no later than any pair. There are
- * three exceptions: the dead zone, the cost of moving, and pairs that were not among the fastest when all were tried.
- * Nothing is guaranteed of loads that change faster. Nor of networks that are not as the closed form has them, nor of
- * memory beyond what those iterations took.
+ * Prices are the interpreter's own (lower.h, hec_pricer): the law, and what communication takes of a device.
+ *
+ * A look or comparison is the host's work beside the iterations. It takes the planning time of so many programs, and its
+ * result is followed from the first iteration that begins later. One is made at a time. What was missed meanwhile is made
+ * good from the last records. In an executor a thread does the work, and the iteration of the result waits for it; the
+ * simulator does it then.
+ *
+ * Whole experts or slices is decided once, before the first iteration: executors keep experts as they began with them.
+ * Slices need less memory where experts do not divide evenly over the ranks. So they are tried where memory is short, on
+ * loads that are only expected, and taken if nothing else fits or they are faster by 5 %. Then all pairs are of rows with
+ * slices, and its own planner stands by.
+ *
+ * Guarantee. On the iterations that it looks at, what it follows is predicted to end no later than any pair of its
+ * sharding. There are three exceptions: the dead zone, the cost of moving, and pairs that were not among the fastest when
+ * all were tried. Nothing is guaranteed of loads that change faster than a comparison takes. Nor of networks that are not
+ * as the law has them, nor of memory beyond what those iterations took.
  *
  * Pairs are rows and schedules that say `tried`, and each of these rows under the policy's own schedule. Their
- * copies may travel in parts (collectives/parts.c). Known are past loads and the cost laws. Comparing is not
- * charged: a system can do it on the host beside the iterations. Ours does not yet: every rank compares between two
- * iterations (hec_lower_end), and hecate-run waits for it. All compare alike. */
+ * copies may travel in parts (collectives/parts.c). Known are past loads and the laws. All ranks compare alike. */
 #ifndef HEC_PROGRAM_PORTFOLIO_H
 #define HEC_PROGRAM_PORTFOLIO_H
 #include "runtime/program/emit.h"
@@ -32,7 +40,8 @@ typedef struct hec_portfolio hec_portfolio;
 enum { HEC_PORTFOLIO_SIZE_MAX = 1 << 17 };
 bool hec_portfolio_affordable(const hec_problem *problem);
 
-/* For a new lowering whose policy has one (policy.h, `portfolio`). From then on it stands for what it follows. */
+/* For a new lowering whose policy has one (policy.h, `portfolio`) and whose problem has a pricer. From then on it stands for
+ * what it follows. */
 void hec_portfolio_start(hec_lowering *low);
 void hec_portfolio_free(hec_lowering *low); /* afterwards the lowering is its own planner's, still to be freed */
 

@@ -36,11 +36,8 @@ void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena) {
     int32_t n = 0;
     for (int32_t k = 0; k < summary->n_rows; k++)
       n += strcmp(summary->rows[k].name, row->name) == 0;
-    if (n == 1)
-      continue;
-    char label[128];
-    (void)snprintf(label, sizeof label, "%s/%s", row->name, row->schedule);
-    row->label = hec_arena_text(arena, label);
+    if (n > 1)
+      row->label = hec_arena_printf(arena, "%s/%s", row->name, row->schedule);
   }
 }
 

@@ -26,25 +26,36 @@
 
 enum { PLACE_BITS = 12, EQUAL_BITS = 13 }; /* 58 layers in 8 chunks have 928 exchanges of tokens */
 
-/* Times of an exchange that was already priced in this program. */
+/* Times of an exchange that was already priced in this program. Tables are not cleared between runs: a slot of an older run is
+ * empty. */
 typedef struct {
-  int32_t transfer_at; /* -1: empty */
+  uint32_t run;
+  int32_t transfer_at;
   bool reverse;
   int32_t at; /* into done_ps */
 } priced;
 
 /* The same by content. */
 typedef struct {
-  const hec_op *op; /* NULL: empty */
+  const hec_op *op;
   const hec_program *program;
-  int32_t at; /* into done_ps */
+  int32_t at;   /* into done_ps */
+  uint32_t run; /* the first of those that go on */
 } known;
+
+/* What the last operation of a kind took that all ranks do together. */
+typedef struct {
+  const hec_op *op; /* NULL: none yet in this run */
+  int64_t ps;
+} together;
 
 struct hec_walk {
   hec_link_cost *cost;
   int32_t n_ranks;
   int64_t *lane_end;      /* [HEC_N_LANES * n_ranks] */
   int64_t *ready, *begin; /* [n_ranks] */
+  uint32_t run, first;    /* this one, and the first of those that go on to it; from 1: slots of 0 are empty */
+  together last[2];       /* all-reduce, counts */
   priced cache[1 << PLACE_BITS];
   known equal[1 << EQUAL_BITS];
   int64_t *done_ps; /* [n_done] rows of n_ranks */
@@ -157,7 +168,7 @@ static bool same_exchange(const known *before, const hec_program *program, const
 static int32_t price_kernels(hec_walk *walk, const hec_op *op, priced *slot, const double *kernels_s) {
   walk->n_places++;
   HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)walk->n_ranks);
-  *slot = (priced){op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
+  *slot = (priced){walk->run, op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
   walk->n_done += (size_t)walk->n_ranks;
   for (int32_t r = 0; r < walk->n_ranks; r++)
     walk->done_ps[slot->at + r] = hec_seconds_to_ps(kernels_s[r]);
@@ -168,7 +179,7 @@ static int32_t price_kernels(hec_walk *walk, const hec_op *op, priced *slot, con
 static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *op) {
   uint32_t hash = ((uint32_t)op->exchange.transfer_at * 2 + op->reverse) * 2654435761u;
   priced *slot = &walk->cache[hash >> (32 - PLACE_BITS)];
-  if (slot->transfer_at == op->exchange.transfer_at && slot->reverse == op->reverse)
+  if (slot->run == walk->run && slot->transfer_at == op->exchange.transfer_at && slot->reverse == op->reverse)
     return slot->at;
   int32_t n_ranks = walk->n_ranks;
   const double *kernels_s = hec_program_kernels_s(program, op);
@@ -177,12 +188,12 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
   walk->n_places++; /* room by place: how many are equal changes with the loads, and no iteration may allocate */
   HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)n_ranks);
   known *equal = find_slot(walk, program, op);
-  if (equal->op && same_exchange(equal, program, op)) {
-    *slot = (priced){op->exchange.transfer_at, op->reverse, equal->at};
+  if (equal->run == walk->first && same_exchange(equal, program, op)) {
+    *slot = (priced){walk->run, op->exchange.transfer_at, op->reverse, equal->at};
     return equal->at;
   }
-  *equal = (known){op, program, (int32_t)walk->n_done};
-  *slot = (priced){op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
+  *equal = (known){op, program, (int32_t)walk->n_done, walk->first};
+  *slot = (priced){walk->run, op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
   walk->n_done += (size_t)n_ranks;
   (void)hec_link_cost_exchange(walk->cost, program->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
                                op->reverse, op->exchange.n_chunks);
@@ -224,17 +235,42 @@ static void walk_exchange(hec_walk *walk, const visit *v) {
     }
 }
 
+static int64_t together_ps(hec_walk *walk, const hec_op *op) {
+  together *last = &walk->last[op->kind == HEC_OP_COUNTS];
+  const hec_op *before = last->op;
+  bool same = before && !(before->bytes < op->bytes) && !(before->bytes > op->bytes) &&
+              (op->kind == HEC_OP_COUNTS ||
+               (before->allreduce.stride == op->allreduce.stride && before->allreduce.half == op->allreduce.half));
+  if (!same)
+    *last = (together){op, hec_seconds_to_ps(hec_walk_together_s(walk->cost->cluster, walk->n_ranks, op))};
+  return last->ps;
+}
+
 static void walk_together(hec_walk *walk, const visit *v) {
   int32_t n_ranks = walk->n_ranks;
   int64_t start = 0, ps = 0;
   if (!v->free_of_charge)
-    ps = hec_seconds_to_ps(hec_walk_together_s(walk->cost->cluster, n_ranks, v->op));
+    ps = together_ps(walk, v->op);
   for (int32_t r = 0; r < n_ranks; r++)
     start = walk->ready[r] > start ? walk->ready[r] : start;
   for (int32_t r = 0; r < n_ranks; r++) {
     v->begin[r] = v->free_of_charge ? walk->ready[r] : start;
     v->end[r] = hec_time_after(v->begin[r], ps);
   }
+}
+
+static void begin_run(hec_walk *walk, bool goes_on) {
+  if (++walk->run == 0) { /* after 2^32 runs slots of the first would count again */
+    memset(walk->cache, 0, sizeof walk->cache);
+    memset(walk->equal, 0, sizeof walk->equal);
+    walk->run = 1;
+    walk->first = 0;
+  }
+  if (!goes_on || walk->first == 0) {
+    walk->first = walk->run;
+    walk->n_done = walk->n_places = 0;
+  }
+  memset(walk->last, 0, sizeof walk->last);
 }
 
 void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options options, hec_timeline *timeline) {
@@ -246,11 +282,7 @@ void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options o
     for (size_t lane = 0; lane < HEC_N_LANES; lane++)
       walk->lane_end[lane * n_ranks + r] = timeline->late_ps[r];
   }
-  memset(walk->cache, 0xff, sizeof walk->cache);
-  if (!options.goes_on) {
-    memset(walk->equal, 0, sizeof walk->equal);
-    walk->n_done = walk->n_places = 0;
-  }
+  begin_run(walk, options.goes_on);
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     visit v = {.program = program,

@@ -89,6 +89,37 @@ HEC_TEST(json_forms) {
   }
 }
 
+/* A long table: a line for each of its rows, in a document that is compact. */
+HEC_TEST(json_rows) {
+  for (int n = 0; n <= 2; n++) {
+    hec_text text = {0};
+    hec_json_out json = hec_json_begin(&text, 0);
+    hec_json_object(&json, NULL);
+    hec_json_int(&json, "n", n);
+    hec_json_rows(&json, "rows");
+    for (int i = 0; i < n; i++) {
+      hec_json_object(&json, NULL);
+      hec_json_ints(&json, "i", (const int32_t[]){i, 7}, 2);
+      hec_json_close(&json);
+    }
+    hec_json_close(&json);
+    hec_json_bool(&json, "end", true);
+    hec_json_close(&json);
+    ck_assert_str_eq(text.data, n == 0   ? "{\"n\":0,\"rows\":[\n],\"end\":true}\n"
+                                : n == 1 ? "{\"n\":1,\"rows\":[\n{\"i\":[0,7]}\n],\"end\":true}\n"
+                                         : "{\"n\":2,\"rows\":[\n{\"i\":[0,7]},\n{\"i\":[1,7]}\n],\"end\":true}\n");
+    hec_text_free(&text);
+  }
+}
+
+HEC_TEST(arena_prints) {
+  hec_arena arena = {0};
+  ck_assert_str_eq(hec_arena_printf(&arena, "%s of %d", "3", 4), "3 of 4");
+  ck_assert_uint_eq(strlen(hec_arena_printf(&arena, "%70000d", 1)), 70000); /* as long as it is */
+  ck_assert_str_eq(hec_arena_printf(&arena, "%s", ""), "");
+  hec_arena_free(&arena);
+}
+
 HEC_TEST(arena_rewinds) {
   hec_arena arena = {0};
   int *kept = HEC_NEW(&arena, int, 10);

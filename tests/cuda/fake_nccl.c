@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 ncclResult_t ncclGroupStart(void); /* nccl.h says () */
 ncclResult_t ncclGroupEnd(void);
@@ -35,6 +36,8 @@ const char *ncclGetErrorString(ncclResult_t result) {
     return "no error";
   case ncclUnhandledCudaError:
     return "unhandled cuda error";
+  case ncclSystemError:
+    return "unhandled system error";
   case ncclInvalidArgument:
     return "invalid argument";
   case ncclInvalidUsage:
@@ -76,8 +79,14 @@ static ncclComm_t comm_of(ncclComm_t given) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   ncclResult_t result = begin("ncclGetUniqueId");
   memset(id, 0, sizeof *id);
-  (void)snprintf(id->internal, sizeof id->internal, "fake %llu", (unsigned long long)++n_ids);
+  (void)snprintf(id->internal, sizeof id->internal, "fake %d %llu", (int)getpid(), (unsigned long long)++n_ids);
   return end(result);
+}
+
+/* The fake joins no processes: it says so at once, where ranks would wait for each other for ever. */
+static bool is_of_this_process(const ncclUniqueId *id) {
+  int pid;
+  return sscanf(id->internal, "fake %d ", &pid) == 1 && pid == (int)getpid();
 }
 
 static fake_world *world_of(const ncclUniqueId *id, int32_t n_ranks) {
@@ -122,6 +131,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n_ranks, ncclUniqueId i
   *out = NULL;
   if (config && config->magic != 0xcafebeef)
     result = ncclInvalidArgument;
+  if (result == ncclSuccess && !is_of_this_process(&id))
+    result = ncclSystemError;
   if (result != ncclSuccess || n_ranks < 1 || rank < 0 || rank >= n_ranks)
     return end(result != ncclSuccess ? result : ncclInvalidArgument);
   ncclComm_t comm = calloc(1, sizeof *comm);

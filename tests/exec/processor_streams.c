@@ -126,7 +126,7 @@ START_TEST(many_rounds) {
   hec_processor *on = hec_case.on;
   hec_numbers a = hec_case_random(4 * LIST), c = hec_case_poisoned(LIST);
   hec_gemm list[LIST];
-  for (int round = 0; round < 6; round++) {
+  for (int round = 0; round < 4; round++) {
     for (int again = 0; again < 30; again++) {
       for (int i = 0; i < LIST; i++) {
         int at = (i * 7 + again) % LIST;

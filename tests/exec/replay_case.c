@@ -1,6 +1,7 @@
 /* Sizes are tiny: what is tested is where numbers go, not how fast. */
 #include "tests/exec/replay_case.h"
 
+#include "sim/simulate.h"
 #include "tests/exec/launch_case.h"
 #include "tests/support/check_main.h"
 
@@ -108,6 +109,8 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
       hec_model_make(&c->moe, wish.exact, *seed, &c->model) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   random_options(seed, &c->problem);
+  c->problem.pricer = hec_law_pricer(&hec_law_alpha_beta);
+  c->cluster.plan_a_s = c->cluster.plan_b_s = 0; /* comparisons of pairs end at once */
   hec_replay_step *list = HEC_NEW(arena, hec_replay_step, steps);
   for (int32_t i = 0; i < steps; i++) {
     hec_load *loads = HEC_NEW(arena, hec_load, micro_batches);

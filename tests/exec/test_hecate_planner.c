@@ -1,26 +1,11 @@
 /* The planner of the public interface, driven beside the internal policy run over random loads. Equal digests for every
  * policy; moves, guests and splits are what the plan says. No memory is taken between open and close. Mistakes: a code
  * and a message, nothing else. */
-#include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"
+#include "tests/exec/public_case.h"
 #include "tests/support/random_problem.h"
-#include "tests/support/test.h"
 
 #include <string.h>
-
-static uint64_t seed;
-static int32_t below(int32_t n) {
-  return (int32_t)hec_test_below(&seed, (uint64_t)n);
-}
-
-#define OK(call) ck_assert_msg((call) == HECATE_OK, "%s", hec_error())
-
-/* The call fails as bad input and says `words`. */
-#define REFUSED(call, words)                                                                                           \
-  do {                                                                                                                 \
-    ck_assert_int_eq((call), HECATE_BAD_INPUT);                                                                        \
-    ck_assert_msg(strstr(hec_error(), (words)) != NULL, "said: %s", hec_error());                                      \
-  } while (0)
 
 /* ---- Planner ---- */
 

@@ -1,25 +1,12 @@
 /* Steps as objects, over every policy of the public interface: several alive, refined in another order than begun and again;
  * dispatch and routes against split. Saved planners: restored on the same ranks, all later plans and moves are those of the
  * planner that went on. On other ranks the past loads are taken over. Damaged states are refused. */
-#include "runtime/exec/package/hecate.h"
+#include "tests/exec/public_case.h"
 #include "tests/support/random_problem.h"
-#include "tests/support/test.h"
 
 #include <string.h>
 
 enum { LAYERS = 2, EXPERTS = 12, RANKS = 8, CELLS = RANKS * EXPERTS };
-
-static uint64_t seed;
-static int32_t below(int32_t n) {
-  return (int32_t)hec_test_below(&seed, (uint64_t)n);
-}
-
-#define OK(call) ck_assert_msg((call) == HECATE_OK, "%s", hec_error())
-#define REFUSED(call, words)                                                                                           \
-  do {                                                                                                                 \
-    ck_assert_int_eq((call), HECATE_BAD_INPUT);                                                                        \
-    ck_assert_msg(strstr(hec_error(), (words)) != NULL, "said: %s", hec_error());                                      \
-  } while (0)
 
 static hec_planner_options options_of(const char *policy) {
   hec_planner_options o = hec_planner_defaults();

@@ -1,10 +1,9 @@
 /* Pipeline stages executed on ranks of this machine, checked against the dense reference; and faults between stages, which the
  * check must find. */
-#include "models/training/layout.h"
 #include "runtime/exec/pipeline.h"
-#include "runtime/plan/problem.h"
 #include "runtime/program/pipelines/pipeline_stage.h"
 #include "tests/exec/launch_case.h"
+#include "tests/exec/stages_case.h"
 #include "tests/support/checks.h"
 #include "tests/support/test.h"
 
@@ -55,34 +54,12 @@ static const row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 typedef struct {
-  hec_moe moe;
-  hec_cluster cluster;
-  hec_problem problem;
-  hec_model model;
-  hec_layout layout;
-  hec_pipeline_order order;
+  hec_test_stages s;
   hec_pipelined p;
   const hec_policy *policy;
   hec_replay_check *result; /* shared with the ranks */
   hec_stage_memory *memory; /* likewise, [gpus] */
 } pipeline_case;
-
-static const hec_moe shape = {.name = "case",
-                              .d_model = 16,
-                              .d_ffn = 12,
-                              .n_ffn_matrices = 3,
-                              .top_k = 2,
-                              .n_heads = 2,
-                              .n_kv_heads = 1,
-                              .d_head = 8,
-                              .seq_len = 6,
-                              .tokens_per_rank = 12,
-                              .micro_batches = 1,
-                              .dtype_bytes = 4,
-                              .grad_bytes = 4,
-                              .optimizer_bytes = 8,
-                              .attention = HEC_ATTENTION_CAUSAL,
-                              .nonmoe_scale = 1};
 
 /* Each micro-batch, layer and rank has loads of its own, so that no two can be mistaken for each other. */
 static const hec_replay_step *make_steps(const row *w, const hec_problem *problem, uint64_t seed) {
@@ -103,32 +80,25 @@ static const hec_replay_step *make_steps(const row *w, const hec_problem *proble
 
 static pipeline_case *make_case(const row *w) {
   pipeline_case *c = HEC_NEW(&arena, pipeline_case, 1);
-  c->moe = shape;
-  c->moe.n_layers = c->moe.n_moe_layers = w->layers;
-  c->moe.n_experts = w->experts;
   c->policy = hec_policy_find(w->policy);
-  ck_ok(hec_cluster_load("2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &arena, &c->cluster));
-  ck_ok(hec_layout_read(w->layout, &c->layout));
-  ck_ok(hec_layout_fit(&c->layout, w->gpus, &c->moe));
-  ck_ok(hec_problem_make(&c->moe, &c->cluster, !w->forward, c->layout.dp, c->moe.tokens_per_rank, &c->problem));
-  ck_ok(hec_problem_group(&c->problem, c->layout.ep));
-  c->problem.period = 1;
-  if (w->zero)
-    hec_problem_share_optimizer(&c->problem);
-  ck_ok(hec_model_make(&c->moe, false, 7, &c->model));
-  hec_pipeline_shape sizes = {c->layout.pp, c->layout.vpp, w->micro_batches, 0};
-  ck_ok(hec_pipeline_order_make(hec_pipeline_find(w->pipeline), &sizes, &arena, &c->order));
-  int32_t *layer_at = HEC_NEW(&arena, int32_t, c->order.n_parts + 1);
-  for (int32_t part = 0; part < c->order.n_parts; part++)
-    layer_at[part + 1] = layer_at[part] + hec_layout_layers(&c->layout, &c->moe, part, &(int32_t){0});
-  c->p = (hec_pipelined){.replay = {.problem = &c->problem,
-                                    .model = &c->model,
-                                    .steps = make_steps(w, &c->problem, 1 + (uint64_t)w->gpus),
+  const hec_test_stages_wish wish = {"2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
+                                     w->layout,
+                                     w->pipeline,
+                                     w->gpus,
+                                     w->layers,
+                                     w->experts,
+                                     w->micro_batches,
+                                     w->forward,
+                                     w->zero};
+  hec_test_stages_make(&c->s, wish, &arena);
+  c->p = (hec_pipelined){.replay = {.problem = &c->s.problem,
+                                    .model = &c->s.model,
+                                    .steps = make_steps(w, &c->s.problem, 1 + (uint64_t)w->gpus),
                                     .n_steps = w->steps,
                                     .n_micro_batches = w->micro_batches,
                                     .check = true},
-                         .order = &c->order,
-                         .layer_at = layer_at};
+                         .order = &c->s.order,
+                         .layer_at = c->s.layer_at};
   ck_ok(hec_pipelined_check(&c->p, c->policy));
   c->result = hec_test_shared_page();
   c->p.memory = c->memory = hec_test_shared_page();
@@ -149,12 +119,12 @@ static void run_case(pipeline_case *c, const row *w) {
 /* Every number of the step is compared. The outputs and input gradients of all ranks, and four arrays of each block and
  * expert wherever it is kept. With ZeRO-1 of gradients and moments each number once. */
 static int64_t expected_numbers(const pipeline_case *c, const row *w) {
-  int64_t stream = (int64_t)c->problem.tokens * c->moe.d_model, arrays = w->forward ? 1 : 4;
-  int64_t streams = (w->forward ? 1 : 2) * (int64_t)w->steps * w->micro_batches * c->layout.dp * stream;
-  int64_t dense = w->layers * hec_model_block(&c->model).size;
-  int64_t experts = (int64_t)w->layers * w->experts * hec_model_expert_size(&c->model);
+  int64_t stream = (int64_t)c->s.problem.tokens * c->s.moe.d_model, arrays = w->forward ? 1 : 4;
+  int64_t streams = (w->forward ? 1 : 2) * (int64_t)w->steps * w->micro_batches * c->s.layout.dp * stream;
+  int64_t dense = w->layers * hec_model_block(&c->s.model).size;
+  int64_t experts = (int64_t)w->layers * w->experts * hec_model_expert_size(&c->s.model);
   int64_t parts = w->zero ? arrays - 1 : 0; /* of gradients and moments each rank has its own */
-  return streams + (arrays - parts) * (dense * c->layout.dp + experts * c->layout.edp) + parts * (dense + experts);
+  return streams + (arrays - parts) * (dense * c->s.layout.dp + experts * c->s.layout.edp) + parts * (dense + experts);
 }
 
 HEC_TEST_LOOP(stages_compute_what_the_reference_does, N_ROWS) {
@@ -175,13 +145,13 @@ HEC_TEST_LOOP(stages_compute_what_the_reference_does, N_ROWS) {
  * each rank an equal share of every tensor, up to a number. But not of experts whose three keepers are on two nodes. Activations: the program's peak, which the buffers must not pass. */
 static void check_memory(const pipeline_case *c, const row *w, int32_t rank) {
   const hec_rank_memory *counted = &c->memory[rank].counted, *predicted = &c->memory[rank].predicted;
-  hec_pipeline_parts parts = {&c->order, c->p.layer_at};
-  double layers = hec_pipeline_layers_of(parts, rank / c->layout.dp), dp = c->layout.dp;
-  double dense = layers * (double)hec_model_block(&c->model).size;
-  double experts = layers * w->experts * (double)hec_model_expert_size(&c->model) / c->layout.ep;
-  double moments = w->forward ? 0 : w->zero ? dense / dp + experts / c->layout.edp : dense + experts;
+  hec_pipeline_parts parts = {&c->s.order, c->p.layer_at};
+  double layers = hec_pipeline_layers_of(parts, rank / c->s.layout.dp), dp = c->s.layout.dp;
+  double dense = layers * (double)hec_model_block(&c->s.model).size;
+  double experts = layers * w->experts * (double)hec_model_expert_size(&c->s.model) / c->s.layout.ep;
+  double moments = w->forward ? 0 : w->zero ? dense / dp + experts / c->s.layout.edp : dense + experts;
   double uneven = w->zero ? 8 * layers * (1 + w->experts) : 0;
-  double by_nodes = w->zero && c->layout.edp == 3 && c->layout.ep > 1 ? 8 * experts / 3 : 0;
+  double by_nodes = w->zero && c->s.layout.edp == 3 && c->s.layout.ep > 1 ? 8 * experts / 3 : 0;
   ck_assert_double_eq(counted->parameters, 4 * (dense + experts));
   ck_assert_double_eq(counted->gradients, w->forward ? 0 : 4 * (dense + experts));
   ck_assert_msg(fabs(counted->optimizer - 8 * moments) <= uneven + by_nodes,
@@ -205,8 +175,8 @@ HEC_TEST_LOOP(memory_is_what_the_formula_says, N_ROWS) {
     check_memory(c, w, r);
     optimizer += c->memory[r].counted.optimizer;
   }
-  double numbers = w->layers * ((double)hec_model_block(&c->model).size +
-                                (double)w->experts * (double)hec_model_expert_size(&c->model));
+  double numbers = w->layers * ((double)hec_model_block(&c->s.model).size +
+                                (double)w->experts * (double)hec_model_expert_size(&c->s.model));
   if (w->zero)
     ck_assert_double_eq(optimizer, w->forward ? 0 : 8 * numbers);
 }

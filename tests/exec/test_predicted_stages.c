@@ -1,7 +1,6 @@
 /* Steps of pipeline stages, predicted: by hand from those of one stage, and against what stages execute: the same programs. */
-#include "models/training/layout.h"
-#include "runtime/plan/problem.h"
 #include "tests/exec/launch_case.h"
+#include "tests/exec/stages_case.h"
 #include "tests/support/test.h"
 #include "validate/compare/stages.h"
 
@@ -10,31 +9,8 @@
 HEC_TEST_ONCE(hec_math_open)
 HEC_TEST_ARENA(arena)
 
-static const hec_moe shape = {.name = "case",
-                              .d_model = 16,
-                              .d_ffn = 12,
-                              .n_ffn_matrices = 3,
-                              .n_experts = 4,
-                              .top_k = 2,
-                              .n_heads = 2,
-                              .n_kv_heads = 1,
-                              .d_head = 8,
-                              .seq_len = 6,
-                              .tokens_per_rank = 12,
-                              .micro_batches = 1,
-                              .dtype_bytes = 4,
-                              .grad_bytes = 4,
-                              .optimizer_bytes = 8,
-                              .attention = HEC_ATTENTION_CAUSAL,
-                              .nonmoe_scale = 1};
-
 typedef struct {
-  hec_moe moe;
-  hec_cluster cluster;
-  hec_problem problem;
-  hec_model model;
-  hec_layout layout;
-  hec_pipeline_order order;
+  hec_test_stages s;
   hec_experiment_case of;
 } stages_case;
 
@@ -48,43 +24,30 @@ typedef struct {
 static stages_case *make_case(const row *w, const char *cluster) {
   stages_case *c = HEC_NEW(&arena, stages_case, 1);
   uint64_t seed = 11;
-  c->moe = shape;
-  c->moe.n_layers = c->moe.n_moe_layers = w->layers;
-  ck_ok(hec_cluster_load(cluster, &arena, &c->cluster));
-  ck_ok(hec_layout_read(w->layout, &c->layout));
-  ck_ok(hec_layout_fit(&c->layout, w->ranks, &c->moe));
-  ck_ok(hec_problem_make(&c->moe, &c->cluster, true, c->layout.dp, c->moe.tokens_per_rank, &c->problem));
-  ck_ok(hec_problem_group(&c->problem, c->layout.ep));
-  c->problem.period = 1;
-  if (w->zero)
-    hec_problem_share_optimizer(&c->problem);
-  ck_ok(hec_model_make(&c->moe, false, 7, &c->model));
-  const hec_pipeline_shape sizes = {c->layout.pp, c->layout.vpp, w->micro_batches, 0};
-  ck_ok(hec_pipeline_order_make(hec_pipeline_find(w->pipeline), &sizes, &arena, &c->order));
-  int32_t *layer_at = HEC_NEW(&arena, int32_t, c->order.n_parts + 1);
-  for (int32_t part = 0, first; part < c->order.n_parts; part++)
-    layer_at[part + 1] = layer_at[part] + hec_layout_layers(&c->layout, &c->moe, part, &first);
+  const hec_test_stages_wish wish = {cluster, w->layout,        w->pipeline, w->ranks, w->layers,
+                                     4,       w->micro_batches, false,       w->zero};
+  hec_test_stages_make(&c->s, wish, &arena);
   hec_replay_step *steps = HEC_NEW(&arena, hec_replay_step, w->steps);
   for (int32_t i = 0; i < w->steps; i++) {
     hec_load *loads = HEC_NEW(&arena, hec_load, w->micro_batches);
     for (int32_t mb = 0; mb < w->micro_batches; mb++) {
-      loads[mb] = hec_load_new(&arena, w->layers, c->layout.dp, c->moe.n_experts);
-      for (int32_t row_of = 0; row_of < w->layers * c->layout.dp; row_of++)
-        for (int32_t a = 0; a < c->moe.tokens_per_rank * c->moe.top_k; a++)
-          hec_load_row(&loads[mb], row_of / c->layout.dp,
-                       row_of % c->layout.dp)[w->even ? (uint64_t)(a % 4) : hec_test_below(&seed, 4)]++;
+      loads[mb] = hec_load_new(&arena, w->layers, c->s.layout.dp, c->s.moe.n_experts);
+      for (int32_t row_of = 0; row_of < w->layers * c->s.layout.dp; row_of++)
+        for (int32_t a = 0; a < c->s.moe.tokens_per_rank * c->s.moe.top_k; a++)
+          hec_load_row(&loads[mb], row_of / c->s.layout.dp,
+                       row_of % c->s.layout.dp)[w->even ? (uint64_t)(a % 4) : hec_test_below(&seed, 4)]++;
     }
     steps[i] = (hec_replay_step){.iter = i, .stride = 1, .n_loads = w->micro_batches, .loads = loads};
   }
-  c->of = (hec_experiment_case){.model = &c->model,
-                                .problem = &c->problem,
+  c->of = (hec_experiment_case){.model = &c->s.model,
+                                .problem = &c->s.problem,
                                 .policy = hec_policy_find(w->policy),
                                 .schedule = "serial",
                                 .steps = steps,
                                 .n_steps = w->steps,
                                 .n_micro_batches = w->micro_batches,
-                                .order = &c->order,
-                                .layer_at = layer_at};
+                                .order = &c->s.order,
+                                .layer_at = c->s.layer_at};
   return c;
 }
 
@@ -92,7 +55,7 @@ static void predict(const stages_case *c, int64_t *step_ps, uint64_t *digest) {
   hec_predicted_stages *stages;
   hec_timeline timeline = {0};
   const hec_program *program;
-  ck_ok(hec_predicted_stages_new(&c->of, &c->problem, &hec_law_alpha_beta, NULL, &arena, &stages));
+  ck_ok(hec_predicted_stages_new(&c->of, &c->s.problem, &hec_law_alpha_beta, NULL, &arena, &stages));
   for (int32_t i = 0; i < c->of.n_steps; i++) {
     digest[i] = hec_predicted_stages_step(stages, &c->of.steps[i], &program, &timeline);
     hec_timeline_check(&timeline, program);
@@ -169,15 +132,15 @@ HEC_TEST_ROWS(what_is_executed_is_what_is_predicted, rows) {
   stages_case *c = make_case(w, "1x8 nvlink=10G@2us flops=10G eff=1 hbm=10G mem=8G");
   seen *s = hec_test_shared_page();
   launched l = {.policy = c->of.policy};
-  l.pipelined = (hec_pipelined){.replay = {.problem = &c->problem,
-                                           .model = &c->model,
+  l.pipelined = (hec_pipelined){.replay = {.problem = &c->s.problem,
+                                           .model = &c->s.model,
                                            .steps = c->of.steps,
                                            .n_steps = w->steps,
                                            .n_micro_batches = w->micro_batches,
                                            .probe = true,
                                            .measured = measured,
                                            .context = s},
-                                .order = &c->order,
+                                .order = &c->s.order,
                                 .layer_at = c->of.layer_at};
   hec_launch_options options = hec_test_options(w->ranks, false);
   ck_ok(hec_pipelined_bytes(&l.pipelined, l.policy, &options.memory_bytes));

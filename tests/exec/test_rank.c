@@ -255,7 +255,8 @@ HEC_TEST_LOOP(a_stopped_rank_is_named_and_killed, n_transports()) {
   hec_launch_options options = hec_test_options_missing(4, false, 2, true);
   options.transport = hec_transports[_i];
   const char *text = hec_test_launch_fails(&options, run_failing, &how);
-  ck_assert_msg(strstr(text, ": waited " HEC_TEST_PASSING_TEXT " for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
+  ck_assert_msg(strstr(text, ": waited " HEC_TEST_PASSING_TEXT
+                             " for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
                 "%s", text);
 }
 
@@ -280,9 +281,8 @@ HEC_TEST_LOOP(an_absent_rank_is_named, N_FORMS) {
   hec_launch_options options = hec_test_options_missing(5, _i % 2 == 1, 3, false);
   options.transport = hec_transports[_i / 2];
   const char *text = hec_test_launch_fails(&options, run_absent, NULL);
-  ck_assert_str_eq(text,
-                   "rank 0, in checking: waited " HEC_TEST_PASSING_TEXT
-                   " for rank 3 in a gather, which was last in " HEC_TEST_DISPATCH);
+  ck_assert_str_eq(text, "rank 0, in checking: waited " HEC_TEST_PASSING_TEXT
+                         " for rank 3 in a gather, which was last in " HEC_TEST_DISPATCH);
 }
 
 /* Rank 0 misses rank 1, which waits for rank 2 (or was stopped in that wait); rank 2 waits for nobody. */

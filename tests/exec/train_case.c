@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/plan/problem.h"
+#include "sim/simulate.h"
 #include "tests/support/check_main.h"
 
 #include <stdio.h>
@@ -140,6 +141,8 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   ck_assert_msg(give_gate(&model, wish.gate) == HEC_OK, "%s", hec_last_error());
   ck_assert_int_eq(hec_problem_make(&model.moe, &cluster, true, wish.ranks, wish.tokens, &problem), HEC_OK);
   ck_assert_int_eq(hec_problem_shard(&problem, wish.esp > 0 ? wish.esp : 1), HEC_OK);
+  problem.pricer = hec_law_pricer(&hec_law_alpha_beta);
+  cluster.plan_a_s = cluster.plan_b_s = 0; /* comparisons of pairs end at once */
   hec_train_outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
   job j = {.train = {.problem = &problem,

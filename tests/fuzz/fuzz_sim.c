@@ -1,5 +1,6 @@
 /* The whole path: the first byte chooses ranks, law, schedule and collective, the rest is a trace. Whatever the reader
  * and the job accept must run under every policy, pass the checks of program and timeline, and print. */
+#include "runtime/program/job.h"
 #include "sim/compare.h"
 #include "tools/front/job_make.h"
 #include "tools/front/summary/summary_write.h"

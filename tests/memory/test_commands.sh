@@ -14,8 +14,9 @@ box="1x2 nvlink=300G flops=1T mem=40G"
 synth=(synth --workload zipf --layers 2 --experts 4 --top-k 2 --source-ranks 2 --tokens 8 --iterations 2)
 n_allocations=0
 
+# Functions are bound before the runs: each is a process forked from there.
 survives() { # COMMAND...
-  env TMPDIR="$work/runs" HEC_FAIL_ALLOCATIONS=1 LD_PRELOAD="$fail_allocations" "$@" >out.txt 2>err.txt ||
+  env LD_BIND_NOW=1 TMPDIR="$work/runs" HEC_FAIL_ALLOCATIONS=1 LD_PRELOAD="$fail_allocations" "$@" >out.txt 2>err.txt ||
     fail "$*: $(head -c 2000 out.txt err.txt)"
   [ -z "$(ls -A "$work/runs")" ] || fail "$*: left $(find "$work/runs" | head)"
   n_allocations=$((n_allocations + $(sed -n 's/^\([0-9]*\) allocations.*/\1/p' out.txt | grep . || echo 0)))
@@ -33,21 +34,23 @@ cat >spec.json <<END
  "model": "model.json", "cluster": "$box", "policy": "hecate", "schedule": "published", "ranks": [2, 64]}
 END
 cat >gpu.json <<END
-{"trace": "t.jsonl.gz", "model": "model.json", "cluster": "cluster.json", "policy": "ep"}
+{"trace": "t.jsonl.gz", "model": "model.json", "cluster": "cluster.json", "policy": "ep", "ranks": 2}
 END
 for i in 0 1; do "$sim" sweep spec.json --shard $i/2 --out p >/dev/null; done
 cd "$work" || exit 1
 
-survives "$sim" "$in/t.jsonl.gz" --model "$in/model.json" --cluster "$in/cluster.json" --policy ep,hecate
-# All policies, five at a time and joint alone, as the cost is quadratic in what a command does. Each runs under its own
-# schedule; the commands with two policies try all schedules. "given" needs --placement.
-readarray -t policies < <("$sim" --list policies | sed -n 's/^| `\([^`]*\)`.*/\1/p' | grep -vxE 'given|joint')
+survives "$sim" "$in/t.jsonl.gz" --model "$in/model.json" --cluster "$in/cluster.json" --policy ep,hecate --ranks 2
+# All policies, five at a time; joint and moetuner, which loads a solver, alone: the cost is quadratic in what a command does.
+# Each runs under its own schedule; the commands with two policies try all schedules. "given" needs --placement.
+readarray -t policies < <("$sim" --list policies | sed -n 's/^| `\([^`]*\)`.*/\1/p' | grep -vxE 'given|joint|moetuner')
 [ ${#policies[@]} -ge 30 ] || fail "only ${#policies[@]} policies"
 for ((i = 0; i < ${#policies[@]}; i += 5)); do
   some=$(IFS=, && echo "${policies[*]:i:5}")
   survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny --schedule published --policy "$some"
 done
-survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny --schedule published --policy joint
+for alone in joint moetuner; do
+  survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny --schedule published --policy $alone
+done
 survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --out o
 survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --out o --timeline-format chakra
 survives "$sim" --list
@@ -76,8 +79,8 @@ for folder in "$source_dir"/tests/traces/import/*/; do # every importer
 done
 survives "$trace" import --list
 export HECATE_BLAS=gsl # OpenBLAS writes to memory that it did not get
-survives "$run" "$in/t.jsonl" --ranks 2 --steps 1 --policy ep # in the launcher and in the ranks
-survives "$run" "$in/t.jsonl" --ranks 2 --steps 1 --policy hecate --json
+survives "$run" "$in/t.jsonl" --ranks 2 --steps 1 --tokens 8 --policy ep # in the launcher and in the ranks
+survives "$run" "$in/t.jsonl" --ranks 2 --steps 1 --tokens 8 --policy hecate --json
 survives "$run" alltoallv "$in/matrix.txt" --iterations 1 --warmup 0
 survives "$validate" hardware --cases "$source_dir/tests/validate/cases/hardware_law.json" --out report.md
 

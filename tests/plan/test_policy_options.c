@@ -131,7 +131,6 @@ static const struct {
   size_t at;
   int32_t value, own;
 } wishes[] = {
-    {"period", "eplb", "eplb:period=4", offsetof(hec_problem, period), 2, 4},
     {"slots", "eplb", "eplb:slots=5", offsetof(hec_problem, slots), 3, 5},
     {"slots", "flexmoe", "flexmoe:slots=4", offsetof(hec_problem, slots), 3, 4},
     {"slots", "laer", "laer:slots=6", offsetof(hec_problem, slots), 3, 6},
@@ -140,6 +139,26 @@ static const struct {
     {"m", "hecate", "hecate:m=1", offsetof(hec_problem, m), 4, 1},
     {"m", "prophet", "prophet:m=1", offsetof(hec_problem, m), 4, 1},
 };
+
+/* A row with a clock says so, and it is one clock: of the row, and of the problem for all rows. */
+HEC_TEST(period_of_the_row_is_that_of_the_problem) {
+  int n = 0;
+  for (size_t i = 0; hec_policies[i]; i++) {
+    const hec_policy *row = hec_policies[i];
+    const hec_option *o = row->options;
+    while (o && o->name && strcmp(o->name, "period") != 0)
+      o++;
+    ck_assert_msg((o && o->name) == (row->period > 0), "%s", row->name);
+    for (int32_t period = 1; row->period > 0 && period <= 4; period += 3, n++) {
+      hec_problem *problem = problem_of(false), other = *problem;
+      const hec_policy *said = with(row, o, period);
+      other.period = period;
+      problem->period = 3; /* the row's goes before it */
+      ck_assert_msg(play(said, problem) == play(row, &other), "%s", said->name);
+    }
+  }
+  ck_assert_int_gt(n, 20);
+}
 
 HEC_TEST(row_goes_before_problem) {
   for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {

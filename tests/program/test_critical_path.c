@@ -12,18 +12,6 @@
 
 HEC_TEST_ARENA(arena)
 
-static int64_t *draw(const hec_program *program, uint64_t *seed) {
-  size_t n = program->n_ops * (size_t)program->n_ranks;
-  int64_t *ps = HEC_NEW(&arena, int64_t, n);
-  for (size_t i = 0; i < n; i++) {
-    uint64_t kind = hec_test_below(seed, 8);
-    ps[i] = kind == 0   ? 0
-            : kind <= 2 ? 1000000 * (int64_t)(1 + hec_test_below(seed, 3))
-                        : (int64_t)hec_test_below(seed, 1000000000);
-  }
-  return ps;
-}
-
 static int64_t time_of(hec_walk *walk, const hec_program *program, const int64_t *ps, hec_timeline *t) {
   hec_walk_run(walk, program, (hec_walk_options){.own = hec_walk_own_measured, .context = ps, .on_time = true}, t);
   return hec_timeline_end_ps(t);
@@ -77,7 +65,8 @@ static void visit(const hec_test_step *step, void *context) {
   hec_arena_mark mark = hec_arena_save(&arena);
   hec_link_cost cost = hec_link_cost_new(&step->c->cluster, &arena);
   hec_walk *walk = hec_walk_new(&cost, step->program->n_ranks, &arena);
-  check_time(walk, step->program, draw(step->program, context), context, hec_test_step_name(step));
+  check_time(walk, step->program, hec_test_random_ps(step->program, context, &arena), context,
+             hec_test_step_name(step));
   hec_walk_free(walk);
   hec_link_cost_free(&cost);
   hec_arena_rewind(&arena, mark);

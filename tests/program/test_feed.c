@@ -1,18 +1,11 @@
 /* From a trace's records to iterations of loads: strides, micro-batches, and how many tokens they have. */
+#include "runtime/program/job.h"
 #include "tests/support/job_case.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 
-static hec_test_job made;
-
-static void setup(void) {
-  made = (hec_test_job){0};
-}
-static void teardown(void) {
-  hec_test_job_free(&made);
-}
-HEC_TEST_FIXTURE(setup, teardown)
+HEC_TEST_JOB(made)
 
 HEC_TEST(iterations_and_stride) {
   hec_test_trace t = hec_test_small_trace;

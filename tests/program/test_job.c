@@ -1,4 +1,5 @@
 /* From a trace and the user's wishes to a problem: every rule of DESIGN section 3, and what is said about it. */
+#include "runtime/program/job.h"
 #include "tests/support/job_case.h"
 #include "tests/support/test.h"
 #include "tools/front/job_make.h"
@@ -8,15 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static hec_test_job made;
-
-static void setup(void) {
-  made = (hec_test_job){0};
-}
-static void teardown(void) {
-  hec_test_job_free(&made);
-}
-HEC_TEST_FIXTURE(setup, teardown)
+HEC_TEST_JOB(made)
 
 static void must_fail(hec_status status, const char *part) {
   ck_refused(status, part);
@@ -128,13 +121,11 @@ HEC_TEST(slots_hold_all_experts) { /* 8 experts on 4 ranks, 2 on each; on 9 a gr
   o.slots = 1;
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o),
             "--slots: expected at least 2, so that 4 ranks can hold 8 experts, found 1");
-  teardown();
-  setup();
+  free_job();
   o.slots = 2;
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
   ck_assert(!hec_test_job_said(&made, "slots"));
-  teardown();
-  setup();
+  free_job();
   o.ranks = 9;
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
   ck_assert(hec_test_job_said(

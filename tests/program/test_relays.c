@@ -19,16 +19,11 @@ static void from_gate(hec_lowering *low, int32_t l) {
   low->layer[l].route = route_now;
   hec_chunked_from_gate(low, l, degree_now);
 }
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
-}
-static const hec_schedule fixed = {
-    .name = "fixed", .to_gate = hec_emit_to_gate, .from_gate = from_gate, .backward = backward, .end = end};
+static const hec_schedule fixed = {.name = "fixed",
+                                   .to_gate = hec_emit_to_gate,
+                                   .from_gate = from_gate,
+                                   .backward = hec_chunked_backward,
+                                   .end = hec_chunked_end};
 
 static hec_lowering *lower(const hec_problem *p, const char *policy, hec_load load, int32_t degree, int32_t route) {
   hec_lowering *low = hec_lowering_new(p, hec_policy_find(policy), &fixed, NULL, &arena);

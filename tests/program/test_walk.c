@@ -159,23 +159,10 @@ static oracle ask_oracle(const hec_program *program, const hec_cluster *cluster,
 
 /* ---- Walk against oracle ---- */
 
-/* Picoseconds as if measured: a few values that come again and again, and any up to a millisecond. */
-static int64_t *measure(const hec_program *program, uint64_t *seed) {
-  size_t n = program->n_ops * (size_t)program->n_ranks;
-  int64_t *ps = HEC_NEW(&arena, int64_t, n);
-  for (size_t i = 0; i < n; i++) {
-    uint64_t kind = hec_test_below(seed, 8);
-    ps[i] = kind == 0   ? 0
-            : kind <= 2 ? 1000000 * (int64_t)(1 + hec_test_below(seed, 3))
-                        : (int64_t)hec_test_below(seed, 1000000000);
-  }
-  return ps;
-}
-
 static void compare(hec_walk *walk, const hec_program *program, const hec_cluster *cluster, uint64_t *seed,
                     const char *name) {
   hec_arena_mark mark = hec_arena_save(&arena);
-  const int64_t *measured_ps = measure(program, seed);
+  const int64_t *measured_ps = hec_test_random_ps(program, seed, &arena);
   hec_timeline t = {0};
   for (int one_off = 0; one_off < 2; one_off++) {
     hec_walk_options options = {.own = hec_walk_own_measured, .context = measured_ps, .without_one_off = one_off == 1};

@@ -2,6 +2,7 @@
  * a reader that knows nothing of how they are made. Every chart is there, with a sentence and units; nothing points
  * outside; hostile names stay text. The same input gives the same bytes; an allocation that fails anywhere ends it
  * cleanly. */
+#include "runtime/program/job.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/compare_draw.h"

@@ -19,7 +19,7 @@ loads() {
 }
 
 head -n 2 "$sample" >one.jsonl
-simulate() { "$build/hecate-sim" one.jsonl "$@" >out.txt 2>&1 || fail "$*: $(cat out.txt)"; }
+simulate() { "$build/hecate-sim" one.jsonl --ranks 8 --cluster "2x4 nvlink=300G@2us nic=25G@5us flops=312T mem=40G" "$@" >out.txt 2>&1 || fail "$*: $(cat out.txt)"; }
 simulate --out all
 simulate --policy ep,hecate --schedule pipemoe --micro-batches 2 --law max_min --out pipelined
 simulate --policy hecate --skew rank=3:2ms --timeline-format kineto --out kineto

@@ -2,6 +2,7 @@
  * contiguous experts (as the reference counts them), that affinity keeps more, and that it loses. Experts that follow each
  * other are hot together, and what it would save is not there where tokens go back to their source. Of transitions in the
  * trace the first layers alone, and the tables say what a policy went without. */
+#include "runtime/program/job.h"
 #include "sim/compare.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"

@@ -16,21 +16,17 @@ HEC_TEST_ARENA(arena)
 
 /* ---- Schedules of a fixed degree, and nothing else ---- */
 
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
-}
 #define EACH_DEGREE(X) X(1) X(2) X(4) X(8) X(HEC_DEGREE_MAX)
 #define FROM_GATE(degree)                                                                                              \
   static void at_##degree(hec_lowering *low, int32_t l) {                                                              \
     hec_chunked_from_gate(low, l, degree);                                                                             \
   }
 #define FIXED(degree)                                                                                                  \
-  {.name = "at " #degree, .to_gate = hec_emit_to_gate, .from_gate = at_##degree, .backward = backward, .end = end},
+  {.name = "at " #degree,                                                                                              \
+   .to_gate = hec_emit_to_gate,                                                                                        \
+   .from_gate = at_##degree,                                                                                           \
+   .backward = hec_chunked_backward,                                                                                   \
+   .end = hec_chunked_end},
 EACH_DEGREE(FROM_GATE)
 static const hec_schedule fixed[] = {EACH_DEGREE(FIXED)};
 

@@ -1,6 +1,7 @@
 /* The comparison end to end on traces in memory. Its outputs parse and have the keys of the contract, they repeat to
  * the byte, periodic planning is weighed as what it is. An allocation that fails anywhere ends it cleanly. */
 #include "models/json.h"
+#include "runtime/program/job.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/compare_draw.h"
@@ -55,7 +56,8 @@ static hec_status run(comparison *c, const hec_test_trace *trace, const char *sc
   hec_summary_csv(&c->summary, &c->csv);
   hec_summary_table(&c->summary, &c->table);
   HEC_TRY(hec_trace_rewind(c->reader));
-  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &c->events);
+  return hec_compare_draw(&c->job, c->reader, &options, &c->summary, &(hec_compare_drawing){.iter = -1},
+                          &(hec_timeline_out){.format = hec_timeline_formats[0], .text = &c->events});
 }
 
 static void finish(comparison *c) {

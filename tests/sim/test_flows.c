@@ -9,11 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+HEC_TEST_ARENA(arena)
+
 /* ---- max_min against files ---- */
 
 /* Every flow of the case within 1e-8 relative or 2e-12 s, whichever is larger; returns the worst relative error. */
 static double check_case(const char *path) {
-  hec_arena arena = {0};
   hec_flows flows;
   ck_ok(hec_flows_read(path, &arena, &flows));
   double *finish = HEC_NEW(&arena, double, flows.n_flows), worst = 0;
@@ -25,7 +26,6 @@ static double check_case(const char *path) {
                   finish[f]);
     worst = fmax(worst, expected > 0 ? error / expected : 0);
   }
-  hec_arena_free(&arena);
   return worst;
 }
 
@@ -68,8 +68,8 @@ HEC_TEST(shared_cases_by_simgrid) {
   "[\"ua\",\"core\",\"dc\"]},{\"src\":\"b\",\"dst\":\"c\",\"links\":[\"ub\",\"dc\"]}],"
 #define FLOW(src, dst, bytes, start) "{\"src\":\"" src "\",\"dst\":\"" dst "\",\"bytes\":" bytes ",\"start\":" start "}"
 
-static void solve(const char *text, const char *law, hec_arena *arena, hec_flows *flows, double *finish) {
-  ck_ok(hec_flows_parse(text, strlen(text), "case", arena, flows));
+static void solve(const char *text, const char *law, hec_flows *flows, double *finish) {
+  ck_ok(hec_flows_parse(text, strlen(text), "case", &arena, flows));
   ck_ok(hec_flows_run(flows, law, finish));
 }
 
@@ -77,29 +77,25 @@ static void solve(const char *text, const char *law, hec_arena *arena, hec_flows
  * a->b: 50 until 3.5 (25), then 50 (the other 975 of 1000): 3 + 20. a->c: 3.5 + 200/20 = 13.5.
  * b->c: 30 from 8 to 13.5 (165), then 50: 13.5 + 435/50. */
 HEC_TEST(max_min_by_hand) {
-  hec_arena arena = {0};
   hec_flows flows;
   double finish[3];
   solve(HOSTS LINKS ROUTES
         "\"flows\":[" FLOW("a", "b", "1000", "0") "," FLOW("a", "c", "200", "0") "," FLOW("b", "c", "600", "5") "]}",
-        "max_min", &arena, &flows, finish);
+        "max_min", &flows, finish);
   ck_assert_double_eq_tol(finish[0], 23, 1e-13);
   ck_assert_double_eq_tol(finish[1], 13.5, 1e-13);
   ck_assert_double_eq_tol(finish[2], 22.2, 1e-13);
   ck_assert_double_eq(hec_flows_makespan(&flows, finish), finish[0]);
-  hec_arena_free(&arena);
 }
 
 /* Two bursts a long time apart: the second is as exact as the first because its clock starts anew. */
 HEC_TEST(precision_after_a_long_pause) {
-  hec_arena arena = {0};
   hec_flows flows;
   double finish[2];
   solve(HOSTS LINKS ROUTES "\"flows\":[" FLOW("a", "b", "1", "0") "," FLOW("a", "b", "25", "1048576") "]}", "max_min",
-        &arena, &flows, finish);
+        &flows, finish);
   ck_assert_double_eq(finish[0], 3 + 1.0 / 50);
   ck_assert_double_eq(finish[1], 1048576 + 3 + 0.5);
-  hec_arena_free(&arena);
 }
 
 /* Loads: ua 1200, db 1000, core 200, dc 800, ub 600. Posts: a 4 (the later of its two), b 5, c none.
@@ -107,23 +103,20 @@ HEC_TEST(precision_after_a_long_pause) {
  * a: a->b 3 + ua 12 = 15; a->c 3.5 + max(ua 12, core 10) = 15.5: done 20.5.
  * b: from a 3 + db 20 = 23; to c 3 + ub 6 = 9: done 28. c: 3.5 + max(core 10, dc 16); 3 + 16: 19.5: done 24.5. */
 HEC_TEST(alpha_beta_by_hand) {
-  hec_arena arena = {0};
   hec_flows flows;
   double finish[3];
   solve(HOSTS LINKS ROUTES
         "\"flows\":[" FLOW("a", "b", "1000", "0") "," FLOW("a", "c", "200", "4") "," FLOW("b", "c", "600", "5") "]}",
-        "alpha_beta", &arena, &flows, finish);
+        "alpha_beta", &flows, finish);
   ck_assert_double_eq_tol(finish[0], 28, 1e-13);
   ck_assert_double_eq_tol(finish[1], 24.5, 1e-13);
   ck_assert_double_eq_tol(finish[2], 28, 1e-13);
-  hec_arena_free(&arena);
 }
 
 /* Without latency and starts the busiest port bounds the makespan from below under any sharing. An incast, whose hot
  * port is full all the time, reaches it. */
 HEC_TEST(busiest_port_is_a_lower_bound) {
   for (size_t i = 0; i < sizeof own_cases / sizeof *own_cases; i++) {
-    hec_arena arena = {0};
     hec_flows flows;
     double fluid[128], closed[128];
     char path[1024];
@@ -139,19 +132,17 @@ HEC_TEST(busiest_port_is_a_lower_bound) {
     ck_assert_double_ge(hec_flows_makespan(&flows, fluid), makespan * (1 - 1e-13));
     if (strcmp(own_cases[i], "incast") == 0)
       ck_assert_double_le(hec_flows_makespan(&flows, fluid), makespan * (1 + 1e-13));
-    hec_arena_free(&arena);
   }
 }
 
 /* ---- output ---- */
 
 HEC_TEST(output_reads_back) {
-  hec_arena arena = {0};
   hec_flows flows;
   double finish[3];
   solve(HOSTS LINKS ROUTES "\"flows\":[" FLOW("b", "c", "7", "0.1") "," FLOW("a", "b", "10", "0") "," FLOW(
             "a", "c", "0", "0.30000000000000004") "]}",
-        "max_min", &arena, &flows, finish);
+        "max_min", &flows, finish);
   hec_text text = {0};
   hec_flows_write(&flows, "max_min", finish, &text);
   hec_json *json;
@@ -171,7 +162,6 @@ HEC_TEST(output_reads_back) {
   ck_assert_ptr_nonnull(strstr(text.data, "0.30000000000000004")); /* 17 digits */
   hec_json_free(json);
   hec_text_free(&text);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(unknown_law) {
@@ -236,7 +226,6 @@ static const struct {
 };
 
 HEC_TEST_ROWS(bad_input, bad) {
-  hec_arena arena = {0};
   hec_flows flows = {.n_flows = 77};
   ck_assert_msg(hec_flows_parse(hec_test_quoted(bad[_i].text), strlen(bad[_i].text), "case", &arena, &flows) ==
                     HEC_BAD_INPUT,
@@ -245,19 +234,16 @@ HEC_TEST_ROWS(bad_input, bad) {
                 bad[_i].where);
   ck_assert_msg(strncmp(hec_last_error(), "case:1", 6) == 0, "%s", hec_last_error());
   ck_assert_int_eq(flows.n_flows, 77); /* written only on success */
-  hec_arena_free(&arena);
 }
 
 /* A case cut anywhere is an error, never a crash and never a smaller case. */
 HEC_TEST(truncated_input) {
   static const char text[] = HOSTS GOOD_LINK ROUTE GOOD_FLOW;
-  hec_arena arena = {0};
   hec_flows flows;
   for (size_t n = 0; n < sizeof text - 1; n++) {
     ck_assert_int_eq(hec_flows_parse(text, n, "case", &arena, &flows), HEC_BAD_INPUT);
   }
   ck_ok(hec_flows_parse(text, sizeof text - 1, "case", &arena, &flows));
-  hec_arena_free(&arena);
 }
 
 /* ---- the command ---- */

@@ -2,6 +2,7 @@
  * planning, and leaves no rank more overloaded. (It kept one home per expert over all 64 ranks: 3.7 times slower here,
  * overload 18. With even loads on 16 ranks it copied the hottest and overloaded the owners of the others: 1.05 times
  * slower, overload 1.38.) Rows that know the loads gain from them where groups are in use, too. */
+#include "runtime/program/job.h"
 #include "sim/compare.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_text.h"

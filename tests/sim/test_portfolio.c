@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RANKS = 8, LAYERS = 3, EXPERTS = 16, ITERATIONS = 10, WARM = 5 };
+enum { RANKS = 8, LAYERS = 3, EXPERTS = 16, ITERATIONS = 10, WARM = 5, LONG = 10000 };
 
 static const char *const clusters[] = {
     "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", "2x4 nvlink=150G@2us nic=12G@5us flops=125T mem=40G",
@@ -53,7 +53,9 @@ static result run_all(hec_problem *p, const hec_law *law, const hec_load *loads,
   hec_sim *sim = hec_sim_new(p, law, &arena);
   hec_timeline timeline = {0};
   for (int32_t i = 0; i < ITERATIONS; i++) {
-    hec_lower_iteration(low, i, &loads[i], 1, 1);
+    int64_t iter =
+        i < WARM ? (int64_t)i * LONG : (int64_t)(WARM - 1) * LONG + i - WARM + 1; /* comparisons have ended */
+    hec_lower_iteration(low, iter, &loads[i], 1, 1);
     hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){.without_one_off = true}, &timeline);
     of.s += i < WARM ? 0 : (double)hec_timeline_end_ps(&timeline) * 1e-12;
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
@@ -89,7 +91,8 @@ static void *start_blind(const hec_pricer *pricer, const hec_problem *problem, h
 }
 
 typedef struct {
-  double best, alone, joint, blind; /* seconds of the best pair; of `joint` without pairs, with them, with false prices */
+  double best, alone, joint,
+      blind; /* seconds of the best pair; of `joint` without pairs, with them, with false prices */
 } outcome;
 
 static outcome outcome_of(const char *cluster, int32_t steep, const hec_law *law) {
@@ -140,10 +143,9 @@ HEC_TEST(keeps_up) {
 
 /* Where communication takes a part of the device, what hides it costs: as on h800. */
 HEC_TEST(keeps_up_on_shared_devices) {
-  static const char *const shared[] = {
-      "2x4 nvlink=150G@2us nic=12G@5us flops=125T mem=40G sm=0.5",
-      "2x4 nvlink=32G@5us nic=6G@10us flops=3T mem=40G sm=0.5",
-      "4x2 nvlink=32G@5us nic=6G@10us flops=1T mem=40G sm=0.5"};
+  static const char *const shared[] = {"2x4 nvlink=150G@2us nic=12G@5us flops=125T mem=40G sm=0.5",
+                                       "2x4 nvlink=32G@5us nic=6G@10us flops=3T mem=40G sm=0.5",
+                                       "4x2 nvlink=32G@5us nic=6G@10us flops=1T mem=40G sm=0.5"};
   keeps_up(shared, sizeof shared / sizeof *shared, 2, &hec_law_alpha_beta, true);
 }
 
@@ -157,7 +159,8 @@ HEC_TEST(starts_in_slices) {
   enum { MANY = 12, FEW = 4 };
   static const struct {
     const char *policy, *schedule;
-  } rows[] = {{"ep", "serial"}, {"ep", "fsmoe"}, {"janus", "hecate"}, {"hecate", "hecate"}, {"fsdp", "hecate"}, {"fsdp", "laer"}};
+  } rows[] = {{"ep", "serial"},     {"ep", "fsmoe"},    {"janus", "hecate"},
+              {"hecate", "hecate"}, {"fsdp", "hecate"}, {"fsdp", "laer"}};
   hec_arena arena = {0};
   hec_problem *p = hec_test_problem(&arena, clusters[0], RANKS, MANY, FEW, 2, true);
   const hec_policy *joint = hec_policy_find("joint");
@@ -180,5 +183,43 @@ HEC_TEST(starts_in_slices) {
   result of = run_all(p, &hec_law_alpha_beta, loads, joint, "joint");
   ck_assert_double_le(of.peak, memory);
   ck_assert_msg(of.s <= 1.01 * best, "joint %.6g s, best pair that fits %.6g s", of.s, best);
+  hec_arena_free(&arena);
+}
+
+/* The first iteration that follows a pair; ITERATIONS: none does. */
+static int32_t first_followed(hec_problem *p, const hec_load *loads) {
+  hec_arena arena = {0};
+  hec_lowering *low = hec_lowering_new(p, hec_policy_find("joint"), hec_schedule_find("joint"), NULL, &arena);
+  int32_t first = ITERATIONS;
+  for (int32_t i = 0; i < ITERATIONS; i++) {
+    hec_lower_iteration(low, i, &loads[i], 1, 1);
+    if (first == ITERATIONS && strstr(hec_lowering_note(low), "as "))
+      first = i;
+  }
+  hec_lowering_free(low);
+  hec_arena_free(&arena);
+  return first;
+}
+
+/* Pairs are looked for after two iterations. They are followed when the host has had the time that planning takes. */
+HEC_TEST(follows_when_the_host_is_done) {
+  hec_arena arena = {0};
+  uint64_t seed = 7;
+  hec_problem *p = hec_test_problem(&arena, clusters[3], RANKS, LAYERS, EXPERTS, 2, true);
+  hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
+  *cluster = *p->cluster;
+  p->cluster = cluster;
+  p->pricer = hec_law_pricer(&hec_law_alpha_beta);
+  hec_load loads[ITERATIONS];
+  for (int32_t i = 0; i < ITERATIONS; i++) {
+    loads[i] = hec_load_new(&arena, LAYERS, RANKS, EXPERTS);
+    fill(&loads[i], p, 1, &seed);
+  }
+  cluster->plan_a_s = cluster->plan_b_s = 0;
+  ck_assert_int_eq(first_followed(p, loads), 2);
+  cluster->plan_a_s = 1e-6; /* any part of an iteration: the next one is on its way */
+  ck_assert_int_eq(first_followed(p, loads), 3);
+  cluster->plan_b_s = 1e-9; /* all in all some tens of these short iterations */
+  ck_assert_int_eq(first_followed(p, loads), ITERATIONS);
   hec_arena_free(&arena);
 }

@@ -181,7 +181,8 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
         continue;
       hec_arena arena = {0};
       hec_lowering *low = hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);
-      low->in->shared->answer[0].plan.per_item = low->in->shared->answer[1].plan.per_item = low->in->shared->other.per_item = per_item;
+      low->in->shared->answer[0].plan.per_item = low->in->shared->answer[1].plan.per_item =
+          low->in->shared->other.per_item = per_item;
       if (c->detail)
         hec_lowering_detail(low);
       for (int32_t i = 0; i < c->n_iterations; i++) {
@@ -230,4 +231,16 @@ int64_t hec_test_rows(const hec_program *program, const hec_op *op, int32_t rank
        i < program->work_index[op->compute.work_at + rank + 1]; i++)
     rows += program->work[i].item == item ? program->work[i].rows : 0;
   return rows;
+}
+
+int64_t *hec_test_random_ps(const hec_program *program, uint64_t *seed, hec_arena *arena) {
+  size_t n = program->n_ops * (size_t)program->n_ranks;
+  int64_t *ps = HEC_NEW(arena, int64_t, n);
+  for (size_t i = 0; i < n; i++) {
+    uint64_t kind = hec_test_below(seed, 8);
+    ps[i] = kind == 0   ? 0
+            : kind <= 2 ? 1000000 * (int64_t)(1 + hec_test_below(seed, 3))
+                        : (int64_t)hec_test_below(seed, 1000000000);
+  }
+  return ps;
 }

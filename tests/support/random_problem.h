@@ -58,6 +58,8 @@ typedef void hec_test_visit(const hec_test_step *step, void *context);
 void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit, void *context);
 /* "policy under schedule, iteration i on LINE, R ranks" in a static buffer. */
 const char *hec_test_step_name(const hec_test_step *step);
+/* Picoseconds of every operation and rank, as if measured: a few values that come again and again, and any up to a millisecond. */
+int64_t *hec_test_random_ps(const hec_program *program, uint64_t *seed, hec_arena *arena);
 /* What the policy computes of the micro-batch's load: `rewritten` where its row rewrites. On the arena. */
 hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, hec_arena *arena);
 

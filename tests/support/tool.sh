@@ -11,6 +11,7 @@
 set -u
 build=$(cd "$1" && pwd)
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+needs_python=$(grep -cE '(expect|value|python3) ' "$0")
 sample=$source_dir/traces/sample-synthetic.jsonl
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -47,7 +48,10 @@ await_children() {
 }
 
 if command -v python3 >/dev/null; then
-  value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" 2>&1; }
+  # The interpreter itself: what PATH has may be a script that looks for it each time, which takes longer than most of what is asked.
+  [ "$needs_python" = 0 ] || interpreter=$(python3 -c 'import sys; print(sys.executable)')
+  python3() { command "${interpreter:-python3}" "$@"; }
+  value() { python3 -S -E -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" 2>&1; }
   expect() { [ "$(value "$1" "$2")" = "$3" ] || fail "$1: $2 is $(value "$1" "$2" | tail -1), expected $3"; }
 else
   echo "SKIPPED json: no python3"

@@ -9,6 +9,7 @@ refuses 2 "HOSTSxRANKS first" up "four nic=1M"
 refuses 2 "expected nic=RATE" up "2x1"
 refuses 2 "nic: expected bytes/s" up "2x1 nic=fast"
 refuses 2 "nic: expected bytes/s" up "2x1 nic=5"
+refuses 2 "nic: expected a latency up to 1s" up "2x1 nic=1M@soon"
 refuses 2 "uplink=RATE beside leaf=2" up "4x1 nic=1M leaf=2"
 refuses 2 "expected nic=RATE, leaf=HOSTS or uplink=RATE" up "2x1 nic=1M fast"
 refuses 2 "--slow: expected nic_out:node1:0.5" up "2x1 nic=1M" --slow nic_out:node1:2
@@ -80,6 +81,21 @@ not_faster 500000 500000
 not_faster 1000000 600000
 "$hosts" down --name $name
 
+# ---- A latency: a port where nobody listens refuses after a way there and one back ----
+"$hosts" up "2x1 nic=4M@20ms" --name $name 2>/dev/null || fail "up with a latency"
+wire=$(ip netns pids hecate-$name-net)
+[ -n "$wire" ] || fail "no process carries packets"
+"$hosts" exec --name $name 0 python3 -c '
+import socket, sys, time
+begin = time.monotonic()
+refused = socket.socket().connect_ex(("10.77.0.2", 9))
+sys.exit(refused != 111 or time.monotonic() - begin < 0.04)' || fail "a latency is not there, or nothing passes"
+"$hosts" down --name $name
+for ((i = 0; i < 50; i++)); do # it may be dead and not yet forgotten
+  grep -q '^State:.[^Z]' "/proc/$wire/status" 2>/dev/null && sleep 0.1
+done
+! grep -q '^State:.[^Z]' "/proc/$wire/status" 2>/dev/null || fail "down leaves a process"
+
 # ---- The table of predictions, a row of it ----
 "$source_dir/validate/hosts/exchanges.py" "$build" --over sockets --rounds 2 --only "ring, flat" >out.txt 2>err.txt </dev/null ||
   fail "exchanges.py: $(tail -3 err.txt)"
@@ -98,6 +114,14 @@ if has_mpi openmpi; then
   has "passed"
   across -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 --check ||
     fail "replay across hosts: $(tail -3 err.txt)"
+  # Exchanges that start at different times, and whole iterations: a row or two of their tables.
+  "$source_dir/validate/hosts/exchanges.py" "$build" --over openmpi --rounds 2 --only "each host 50 ms later, flat" >out.txt 2>err.txt \
+    </dev/null || fail "exchanges.py over MPI: $(tail -3 err.txt)"
+  has "| each host 50 ms later | flat |"
+  "$source_dir/validate/hosts/iterations.py" "$build" --rounds 1 --only pipemoe >out.txt 2>err.txt </dev/null ||
+    fail "iterations.py: $(tail -3 err.txt)"
+  has "| flexmoe, pipemoe | skewed | flat |"
+  has "Negative controls: a wrong rate is"
 fi
 # MPICH 4.0 over UCX and TCP often ends its work and then hangs in MPI_Finalize. Ranks that wait for the process manager move no
 # messages, and others wait for them. What counts is what rank 0 says.
@@ -111,6 +135,18 @@ if has_mpi mpich; then
   has "passed"
   kill -TERM $run 2>/dev/null
   wait $run
+fi
+
+# ---- Without root ----
+someone() { env HOME="$work" TMPDIR="$work/tmp" setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+if has_mpi openmpi && someone unshare --user --map-root-user --net --mount true 2>/dev/null; then
+  cp "$hosts" hosts
+  mkdir -m 777 tmp
+  chmod 755 .
+  someone ./hosts run "2x1 nic=2M" -- echo here >out.txt 2>err.txt </dev/null || fail "run without root: $(tail -3 err.txt)"
+  [ "$(grep -c here out.txt)" = 2 ] || fail "run without root: $(cat out.txt)"
+  someone ./hosts up "2x1 nic=2M" >out.txt 2>err.txt && fail "up without root"
+  grep -q "expected root" err.txt || fail "up without root: $(cat err.txt)"
 fi
 
 # ---- Nothing is left ----

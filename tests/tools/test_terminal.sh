@@ -97,7 +97,7 @@ until_line " h left" "" hecate-trace synth --workload zipf --iterations 10000000
 [ -z "$(ls | grep endless)" ] || fail "Ctrl-C left $(ls)"
 until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 3 --out stopped
 [ ! -e stopped ] || fail "Ctrl-C left $(find stopped)"
-until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1
+until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1 --warmup 0
 printf '{"trace": "%s", "policy": "all", "law": "max_min", "micro_batches": 20, "tokens": [1024, 4096]}' "$sample" >long.json
 until_line " rows, " "hecate-sim sweep: * rows done; the same command goes on from there" hecate-sim sweep long.json --out interrupted
 planners=(hecate-bench planners --policy lplb,laer --iterations 2)

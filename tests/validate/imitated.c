@@ -1,8 +1,8 @@
 /* One pass in id order; see walk.h for the definition. O(operations * ranks + dependencies + transfers). */
 #include "tests/validate/imitated.h"
 
-#include "runtime/program/walk.h"
 #include "runtime/program/duration.h"
+#include "runtime/program/walk.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>
@@ -97,6 +97,7 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
   if (hec_problem_make(p->moe, machine->cluster, p->train, p->n_ranks, p->tokens, &priced) != HEC_OK ||
       hec_schedule_of(one->policy, one->schedule, &schedule) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
+  hec_sim *sim = machine->law ? hec_sim_new(&priced, machine->law, &arena) : NULL;
   hec_lowering *low = hec_lowering_new(p, one->policy, schedule, NULL, &arena);
   hec_link_cost cost = hec_link_cost_new(machine->cluster, &arena);
   double *probe_s = HEC_NEW(&arena, double, 2 * p->n_ranks);
@@ -113,6 +114,8 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
     disturb(machine, &seed, ps, n);
     hec_imitated_timeline(program, ps, &timeline);
     free(ps);
+    if (sim)
+      hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
     visit(context, i,
           &(hec_replayed){.step = step,
                           .low = low,
@@ -121,6 +124,8 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
                           .timeline = &timeline,
                           .probe_s = probe_s});
   }
+  if (sim)
+    hec_sim_free(sim);
   hec_lowering_free(low);
   hec_link_cost_free(&cost);
   hec_timeline_free(&timeline);

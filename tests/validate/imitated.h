@@ -3,6 +3,7 @@
  * runtime/program/walk.h, so that it can be held against both. */
 #ifndef HEC_TESTS_VALIDATE_IMITATED_H
 #define HEC_TESTS_VALIDATE_IMITATED_H
+#include "sim/simulate.h"
 #include "validate/experiment.h"
 
 /* Durations of all operations by the laws of the problem's cluster (closed form of exchanges) into
@@ -14,6 +15,7 @@ void hec_imitated_timeline(const hec_program *program, const int64_t *ps, hec_ti
 
 typedef struct {
   const hec_cluster *cluster; /* whose laws hold */
+  const hec_law *law;         /* of its links; NULL: the closed form. With one there is no noise */
   double noise;               /* every duration times 1 + noise * u, u uniform in [-1, 1] */
   double stalls;              /* share of durations that take 2 to 10 times as long */
   double factor;              /* on every duration; 0: 1 */

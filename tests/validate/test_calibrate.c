@@ -224,6 +224,35 @@ HEC_TEST_LOOP(straight_machine, 2) {
   hec_calibration_close(&t.calibration);
 }
 
+/* Hosts whose links are shared max-min, and take longer than computing: ranks end their exchanges apart. Only those that ranks begin
+ * together are looked at. Sharing makes them 14 % longer than the closed form says. */
+static int32_t exchanges_of(bool between_hosts, const char *machine) {
+  trial t = {.seed = 12};
+  open_trial(&t, 0, false, false);
+  hec_calibrate_options options = t.calibration.options;
+  hec_calibration_close(&t.calibration);
+  if (hec_cluster_load("4x1 nic=1M@0us nvlink=1G flops=1T mem=1G", &arena, &t.base) != HEC_OK ||
+      hec_cluster_load(machine, &arena, &t.machine) != HEC_OK ||
+      hec_calibration_open(&t.calibration, &options, &arena) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  ck_assert(t.calibration.samples.between_hosts);
+  t.calibration.samples.between_hosts = between_hosts;
+  measure(&t, (hec_imitated){.law = &hec_law_max_min}, 1);
+  fit(&t);
+  ck_assert_double_eq_tol(t.calibration.exchange.b, 1.25 * 1.14, 0.03);
+  int32_t n = 0;
+  for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++)
+    n += t.calibration.samples.exchange[k].n;
+  hec_calibration_close(&t.calibration);
+  return n;
+}
+
+HEC_TEST(hosts) {
+  static const char machine[] = "4x1 nic=0.8M@0us nvlink=1G flops=1T mem=1G";
+  int32_t n = exchanges_of(false, machine), n_together = exchanges_of(true, machine);
+  ck_assert_msg(n_together > n / 10 && n_together < n * 9 / 10, "%d of %d", (int)n_together, (int)n);
+}
+
 HEC_TEST_LOOP(kinked_machine, 2) {
   trial t = {.seed = 8};
   open_trial(&t, _i, true, false);
@@ -327,6 +356,9 @@ HEC_TEST(pace) {
   double same[] = {1, 2, 3};
   hec_calibration_pace(&none, (const double *const[]){same, same}, same, 3, &arena);
   ck_assert(none.speed >= 1 && none.speed <= 1); /* nothing computes: nothing to learn */
+  double hardly[] = {1.0005, 2.001, 3.0015}, slower[] = {1.2, 2.4, 3.6};
+  hec_calibration_pace(&none, (const double *const[]){same, hardly}, slower, 3, &arena);
+  ck_assert(none.speed >= 1 && none.speed <= 1); /* computing is half a percent: it was something else */
 }
 
 /* The calibration's cases on the machine as it is and on one whose devices are slower: pace finds by how much. */

@@ -1,6 +1,6 @@
 /* Quantiles, errors and rankings: values worked out by hand, and Kendall's tau against its definition by tie groups. */
-#include "tests/support/test.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/test.h"
 #include "validate/stats.h"
 
 #include <math.h>
@@ -110,40 +110,6 @@ HEC_TEST(tau_by_its_definition) {
     double expected = pairs_alike(b, n) == all ? 1 : pairs_alike(a, n) == all ? 0 : (same - opposite) / sqrt(below);
     ck_assert_double_eq_tol(hec_kendall_tau(a, b, n), expected, 1e-14);
     ck_assert_double_ge(hec_kendall_tau(a, b, n), -1 - 1e-14);
-  }
-}
-
-HEC_TEST(rankings_of_what_is_apart) {
-  /* More than 5 % apart: all but (1, 1.04); 1.2 and 2 are in no order in a. */
-  const double a[] = {1, 0.9, 1.5, 1.5}, b[] = {1, 1.04, 1.2, 2};
-  hec_ranking r = hec_ranking_of(a, b, 4, 0.05);
-  ck_assert_int_eq(r.pairs, 5);
-  ck_assert_int_eq(r.wrong, 1);
-  ck_assert_double_eq_tol(r.tau, 0.6, 1e-15);
-  r = hec_ranking_of(a, b, 4, 0);
-  ck_assert_int_eq(r.pairs, 6);
-  ck_assert_int_eq(r.wrong, 2);
-  const double edge[] = {4, 5}; /* exactly a quarter of the lesser apart: not more */
-  ck_assert_int_eq(hec_ranking_of(a, edge, 2, 0.25).pairs, 0);
-  ck_assert_double_eq(hec_ranking_of(a, edge, 2, 0.25).tau, 1);
-  ck_assert_double_eq(hec_ranking_of(a, edge, 2, 0.24).tau, -1);
-  ck_assert_int_eq(hec_ranking_of(a, b, 1, 0).pairs, 0);
-}
-
-/* Without ties and with nothing set apart, the ranking is Kendall's. */
-HEC_TEST(rankings_agree_with_tau) {
-  uint64_t seed = 23;
-  for (int k = 0; k < hec_test_cases(500); k++) {
-    int32_t n = 2 + (int32_t)hec_test_below(&seed, 15);
-    double a[16], b[16];
-    for (int32_t i = 0; i < n; i++) {
-      a[i] = hec_test_uniform(&seed);
-      b[i] = 0.1 + hec_test_uniform(&seed);
-    }
-    hec_ranking r = hec_ranking_of(a, b, n, 0);
-    ck_assert_int_eq(r.pairs, n * (n - 1) / 2);
-    ck_assert_double_eq_tol(r.tau, hec_kendall_tau(a, b, n), 1e-14);
-    ck_assert_int_le(hec_ranking_of(a, b, n, 0.3).pairs, r.pairs);
   }
 }
 

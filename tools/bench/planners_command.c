@@ -7,6 +7,7 @@
  * and 32 experts, where its authors measured 0.75 ms (reference hecate.md 10.3). */
 #include "runtime/base/progress.h"
 #include "runtime/plan/policy.h"
+#include "runtime/program/job.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
 #include "tools/front/args.h"

@@ -47,9 +47,3 @@ hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const 
                  : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
   return status;
 }
-
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_text *out) {
-  return hec_compare_draw(job, reader, options, summary, &(hec_compare_drawing){.iter = iter},
-                          &(hec_timeline_out){.format = hec_timeline_formats[0], .text = out});
-}

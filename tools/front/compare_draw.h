@@ -12,11 +12,9 @@ typedef struct {
   void *context;
 } hec_compare_drawing;
 
-/* Several threads put files of ranks, each those of other rows. The second: in the default form. */
+/* Several threads put files of ranks, each those of other rows. */
 hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                             hec_summary *summary, const hec_compare_drawing *drawing,
                             const hec_timeline_out *out) HEC_MUST_USE;
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_text *out) HEC_MUST_USE;
 
 #endif

@@ -4,6 +4,7 @@
 #include "runtime/base/progress.h"
 #include "runtime/exec/link/device_link.h"
 #include "runtime/exec/math/math.h"
+#include "runtime/program/job.h"
 #include "tools/front/machine.h"
 
 #include <inttypes.h>

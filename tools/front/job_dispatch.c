@@ -1,6 +1,7 @@
 /* How a job's tokens travel: --dispatcher, --dispatch-sms, --dispatch-precision (runtime/program/dispatched.h). */
 #include "models/gpu_compute.h"
 #include "models/training/dispatcher.h"
+#include "runtime/program/job.h"
 #include "tools/front/job_make.h"
 
 #include <inttypes.h>

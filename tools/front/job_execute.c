@@ -1,5 +1,6 @@
 /* The job of an execution on CPUs: defaults small enough for a laptop (DESIGN section 7), each written down. */
 #include "models/straggler.h"
+#include "runtime/program/job.h"
 #include "tools/front/job_make.h"
 
 #include <inttypes.h>
@@ -27,8 +28,8 @@ static void say_cluster(hec_job *job, const hec_job_options *options, int32_t ra
   }
   (void)snprintf(job->cluster.name, sizeof job->cluster.name, "1x%" PRId32 " CPU cores (assumed rates)", ranks);
   hec_job_assume(job, arena,
-              "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another, GEMM tile 8 rows; "
-              "choose with --cluster");
+                 "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another, GEMM tile 8 rows; "
+                 "choose with --cluster");
 }
 
 static hec_status choose_ranks(const hec_job_options *options, int32_t *ranks) {
@@ -70,8 +71,9 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
                     job->problem.mp);
   HEC_TRY(hec_stragglers_none_late(&job->cluster, job->problem.n_ranks));
   if (options->layers == 0 && wanted.layers < header->n_layers)
-    hec_job_assume(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
-                wanted.layers, header->n_layers);
+    hec_job_assume(job, arena,
+                   "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
+                   wanted.layers, header->n_layers);
   if (options->ranks == 0)
     hec_job_assume(job, arena, "ranks: %" PRId32 "; choose with --ranks", wanted.ranks);
   if (options->tokens == 0)

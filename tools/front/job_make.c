@@ -4,6 +4,7 @@
 #include "models/preset_data.h"
 #include "models/straggler.h"
 #include "runtime/plan/placement/placement.h"
+#include "runtime/program/job.h"
 #include "sim/simulate.h"
 
 #include <inttypes.h>
@@ -24,14 +25,9 @@ static const struct {
                     {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
 
 void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) {
-  va_list arguments, again;
+  va_list arguments;
   va_start(arguments, format);
-  va_copy(again, arguments);
-  int n = vsnprintf(NULL, 0, format, again);
-  va_end(again);
-  HEC_ASSERT(n >= 0);
-  char *sentence = HEC_NEW(arena, char, n + 1);
-  (void)vsnprintf(sentence, (size_t)n + 1, format, arguments);
+  char *sentence = hec_arena_vprintf(arena, format, arguments);
   va_end(arguments);
   hec_make_plain(sentence); /* names and paths in it are others' */
   if (job->n_defaults ==

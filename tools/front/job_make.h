@@ -5,6 +5,8 @@
 #include "runtime/plan/policy.h"
 #include "tools/front/option_list.h"
 
+typedef struct hec_job hec_job; /* runtime/program/job.h */
+
 /* Reads what it must of the trace (the first record; up to 12 to learn whether there are fewer) and rewinds it. */
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                         hec_job *job) HEC_MUST_USE;

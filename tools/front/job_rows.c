@@ -1,4 +1,5 @@
 /* What is said of a job once its policies are known: what they know in advance, and what they cannot know yet. */
+#include "runtime/program/job.h"
 #include "tools/front/job_make.h"
 
 #include <inttypes.h>
@@ -50,7 +51,8 @@ static bool over_all_ranks(const hec_policy *policy) {
 void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
   hec_text names = {0};
   if (job->problem.dp > 1 && add_names(policies, n, over_all_ranks, &names) > 0)
-    hec_job_assume(job, arena, "groups: %s place experts over all ranks, not inside groups, as their papers do", names.data);
+    hec_job_assume(job, arena, "groups: %s place experts over all ranks, not inside groups, as their papers do",
+                   names.data);
   hec_text_free(&names);
 }
 

@@ -58,20 +58,6 @@ double hec_machine_memory_free(const char *meminfo) {
   return bytes < 0 || (all > 0 && bytes > all) ? all : bytes;
 }
 
-double hec_machine_load(void) {
-  double load = -1;
-  char line[64];
-  FILE *file = hec_file_open("/proc/loadavg", "r");
-  if (file && fgets(line, sizeof line, file)) {
-    char *end;
-    double read = strtod(line, &end);
-    load = end > line && read >= 0 ? read : -1;
-  }
-  if (file)
-    (void)fclose(file);
-  return load;
-}
-
 hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here, bool check) {
   double bytes = hec_problem_bytes_without_copies(problem) * ranks_here, memory = hec_machine_memory();
   if (memory > 0 && bytes > memory)

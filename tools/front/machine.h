@@ -12,7 +12,6 @@ int32_t hec_machine_cores(void);      /* that this process may use */
 double hec_machine_memory(void);      /* bytes; 0 where the system does not say */
 /* Bytes of it that new work can have, by a file like /proc/meminfo; without one, or where it does not say, all of it. */
 double hec_machine_memory_free(const char *meminfo);
-double hec_machine_load(void); /* average over the last minute; -1 where the system does not say */
 /* Processes of the job that a process manager (mpirun, srun) started this one in, by what it left in the environment.
  * 1: none did, or it is alone. */
 int32_t hec_machine_launched(void);

@@ -15,7 +15,8 @@
  * Which commands take a row, and in which order their help has it, say the groups below. */
 #ifndef HEC_FRONT_OPTION_LIST_H
 #define HEC_FRONT_OPTION_LIST_H
-#include "runtime/program/job.h"
+#include "runtime/base/option.h"
+#include "traces/trace.h"
 
 #include <stdint.h>
 
@@ -118,7 +119,8 @@
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
-#define HEC_OPTIONS_TRAINING "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision recompute zero pipeline measured"
+#define HEC_OPTIONS_TRAINING                                                                                           \
+  "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision recompute zero pipeline measured"
 #define HEC_OPTIONS_DISPATCH "dispatcher dispatch_sms dispatch_precision"
 
 #define HEC_OPTION_TYPE_FLAG bool
@@ -134,10 +136,10 @@ typedef struct {
   HEC_OPTION_LIST(HEC_OPTION_MEMBER)
   /* What no option says: */
   const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
-  const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
-  const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
-  int32_t n_stages;         /* executed: `ranks` and `ep` are those of one of so many pipeline stages; 0: there are none */
-  bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
+  const char *like; /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
+  const struct hec_solver *solver; /* of integer programmes, for planners; NULL: none */
+  int32_t n_stages; /* executed: `ranks` and `ep` are those of one of so many pipeline stages; 0: there are none */
+  bool executed;    /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
 } hec_job_options;
 
 typedef struct {

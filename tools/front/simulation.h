@@ -1,6 +1,7 @@
 /* One comparison on a trace, from options to a summary: what hecate-sim and libhecate (hec_simulate) do alike. */
 #ifndef HEC_FRONT_SIMULATION_H
 #define HEC_FRONT_SIMULATION_H
+#include "runtime/program/job.h"
 #include "sim/compare.h"
 #include "tools/front/job_args.h"
 

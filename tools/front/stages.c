@@ -2,6 +2,7 @@
 #include "tools/front/stages.h"
 
 #include "runtime/plan/problem.h"
+#include "runtime/program/job.h"
 #include "tools/front/execution.h"
 
 #include <inttypes.h>

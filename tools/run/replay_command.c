@@ -4,6 +4,7 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
+#include "runtime/program/job.h"
 #include "tools/front/colour.h"
 #include "tools/front/execution.h"
 #include "tools/front/job_args.h"

@@ -2,6 +2,7 @@
 #include "tools/run/stages_report.h"
 
 #include "models/json.h"
+#include "runtime/program/job.h"
 #include "tools/front/summary/summary_write.h"
 
 #include <inttypes.h>

@@ -10,6 +10,7 @@
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/train/train.h"
 #include "runtime/plan/cbc/cbc.h"
+#include "runtime/program/job.h"
 #include "tools/front/args.h"
 #include "tools/front/job_make.h"
 #include "tools/front/machine.h"
@@ -315,14 +316,12 @@ static void describe(command *c) {
 
 static void add_setting(command *c, const char *option, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void add_setting(command *c, const char *option, const char *format, ...) {
-  char value[NAME_BYTES];
   va_list arguments;
-  va_start(arguments, format);
-  (void)vsnprintf(value, sizeof value, format, arguments);
-  va_end(arguments);
   HEC_ASSERT(c->checkpoint.n_settings < HEC_CHECKPOINT_SETTINGS_MAX);
+  va_start(arguments, format);
   c->checkpoint.setting[c->checkpoint.n_settings++] =
-      (hec_checkpoint_setting){option, hec_arena_text(&c->arena, value)};
+      (hec_checkpoint_setting){option, hec_arena_vprintf(&c->arena, format, arguments)};
+  va_end(arguments);
 }
 
 static uint64_t digest_of(const hec_corpus *corpus) {
@@ -377,9 +376,8 @@ static hec_status find_checkpoint(command *c) {
                     " of a run; add --resume to go on from there, or choose another folder",
                     s->checkpoint, found->step);
   if (found->step > s->steps)
-    return hec_fail(HEC_BAD_INPUT,
-                    "--steps: expected at least the %" PRId64 " of the checkpoint in %s, found %" PRId64, found->step,
-                    s->checkpoint, s->steps);
+    return hec_fail(HEC_BAD_INPUT, "--steps: expected at least the %" PRId64 " of the checkpoint in %s, found %" PRId64,
+                    found->step, s->checkpoint, s->steps);
   return found->step > 0 ? hec_checkpoint_loads(found, c->record) : HEC_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "models/traffic_matrix.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/placement/placement.h"
+#include "runtime/program/job.h"
 #include "runtime/program/lower.h"
 #include "tools/front/job_args.h"
 #include "tools/front/output.h"

@@ -1,5 +1,6 @@
 /* hecate-validate compare: calibrates (or takes a calibration), predicts, executes, reports. One launch does all of it, so
  * that under a process manager every process knows the calibration. */
+#include "runtime/program/job.h"
 #include "tools/front/job_make.h"
 #include "tools/front/output.h"
 #include "tools/front/stages.h"
@@ -130,7 +131,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "  local           of backend nccl: with --virtual computing, one operation at a time; without it ranks "
           "that\n"
           "                  share a GPU work at once, which no prediction describes\n"
-          "None of them says how well a cluster's network is predicted. With --backend mpi the network is what MPI runs\n"
+          "None of them says how well a cluster's network is predicted. With --backend mpi the network is what MPI "
+          "runs\n"
           "on: tools/hosts makes hosts with shaped links on one machine.\n\n"
           "Exit code 1: a run failed. Large errors and a wrong ranking are printed and are no failure:\n"
           "hecate-validate gate judges.",

@@ -44,15 +44,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static hec_status print(const settings *s, hec_hardware *hardware) {
-  hec_report_texts texts = {.shown = {0}};
-  hardware->details = true;
-  hec_doc_write(hec_hardware_report, hardware, HEC_DOC_MARKDOWN, 0, &texts.markdown);
-  hardware->details = s->details;
-  hec_report_show(hec_hardware_report, hardware, s->json, &texts);
-  return hec_report_print(&texts, s->out);
-}
-
 /* What does not hold, for those who read only the last line. */
 static hec_status verdict(const hec_hardware *hardware) {
   for (int32_t i = 0; i < hardware->n_lines; i++) {
@@ -77,14 +68,13 @@ int hec_hardware_command(int argc, char **argv) {
   if (status == HEC_OK && hec_tables_is_folder(s.cases))
     return hec_tool_exit("hecate-validate", hec_tables_judge(s.cases, s.out, s.json));
   if (status == HEC_OK)
-    status = hec_data_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
-  if (status == HEC_OK)
-    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
+    status = hec_report_begin(s.cases, "cases/hardware/a100_v100.json", s.out, &path);
   if (status == HEC_OK)
     status = hec_hardware_run(path.data, &hardware);
   hardware.stamp = s.stamp;
+  hardware.details = s.details;
   if (status == HEC_OK)
-    status = print(&s, &hardware);
+    status = hec_report_detailed(hec_hardware_report, &hardware, &hardware.details, s.json, s.out);
   if (status == HEC_OK)
     status = verdict(&hardware);
   hec_hardware_free(&hardware);

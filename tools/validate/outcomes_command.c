@@ -1,6 +1,5 @@
 /* hecate-validate outcomes: options, report, verdict. */
 #include "tools/front/args.h"
-#include "tools/front/data.h"
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
@@ -46,15 +45,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static hec_status print(const settings *s, hec_outcomes *outcomes) {
-  hec_report_texts texts = {.shown = {0}};
-  outcomes->options.details = true;
-  hec_doc_write(hec_outcomes_report, outcomes, HEC_DOC_MARKDOWN, 0, &texts.markdown);
-  outcomes->options.details = s->options.details;
-  hec_report_show(hec_outcomes_report, outcomes, s->json, &texts);
-  return hec_report_print(&texts, s->out);
-}
-
 static hec_status verdict(const hec_outcomes *outcomes) {
   if (!outcomes->set.order_kept)
     return hec_fail(HEC_FAILED, "outcomes: the order of the methods is not kept");
@@ -72,21 +62,17 @@ int hec_outcomes_command(int argc, char **argv) {
     return hec_tool_exit("hecate-validate", status);
   hec_text path = {0};
   hec_outcomes *outcomes = NULL;
-  if (s.out)
-    status = hec_output_check_file("--out", s.out);
-  if (status == HEC_OK)
-    status = hec_data_find_recorded(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", &path);
+  status = hec_report_begin(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", s.out, &path);
   s.options.path = path.data;
   if (status == HEC_OK)
-    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false},
-                                                    {"--cluster", s.options.cluster, false},
+    status = hec_paths_check((const hec_path_use[]){{"--cluster", s.options.cluster, false},
                                                     {"--model", s.options.model, false},
                                                     {"--out", s.out, true}},
-                             4);
+                             3);
   if (status == HEC_OK)
     status = hec_outcomes_run(&s.options, &outcomes);
   if (status == HEC_OK)
-    status = print(&s, outcomes);
+    status = hec_report_detailed(hec_outcomes_report, outcomes, &outcomes->options.details, s.json, s.out);
   if (status == HEC_OK)
     status = verdict(outcomes);
   hec_outcomes_free(outcomes);

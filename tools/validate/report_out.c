@@ -1,6 +1,7 @@
 /* See the header. */
 #include "tools/validate/report_out.h"
 
+#include "tools/front/data.h"
 #include "tools/front/output.h"
 #include "validate/plain.h"
 
@@ -24,4 +25,21 @@ hec_status hec_report_print(hec_report_texts *texts, const char *file) {
   hec_text_free(&texts->shown);
   hec_text_free(&texts->markdown);
   return status;
+}
+
+hec_status hec_report_detailed(hec_doc_report *report, const void *of, bool *details, bool json, const char *file) {
+  hec_report_texts texts = {.shown = {0}};
+  bool wanted = *details;
+  *details = true;
+  hec_doc_write(report, of, HEC_DOC_MARKDOWN, 0, &texts.markdown);
+  *details = wanted;
+  hec_report_show(report, of, json, &texts);
+  return hec_report_print(&texts, file);
+}
+
+hec_status hec_report_begin(const char *cases, const char *recorded, const char *out, hec_text *path) {
+  if (out)
+    HEC_TRY(hec_output_check_file("--out", out));
+  HEC_TRY(hec_data_find_recorded(cases, recorded, path));
+  return hec_paths_check((const hec_path_use[]){{"--cases", path->data, false}, {"--out", out, true}}, 2);
 }

@@ -11,6 +11,11 @@ typedef struct {
 void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown, int indent, hec_report_texts *texts);
 /* What is shown alone: JSON, or its Markdown as plain text. */
 void hec_report_show(hec_doc_report *report, const void *of, bool json, hec_report_texts *texts);
+/* A report whose `details` are wanted on the screen or not; the file, if any, has them. Then as below. */
+hec_status hec_report_detailed(hec_doc_report *report, const void *of, bool *details, bool json,
+                               const char *file) HEC_MUST_USE;
+/* Before anything runs: that --out can be written, and where the recorded data lie: --cases, or below the folder of them. */
+hec_status hec_report_begin(const char *cases, const char *recorded, const char *out, hec_text *path) HEC_MUST_USE;
 /* Nothing is printed where the file cannot be written. file NULL: none. Frees the texts. */
 hec_status hec_report_print(hec_report_texts *texts, const char *file) HEC_MUST_USE;
 

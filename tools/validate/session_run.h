@@ -4,6 +4,7 @@
  *     hec_session_run_open, then the caller's cases, then hec_session_run_launch; hec_session_run_close on every way out */
 #ifndef HEC_TOOLS_VALIDATE_SESSION_RUN_H
 #define HEC_TOOLS_VALIDATE_SESSION_RUN_H
+#include "runtime/program/job.h"
 #include "tools/front/execution.h"
 #include "tools/front/handover.h"
 #include "tools/validate/session_report.h"

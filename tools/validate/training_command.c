@@ -1,6 +1,5 @@
 /* hecate-validate training: options and report. */
 #include "tools/front/args.h"
-#include "tools/front/data.h"
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
@@ -45,15 +44,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static hec_status print(const settings *s, hec_training_table *table) {
-  hec_report_texts texts = {.shown = {0}};
-  table->details = true;
-  hec_doc_write(hec_training_report, table, HEC_DOC_MARKDOWN, 0, &texts.markdown);
-  table->details = s->details;
-  hec_report_show(hec_training_report, table, s->json, &texts);
-  return hec_report_print(&texts, s->out);
-}
-
 static hec_status judge(const settings *s, const char *path, hec_training_table *table) {
   hec_step_constants constants = s->step;
   int32_t n = 0;
@@ -95,18 +85,15 @@ int hec_training_command(int argc, char **argv) {
   s.step = hec_step_constants_fitted;
   if (s.constants)
     status = hec_step_constants_read(s.constants, &s.step);
-  if (status == HEC_OK && s.out)
-    status = hec_output_check_file("--out", s.out);
   if (status == HEC_OK)
-    status = hec_data_find_recorded(s.cases, "cases/training/end_to_end.csv", &path);
-  if (status == HEC_OK)
-    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
+    status = hec_report_begin(s.cases, "cases/training/end_to_end.csv", s.out, &path);
   if (status == HEC_OK)
     status = judge(&s, path.data, &table);
   if (status == HEC_OK)
     status = judge_imbalance(&s, path.data, &table, &imbalance);
+  table.details = s.details;
   if (status == HEC_OK)
-    status = print(&s, &table);
+    status = hec_report_detailed(hec_training_report, &table, &table.details, s.json, s.out);
   hec_training_table_free(&table);
   hec_imbalance_table_free(&imbalance);
   hec_text_free(&path);

@@ -80,6 +80,7 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
   for (int32_t i = 0; options->n_ranks > 1 && options->esp <= 1 && moving[i]; i++) /* shards never move */
     HEC_TRY(add_case(c, options->tokens, skew_of[1], moving[i], arena));
   c->links = hec_link_cost_new(options->base, arena);
+  c->samples.between_hosts = options->n_ranks > options->base->devices_per_node;
   return HEC_OK;
 }
 
@@ -234,12 +235,14 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   return HEC_OK;
 }
 
+#define COMPUTES 0.01 /* of an iteration: where slower cores change less, its time says nothing of them */
+
 void hec_calibration_pace(hec_calibration *c, const double *const predicted[2], const double *measured, int32_t n,
                           hec_arena *arena) {
   double *slower = HEC_NEW(arena, double, n); /* 1 / speed - 1 that each iteration asks for */
   int32_t n_known = 0;
   for (int32_t i = 0; i < n; i++)
-    if (predicted[1][i] > predicted[0][i])
+    if (predicted[1][i] > (1 + COMPUTES) * predicted[0][i])
       slower[n_known++] =
           (measured[i] - predicted[0][i]) / (predicted[1][i] - predicted[0][i]) * (1 / HEC_PACE_TRIED - 1);
   double asked = n_known > 0 ? hec_median(slower, n_known) : 0;

@@ -41,6 +41,7 @@ typedef struct {
   hec_spans spans;
   double busy_s, lasted_s; /* of exchanges: processor time that moving bytes took, and how long they lasted */
   int32_t reading;         /* that is being added */
+  bool between_hosts;      /* only exchanges that their ranks begin together count */
 } hec_samples;             /* zero-initialise */
 
 /* Adds all operations of an executed iteration under a schedule without overlap, whose timeline is mended (experiment.h), as reading

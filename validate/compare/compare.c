@@ -378,7 +378,7 @@ static void find_regret(hec_comparison *c, double *pairs[2]) {
 
 static void rank_cases(hec_comparison *c, double *pairs[2]) {
   duel d;
-  c->ranking = (hec_ranking){.tau = 1};
+  c->ranking.pairs = c->ranking.wrong = 0;
   c->n_pairs = c->n_right = c->n_wrong = c->n_not_apart = 0;
   for (int32_t i = 0; i < c->options.n_cases; i++)
     for (int32_t j = 0; j < i; j++)
@@ -386,8 +386,8 @@ static void rank_cases(hec_comparison *c, double *pairs[2]) {
         judge_pair(c, &d);
   int32_t n = c->n_right + c->n_wrong;
   c->kendall_tau = n > 0 ? (double)(c->n_right - c->n_wrong) / n : 1;
-  if (c->ranking.pairs > 0)
-    c->ranking.tau = (double)(c->ranking.pairs - 2 * (int64_t)c->ranking.wrong) / c->ranking.pairs;
+  n = c->ranking.pairs;
+  c->ranking.tau = n > 0 ? (double)(n - 2 * c->ranking.wrong) / n : 1;
   find_regret(c, pairs);
 }
 

@@ -96,7 +96,10 @@ typedef struct {
   int32_t n_ranked, n_pairs;  /* cases with an executed point; pairs of cases that have one in common and did not
                                * execute the same programs there. Without any, no order was tested */
   double kendall_tau;         /* of the pairs that are told apart, by their medians over the points that both have */
-  hec_ranking ranking;        /* the same over those more than HEC_APART apart */
+  struct {
+    int32_t pairs, wrong;
+    double tau; /* (right - wrong) / pairs; 1: there are none */
+  } ranking;    /* the same over those more than HEC_APART apart */
   int32_t n_right, n_wrong, n_not_apart; /* all pairs */
   double regret;                         /* measured: the case that is predicted best over the one that is best, - 1 */
   int32_t chosen, best;                  /* the two, of by_case; no meaning without a pair */

@@ -1,7 +1,6 @@
 /* Reads the tables of a folder and prices their rows: see cases.h. */
 #include "validate/device/cases.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +9,12 @@
 #define ROW(name) &hec_case_table_##name,
 const hec_case_table *const hec_case_tables[] = {HEC_CASE_TABLE_LIST(ROW) NULL};
 
-const char *hec_case_text(hec_arena *arena, const char *format, ...) {
-  char text[256];
-  va_list arguments;
-  va_start(arguments, format);
-  (void)vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  return hec_arena_text(arena, text);
-}
-
 bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t min, int64_t *value, hec_arena *arena,
                     hec_case *c) {
   if (hec_case_file_whole(csv, column, value) && *value >= min)
     return true;
-  c->why_not = hec_case_text(arena, "%s: expected a whole number of at least %lld, found \"%.40s\"", column,
-                             (long long)min, hec_case_file_text(csv, column));
+  c->why_not = hec_arena_printf(arena, "%s: expected a whole number of at least %lld, found \"%.40s\"", column,
+                                (long long)min, hec_case_file_text(csv, column));
   return false;
 }
 
@@ -32,8 +22,8 @@ bool hec_case_seconds(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   if (hec_case_file_number(csv, "seconds", &c->measured_s) && c->measured_s > 0)
     return true;
   c->measured_s = 0;
-  c->why_not =
-      hec_case_text(arena, "seconds: expected a number above 0, found \"%.40s\"", hec_case_file_text(csv, "seconds"));
+  c->why_not = hec_arena_printf(arena, "seconds: expected a number above 0, found \"%.40s\"",
+                                hec_case_file_text(csv, "seconds"));
   return false;
 }
 
@@ -71,7 +61,7 @@ static hec_status read_row(const hec_case_file *csv, void *context) {
 hec_status hec_cases_read(const char *folder, hec_cases *cases) {
   int32_t n_read = 0;
   for (int32_t t = 0; hec_case_tables[t]; t++) {
-    const char *path = hec_case_text(&cases->arena, "%.200s/%s", folder, hec_case_tables[t]->file);
+    const char *path = hec_arena_printf(&cases->arena, "%.200s/%s", folder, hec_case_tables[t]->file);
     struct stat found;
     if (stat(path, &found) != 0)
       continue;
@@ -106,9 +96,10 @@ static void predict_collective(const hec_gpu *gpu, hec_arena *arena, hec_case *c
   }
   c->predicted_s = hec_gpu_collective_s(gpu, work->op, work->ranks, work->bytes, &how);
   if (how == HEC_COLLECTIVE_NONE)
-    c->why_not = hec_case_text(arena, "device %s has no constants for %s", gpu->name, hec_collective_op_name[work->op]);
+    c->why_not =
+        hec_arena_printf(arena, "device %s has no constants for %s", gpu->name, hec_collective_op_name[work->op]);
   if (how == HEC_COLLECTIVE_BETWEEN)
-    c->kind = hec_case_text(arena, "%s, ranks not fitted", c->kind);
+    c->kind = hec_arena_printf(arena, "%s, ranks not fitted", c->kind);
 }
 
 void hec_case_predict(const hec_gpu *gpu, hec_arena *arena, hec_case *c) {
@@ -123,7 +114,7 @@ void hec_case_predict(const hec_gpu *gpu, hec_arena *arena, hec_case *c) {
     fit = hec_gpu_default_fit(gpu, c->law, c->fallback);
   if (!fit) {
     c->why_not =
-        hec_case_text(arena, "device %s has no constants for law %s, variant \"%s\"", gpu->name, c->law, c->variant);
+        hec_arena_printf(arena, "device %s has no constants for law %s, variant \"%s\"", gpu->name, c->law, c->variant);
     return;
   }
   c->predicted_s = hec_law_fit_s(gpu, fit, c->work);

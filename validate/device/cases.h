@@ -72,7 +72,5 @@ bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t min, i
 bool hec_case_seconds(const hec_case_file *csv, hec_arena *arena, hec_case *c); /* column "seconds", above 0 */
 uint64_t hec_case_hash(uint64_t seed, int64_t value);
 uint64_t hec_case_hash_text(uint64_t seed, const char *text);
-/* A text in the arena. */
-const char *hec_case_text(hec_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -50,7 +50,7 @@ static hec_status price(hec_judgement *judgement) {
     const hec_gpu *gpu;
     status = gpu_of(all, c->gpu, &judgement->arena, &gpu);
     if (status == HEC_OK && !gpu && !c->why_not)
-      c->why_not = hec_case_text(&judgement->arena, "gpu: no preset \"%.60s\" (hecate-sim --list devices)", c->gpu);
+      c->why_not = hec_arena_printf(&judgement->arena, "gpu: no preset \"%.60s\" (hecate-sim --list devices)", c->gpu);
     if (status == HEC_OK && gpu)
       hec_case_predict(gpu, &judgement->arena, c);
     if (!c->why_not && !(c->predicted_s > 0 && isfinite(c->predicted_s)))

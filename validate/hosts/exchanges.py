@@ -5,7 +5,7 @@
 
 Hosts are network namespaces of tools/hosts, so this needs root. NICs have 4 MB/s. Each exchange is measured over plain sockets
 (the network alone) and under MPI (hecate-run alltoallv). Rate and latency of a NIC are fitted, for each medium by itself, to
-exchanges of two hosts. Nothing else is fitted: all other exchanges, uplinks, slow NICs and other rates are predictions.
+exchanges of two hosts, and once more where a latency is set. Nothing else is fitted: all other exchanges, uplinks, slow NICs and other rates are predictions.
 Prints Markdown. Exit codes: 0 done, 1 a run failed, 2 bad usage, 77 no rights here."""
 import argparse
 import contextlib
@@ -38,7 +38,9 @@ CLUSTERS = {
     "uplink": ("leaf=2 uplink={rate}", 1, []),
     "slow nic_in": ("", 1, ["nic_in:node1:0.5"]),
     "slow nic_out": ("", 1, ["nic_out:node2:0.4"]),
+    "10 ms": ("", 1, []),
 }
+LATE = {"10 ms": "@10ms"}  # fitted by themselves: calibration has to find the latency that was set, and from it the knee
 
 
 # ---- What is exchanged ----
@@ -72,6 +74,9 @@ def all_cases(seed):
              ("uniform", "uplink", [(uniform, 0)]), ("across", "uplink", [(matrix(lambda i, j: 8e5 * (j == (i + 2) % N)), 0)]),
              ("inside", "uplink", [(matrix(lambda i, j: 8e5 * (j == i ^ 1)), 0)]), ("incast", "uplink", [(incast, 0)]),
              ("uniform", "slow nic_in", [(uniform, 0)]), ("uniform", "slow nic_out", [(uniform, 0)]),
+             *((name, "10 ms", [(m, 0)]) for name, m in [("uniform", uniform), ("uniform, small", matrix(lambda i, j: 6e4)),
+                                                         ("incast", incast), ("skewed 0", skewed[0]), ("skewed 3", skewed[3])]),
+             ("ring, small", "10 ms", [(matrix(lambda i, j: 4e4 * (j == (i + 1) % N)), 0)]),
              ("two at once", "flat", [(skewed[4], 0), (skewed[5], 0)]),
              ("uniform and ring at once", "flat", [(uniform, 0), (matrix(lambda i, j: 5e5 * (j == (i + 1) % N)), 0)]),
              ("second 0.1 s later", "flat", [(skewed[2], 0), (skewed[3], 0.1)]),
@@ -101,7 +106,7 @@ def hosts(*words):
 def up(cluster):
     extra, share, slow = CLUSTERS[cluster]
     hosts("down")
-    hosts("up", f"{N}x1 nic={int(RATE * share)} {extra.format(rate=int(RATE))}",
+    hosts("up", f"{N}x1 nic={int(RATE * share)}{LATE.get(cluster, '')} {extra.format(rate=int(RATE))}",
           *(word for one in slow for word in ("--slow", one)))
 
 
@@ -191,13 +196,14 @@ class Mpi:
     # Hosts of their own would not wait for whatever else runs here. Ranks that wait sleep, so this takes nothing from others.
     FIRST = ("nice", "-n", "-15")
 
-    def __init__(self, build, kind):
-        self.build, self.kind = build, kind
+    def __init__(self, build, kind, late=False):
+        """late: ranks leave a barrier some latencies apart, so all start by the clock that hosts of one machine share"""
+        self.build, self.kind, self.late = build, kind, late
 
     def measure(self, parts, rounds):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "matrix.txt")
-            if len(parts) > 1:
+            if len(parts) > 1 or self.late:
                 return self.at_once(parts, rounds, pathlib.Path(folder))
             file.write_text("\n".join(" ".join(map(str, row)) for row in parts[0][0]) + "\n")
             found = self.run([self.build / "hecate-run", "alltoallv", file, "--backend", "mpi", "--iterations", str(rounds),
@@ -206,7 +212,7 @@ class Mpi:
         return [found["time_s"]["min"], found["time_s"]["median"], found["time_s"]["max"]]
 
     def at_once(self, parts, rounds, folder):
-        """Several exchanges: hecate-run has one at a time, a small program has them all."""
+        """By a small program: hecate-run has one exchange at a time, and its ranks begin when they leave a barrier."""
         subprocess.run([f"mpicc.{self.kind}", "-O2", "-o", folder / "at_once", ROOT / "validate/hosts/at_once.c"], check=True)
         flows = [f"{k}:{i}:{j}:{n}:{s}" for k, (m, at) in enumerate(parts) for i, j, n, s in flows_of(m, at)]
         return self.run([folder / "at_once", str(WARMUP + rounds), *flows])[WARMUP:]
@@ -348,10 +354,11 @@ def summary(rows, column, seed, in_order=order):
 CONTROLS = {"rate of NICs 20 % too high": 1.2, "rate of NICs 20 % too low": 0.8}
 
 
-def report(over, rows, fitted, seed):
-    rate, latency = fitted
-    print(f"\n## Over {over}\n\nFitted to exchanges of two hosts, {', '.join(f'{b / 1e3:.0f}' for b in PAIR_BYTES)} kB each way: "
-          f"{rate / 1e6:.3f} MB/s and {1e3 * latency:.2f} ms; knee at {rate * latency / 1e3:.0f} kB.\n")
+def report(over, rows, fits, seed):
+    print(f"\n## Over {over}\n\nFitted to exchanges of two hosts, {', '.join(f'{b / 1e3:.0f}' for b in PAIR_BYTES)} kB each way:")
+    for cluster, (rate, latency) in fits.items():
+        print(f"\n- {cluster}: {rate / 1e6:.3f} MB/s and {1e3 * latency:.2f} ms; knee at {rate * latency / 1e3:.0f} kB")
+    print()
     print("| law | median error | 90 % interval | p90 | worst | bias | pairs in order |\n|---|---|---|---|---|---|---|")
     for law in LAWS:
         print(f"| {law} | {summary(rows, law, seed)} |")
@@ -386,16 +393,17 @@ def arguments():
 def measure(a, over):
     """Cluster by cluster; the fit needs the first one."""
     cases = [c for c in all_cases(a.seed) if a.only in f"{c[0]}, {c[1]}"]
-    rows, fitted = [], None
-    for cluster in CLUSTERS:
+    rows, fits, fitted = [], {}, None
+    for cluster in CLUSTERS:  # those with a latency last
         here = [c for c in cases if c[1] == cluster]
         if not here and cluster != "flat":
             continue
         up(cluster)
-        medium = Sockets() if over == "sockets" else Mpi(a.build, over)
+        medium = Sockets() if over == "sockets" else Mpi(a.build, over, cluster in LATE)
         try:
-            if cluster == "flat":
+            if cluster == "flat" or cluster in LATE:
                 fitted = fit({b: statistics.median(medium.measure(pair(b), FIT_ROUNDS)) for b in PAIR_BYTES})
+                fits[cluster] = fitted
             for name, _, parts in here:
                 seconds = medium.measure(parts, a.rounds)
                 middle = statistics.median(seconds)
@@ -406,7 +414,7 @@ def measure(a, over):
                 print(f"{over}: {name}, {cluster}: {1e3 * middle:.0f} ms", file=sys.stderr)
         finally:
             medium.close()
-    return rows, fitted
+    return rows, fits
 
 
 def main():
@@ -429,8 +437,8 @@ def main():
           f"Rate and latency are fitted to two hosts, all else is predicted.")
     print(f"Cores: a process that sleeps 5 ms woke up {quantile(probe.late, 0.5):.1f} ms late (median; p99 {quantile(probe.late, 0.99):.1f} ms), "
           f"load {os.getloadavg()[1]:.0f}.\nCluster \"half rate\" shows that cores are no limit: else it would be predicted too slow.")
-    for over, (rows, fitted) in results.items():
-        report(over, rows, fitted, a.seed)
+    for over, (rows, fits) in results.items():
+        report(over, rows, fits, a.seed)
     return 0
 
 

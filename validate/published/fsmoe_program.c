@@ -22,8 +22,6 @@
 
 #include <stdlib.h>
 
-#define SYSTEM_NAME(name, text) text,
-const char *const hec_fsmoe_system_name[HEC_N_FSMOE_SYSTEMS] = {HEC_FSMOE_SYSTEM_LIST(SYSTEM_NAME)};
 #define LINA_CHUNK (30.0 * 1024 * 1024 / 4) /* elements; arXiv 2210.17223: 30 MB */
 
 struct hec_fsmoe_bench {

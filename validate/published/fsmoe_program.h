@@ -5,15 +5,16 @@
 #include "runtime/program/walk.h"
 #include "validate/published/fsmoe_testbed.h"
 
-/* X(name, in words); what each does is in the .c */
-#define HEC_FSMOE_SYSTEM_LIST(X)                                                                                       \
-  X(DEEPSPEED, "DeepSpeed-MoE")                                                                                        \
-  X(TUTEL, "Tutel")                                                                                                    \
-  X(TUTEL_IMPROVED, "Tutel-Improved")                                                                                  \
-  X(LINA, "PipeMoE+Lina") X(NO_IIO, "FSMoE-No-IIO") X(FSMOE, "FSMoE")
-#define HEC_FSMOE_SYSTEM_ENUM(name, text) HEC_FSMOE_##name,
-typedef enum { HEC_FSMOE_SYSTEM_LIST(HEC_FSMOE_SYSTEM_ENUM) HEC_N_FSMOE_SYSTEMS } hec_fsmoe_system;
-extern const char *const hec_fsmoe_system_name[HEC_N_FSMOE_SYSTEMS];
+/* What each does is in the .c: DeepSpeed-MoE, Tutel, Tutel-Improved, PipeMoE with Lina, FSMoE-No-IIO, FSMoE. */
+typedef enum {
+  HEC_FSMOE_DEEPSPEED,
+  HEC_FSMOE_TUTEL,
+  HEC_FSMOE_TUTEL_IMPROVED,
+  HEC_FSMOE_LINA,
+  HEC_FSMOE_NO_IIO,
+  HEC_FSMOE_FSMOE,
+  HEC_N_FSMOE_SYSTEMS
+} hec_fsmoe_system;
 
 /* What is decided before a program is built. */
 typedef struct {

@@ -99,10 +99,7 @@ static hec_status measure(running *r, hec_scope *scope, hec_system_row *row) {
   hec_measured measured;
   HEC_TRY(hec_measure_row(r->cache, scope, &measured));
   if (measured.absent) {
-    hec_text why = {0};
-    hec_text_printf(&why, "%s is not below the folder of recorded data", measured.absent);
-    row->skipped = hec_arena_text(&r->report->arena, why.data);
-    hec_text_free(&why);
+    row->skipped = hec_arena_printf(&r->report->arena, "%s is not below the folder of recorded data", measured.absent);
     return HEC_OK;
   }
   row->ours = measured.ours;

@@ -3,7 +3,6 @@
 
 #include "models/preset_data.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +20,6 @@ hec_status hec_training_rules_open(hec_arena *arena, hec_training_rules *rules) 
 
 void hec_training_rules_close(hec_training_rules *rules) {
   hec_json_free(rules->json);
-}
-
-__attribute__((format(printf, 2, 3))) static const char *text_of(hec_arena *arena, const char *format, ...) {
-  char text[512];
-  va_list list;
-  va_start(list, format);
-  (void)vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  return hec_arena_text(arena, text);
 }
 
 /* ---- Which rules hold for a row ---- */
@@ -76,7 +66,8 @@ static hec_status take_model(hec_training_rules *rules, const hec_case_file *csv
   }
   const char *preset = member(rule, "preset");
   const hec_json_value *layers = hec_json_get(rule, "layers");
-  const char *name = layers ? text_of(rules->arena, "%s of %d layers", preset, (int)hec_json_number(layers)) : preset;
+  const char *name =
+      layers ? hec_arena_printf(rules->arena, "%s of %d layers", preset, (int)hec_json_number(layers)) : preset;
   for (int32_t i = 0; i < rules->n_models; i++)
     if (strcmp(rules->models[i].name, name) == 0) {
       c->set_up.moe = &rules->models[i].moe;
@@ -143,7 +134,7 @@ static const char *ruled(const hec_training_rules *rules, const char *list, cons
     for (const char *at = text; *(at += strspn(at, " "));) {
       size_t all = strcspn(at, " ");
       if (strncmp(at, key, length) == 0 && at[length] == '=')
-        found = text_of(rules->arena, "%.*s", (int)(all - length - 1), at + length + 1);
+        found = hec_arena_printf(rules->arena, "%.*s", (int)(all - length - 1), at + length + 1);
       at += all;
     }
   }
@@ -165,7 +156,7 @@ static void take_size(const hec_training_rules *rules, const hec_case_file *csv,
   if (value <= 0)
     value = want->otherwise;
   if (value < 0 && !c->why_not)
-    c->why_not = text_of(rules->arena, "%s is not stated", want->key);
+    c->why_not = hec_arena_printf(rules->arena, "%s is not stated", want->key);
   *want->to = value;
 }
 

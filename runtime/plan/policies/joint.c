@@ -238,7 +238,8 @@ static bool replace(hec_policy_run *run, joint *state, int32_t layer) {
     sum_loads(run, state);
     place(run, state, &state->placement[i], layer);
     run->units += state->placement[i].units;
-    double s = try_placement(run, state, layer), gain = (now_s - s) * run->policy->period - moving_s(run, state, layer);
+    double s = try_placement(run, state, layer);
+    double gain = (now_s - s) * hec_policy_period(run) - moving_s(run, state, layer);
     if (gain <= best)
       continue;
     best = gain;

@@ -46,17 +46,13 @@ typedef struct {
   uint64_t *sum;          /* [n_experts] */
 } pb_oeplb;
 
-static int32_t shortest(const hec_policy_run *run) {
-  return run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
-}
-
 static void init(hec_policy_run *run) {
   const hec_problem *p = run->problem;
   size_t rows = (size_t)p->n_layers * (size_t)p->n_experts;
   pb_oeplb *state = HEC_NEW(run->arena, pb_oeplb, 1);
   *state = (pb_oeplb){
       .last = -1,
-      .period = shortest(run),
+      .period = hec_policy_period(run),
       .best = -1,
       .previous = -1,
       .load = HEC_NEW(run->arena, double, rows),
@@ -201,7 +197,7 @@ static bool reset(pb_oeplb *state, const hec_problem *p, double mean) {
 
 static void adapt(hec_policy_run *run, pb_oeplb *state, double mean) {
   double change = state->previous < 0 ? 0 : mean - state->previous;
-  int32_t min = shortest(run), longest = (int32_t)run->policy->own[LONGEST];
+  int32_t min = hec_policy_period(run), longest = (int32_t)run->policy->own[LONGEST];
   state->steady = change > jump || change < -jump ? 0 : state->steady + 1;
   if (state->steady == 0)
     state->period = state->period / 2 > min ? state->period / 2 : min;

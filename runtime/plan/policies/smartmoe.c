@@ -12,7 +12,7 @@
  *   dataforest-remap  the greedy map of a profile, frozen: the remap of DataFore (ISCA 2026, Algorithm 2) as
  *                     github.com/sjqsjq/EPLB reproduces it (OEPLB/datafore_repro); ties to the lower rank, taken in any
  *                     case. There the profile is a run of its own over 1024 prompts; here it is the first full window, whose
- *                     length is ours, as eplb's. `--period` makes another of every so many iterations
+ *                     length is ours, as eplb's. A period, of the row or of all rows, makes another map each time
  *
  * A rank has ceil(E / ep) slots. Moved experts take their optimizer state along (the plan's difference).
  * O(E log E + E * ep) per layer. */
@@ -120,6 +120,7 @@ static const hec_option options[] = {
     HEC_POLICY_WINDOW(.source = "the artifact"),
     {0}};
 static const hec_option options_frozen[] = {
+    HEC_POLICY_PERIOD(.initial = "never again"),
     HEC_POLICY_INT("window", window, 1, 1000, .help = "records of the profile", .source = "this project: as eplb's"),
     {0}};
 static const smartmoe_form periodic = {0}, frozen = {.frozen = true};

@@ -25,7 +25,7 @@ static void end(hec_lowering *low) {
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
     (void)hec_emit_replicas(low, l, HEC_DEPS(low->tail));
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
+    (void)hec_emit_dense_block(low, l);
 }
 
 const hec_schedule hec_schedule_deepspeed = {

@@ -22,7 +22,7 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(experts));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(experts, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
-  (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
+  (void)hec_emit_dense_block(low, l);
 }
 
 const hec_schedule hec_schedule_ideal = {

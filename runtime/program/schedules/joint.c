@@ -19,12 +19,6 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
   return hec_ways_new(problem, arena);
 }
 
-static void to_gate(hec_lowering *low, int32_t l) {
-  if (l == 0)
-    low->layer[l].gather = hec_emit_gather(low, l, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(low->tail, low->moved));
-  hec_emit_to_gate(low, l);
-}
-
 static void from_gate(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   bool last_layer = l == low->problem->n_layers - 1;
@@ -51,16 +45,6 @@ static void from_gate(hec_lowering *low, int32_t l) {
     hec_release_guests(low, l, experts);
 }
 
-/* Gradients of the layer to where they are kept: of guests, then, complete with them, of replicas. */
-static void return_gradients(hec_lowering *low, int32_t l, const int32_t *deps, int32_t n_deps) {
-  int32_t scatter = hec_emit_scatter(low, l, deps, n_deps);
-  (void)hec_emit_replicas(low, l, HEC_DEPS(deps[0], scatter));
-}
-
-static void reduce_dense(hec_lowering *low, int32_t l) {
-  (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
-}
-
 /* The copies of the layer that backward comes to next, and the gradients of the one that it came from. */
 static int32_t backward_experts(hec_lowering *low, int32_t l, int32_t unpermute, const int32_t *there, int32_t *wait) {
   hec_layer_ops *ops = &low->layer[l];
@@ -73,8 +57,8 @@ static int32_t backward_experts(hec_lowering *low, int32_t l, int32_t unpermute,
     hec_chunk chunk = {l, c};
     experts = hec_emit_experts(low, chunk, true, HEC_DEPS(unpermute, there[c], ops->regather, buffer));
     if (c == 0 && l + 1 < n && hec_layer_has_guests(low, l + 1)) {
-      return_gradients(low, l + 1, HEC_DEPS(unpermute, there[0]));
-      reduce_dense(low, l + 1);
+      hec_emit_return(low, l + 1, HEC_DEPS(unpermute, there[0]));
+      (void)hec_emit_dense_block(low, l + 1);
     }
     wait[c] = hec_emit_tokens(low, chunk, HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   }
@@ -91,14 +75,14 @@ static void backward(hec_lowering *low, int32_t l) {
   bool guests = hec_layer_has_guests(low, l);
   hec_release_guests(low, l, experts);
   if (!guests || l == 0) /* the first layer's hide beside its own attention at least */
-    return_gradients(low, l, HEC_DEPS(experts, wait[ops->degree - 1]));
+    hec_emit_return(low, l, HEC_DEPS(experts, wait[ops->degree - 1]));
   wait[ops->degree] = experts;
   int32_t permute = hec_emit_permute(low, l, true, wait, ops->degree + 1);
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
   if (!guests || l == 0)
-    reduce_dense(low, l);
+    (void)hec_emit_dense_block(low, l);
 }
 
 const hec_schedule hec_schedule_joint = {
@@ -111,7 +95,7 @@ const hec_schedule hec_schedule_joint = {
     .by_node = true,
     .hides = {.gathers = HEC_HIDES_LAYER, .returns = HEC_HIDES_LAYER, .chunked = true, .by_node = true},
     .start = start,
-    .to_gate = to_gate,
+    .to_gate = hec_emit_to_gate_with_guests,
     .from_gate = from_gate,
     .backward = backward,
 };

@@ -25,12 +25,6 @@
 #include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
-static void to_gate(hec_lowering *low, int32_t l) {
-  if (l == 0)
-    low->layer[l].gather = hec_emit_gather(low, l, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(low->tail, low->moved));
-  hec_emit_to_gate(low, l);
-}
-
 static void from_gate(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   bool last_layer = l == low->problem->n_layers - 1;
@@ -51,16 +45,6 @@ static void from_gate(hec_lowering *low, int32_t l) {
     hec_release_guests(low, l, experts);
 }
 
-/* Gradients of the layer to where they are kept: of guests, then, complete with them, of replicas. */
-static void return_gradients(hec_lowering *low, int32_t l, const int32_t *deps, int32_t n_deps) {
-  int32_t scatter = hec_emit_scatter(low, l, deps, n_deps);
-  (void)hec_emit_replicas(low, l, HEC_DEPS(deps[0], scatter));
-}
-
-static void reduce_dense(hec_lowering *low, int32_t l) {
-  (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
-}
-
 static void backward(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   int32_t n = low->problem->n_layers;
@@ -72,26 +56,26 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t buffer = l + 2 < n ? low->layer[l + 2].scatter : -1;
   int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
   if (l + 1 < n && hec_layer_has_guests(low, l + 1)) {
-    return_gradients(low, l + 1, HEC_DEPS(unpermute, combine));
-    reduce_dense(low, l + 1);
+    hec_emit_return(low, l + 1, HEC_DEPS(unpermute, combine));
+    (void)hec_emit_dense_block(low, l + 1);
   }
   int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   hec_release_guests(low, l, experts);
   if (!hec_layer_has_guests(low, l))
-    return_gradients(low, l, HEC_DEPS(experts, dispatch));
+    hec_emit_return(low, l, HEC_DEPS(experts, dispatch));
   int32_t permute = hec_emit_permute(low, l, true, HEC_DEPS(experts, dispatch));
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
   if (!hec_layer_has_guests(low, l))
-    reduce_dense(low, l);
+    (void)hec_emit_dense_block(low, l);
 }
 
 static void end(hec_lowering *low) {
   if (!hec_layer_has_guests(low, 0))
     return;
-  return_gradients(low, 0, HEC_DEPS(low->tail));
-  reduce_dense(low, 0);
+  hec_emit_return(low, 0, HEC_DEPS(low->tail));
+  (void)hec_emit_dense_block(low, 0);
 }
 
 const hec_schedule hec_schedule_laer = {
@@ -102,7 +86,7 @@ const hec_schedule hec_schedule_laer = {
     .tokens_wait = true,
     .plans_beside = true,
     .hides = {.gathers = HEC_HIDES_LAYER, .returns = HEC_HIDES_LAYER},
-    .to_gate = to_gate,
+    .to_gate = hec_emit_to_gate_with_guests,
     .from_gate = from_gate,
     .backward = backward,
     .end = end,

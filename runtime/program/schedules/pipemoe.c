@@ -18,16 +18,6 @@ static void from_gate(hec_lowering *low, int32_t l) {
   hec_chunked_from_gate(low, l, *(const int32_t *)low->own);
 }
 
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
-}
-
 const hec_schedule hec_schedule_pipemoe = {
     .name = "pipemoe",
     .summary = "tokens in chunks, experts beside them; one degree by a formula; dense all-reduce at the end",
@@ -37,6 +27,6 @@ const hec_schedule hec_schedule_pipemoe = {
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,
-    .backward = backward,
-    .end = end,
+    .backward = hec_chunked_backward,
+    .end = hec_chunked_end,
 };

@@ -12,16 +12,6 @@ static void from_gate(hec_lowering *low, int32_t l) {
   hec_tutel_from_gate(low, low->own, l);
 }
 
-static void backward(hec_lowering *low, int32_t l) {
-  hec_chunked_backward_tokens(low, l, -1);
-  hec_chunked_backward_dense(low, l);
-}
-
-static void end(hec_lowering *low) {
-  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_chunked_reduce(low, l);
-}
-
 const hec_schedule hec_schedule_tutel = {
     .name = "tutel",
     .summary = "tokens in chunks, experts beside them; degree and all-to-all (linear, 2DH) tried out online",
@@ -32,6 +22,6 @@ const hec_schedule hec_schedule_tutel = {
     .start = start,
     .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,
-    .backward = backward,
-    .end = end,
+    .backward = hec_chunked_backward,
+    .end = hec_chunked_end,
 };

@@ -29,12 +29,12 @@ static void backward(hec_lowering *low, int32_t l) {
   own *o = low->own;
   bool first = l == low->problem->n_layers - 1;
   hec_chunked_backward_tokens(low, l, first ? -1 : o->reduced);
-  o->reduced = first ? -1 : hec_chunked_reduce(low, l + 1);
+  o->reduced = first ? -1 : hec_emit_dense_block(low, l + 1);
   hec_chunked_backward_dense(low, l);
 }
 
 static void end(hec_lowering *low) {
-  (void)hec_chunked_reduce(low, 0);
+  (void)hec_emit_dense_block(low, 0);
 }
 
 const hec_schedule hec_schedule_tutel_improved = {

@@ -115,7 +115,7 @@ def train(model, steps, load, rank, size, accumulate, clip, before, optimizer, p
     return losses
 
 
-def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=7, limit=None):
+def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps, limit=None):
     options = dict(period=3) if policy.split(":")[0] in MOVES else {}
     parallel = ExpertParallel(policy, layers=LAYERS, experts=EXPERTS, top_k=TOP_K, d_model=D, d_ffn=FFN, tokens=TOKENS,
                               expert="swiglu", dtype=dtype, window_s=1e-3, **options)
@@ -157,14 +157,15 @@ def case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps=7, 
 MOVES = ("hecate", "hecate-rm", "hecate-published", "eplb", "flexmoe", "smartmoe")  # with these loads
 EITHER = ("joint",)  # weighs whether copies pay, which with experts this small they may not
 COPIES = ("hecate", "hecate-published", "hecate-rm", "laer", "llep", "fsdp", "symi")
-CASES = [(torch.float64, "cold", 1, False, 0), (torch.float64, "moving", 2, True, 0.05), (torch.float32, "hot", 2, False, 0.05)]
+# Type, load, micro-batches, recomputed, clipped to, steps: to behind the first time that experts move, or the second hot expert.
+CASES = [(torch.float64, "cold", 1, False, 0, 5), (torch.float64, "moving", 2, True, 0.05, 7), (torch.float32, "hot", 2, False, 0.05, 5)]
 
 
 def every_policy(rank, size, policies):
     for policy in policies:
         all_moved, all_guests, name = 0, 0, policy.split(":")[0]
-        for dtype, load, accumulate, recompute, clip in CASES:
-            off, moved, guests = case(policy, dtype, load, accumulate, recompute, clip, rank, size)
+        for dtype, load, accumulate, recompute, clip, steps in CASES:
+            off, moved, guests = case(policy, dtype, load, accumulate, recompute, clip, rank, size, steps)
             if rank == 0:
                 print("%-12s %-8s %-6s accumulate %d recompute %d clip %g: %.1e of the loss, %d moves, %d guests" %
                       (policy, str(dtype)[6:], load, accumulate, recompute, clip, off, moved, guests), flush=True)

@@ -1,6 +1,7 @@
 """hecate.torch in training jobs of gloo processes: checkpoints on other numbers of ranks, and one that is killed; DDP and bf16. What
 the recorder writes; memory; mistakes, each with one exception on every rank."""
 import json
+import math
 import os
 import signal
 import sys
@@ -12,13 +13,20 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint
 from check_parity import D, EXPERTS, FFN, LAYERS, TOKENS, TOP_K
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
+
+try:
+    from torch.distributed.fsdp import fully_shard
+except ImportError:  # before PyTorch 2.6
+    fully_shard = None
 
 import hecate
 from hecate.torch import ExpertParallel, MoELayer, Recorder, checkpoint, latest, load, save
 from hecate.torch.store import guests_of
 
-POLICIES = ("hecate:period=2", "eplb:period=2", "laer")
+# And on how many ranks the checkpoint of 4 is loaded.
+POLICIES = (("hecate:period=2", (4, 2, 8)), ("eplb:period=2", (4, 2)), ("laer", (4, 8)))
 SEQUENCES = 8
 
 
@@ -41,9 +49,11 @@ def batch(step, rank, size):
     return x[own], y[own]
 
 
-def steps(parallel, model, optimizer, first, end, rank, size):
-    """The losses of these steps; dense parameters by DDP."""
-    trained, losses = DistributedDataParallel(parallel.ignore_in(model)), []
+def steps(parallel, model, optimizer, first, end, rank, size, trained=None):
+    """The losses of these steps; dense parameters by DDP, unless somebody else has them in `trained`."""
+    group, losses = parallel.exchange.group, []
+    if trained is None:
+        trained = DistributedDataParallel(parallel.ignore_in(model), process_group=group)
     for step in range(first, end):
         optimizer.zero_grad()
         parallel.step()
@@ -52,7 +62,7 @@ def steps(parallel, model, optimizer, first, end, rank, size):
         parallel.clip_grad_norm_(model.parameters(), 0.05)
         optimizer.step()
         total = loss.detach().clone()
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=group)
         losses.append(float(total) / size)
     return losses
 
@@ -64,7 +74,7 @@ def first_part(rank, size, policy, folder):
     parallel, model, optimizer = make(policy, size)
     steps(parallel, model, optimizer, 0, 5, rank, size)
     save(os.path.join(folder, "saved"), model, optimizer, parallel, step=5)
-    losses = steps(parallel, model, optimizer, 5, 9, rank, size)
+    losses = steps(parallel, model, optimizer, 5, 8, rank, size)
     if rank == 0:
         with open(os.path.join(folder, "losses.json"), "w") as out:
             json.dump(losses, out)
@@ -76,7 +86,7 @@ def second_part(rank, size, policy, folder, same):
         for p in model.parameters():
             p.fill_(7)  # all of it must come from the checkpoint
     assert load(os.path.join(folder, "saved"), model, optimizer, parallel) == {"step": 5}
-    losses = steps(parallel, model, optimizer, 5, 9, rank, size)
+    losses = steps(parallel, model, optimizer, 5, 8, rank, size)
     wanted = json.load(open(os.path.join(folder, "losses.json")))
     assert losses == wanted if same else max(abs(a - b) for a, b in zip(losses, wanted)) < 1e-12, (size, losses, wanted)
 
@@ -135,6 +145,36 @@ def in_bf16(rank, size):
         losses.append(steps(parallel, model, optimizer, 0, 6, rank, size))
         assert all(weight.dtype == torch.float64 for weight in parallel.parameters())
     assert 0 < max(abs(a - b) for a, b in zip(*losses)) < 1e-2 * losses[0][0], losses
+
+
+def composed(rank, size):
+    """Experts over the dimension `ep` of a mesh, whose other dimension has other stages of a pipeline; the dense part by DDP, by FSDP2
+    and, in one stage, compiled, with copies after the gate and without: the same losses."""
+    mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("stage", "ep"))
+    ep, stage = mesh["ep"], mesh.get_local_rank("stage")
+    losses, norms = {}, {}
+    for dense in ("ddp", "fsdp2", "compiled"):
+        parallel, model, _ = make("hecate:period=2", size // 2, group=ep.get_group(), refine=dense != "fsdp2")
+        if dense == "compiled" and stage == 1:  # it takes seconds
+            continue
+        ddp = lambda: DistributedDataParallel(parallel.ignore_in(model), process_group=ep.get_group())
+        if dense == "fsdp2":
+            for part in [*model.mix, model.head]:
+                fully_shard(part, mesh=ep)
+            trained = fully_shard(model, mesh=ep, ignored_params=set(parallel.parameters()))
+        else:
+            trained = torch.compile(ddp(), backend="aot_eager") if dense == "compiled" else ddp()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        parallel.optimizers = [optimizer]
+        losses[dense] = steps(parallel, model, optimizer, 0, 3, ep.get_local_rank(), size // 2, trained)
+        parallel.step()
+        trained(*batch(3, ep.get_local_rank(), size // 2)).backward()
+        norms[dense] = [float(parallel.clip_grad_norm_(model.parameters(), 1e9, kind)) for kind in (2.0, math.inf)]
+    for dense in losses:
+        assert all(abs(a - b) < 1e-12 for a, b in zip(losses[dense] + norms[dense], losses["ddp"] + norms["ddp"])), (losses, norms)
+    both = [None] * size
+    dist.all_gather_object(both, losses["ddp"])
+    assert all(other == both[0] for other in both), both
 
 
 def recorded(rank, size, folder):
@@ -259,18 +299,22 @@ def rank_dies(rank, size, where):
 
 if __name__ == "__main__":
     here = os.getcwd()
-    for i, policy in enumerate(POLICIES):
+    for i, (policy, sizes) in enumerate(POLICIES):
         folder = os.path.join(here, "run%d" % i)
         os.mkdir(folder)
         ranks.run(4, first_part, policy, folder)
-        for size in (4, 2, 8):
+        for size in sizes:
             ranks.run(size, second_part, policy, folder, size == 4)
     for when, may_die in (("one", [1]), ("all", range(4)), ("written", range(4))):
         ranks.run(4, killed, os.path.join(here, when), when, may_die=may_die)
         ranks.run(4, after_kill, os.path.join(here, when))
     ranks.run(4, in_bf16)
+    if fully_shard:
+        ranks.run(4, composed)
+    else:
+        print("SKIPPED tools.torch: FSDP2, which this PyTorch does not have as torch.distributed.fsdp.fully_shard")
     ranks.run(4, recorded, here)
-    for size in (1, 2, 4, 8):
+    for size in (2, 4):
         ranks.run(size, memory)
     ranks.run(4, mistakes)
     for where in ("step", "backward"):

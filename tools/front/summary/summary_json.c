@@ -1,4 +1,9 @@
-/* The JSON document of a comparison: DESIGN section 10, "sim" and "run". */
+/* The JSON document of a comparison: DESIGN section 10, "sim" and "run".
+ *
+ * Every document of hecate is written by one writer, hec_json_out (runtime/base/text.h), and keys that are also columns come
+ * from one table (hec_summary_value_names, for CSV and sweeps too). It is no report of validate/doc.h: there people and
+ * programs get the same rows, and each row is said once. Here people get a verdict and six rows, programs all values. So
+ * the two have nothing to share but the summary itself. The same holds for training_json.c and recommendation_out.c. */
 #include "models/training/dispatcher.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"

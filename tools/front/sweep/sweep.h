@@ -187,7 +187,7 @@ hec_status hec_sweep_merge(const char *const *paths, int32_t n, const char *tool
 
 typedef struct {
   int32_t n_threads, shard, n_shards;
-  const hec_solver *solver;                                                                  /* NULL: none */
+  const struct hec_solver *solver;                                                           /* NULL: none */
   hec_sweep_journal *journal;                                                                /* NULL: none */
   void (*progress)(int64_t done, int64_t of, int64_t before, double seconds, void *context); /* NULL: none; of this
                                  shard; `before`: rows that were there at the start */

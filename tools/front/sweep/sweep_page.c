@@ -6,7 +6,6 @@
 
 /* "not modelled by NAME: ..." of every law of the sweep; values that are the same everywhere. */
 static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact *assumed) {
-  hec_text word = {0};
   int32_t n = 0;
   if (s->kind->not_modelled)
     assumed[n++] = (hec_report_fact){"not modelled", s->kind->not_modelled};
@@ -14,11 +13,9 @@ static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact
     const hec_law *law = hec_law_find(s->axis[HEC_AXIS_law].value[i].text);
     if (!law)
       continue;
-    word.length = 0;
-    hec_text_printf(&word, "not modelled by %s", hec_law_name(law));
-    assumed[n++] = (hec_report_fact){hec_arena_text(arena, word.data), hec_args_with_flags(hec_law_limits(law), arena)};
+    assumed[n++] = (hec_report_fact){hec_arena_printf(arena, "not modelled by %s", hec_law_name(law)),
+                                     hec_args_with_flags(hec_law_limits(law), arena)};
   }
-  hec_text_free(&word);
   assumed[n++] =
       (hec_report_fact){"auto", "hecate-sim's own choice for each configuration; run one by itself to read it"};
   return n;

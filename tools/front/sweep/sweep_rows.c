@@ -208,21 +208,14 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
 }
 
 void hec_sweep_json(const hec_sweep_rows *rows, const char *tool, hec_text *out) {
-  hec_text head = {0};
-  hec_json_out json = hec_json_begin(&head, 0);
+  hec_json_out json = hec_json_begin(out, 0);
   hec_json_object(&json, NULL);
   hec_json_int(&json, "version", 1);
   hec_json_string(&json, "tool", tool);
   hec_json_int(&json, "configurations", rows->sweep->n);
-  hec_json_close(&json);
-  hec_text_add_bytes(out, head.data, head.length - 2); /* without "}\n" */
-  hec_text_free(&head);
-  hec_text_add(out, ",\"rows\":[\n");
-  for (int64_t i = 0; i < rows->sweep->n; i++) {
-    json = hec_json_begin(out, 0);
+  hec_json_rows(&json, "rows");
+  for (int64_t i = 0; i < rows->sweep->n; i++)
     json_row(rows, i, &json);
-    out->length--; /* the line feed; a comma may come first */
-    hec_text_add(out, i + 1 < rows->sweep->n ? ",\n" : "\n");
-  }
-  hec_text_add(out, "]}\n");
+  hec_json_close(&json);
+  hec_json_close(&json);
 }

@@ -16,10 +16,7 @@ static hec_status make_base(const hec_training_args *args, const hec_job_options
   const char *first = NULL;
   for (int32_t pp = 1; pp <= 64; pp *= 2)
     for (int32_t tp = 1; tp <= 8; tp *= 2) {
-      hec_text text = {0};
-      hec_text_printf(&text, "tp=%d pp=%d", (int)tp, (int)pp);
-      any.layout = hec_arena_text(arena, text.data);
-      hec_text_free(&text);
+      any.layout = hec_arena_printf(arena, "tp=%d pp=%d", (int)tp, (int)pp);
       if (hec_set_up_make(&any, options, reader, arena, base) == HEC_OK)
         return HEC_OK;
       first = first ? first : hec_arena_text(arena, hec_last_error());
@@ -33,15 +30,13 @@ static hec_status make_choice(const hec_training_args *args, const hec_job_optio
   const hec_training *t = &to->choice.training;
   hec_training_args with = *args;
   hec_set_up *set_up = HEC_NEW(arena, hec_set_up, 1);
-  hec_text layout = {0}, recipe = {0};
-  hec_text_printf(&layout, "tp=%d cp=%d pp=%d vpp=%d ep=%d etp=%d", (int)t->layout.tp, (int)t->layout.cp,
-                  (int)t->layout.pp, (int)t->layout.vpp, (int)t->layout.ep, (int)t->layout.etp);
+  hec_text recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
-  with.layout = hec_arena_text(arena, layout.data);
+  with.layout = hec_arena_printf(arena, "tp=%d cp=%d pp=%d vpp=%d ep=%d etp=%d", (int)t->layout.tp, (int)t->layout.cp,
+                                 (int)t->layout.pp, (int)t->layout.vpp, (int)t->layout.ep, (int)t->layout.etp);
   with.recipe = hec_arena_text(arena, recipe.data);
   with.micro_batch = t->micro_batch;
   with.pipeline = t->layout.vpp > 1 ? "interleaved" : "1f1b"; /* as the search has it, whatever a set-up says */
-  hec_text_free(&layout);
   hec_text_free(&recipe);
   to->set_up = set_up;
   return hec_set_up_make(&with, options, reader, arena, set_up);

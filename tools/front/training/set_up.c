@@ -21,13 +21,11 @@ typedef struct {
 } maker;
 
 __attribute__((format(printf, 2, 3))) static void say(maker *m, const char *format, ...) {
-  char sentence[512];
   va_list list;
-  va_start(list, format);
-  (void)vsnprintf(sentence, sizeof sentence, format, list);
-  va_end(list);
   HEC_ASSERT(m->to->n_assumed < HEC_ASSUMED_MAX);
-  m->to->assumed[m->to->n_assumed++] = hec_arena_text(m->arena, sentence);
+  va_start(list, format);
+  m->to->assumed[m->to->n_assumed++] = hec_arena_vprintf(m->arena, format, list);
+  va_end(list);
 }
 
 /* ---- Options against the file ---- */

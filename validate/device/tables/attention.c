@@ -20,7 +20,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   const char *direction = hec_case_file_text(csv, "direction");
   hec_attention_work *work = HEC_NEW(arena, hec_attention_work, 1);
   bool mla = strstr(hec_case_file_text(csv, "source"), "mla") != NULL, forward = strcmp(direction, "fwd") == 0;
-  c->kind = hec_case_text(arena, "attention %s%s", forward ? "forward" : direction, mla ? " mla" : "");
+  c->kind = hec_arena_printf(arena, "attention %s%s", forward ? "forward" : direction, mla ? " mla" : "");
   if (!hec_case_seconds(csv, arena, c) || !read_work(csv, arena, work, c))
     return;
   work->causal = strcmp(hec_case_file_text(csv, "causal"), "1") == 0;
@@ -34,7 +34,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   if (c->why_not)
     return;
   c->law = "attention";
-  c->variant = hec_case_text(arena, "%s %.40s", mla ? "mla" : "mha", hec_case_file_text(csv, "kernel"));
+  c->variant = hec_arena_printf(arena, "%s %.40s", mla ? "mla" : "mha", hec_case_file_text(csv, "kernel"));
   c->fallback = mla ? "mla" : "mha";
   c->work = work;
   c->fit = true;

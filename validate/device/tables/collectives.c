@@ -18,15 +18,15 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   hec_collective_case *work = HEC_NEW(arena, hec_collective_case, 1);
   int64_t ranks, nodes, bytes;
   bool pair = strcmp(op, "send_recv") == 0;
-  c->kind = hec_case_text(arena, "collective %.30s", library);
+  c->kind = hec_arena_printf(arena, "collective %.30s", library);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "ranks", 2, &ranks, arena, c) ||
       !hec_case_whole(csv, "nodes", 1, &nodes, arena, c) || !hec_case_whole(csv, "bytes", 1, &bytes, arena, c))
     return;
   int32_t which = pair ? HEC_ALL_TO_ALL : find_op(op);
   if (which == HEC_N_COLLECTIVE_OPS)
-    c->why_not = hec_case_text(arena, "op: the law has no \"%.40s\"", op);
+    c->why_not = hec_arena_printf(arena, "op: the law has no \"%.40s\"", op);
   else if (strncmp(library, "nccl", 4) != 0)
-    c->why_not = hec_case_text(arena, "library: the law covers NCCL; %.40s is a kernel of its own", library);
+    c->why_not = hec_arena_printf(arena, "library: the law covers NCCL; %.40s is a kernel of its own", library);
   if (c->why_not)
     return;
   work->op = (hec_collective_op)which;
@@ -35,7 +35,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   work->bytes = pair ? 2 * (double)bytes : (double)bytes;
   work->work.bytes = hec_collective_port_bytes(work->op, work->ranks, work->bytes);
   c->law = "collective";
-  c->variant = hec_case_text(arena, "%s %d", hec_collective_op_name[work->op], (int)ranks);
+  c->variant = hec_arena_printf(arena, "%s %d", hec_collective_op_name[work->op], (int)ranks);
   c->work = work;
   c->whole = true;
   const char *cluster = hec_case_file_text(csv, "cluster");

@@ -14,11 +14,11 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   hec_dispatch_work *work = HEC_NEW(arena, hec_dispatch_work, 1);
   int64_t nodes, ranks, hidden, top_k, experts, sms = LOW_LATENCY_SMS;
   bool dispatch = strcmp(phase, "dispatch") == 0, normal = strcmp(mode, "normal") == 0;
-  c->kind = hec_case_text(arena, "deepep %.20s %.20s", mode, phase);
+  c->kind = hec_arena_printf(arena, "deepep %.20s %.20s", mode, phase);
   if (!normal && strcmp(mode, "low_latency") != 0)
-    c->why_not = hec_case_text(arena, "mode: the law knows normal and low_latency, found \"%.40s\"", mode);
+    c->why_not = hec_arena_printf(arena, "mode: the law knows normal and low_latency, found \"%.40s\"", mode);
   else if (!dispatch && strcmp(phase, "combine") != 0)
-    c->why_not = hec_case_text(arena, "phase: the law knows dispatch and combine, found \"%.40s\"", phase);
+    c->why_not = hec_arena_printf(arena, "phase: the law knows dispatch and combine, found \"%.40s\"", phase);
   if (c->why_not || !hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "nodes", 1, &nodes, arena, c) ||
       !hec_case_whole(csv, "ranks", 2, &ranks, arena, c) ||
       !hec_case_whole(csv, "tokens_per_rank", 1, &work->tokens, arena, c) ||
@@ -42,7 +42,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   work->ranks_per_node = (int32_t)(ranks / nodes);
   work->sms = (int32_t)sms;
   c->law = "dispatch";
-  c->variant = hec_case_text(arena, "%s %s", mode, phase);
+  c->variant = hec_arena_printf(arena, "%s %s", mode, phase);
   c->work = work;
   c->fit = true;
   c->shape = hec_case_hash(hec_case_hash(hec_case_hash(0, hidden), top_k), experts);

@@ -15,7 +15,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   hec_memory_work *work = HEC_NEW(arena, hec_memory_work, 1);
   int64_t bytes;
   c->variant = without(without(hec_case_file_text(csv, "op"), "rms_"), "layer_");
-  c->kind = hec_case_text(arena, "elementwise %.40s", c->variant);
+  c->kind = hec_arena_printf(arena, "elementwise %.40s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "min_bytes", 1, &bytes, arena, c))
     return;
   work->bytes = (double)bytes;

@@ -11,14 +11,14 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   const char *type = hec_case_file_text(csv, "dtype"), *framework = hec_case_file_text(csv, "framework");
   hec_gemm_work *work = HEC_NEW(arena, hec_gemm_work, 1);
   work->groups = 1;
-  c->kind = c->variant = hec_case_text(arena, "%.20s %.20s", type, framework);
-  c->kind = hec_case_text(arena, "gemm %s", c->variant);
+  c->kind = c->variant = hec_arena_printf(arena, "%.20s %.20s", type, framework);
+  c->kind = hec_arena_printf(arena, "gemm %s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "m", 1, &work->m, arena, c) ||
       !hec_case_whole(csv, "n", 1, &work->n, arena, c) || !hec_case_whole(csv, "k", 1, &work->k, arena, c))
     return;
   bool bf16 = strcmp(type, "bf16") == 0;
   if (!bf16 && strcmp(type, "fp8") != 0 && strcmp(type, "fp8block") != 0) {
-    c->why_not = hec_case_text(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
+    c->why_not = hec_arena_printf(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
     return;
   }
   work->precision = bf16 ? HEC_LAW_BF16 : HEC_LAW_FP8;

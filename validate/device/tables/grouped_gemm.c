@@ -8,8 +8,8 @@ static const char *const columns[] = {"gpu", "dtype", "groups", "m_per_group", "
 static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   const char *type = hec_case_file_text(csv, "dtype");
   hec_gemm_work *work = HEC_NEW(arena, hec_gemm_work, 1);
-  c->variant = hec_case_text(arena, "%.20s %.20s", type, hec_case_file_text(csv, "kernel"));
-  c->kind = hec_case_text(arena, "grouped gemm %s", c->variant);
+  c->variant = hec_arena_printf(arena, "%.20s %.20s", type, hec_case_file_text(csv, "kernel"));
+  c->kind = hec_arena_printf(arena, "grouped gemm %s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "groups", 1, &work->groups, arena, c) ||
       !hec_case_whole(csv, "m_per_group", 1, &work->m, arena, c) || !hec_case_whole(csv, "n", 1, &work->n, arena, c) ||
       !hec_case_whole(csv, "k", 1, &work->k, arena, c))

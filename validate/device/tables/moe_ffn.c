@@ -1,9 +1,11 @@
 /* moe_ffn.csv: one expert layer, forward, on the slowest rank of an expert-parallel group. The loads are not published,
  * only the rule they were drawn from. Every expert's load is from a power law p(x) ~ x^-A between 1 and 0.8 tokens
- * (0.01 and 2 where there are fewer choices than experts). Loads are scaled to tokens * topk, rounded, and capped at
- * tokens. The most loaded rank is measured, and the time is the mean of five draws. Here the load is the mean over
- * DRAWS draws from a fixed seed, summed up as the law needs it (hec_grouped_load). O(experts * DRAWS) per row,
- * remembered for rows of one routing. */
+ * (0.01 and 2 where there are fewer choices than experts). Loads are scaled to tokens * topk and rounded, and the most
+ * loaded rank becomes rank 0, which is measured. A token cannot choose an expert twice: what an expert has beyond the
+ * number of tokens goes to experts that tie at nothing, and the router takes the lowest index. Those are of rank 0. The
+ * time is the mean of five draws. Here the load is the mean over DRAWS draws from a fixed seed, summed up as the law needs
+ * it (hec_grouped_load). Source of the rule: aiconfigurator, collector/helper.py (power_law_logits_v3). O(experts * DRAWS)
+ * per row, remembered for rows of one routing. */
 #include "validate/device/cases.h"
 
 #include <math.h>
@@ -14,7 +16,7 @@
 static const char *const columns[] = {"gpu",          "dtype",       "num_tokens", "hidden", "inter",
                                       "topk",         "num_experts", "moe_tp",     "moe_ep", "seconds",
                                       "distribution", "kernel",      "framework",  "flag",   NULL};
-enum { DRAWS = 8, EXPERTS_MAX = 4096, TOKENS_MIN = 64, FIT_TOKENS_MIN = 64, CACHE = 4096 };
+enum { DRAWS = 32, EXPERTS_MAX = 4096, TOKENS_MIN = 64, FIT_TOKENS_MIN = 64, CACHE = 4096 };
 
 typedef struct {
   int64_t tokens, top_k, experts, ep;
@@ -58,8 +60,31 @@ static void settle(const routing *r, int64_t *rows) {
     int32_t e = seats[n - 1 - i % n].expert;
     rows[rows[e] > 0 ? e : seats[0].expert]--;
   }
-  for (int32_t e = 0; e < n; e++)
-    rows[e] = rows[e] > r->tokens ? r->tokens : rows[e];
+}
+
+/* Takes from each expert what it has beyond the number of tokens. Tokens that lack choices so, about as many each, choose
+ * the held experts in order, each unless they have it already. */
+static void choose_once(const routing *r, int64_t *rows, int64_t first, int64_t held) {
+  double lacks[EXPERTS_MAX + 1] = {0}, tokens = (double)r->tokens; /* tokens that lack so many choices */
+  int64_t lost = 0;
+  for (int64_t e = 0; e < r->experts; e++) {
+    int64_t beyond = rows[e] > r->tokens ? rows[e] - r->tokens : 0;
+    lost += beyond;
+    rows[e] -= beyond;
+  }
+  int64_t most = lost / r->tokens + 1;
+  lacks[most] = (double)(lost % r->tokens);
+  lacks[most - 1] = tokens - lacks[most];
+  for (int64_t e = first; e < first + held && lost > 0; e++) {
+    double not_yet = 1 - (double)rows[e] / tokens, taken = 0;
+    for (int64_t k = 1; k <= most; k++) {
+      double moved = lacks[k] * not_yet;
+      lacks[k] -= moved;
+      lacks[k - 1] += moved;
+      taken += moved;
+    }
+    rows[e] += (int64_t)(taken + 0.5);
+  }
 }
 
 static void draw(const routing *r, uint64_t *state, int64_t *rows) {
@@ -92,6 +117,7 @@ static hec_grouped_load load_of(const routing *r) {
       first = sum > max ? rank * held : first;
       max = sum > max ? sum : max;
     }
+    choose_once(r, rows, first, held);
     hec_grouped_load load = hec_grouped_load_of(rows + first, (int32_t)held);
     double share = 1 / (double)n_draws;
     mean.rows += share * load.rows;
@@ -126,7 +152,7 @@ static const char *family_of(const char *kernel, const char *framework, hec_aren
     return "flashinfer-cutlass";
   if (strstr(kernel, "trtllm"))
     return "flashinfer-trtllm";
-  return hec_case_text(arena, "triton-%.20s", framework);
+  return hec_arena_printf(arena, "triton-%.20s", framework);
 }
 
 /* Experts of Nemotron models have no gate matrix, whatever runs them. */
@@ -154,8 +180,8 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   hec_grouped_work *work = HEC_NEW(arena, hec_grouped_work, 1);
   routing r;
   int64_t tp, inter;
-  c->variant = hec_case_text(arena, "%.20s %s", type, family);
-  c->kind = hec_case_text(arena, "moe %s", c->variant);
+  c->variant = hec_arena_printf(arena, "%.20s %s", type, family);
+  c->kind = hec_arena_printf(arena, "moe %s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "num_tokens", 1, &r.tokens, arena, c) ||
       !hec_case_whole(csv, "hidden", 1, &work->hidden, arena, c) ||
       !hec_case_whole(csv, "inter", 1, &inter, arena, c) || !hec_case_whole(csv, "topk", 1, &r.top_k, arena, c) ||
@@ -167,7 +193,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   else if (r.experts > EXPERTS_MAX || r.experts % r.ep != 0 || r.top_k > r.experts || inter < tp)
     c->why_not = "num_experts: expected at most 4096, a multiple of moe_ep, at least topk; inter: at least moe_tp";
   else if (strcmp(type, "bf16") != 0 && strcmp(type, "fp8block") != 0 && strcmp(type, "fp8") != 0)
-    c->why_not = hec_case_text(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
+    c->why_not = hec_arena_printf(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
   if (c->why_not)
     return;
   work->precision = strcmp(type, "bf16") == 0 ? HEC_LAW_BF16 : HEC_LAW_FP8;
@@ -178,9 +204,9 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   work->load = remembered(&r);
   bool clean = strcmp(hec_case_file_text(csv, "flag"), "0") == 0;
   if (!clean)
-    c->kind = hec_case_text(arena, "%s, flagged", c->kind);
+    c->kind = hec_arena_printf(arena, "%s, flagged", c->kind);
   else if (r.tokens < TOKENS_MIN)
-    c->kind = hec_case_text(arena, "%s, below %d tokens", c->kind, TOKENS_MIN);
+    c->kind = hec_arena_printf(arena, "%s, below %d tokens", c->kind, TOKENS_MIN);
   c->law = "grouped";
   c->work = work;
   c->fit = clean && r.tokens >= FIT_TOKENS_MIN;

@@ -4,7 +4,7 @@
 static const char *const columns[] = {"table", "ranks", "nodes", "bytes", "fraction_of_ideal_busbw", NULL};
 
 static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
-  c->kind = hec_case_text(arena, "bus bandwidth share %.20s", hec_case_file_text(csv, "table"));
+  c->kind = hec_arena_printf(arena, "bus bandwidth share %.20s", hec_case_file_text(csv, "table"));
   c->why_not = "neither GPU nor network are stated, so there are no seconds to predict";
 }
 

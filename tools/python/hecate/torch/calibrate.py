@@ -11,6 +11,7 @@ Parts of whole steps, between two waits for others, are taken as they are: the w
 of a step. The experts are measured alone, since their rows differ: one layer's own code on made-up rows of several sizes.
 Collectives are measured in wall time: all ranks to all, all to one, and one to one. What processors do meanwhile is
 `comm_share`: a transfer beside computing is not free."""
+import copy
 import json
 import os
 import platform
@@ -21,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from .._library import BadInput
+from ..planner import Guest
 from ._watch import cores, moment, parts, work_s
 from .moe import MoELayer
 
@@ -46,23 +48,30 @@ def _segments(parallel, batch, steps):
     return {what: statistics.median(times) for what, times in found.items()}
 
 
+class _Local:
+    """Guests that came from nowhere, whose gradients go nowhere."""
+
+    def __init__(self, experts):
+        self.experts, self.any = experts, False
+
+
 class _Experts:
     """A layer's experts on made-up rows, without guests: seconds of work (forward, backward) of a pass."""
 
     def __init__(self, layer, x):
         self.layer, self.store, self.x = layer, layer.experts, x.detach().reshape(-1, x.shape[-1])
-        slices = self.store.slices > 1
-        self.kept = list(range(self.layer.parallel.experts)) if slices else self.store.kept
-        if slices:
-            raise BadInput("calibrate: expected a policy that keeps experts whole, as ep does")
+        self.kept, self.came, store, parallel = self.store.kept, [], self.store, layer.parallel
+        if store.slices > 1:  # a rank has no expert whole, but those that came
+            self.kept = list(range(max(1, parallel.experts // parallel.exchange.size)))
+            self.came = [(torch.zeros(len(self.kept), store.slices * store.row_length, dtype=store.compute_dtype), _Local(self.kept))]
 
-    def timed(self, n, rows):
-        """n of the kept experts get so many rows each."""
+    def timed(self, n, rows, came=()):
+        """n of the kept experts get so many rows each. came: guests, which get none."""
         receive = torch.zeros(self.layer.parallel.exchange.size, self.layer.parallel.experts, dtype=torch.long)
         receive[0, self.kept[:n]] = rows
         x = self.x[:1].expand(n * rows, -1).contiguous().requires_grad_()
         begin = moment()
-        out = self.layer._compute(x, receive, [])
+        out = self.layer._compute(x, receive, [*self.came, *came])
         forward, ones = work_s(begin), torch.ones_like(out)
         begin = moment()
         out.backward(ones)
@@ -85,6 +94,44 @@ class _Experts:
         medians = {rows: [statistics.median(t) for t in zip(*times)] for rows, times in taken.items()}
         fixed = medians.pop(0)
         return fixed, {rows: [max(1e-9, (t - f) / sizes[rows]) for t, f in zip(times, fixed)] for rows, times in medians.items()}
+
+
+def _copies(bench, rounds):
+    """Seconds of gathers, of the gradients' way back, and of the sum over resident copies, where every rank has 1, 2 .. experts of its
+    neighbour: {"gather": {experts: wall seconds}, "scatter": .., "replica": .., "guest": {experts: work of a pass with them}}."""
+    store, exchange = bench.store, bench.layer.parallel.exchange
+    size, kept = exchange.size, _everywhere(exchange, store.kept)
+    found = {what: {} for what in ("gather", "scatter", "replica", "guest")}
+
+    def add(what, n, function):
+        dist.barrier(group=exchange.group)
+        begin = time.perf_counter()
+        made = function()
+        found[what].setdefault(n, []).append(time.perf_counter() - begin)
+        return made
+
+    for n in (n for n in (1, 2, 4) if n <= min(map(len, kept))):
+        guests = sorted(Guest(e, owner, ((owner + 1) % size,)) for owner in range(size) for e in kept[owner][:n])
+        shared = copy.copy(store)
+        keepers = {e: [r] for r in range(size) for e in kept[r]}
+        keepers.update({e: sorted({r, (r + 1) % size}) for r in range(size) for e in kept[r][:n]})
+        shared.place([keepers[e] for e in range(len(keepers))])
+        grad = torch.zeros(len(shared.kept), store.row_length)
+        own = torch.zeros(len(store.kept), store.row_length)
+        for _ in range(rounds):
+            came, moved = add("gather", n, lambda: store.gather_end(store.gather_start(guests)))
+            add("scatter", n, lambda: store.scatter_end(store.scatter_start(came, moved), own))
+            add("replica", n, lambda: shared.sum_end(shared.sum_start(grad), grad))
+            work = sum(bench.timed(0, 0, [(came, _Local(moved.experts))]))
+            found["guest"].setdefault(n, []).append(work)
+    last = _over_ranks(exchange, {(what, n): (statistics.median(t),) for what, of in found.items() for n, t in of.items()}, max)
+    return {what: {n: last[what, n][0] for n in of} for what, of in found.items()}
+
+
+def _everywhere(exchange, own):
+    made = [None] * exchange.size
+    dist.all_gather_object(made, own, group=exchange.group)
+    return made
 
 
 def _collectives(bench, dense, rounds):
@@ -123,16 +170,13 @@ def _collectives(bench, dense, rounds):
 
 
 def _over_ranks(exchange, own, of=statistics.median):
-    everywhere = [None] * exchange.size
-    dist.all_gather_object(everywhere, own, group=exchange.group)
+    everywhere = _everywhere(exchange, own)
     return {name: tuple(of(ranks[name][i] for ranks in everywhere) for i in range(len(own[name]))) for name in own}
 
 
 def _processors(exchange):
     """Of all hosts that ranks are on."""
-    everywhere = [None] * exchange.size
-    dist.all_gather_object(everywhere, (platform.node(), cores()), group=exchange.group)
-    return sum(dict(everywhere).values())
+    return sum(dict(_everywhere(exchange, (platform.node(), cores()))).values())
 
 
 def _link(times):
@@ -154,31 +198,54 @@ def _rising(points):
     return made
 
 
-def _curves(work, fixed, experts, wires, flops, layers, ranks):
-    """What the cluster file has measured. Operations that stand inside a segment take no time of their own."""
+def _copy_curves(copies, fixed, link, expert_bytes, crowd):
+    """By seconds of the link. What a guest takes of the layer's own work is in the way back of its gradient. crowd: ranks of a
+    processor."""
+    bandwidth, latency = link
+    points = lambda of, share, more=lambda n: 0: _rising((latency + n * expert_bytes * share / bandwidth, s + more(n))
+                                                         for n, s in of.items())
+    guest = lambda n: crowd * max(0.0, copies["guest"][n] - sum(fixed))
+    nothing = _level(1e-12, 0)
+    return [dict(kind="gather", backward=False, points=points(copies["gather"], 1)),  # exchanges: in both directions
+            dict(kind="scatter", backward=False, points=points(copies["scatter"], 1, guest)),
+            dict(kind="replica scatter", backward=False, points=points(copies["replica"], 0.5)),
+            dict(kind="replica gather", backward=False, points=nothing),
+            dict(kind="reduce", backward=True, points=nothing)] if copies["gather"] else []
+
+
+def _curves(work, fixed, experts, wires, link, flops, layers, ranks, crowd):
+    """What the cluster file has measured. Operations that stand inside a segment take no time of their own. The trainer's exchanges
+    take the link's latency even where no row has to travel, which a program leaves out: it stands with the permutations,
+    and the exchanges have only what rows add. So do the counts of step() and the norm, with what is left of a step."""
+    bandwidth, latency = link if ranks > 1 else (1.0, 0.0)
+    meet = latency / crowd
     rest = max(0.0, work["begin"] + work["head"] + work["end"] - work["window"] - work["window backward"])  # layer 0 has a window
+    rest += 2 * wires["counts"] / crowd if ranks > 1 else 0
     made = []
     for backward in (False, True):
-        flat = lambda kind, s, **more: dict(kind=kind, backward=backward, points=[[1e-12, max(s, 1e-9)],
-                                                                                [ALWAYS, max(s, 1e-9) * (1 + 1e-9)]], **more)
-        scaled = lambda kind: (1 + backward) * flops[kind]
-        point = lambda kind, s: dict(kind=kind, backward=backward, flops_per_row=scaled(kind),
-                                     points=[[1, max(s, 1e-9)], [ALWAYS, max(s, 1e-9) * (1 + 1e-9)]])
-        made += [point("attention", work["window backward" if backward else "window"]), point("gate", 0),
-                 dict(kind="expert", backward=backward, flops_per_row=scaled("expert"),
-                      points=_rising((rows, times[backward]) for rows, times in experts.items())),
-                 flat("permute", fixed[backward] + (0 if backward else work["routes"])), flat("unpermute", 0),
+        known = dict(backward=backward)
+        flat = lambda kind, s: dict(kind=kind, points=_level(1e-12, s), **known)
+        rows = lambda kind, points: dict(kind=kind, flops_per_row=(1 + backward) * flops[kind], points=points, **known)
+        made += [rows("attention", _level(1, work["window backward" if backward else "window"])), rows("gate", _level(1, 0)),
+                 rows("expert", _rising((n, times[backward]) for n, times in experts.items())),
+                 flat("permute", fixed[backward] + meet + (0 if backward else work["routes"])), flat("unpermute", meet),
                  flat("optimizer", rest)]
     if ranks > 1:
-        made += [dict(kind=kind, ranks=ranks, points=[[1e-12, s], [ALWAYS, s * (1 + 1e-9)]])
+        made.append(dict(kind="token exchange", backward=False, points=[[latency, 1e-9], [latency + 1, 1]]))
+        made += [dict(kind=kind, ranks=ranks, points=_level(1e-12, s))
                  for kind, s in (("counts", wires["counts"]), ("all-reduce", wires["all-reduce"] / layers))]
     return made
+
+
+def _level(first, s):
+    """A curve that is the same everywhere."""
+    return [[first, max(s, 1e-9)], [ALWAYS, max(s, 1e-9) * (1 + 1e-9)]]
 
 
 def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     """Measures, and returns (cluster, model) as dicts, the same on every rank.
 
-    model    has MoELayers of one ExpertParallel, without activation checkpointing; a policy that keeps experts whole
+    model    has MoELayers of one ExpertParallel, without activation checkpointing
     batch    a function that trains one step as the trainer does, step() of the ExpertParallel included
     group    the ranks: those of the ExpertParallel, which is the default
     out      "trainer": rank 0 writes trainer-cluster.json and trainer-model.json"""
@@ -192,8 +259,9 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     work = {name: (s,) for name, s in _segments(parallel, batch, steps).items()}
     hook.remove()
     work = {name: s for name, (s,) in _over_ranks(exchange, work).items()}
-    work = {name: s / {"window": max(1, len(layers) - 1), "window backward": max(1, len(layers) - 1), "routes": len(layers)}.get(name, 1)
-            for name, s in work.items()}
+    windows = max(1, len(layers) - 1)
+    times = {"window": windows, "window backward": windows, "routes": len(layers)}
+    work = {name: s / times.get(name, 1) for name, s in work.items()}
     parallel._end()
     own = {id(w) for w in parallel.parameters()}
     dense = sum(p.numel() for p in model.parameters() if id(p) not in own)
@@ -203,6 +271,8 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     fixed = _over_ranks(exchange, {0: tuple(fixed)})[0]
     experts = _over_ranks(exchange, {rows: tuple(times) for rows, times in experts.items()})
     ranks, d_model, processors = exchange.size, parallel.d_model, _processors(exchange)
+    crowd = max(1.0, ranks / processors)
+    copies = _copies(bench, rounds) if ranks > 1 and bench.store.slices == 1 else {"gather": {}}
     expert_params = parallel.stores[0].parameters_of_expert
     matrices = max(2, min(3, len(parallel.shapes)))
     d_ffn = expert_params // (matrices * d_model)
@@ -213,18 +283,23 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
              "grad_bytes": 4, "optimizer_bytes": 8, "attention": "full", "notes": "made by hecate.torch.calibrate"}
     flops = {"attention": 2.0 * attention + 8, "gate": 2.0 * d_model * parallel.experts,
              "expert": 2.0 * matrices * d_model * d_ffn}
-    bandwidth, latency = _link([(b, s) for kind in ("all", "one", "pair") for b, s in wires[kind].items()])
+    link = bandwidth, latency = _link([(b, s) for kind in ("all", "one", "pair") for b, s in wires[kind].items()])
     # Of a rank's share of the processors: what its transfers take while they last, beyond processors that are left over.
-    share = max(0.0, wires["busy"] - max(0, processors - ranks) / ranks) * max(1.0, ranks / processors)
+    share = max(0.0, wires["busy"] - max(0, processors - ranks) / ranks) * crowd
     cluster = {"name": "trainer", "nodes": 1, "devices_per_node": ranks, "cores": min(ranks, processors),
                "nvlink": {"bandwidth": bandwidth, "latency": latency},
                "device": {"flops": flops["expert"] * ROWS[-1] / experts[ROWS[-1]][0], "flops_efficiency": 1,
                           "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / ranks, "launch_s": 1e-6,
                           "gemm_tile": 1, "comm_share": min(0.99, share)},
-               "plan": {"a_s": 0, "b_s": 0}, "measured": _curves(work, fixed, experts, wires, flops, len(layers), ranks),
+               "plan": {"a_s": 0, "b_s": 0},
+               "measured": _curves(work, fixed, experts, wires, link, flops, len(layers), ranks, crowd) +
+               _copy_curves(copies, fixed, link, expert_params * shape["dtype_bytes"], crowd),
                "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
-               "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * max(1.0, ranks / processors),
-                               "work_s": work, "wires_s": {k: list(v.items()) if isinstance(v, dict) else v for k, v in wires.items()},
+               "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * crowd,
+                               "meet_s": (4 * len(layers) * latency + 2 * wires["counts"]) / crowd if ranks > 1 else 0.0,
+                               "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
+                               "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
+                                           for k, v in wires.items()},
                                "layer_s": list(fixed), "steps": steps, "rounds": rounds}}
     made = [cluster, shape]
     dist.broadcast_object_list(made, src=dist.get_global_rank(exchange.group, 0), group=exchange.group)

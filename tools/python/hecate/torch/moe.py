@@ -214,17 +214,19 @@ class ExpertParallel:
     # ---- Gradients ----
 
     def _returns(self, store, own, started):
-        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass."""
-        self._pending.append((store, own, started))
+        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass. Where no guest
+        returns, the sum over resident copies starts now."""
+        self._pending.append((store, own, started, None if started else store.sum_start(own)))
         if not self._queued:
             self._queued = True
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
     def _finish(self):
         pending, self._pending, self._queued = self._pending, [], False
-        for store, own, started in pending:
+        for store, own, started, summed in pending:
             for scatter in started:
                 store.scatter_end(scatter, own)
+            store.sum_end(store.sum_start(own) if started else summed, own)
             store.add_gradient(own)
 
     @torch.no_grad()
@@ -233,24 +235,44 @@ class ExpertParallel:
         the norm. beside: the norm of further gradients, which the caller scales."""
         own = {id(weight): store for weight, store in zip(self.parameters(), self.stores)}
         parameters = [p for p in parameters if p.grad is not None]
-        dense = [p.grad for p in parameters if id(p) not in own]
         infinite = norm_type == math.inf
+        reduction = torch.distributed.ReduceOp.MAX if infinite else torch.distributed.ReduceOp.SUM
         power = (lambda g: g.abs().max() if g.numel() else g.new_zeros(())) if infinite else (
-            lambda g: g.abs().pow(norm_type).sum())
-        pieces = [power(store.weight.grad[[store.row_of[e] for e in store.homes()]]).double() for store in self.stores
-                  if store.weight.grad is not None]
-        total = torch.stack(pieces).max() if infinite and pieces else sum(pieces, torch.zeros((), dtype=torch.float64))
+            lambda g: torch.linalg.vector_norm(g, norm_type).double().pow(norm_type))
+
+        def joined(values):
+            zero = torch.zeros((), dtype=torch.float64, device=self.stores[0].weight.device)
+            return torch.stack([zero] + [value.double() for value in values]).max() if infinite else sum(values, zero)
+
+        total = joined(power(store.of_homes(store.weight.grad)) for store in self.stores if store.weight.grad is not None)
         with self.exchange.waiting("norm of the gradients"):
-            torch.distributed.all_reduce(total, group=self.exchange.group, op=torch.distributed.ReduceOp.MAX if infinite
-                                         else torch.distributed.ReduceOp.SUM)
-        for grad in dense:
-            total = torch.maximum(total, power(grad).double()) if infinite else total + power(grad).double()
+            torch.distributed.all_reduce(total, group=self.exchange.group, op=reduction)
+        dense = {}  # by the process groups that have the shards of the gradient
+        for p in parameters:
+            if id(p) not in own:
+                dense.setdefault(_shard_groups(p.grad), []).append(power(_local(p.grad)))
+        for groups, values in dense.items():
+            value = joined(values)
+            for group in groups:
+                torch.distributed.all_reduce(value, group=group, op=reduction)
+            total = joined([total, value])
         total = total.clamp(min=beside) if infinite else total + beside ** norm_type
         norm = total if infinite else total.pow(1 / norm_type)
         factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
         for p in parameters:
-            p.grad.mul_(factor.to(p.grad.dtype))
+            _local(p.grad).mul_(factor.to(p.grad.dtype))
         return norm
+
+
+def _local(grad):
+    """Of FSDP2's gradients (DTensor) this rank's shard."""
+    return grad.to_local() if hasattr(grad, "to_local") else grad
+
+
+def _shard_groups(grad):
+    if not hasattr(grad, "to_local"):
+        return ()
+    return tuple(grad.device_mesh.get_group(i) for i, placement in enumerate(grad.placements) if placement.is_shard())
 
 
 class _Flight:

@@ -77,6 +77,11 @@ class ExpertStore(torch.nn.Module):
         """Experts of which this rank's row counts (in norms, checkpoints): the lowest rank that keeps it, or its slice."""
         return [e for e in self.kept if self.slices > 1 or self.keepers[e][0] == self.exchange.rank]
 
+    def of_homes(self, rows):
+        """Of tensors like the weight the rows of homes; not copied where all are."""
+        homes = self.homes()
+        return rows if len(homes) == len(self.kept) else rows[[self.row_of[e] for e in homes]]
+
     def cut(self, flat):
         """This rank's row of an expert's parameters [parameters]."""
         padded = torch.nn.functional.pad(flat, (0, self.row_length * self.slices - flat.numel()))
@@ -128,25 +133,31 @@ class ExpertStore(torch.nn.Module):
             first += n
 
     @torch.no_grad()
-    def reduce_residents(self, grad):
-        """Every keeper of an expert gets the sum of all keepers' gradients, in the same order, so the same bits."""
+    def sum_start(self, grad):
+        """Every keeper of an expert sends its gradient to the others; returns what sum_end takes. None: every expert has one."""
         if not self.replicated:
-            return grad
-        exchange, own = self.exchange, self.exchange.rank
-        shared = [[e for e in self.kept if r in self.keepers[e] and len(self.keepers[e]) > 1] for r in range(exchange.size)]
+            return None
+        own, size = self.exchange.rank, self.exchange.size
+        shared = [[e for e in self.kept if r in self.keepers[e] and len(self.keepers[e]) > 1] for r in range(size)]
         n = [len(experts) for experts in shared]
         rows = grad[[self.row_of[e] for experts in shared for e in experts]]
-        received = exchange.rows("sum of resident copies of layer %d" % self.layer, rows, n, n)
-        total, first = grad.clone(), 0
-        total[[self.row_of[e] for e in shared[own]]] = 0
-        for experts in shared:
-            total[[self.row_of[e] for e in experts]] += received[first:first + len(experts)]
-            first += len(experts)
-        return total
+        received, work = self.exchange.rows("sum of resident copies of layer %d" % self.layer, rows, n, n, aside=True, later=True)
+        return shared, shared[own], received, work, rows
+
+    @torch.no_grad()
+    def sum_end(self, started, grad):
+        """In place: the sum of all keepers' gradients, in the same order, so the same bits on each."""
+        if started is None:
+            return
+        shared, own, received, work, _ = started
+        self.exchange.wait("sum of resident copies of layer %d" % self.layer, work)
+        rows_of = lambda experts: torch.tensor([self.row_of[e] for e in experts], dtype=torch.long, device=grad.device)
+        grad.index_fill_(0, rows_of(own), 0)
+        for experts, part in zip(shared, received.split(list(map(len, shared)))):  # of one rank every expert at most once
+            grad.index_add_(0, rows_of(experts), part)
 
     def add_gradient(self, grad):
-        """A micro-batch's gradient [kept, P] of this rank's keeping, returned guests included."""
-        grad = self.reduce_residents(grad)
+        """A micro-batch's gradient [kept, P] of this rank's keeping, returned guests included, summed over keepers."""
         grad = grad.mul_(self.scale) if self.scale != 1 else grad
         if self.weight.grad is None:
             self.weight.grad = grad

@@ -102,9 +102,10 @@ class Case:
 
     def where(self):
         """{part: [wall seconds, seconds of work]} of a step, means over steps and ranks; of planner and recorder those of the rank
-        that worked most: rank 0 writes the trace."""
+        that worked most: rank 0 writes the trace. "work": computing of the median step."""
         own = {part: [statistics.mean(step[part][i] for step in self.parts) for i in (0, 1)]
                for part in {part for step in self.parts for part in step}}
+        own["work"] = [0, statistics.median(sum(step[part][1] for part in WORK + SHOWN["experts"]) for step in self.parts)]
         everywhere = [None] * self.o.ranks
         dist.all_gather_object(everywhere, own)
         return {part: [(max if part in HECATE else statistics.mean)(rank.get(part, (0, 0))[i] for rank in everywhere) for i in (0, 1)]
@@ -161,13 +162,14 @@ def interval(values, seed=1):
 def predicted(o, case, cluster, model):
     """The row of hecate-sim."""
     return hecate.simulate(case["trace"], cluster=cluster, model=model, policies=[case["policy"]], warmup=0, schedule="published",
-                           ranks=o.ranks, period=o.period)["policies"][0]
+                           collective="direct", ranks=o.ranks, period=o.period)["policies"][0]
 
 
 def judge(o, job, folder):
     """Rows of the table. What was trained is simulated whole; the medians are of the same run."""
     cluster, model = (mean(a, b) for a, b in zip(*job["calibrations"]))
     alone = dict(cluster, cores=o.ranks, device=dict(cluster["device"], comm_share=0))  # every rank has a processor to itself
+    met = cluster["calibration"]["meet_s"]  # stands with computing, but is none
     files = [os.path.join(folder, "trainer-%s.json" % what) for what in ("cluster", "model", "alone")]
     for name, document in zip(files, (cluster, model, alone)):
         with open(name, "w") as out:
@@ -176,11 +178,11 @@ def judge(o, job, folder):
     for case in job["cases"]:
         times = [wall - without for wall, without in case["times"]]  # without a processor, which others had
         measured, said = statistics.median(times), predicted(o, case, *files[:2])["iteration_s"]["median"]
-        work = sum(case["parts"].get(part, (0, 0))[1] for part in WORK + SHOWN["experts"])
+        work = case["parts"]["work"][1]  # the median step's, as the prediction
         low, high = interval(times)
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
                      "high_s": high, "steps": len(times), "error": said / measured - 1, "work_s": work,
-                     "work_error": predicted(o, case, files[2], files[1])["compute_s"] / work - 1, "parts": case["parts"]})
+                     "work_error": (predicted(o, case, files[2], files[1])["compute_s"] - met) / work - 1, "parts": case["parts"]})
     errors = sorted(abs(r["error"]) for r in rows)
     pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
     told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
