@@ -36,7 +36,8 @@ static void drop_among(hec_comparison *c, int32_t first, int32_t end) {
     for (int32_t b = first; b < end && !c->runs[a].dropped; b++) {
       double min_s = of[a - first].min_s, max_s = of[b - first].max_s;
       bool fits = hec_summary_fits(summary, &summary->rows[a]), other = hec_summary_fits(summary, &summary->rows[b]);
-      if (a == b || c->runs[b].dropped || (fits && !other) || min_s < max_s || (min_s == max_s && a < b))
+      if (a == b || c->runs[a].kept || c->runs[b].dropped || (fits && !other) || min_s < max_s ||
+          (min_s == max_s && a < b))
         continue;
       c->runs[a].dropped = true;
       c->runs[b].must_fit = c->runs[b].must_fit || fits;

@@ -5,13 +5,14 @@
  * the stride. Beside it comes the bound of the row's class on the same loads, once for all rows of one class.
  *
  * Threads share an iteration: each takes a policy, until all have had it, and then the next one is read. So a trace is read
- * and unpacked once, by the caller's thread, whatever it comes from; a policy's result
+ * and unpacked once, by the caller's thread, whatever it comes from. A policy's result
  * does not depend on which others run. The policies that took longest last time begin, so that none is left alone at the end.
  *
- * Memory: every policy keeps its own state and history; programs, timeline and simulator belong to the thread that has the
- * policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward, under one schedule: a peak of 1.6 GB
- * and 0.2 GB for each thread, nearly all of it transfers (24 bytes each). Under several the programs of a policy are there
- * at once; above TOGETHER_BYTES its schedules are split over several runs of the policy, which decide alike. */
+ * Memory: every policy keeps its own state and history. Programs, timeline and simulator belong to the thread that has
+ * the policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward, under one schedule, have a
+ * peak of 1.6 GB. Add 0.2 GB for each thread. Nearly all of it is transfers (24 bytes each). Under several the
+ * programs of a policy are there at once. Above TOGETHER_BYTES its schedules are split over several runs of the
+ * policy, which decide alike. */
 #include "sim/compare_state.h"
 
 #include "runtime/base/progress.h"
@@ -30,6 +31,11 @@ static bool wants_best(const hec_compare_options *options) {
   return !options->schedules && strcmp(options->schedule, "best") == 0;
 }
 
+/* What people run today: the baseline, or the placement that they gave, as published. The verdict says its time too. */
+static bool is_today(const hec_policy *policy, const hec_schedule *schedule) {
+  return (policy->baseline || policy->placed) && strcmp(policy->schedule, schedule->name) == 0;
+}
+
 /* `near`: candidates (all rows of hec_schedules_of, policy by policy) that may be rows; NULL: all. */
 static hec_status list_rows(hec_comparison *c, const bool *near) {
   const hec_compare_options *options = c->options;
@@ -43,9 +49,12 @@ static hec_status list_rows(hec_comparison *c, const bool *near) {
     else
       HEC_TRY(hec_schedule_of(options->policies[p], options->schedules ? options->schedules[p] : options->schedule,
                               &schedules[0]));
-    for (int32_t s = 0; s < n; s++, c->n_candidates++)
-      if (!near || near[c->n_candidates])
-        c->runs[c->n_rows++] = (hec_compare_row){.policy = options->policies[p], .schedule = schedules[s]};
+    for (int32_t s = 0; s < n; s++, c->n_candidates++) {
+      bool kept = wants_best(options) && is_today(options->policies[p], schedules[s]);
+      if (!near || near[c->n_candidates] || kept)
+        c->runs[c->n_rows++] =
+            (hec_compare_row){.policy = options->policies[p], .schedule = schedules[s], .kept = kept};
+    }
   }
   return HEC_OK;
 }
@@ -316,6 +325,8 @@ static void keep_best(const hec_comparison *c, hec_arena *arena, bool *near, hec
     bool fits = hec_summary_fits(&candidates, chosen);
     double max_s = (1 + HEC_SUMMARY_NEAR) * hec_summary_median(chosen);
     for (int32_t i = p; i < next; i++) {
+      if (c->runs[i].kept)
+        chosen->published_s = hec_summary_median(&candidates.rows[i]);
       if (near)
         near[i] = hec_summary_median(&candidates.rows[i]) <= max_s &&
                   (!fits || hec_summary_fits(&candidates, &candidates.rows[i]));

@@ -21,6 +21,7 @@ typedef struct {
   hec_breakdown all, ordinary; /* of the iteration at hand; ordinary: without one-off operations */
   bool dropped;                /* another row of the policy is better: compare_drop.c */
   bool must_fit;               /* else a row was dropped for it wrongly */
+  bool kept; /* never dropped: what people run today (compare_run.c) */
 } hec_compare_row;
 
 /* Rows of one policy that are lowered together. */

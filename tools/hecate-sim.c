@@ -57,7 +57,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .usage = "hecate-sim TRACE [options]\n       hecate-sim COMMAND [options]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
-                 "placement policy, and compares iteration time, exposed communication, traffic and memory.",
+                 "placement policy, and compares iteration time, communication that nothing hides, traffic and memory.",
       .examples =
           "  hecate-sim traces/sample-synthetic.jsonl\n"
           "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"

@@ -45,6 +45,8 @@ typedef struct {
   bool baseline;           /* the row others are compared to */
   bool rearranges;         /* its policy's flag: the fastest of these is what others are compared to as well */
   bool placed;             /* likewise: what the user has today, which the verdict compares with */
+  const char *published;   /* the schedule that its policy was published with */
+  double published_s;      /* of rows that people run today: median under that schedule; 0: not known */
   hec_series iteration_s;  /* per iteration, one-off costs included */
   hec_series overload;     /* per (iteration, micro-batch, layer) */
   const char *bound_class; /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
@@ -179,7 +181,7 @@ double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN w
 double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
-/* What a row says in numbers, NAN: nothing. X(id, column, group, key, value): its column in CSV; in JSON the key, of the
+/* What a row says in numbers, NAN: nothing. X(id, column, group, key, value): its column in CSV. In JSON the key, of the
  * object `group` where there is one; the value of row `i`, which is `row`. */
 /* clang-format off */
 #define HEC_SUMMARY_VALUE_LIST(X) \

@@ -16,6 +16,7 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .schedule = schedule->name,
                            .reference = policy->reference,
                            .baseline = policy->baseline,
+                           .published = policy->schedule,
                            .cuts = schedule->chunked,
                            .routes = schedule->routes,
                            .by_node = schedule->by_node,

@@ -325,6 +325,8 @@ HEC_TEST_LOOP(best_of_all, 2) {
       ck_assert_str_eq(row->name, policies[p]->name);
       if (policies[p]->by_schedule)
         continue;
+      if (policies[p]->baseline && strcmp(alone->schedule, policies[p]->schedule) == 0) /* as people run it today */
+        ck_assert_double_eq(row->published_s, hec_summary_median(alone));
       if (_i == 0) /* a law of flows has only those near the best under alpha_beta */
         ck_assert_msg(hec_summary_median(row) <= hec_summary_median(alone), "%s is faster under %s", row->name,
                       alone->schedule);
@@ -368,6 +370,8 @@ HEC_TEST_LOOP(dropping_leaves_no_trace, 2) {
     n_iterations = 0;
     ck_assert_str_eq(all.json.data, dropping.json.data);
     ck_assert_str_eq(all.csv.data, dropping.csv.data);
+    ck_assert_double_gt(all.summary.rows[0].published_s, 0); /* of ep: never dropped */
+    ck_assert_double_eq(dropping.summary.rows[0].published_s, all.summary.rows[0].published_s);
     for (int32_t p = 0; i == 0 && p < n_policies; p++)
       peak[1 + p] = all.summary.rows[p].peak_bytes;
     finish(&all);

@@ -118,8 +118,8 @@ typedef struct {
   int32_t *queue;          /* [n_experts] */
 } net;
 
-/* From one expert, or from all with tokens to place (-1), breadth first: the first rank with room, or -1; then what was
- * reached is the cut. */
+/* From one expert, or from all with tokens to place (-1), breadth first: the first rank with room, or -1. In that case
+ * what was reached is the cut. */
 static int32_t search(net *n, int32_t expert) {
   int32_t head = 0, tail = 0;
   for (int32_t e = 0; e < n->n_experts; e++) {

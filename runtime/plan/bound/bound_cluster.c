@@ -1,5 +1,5 @@
-/* What a cluster gives the bounds of times (bound_time.c has the mathematics): the fastest rates, whatever is measured, and the
- * parts of an iteration that no load changes. O(ranks * layers), once. */
+/* What a cluster gives the bounds of times (bound_time.c has the mathematics): the fastest rates, whatever is
+ * measured. And the parts of an iteration that no load changes. O(ranks * layers), once. */
 #include "runtime/plan/bound/bound_state.h"
 #include "runtime/plan/problem.h"
 
@@ -121,8 +121,8 @@ static double ring_s(const hec_bound *b, double bytes, int32_t stride, bool clos
   return larger(each / b->rank_rate, p->n_nodes > 1 ? stride * each / b->node_nics : 0);
 }
 
-/* The closed form of pieces adds up to no less than that of the whole; a measured curve may bend, so it counts by its least
- * slope. */
+/* The closed form of pieces adds up to no less than that of the whole. A measured curve may bend, so it counts by its
+ * least slope. */
 static double in_pieces_s(const hec_bound *b, double bytes) {
   const hec_problem *p = b->problem;
   const hec_curve *curve = p->cluster->measured.n > 0

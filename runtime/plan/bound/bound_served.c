@@ -2,8 +2,8 @@
  *
  * A unit is a rank, or a node. n_eu: tokens for expert e in a layer that unit u has. y_eu = 1 where somebody in u computes e,
  * else 0. With y_eu = 0 all n_eu leave the unit, come back, and in training do so twice. With y_eu = 1 none may have to, but
- * u has a copy of e. One unit, where e is at home, has none to return; every other returns its gradient of G bytes (an M-th
- * of it for a micro-batch, as in bound_time.c). Of J copies that are returned, then,
+ * u has a copy of e. One unit, where e is at home, has none to return. Every other returns its gradient of G bytes (an
+ * M-th of it for a micro-batch, as in bound_time.c). Of J copies that are returned, then,
  *
  *   tokens   Q >= sum of n_eu - (the largest n_eu of each e) - (the J largest of the others)   leave their unit
  *   copies   J G bytes leave it
@@ -27,8 +27,9 @@
  *   T >= F + (sum of the first forward + c)(J) + optimizer
  *
  * Each J moves time from one to the other. For any price 0 <= p <= 1, T is at least (1 - p) times the first and p times the
- * second. That is a sum over layers, so each layer's J may be the best for itself (Lagrange; a sum of minima is a lower bound
- * of the minimum). The bound is the largest over PRICES prices and both kinds of unit: no price is wrong, some are sharper.
+ * second. That is a sum over layers. So each layer's J may be the best for itself (Lagrange; a sum of minima is a
+ * lower bound of the minimum). The bound is the largest over PRICES prices and both kinds of unit: no price is wrong,
+ * some are sharper.
  *
  * SHARDED: nobody has a whole expert, so every unit that computes e returns what it lacks of it: the first one too.
  * Forward only: replicas are everywhere and nothing moves; with slices nothing returns, and bound_time.c has what is gathered.

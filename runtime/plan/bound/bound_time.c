@@ -1,8 +1,9 @@
 /* A lower bound of the time of an iteration for a class of policies, from the cluster's laws.
  *
- * Notation. c_r: seconds of one assignment on rank r, as the expert law has it without launches, tiles and streaming
- * (least seconds a row where there is a measured curve). Weights o_r = (1/c_r) / sum 1/c. A: the mean over ranks, with
- * these weights, of the time at which a rank's compute lane reaches a point. An iteration ends no earlier than A does.
+ * Notation. c_r: seconds of one assignment on rank r, as the expert law has it without launches, tiles and streaming.
+ * Where there is a measured curve: the least seconds a row. Weights o_r = (1/c_r) / sum 1/c. A: the mean over ranks,
+ * with these weights, of the time at which a rank's compute lane reaches a point. An iteration ends no earlier than A
+ * does.
  *
  *   computing   Whatever rank computes them, n assignments raise A by at least n min(o_r c_r) = n / sum(1/c): sum over r
  *               of o_r x_r c_r with sum x_r = n. Attention, gate and the rest raise it by their weighted means. The law
@@ -37,10 +38,10 @@
  * In training dispatch and combine come back with gradients: the same rows twice more, and computing by the backward law.
  *
  * COPIES, training: a rank whose tokens go to expert e sends 2 n rows in a micro-batch (inputs, gradients of outputs), or
- * computes. Who computes sends its gradient of G bytes, as a copy, or has a replica whose gradient is reduced, once an
- * iteration, of which a micro-batch is given G/M; one rank, the home, sends neither. However replicas are reduced (replicas.h,
- * or over all pairs), n of them on m nodes send 2 (n-1) G >= (n-1) G together, and their nodes 2 (m-1) G >= (m-1) G: G for each
- * of them but one. So, of a micro-batch,
+ * computes. Who computes sends its gradient of G bytes, as a copy, or has a replica whose gradient is reduced. That is
+ * once an iteration, of which a micro-batch is given G/M. One rank, the home, sends neither. However replicas are
+ * reduced (replicas.h, or over all pairs), n of them on m nodes send 2 (n-1) G >= (n-1) G together. Their nodes send 2
+ * (m-1) G >= (m-1) G: G for each of them but one. So, of a micro-batch,
  *     V' = sum over e of (sum over s of m_se - max_s m_se),  m_se = min(2 n row, G/M);  per node likewise
  * leave ranks over two lanes (tokens, gradients), which the closed-form law lets run side by side, so
  *     time >= V' / (2 sum over r of (port + NICs)).  Forward only: replicas are everywhere, nothing moves.
@@ -48,16 +49,19 @@
  * (returned on another), and others as in COPIES:  time >= max(U, (U + V')/2) / sum. All of this may hide, so it is
  * compared with the rest, not added. What of it cannot hide, since experts or the optimizer wait for it: bound_served.c.
  *
- * A schedule that may send a token once per node (program/nodes.h): a row serves at most as many assignments as a token has,
- * K, and comes over any NIC of the node: V/K, Q/K, m_se with a row's K-th part, and nothing from other nodes in d.
+ * A schedule that may send a token once per node (program/nodes.h): a row serves at most as many assignments as a
+ * token has, K. It comes over any NIC of the node: V/K, Q/K, m_se with a row's K-th part, and nothing from other nodes
+ * in d.
  *
- * A schedule that does not make experts wait for tokens gets the larger of computing and exchanging, and all-reduces, which
- * it may cut into pieces, after what they reduce. It may cut a layer's exchange into chunks, whose busiest sources differ: of the ranks of a node that end one after the other
- * only (Q/B)/2 is left, since each chunk, ended half way on average, adds half of its own.
+ * A schedule that does not make experts wait for tokens gets the larger of computing and exchanging. Then all-reduces,
+ * which it may cut into pieces, after what they reduce. It may cut a layer's exchange into chunks, whose busiest
+ * sources differ. Of the ranks of a node that end one after the other only (Q/B)/2 is left. For each chunk, ended half
+ * way on average, adds half of its own.
  *
- * A time is a whole number of picoseconds, rounded where an operation ends: down by half of one at most, for each of the
- * operations one after the other that the sums above stand for. Their number is taken as OPERATIONS a layer, forward and
- * backward, in however many chunks, and as many for the rest of a micro-batch. So much is taken off in the end. */
+ * A time is a whole number of picoseconds, rounded where an operation ends. That is down by half of one at most, for
+ * each of the operations one after the other that the sums above stand for. Their number is taken as OPERATIONS a
+ * layer, forward and backward, in however many chunks, and as many for the rest of a micro-batch. So much is taken off
+ * in the end. */
 #include "runtime/plan/bound/bound_state.h"
 #include "runtime/plan/problem.h"
 

@@ -25,9 +25,9 @@
  * Beside it the lowering tries other rows, and may follow one of them (program/portfolio.h, option `pairs`).
  *
  * Guarantee. Each choice has the plan without it among its candidates. So on the loads that it looks at, a layer is
- * predicted to end no later than under contiguous homes without copies, under EPLB's placement as far as moving to it
- * pays, and under all experts everywhere. After the gate, it ends no later than under what was decided before it. The
- * prediction is the cost of layer_end.h; what it leaves out is not guaranteed.
+ * predicted to end no later than under three plans. They are contiguous homes without copies, EPLB's placement as far
+ * as moving to it pays, and all experts everywhere. After the gate, it ends no later than under what was decided
+ * before it. The prediction is the cost of layer_end.h; what it leaves out is not guaranteed.
  *
  * Known: loads of past micro-batches by source, before the gate; this one's, after it. Work is counted: O(experts * ranks) for
  * each candidate, O(experts + ranks + nodes) for each copy. */
@@ -143,8 +143,9 @@ static void read_placement(const hec_policy_run *run, joint *state, int32_t laye
   }
 }
 
-/* `copies` of each expert, where that divides the ranks: copy k of the j-th expert of place p in the k-th part of the ranks, at
- * place p + k o(j) with shifts o = 0, 1, 2, 4 .. (MicroMoE's placement), so that ranks share experts with many others. */
+/* `copies` of each expert, where that divides the ranks. Copy k of the j-th expert of place p in the k-th part of the
+ * ranks, at place p + k o(j) with shifts o = 0, 1, 2, 4 .. (MicroMoE's placement), so that ranks share experts with
+ * many others. */
 static void spread_evenly(const hec_policy_run *run, joint *state, int32_t copies) {
   int32_t n_ranks = run->plan.n_ranks, n_experts = run->plan.n_experts, size = n_ranks / copies, before = 0;
   memset(state->resident, 0, (size_t)n_experts * (size_t)n_ranks);

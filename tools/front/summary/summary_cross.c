@@ -21,7 +21,7 @@ void hec_summary_say_cross(hec_summary *summary, hec_text *words) {
   if (!cross)
     return;
   int32_t best = hec_summary_winner(summary), place = place_of(cross, best);
-  hec_text_printf(words, "Checked under law %s", cross->law);
+  hec_text_printf(words, "Checked under law %s, which shares links exactly", cross->law);
   if (cross->n_iterations < summary->n_iterations)
     hec_text_printf(words, " (%" PRId64 " of %" PRId64 " iterations)", cross->n_iterations, summary->n_iterations);
   if (hec_summary_cross_agrees(cross)) {
