@@ -250,3 +250,12 @@ bool hec_csv_head_has(const char *head, size_t n, const char *names) {
   }
   return false;
 }
+
+void hec_csv_sort(void *lines, size_t n, size_t bytes, int (*compare)(const void *, const void *)) {
+  const char *line = lines;
+  size_t i = 1;
+  while (i < n && compare(line + (i - 1) * bytes, line + i * bytes) < 0)
+    i++;
+  if (i < n)
+    qsort(lines, n, bytes, compare);
+}

@@ -33,6 +33,8 @@ hec_status hec_csv_next(hec_csv *csv, bool *more) HEC_MUST_USE;
  * not matter. */
 hec_status hec_csv_find(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
 hec_status hec_csv_want(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
+/* qsort of lines, left alone where they are in order already, as they are as a rule. */
+void hec_csv_sort(void *lines, size_t n, size_t bytes, int (*compare)(const void *, const void *));
 /* A whole number, also as 7.0: what was a table of floats once writes them so. */
 hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t max, int64_t *value) HEC_MUST_USE;
 /* Columns that say of what kind a line is: method, model_name, phase. Lines of several kinds do not go into one trace:

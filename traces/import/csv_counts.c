@@ -95,14 +95,6 @@ static int compare_cells(const void *a, const void *b) {
   return x->line < y->line ? -1 : 1;
 }
 
-/* As a rule they are. */
-static bool in_order(const table *t) {
-  size_t i = 1;
-  while (i < t->n && compare_cells(&t->cells[i - 1], &t->cells[i]) < 0)
-    i++;
-  return i >= t->n;
-}
-
 /* After sorting: no expert twice, and how many layers there are. */
 static hec_status check_cells(const hec_import_file *file, const table *t, size_t *n_layers) {
   *n_layers = 1;
@@ -152,8 +144,7 @@ static hec_status read_step(hec_import_file *file, table *t, bool *more) {
     HEC_TRY(take_cell(t, hec_import_experts(file->job)));
     HEC_TRY(advance(file, t));
   }
-  if (!in_order(t))
-    qsort(t->cells, t->n, sizeof *t->cells, compare_cells);
+  hec_csv_sort(t->cells, t->n, sizeof *t->cells, compare_cells);
   return judge(file, t);
 }
 

@@ -72,13 +72,6 @@ static int compare_entries(const void *a, const void *b) {
   return x->line < y->line ? -1 : 1;
 }
 
-static bool in_order(const table *t) {
-  size_t i = 1;
-  while (i < t->n && compare_entries(&t->entries[i - 1], &t->entries[i]) < 0)
-    i++;
-  return i >= t->n;
-}
-
 static hec_status read_lines(hec_import_file *file, table *t) {
   for (bool more = true, take = true;;) {
     HEC_TRY(hec_csv_next(&t->csv, &more));
@@ -98,8 +91,7 @@ static hec_status read_table(hec_import_file *file, table *t) {
     HEC_TRY(hec_import_set_model(file, 0, "model", file->words[1].data));
   if (t->n == 0)
     return hec_import_fail(file, 0, "lines", "expected at least one (of --method, --model and --phase), found none");
-  if (!in_order(t))
-    qsort(t->entries, t->n, sizeof *t->entries, compare_entries);
+  hec_csv_sort(t->entries, t->n, sizeof *t->entries, compare_entries);
   for (size_t i = 0; i < t->n; i++)
     ranks = t->entries[i].rank >= ranks ? t->entries[i].rank + 1 : ranks;
   if (o->ranks > 0 && ranks != o->ranks)

@@ -53,27 +53,36 @@ static void multiply(const hec_ffn *ffn, const hec_expert_rows *list, int32_t n,
 
 /* ---- Forward ---- */
 
-static hec_gemm into_inner(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place) {
+/* inner = rows W, or of gradients rows W^T; and the same out of inner rows. */
+static hec_gemm to_inner(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place, const float *rows, bool back) {
   return (hec_gemm){.m = of->n,
                     .n = ffn->f,
                     .k = ffn->model->moe.d_model,
-                    .a = of->in,
+                    .transpose_b = back,
+                    .a = rows,
                     .b = of->params + matrix_at(ffn, place),
                     .c = of->inner + (int64_t)place * ffn->f,
                     .alpha = 1,
                     .ldc = inner_width(ffn)};
 }
-
-static hec_gemm out_of_inner(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place) {
+static hec_gemm from_inner(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place, float *rows, bool back) {
   return (hec_gemm){.m = of->n,
                     .n = ffn->model->moe.d_model,
                     .k = ffn->f,
+                    .transpose_b = back,
                     .a = of->inner + (int64_t)place * ffn->f,
                     .b = of->params + matrix_at(ffn, place),
-                    .c = of->out,
+                    .c = rows,
                     .alpha = 1,
-                    .beta = ffn->keep,
+                    .beta = back && place > 0 ? 1 : ffn->keep, /* gradients of all but the last matrix are summed */
                     .lda = inner_width(ffn)};
+}
+
+static hec_gemm into_inner(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place) {
+  return to_inner(ffn, of, place, of->in, false);
+}
+static hec_gemm out_of_inner(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place) {
+  return from_inner(ffn, of, place, of->out, false);
 }
 
 static void fill_inner(const hec_ffn *ffn, const hec_expert_rows *list, int32_t n) {
@@ -115,29 +124,11 @@ static hec_gemm first_grads(const hec_ffn *ffn, const hec_expert_rows *of, int32
                     .ldb = inner_width(ffn)};
 }
 
-/* Gradients of rows = gradients W^T. */
 static hec_gemm inner_gradient(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place) {
-  return (hec_gemm){.m = of->n,
-                    .n = ffn->f,
-                    .k = ffn->model->moe.d_model,
-                    .transpose_b = true,
-                    .a = of->out,
-                    .b = of->params + matrix_at(ffn, place),
-                    .c = of->inner + (int64_t)place * ffn->f,
-                    .alpha = 1,
-                    .ldc = inner_width(ffn)};
+  return to_inner(ffn, of, place, of->out, true);
 }
 static hec_gemm in_gradient(const hec_ffn *ffn, const hec_expert_rows *of, int32_t place) {
-  return (hec_gemm){.m = of->n,
-                    .n = ffn->model->moe.d_model,
-                    .k = ffn->f,
-                    .transpose_b = true,
-                    .a = of->inner + (int64_t)place * ffn->f,
-                    .b = of->params + matrix_at(ffn, place),
-                    .c = of->din,
-                    .alpha = 1,
-                    .beta = place > 0 ? 1 : ffn->keep,
-                    .lda = inner_width(ffn)};
+  return from_inner(ffn, of, place, of->din, true);
 }
 
 static void backward(const hec_ffn *ffn, const hec_expert_rows *list, int32_t n) {
