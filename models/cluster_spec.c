@@ -249,14 +249,16 @@ bool hec_cluster_is_line(const char *spec) {
 }
 
 static hec_status no_such_cluster(const char *spec) {
-  hec_text names = {0};
+  hec_text names = {0}, near = {0};
   hec_preset_names("cluster", &names);
+  hec_preset_suggest("cluster", spec, &near);
   hec_status status =
       hec_fail(HEC_BAD_INPUT,
                "`cluster` %.200s: expected a preset (%s), a line like \"4x8 nvlink=300G@2us nic=50G@5us flops=312T "
-               "mem=40G\" or the path of a JSON file, found none of them",
-               spec, names.data ? names.data : "none");
+               "mem=40G\" or the path of a JSON file, found none of them%s",
+               spec, names.data ? names.data : "none", near.data ? near.data : "");
   hec_text_free(&names);
+  hec_text_free(&near);
   return status;
 }
 

@@ -32,12 +32,14 @@ hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe
 }
 
 static hec_status no_such_preset(const char *name) {
-  hec_text names = {0};
+  hec_text names = {0}, near = {0};
   hec_preset_names("moe", &names);
+  hec_preset_suggest("moe", name, &near);
   hec_status status =
-      hec_fail(HEC_BAD_INPUT, "`model` %s: expected a preset (%s) or the path of a JSON file, found neither", name,
-               names.data ? names.data : "none");
+      hec_fail(HEC_BAD_INPUT, "`model` %s: expected a preset (%s) or the path of a JSON file, found neither%s", name,
+               names.data ? names.data : "none", near.data ? near.data : "");
   hec_text_free(&names);
+  hec_text_free(&near);
   return status;
 }
 

@@ -1,6 +1,8 @@
 /* Look-up among the compiled-in presets: a linear scan of two dozen names. */
 #include "models/preset_data.h"
 
+#include "runtime/base/nearest.h"
+
 #include <string.h>
 
 /* The part of a table name after "kind-", NULL for another kind. */
@@ -27,4 +29,15 @@ void hec_preset_names(const char *kind, hec_text *names) {
     hec_text_printf(names, "%s%s", separator, own);
     separator = ", ";
   }
+}
+
+void hec_preset_suggest(const char *kind, const char *name, hec_text *words) {
+  hec_nearest_search search = {.word = name};
+  for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
+    const char *own = name_within(kind, preset->name);
+    if (own)
+      hec_nearest_offer(&search, own);
+  }
+  if (search.nearest)
+    hec_text_printf(words, "; did you mean \"%s\"?", search.nearest);
 }

@@ -17,5 +17,7 @@ extern const hec_preset_data hec_preset_table[];
 const hec_preset_data *hec_preset_find(const char *kind, const char *name);
 /* Appends the names of that kind, in the order of the table, separated by ", ". */
 void hec_preset_names(const char *kind, hec_text *names);
+/* Appends "; did you mean "h100"?" when a name of that kind is near. */
+void hec_preset_suggest(const char *kind, const char *name, hec_text *words);
 
 #endif

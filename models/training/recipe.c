@@ -119,12 +119,22 @@ void hec_recipe_write(const hec_recipe *recipe, hec_text *text) {
     write_part(recipe, i, text);
 }
 
-bool hec_recipe_states(const hec_recipe *recipe, const char *part) {
+static uint32_t bit_of(const char *part) {
   int i = 0;
   while (i < N_PARTS && strcmp(parts[i].key, part) != 0)
     i++;
   HEC_ASSERT(i < N_PARTS);
-  return recipe->stated & 1u << i;
+  return 1u << i;
+}
+
+bool hec_recipe_states(const hec_recipe *recipe, const char *part) {
+  return recipe->stated & bit_of(part);
+}
+
+void hec_recipe_state_as(hec_recipe *recipe, const hec_recipe *stated, const char *const *names) {
+  recipe->stated = stated->stated;
+  for (; *names; names++)
+    recipe->stated |= bit_of(*names);
 }
 
 bool hec_recipe_stated(const hec_recipe *recipe) {

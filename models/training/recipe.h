@@ -52,6 +52,8 @@ hec_recipe hec_recipe_default(void);
 /* Reads parts into the recipe; those not named stay as they are. Errors: unknown part or word, with what there is. */
 hec_status hec_recipe_read(const char *text, hec_recipe *recipe) HEC_MUST_USE;
 bool hec_recipe_states(const hec_recipe *recipe, const char *part); /* "zero" */
+/* From now on the recipe states these parts alone, besides those that `stated` states; `parts` ends with NULL. */
+void hec_recipe_state_as(hec_recipe *recipe, const hec_recipe *stated, const char *const *parts);
 /* The parts that weigh most are stated: precision, dispatcher, overlap, graph, recompute. */
 bool hec_recipe_stated(const hec_recipe *recipe);
 void hec_recipe_write(const hec_recipe *recipe, hec_text *text);   /* all parts */

@@ -6,6 +6,8 @@
 #include "runtime/plan/problem.h"
 #include "traces/trace.h"
 
+enum { HEC_JOB_MINDS = 2 };
+
 typedef struct hec_job {
   hec_moe moe;
   hec_cluster cluster;
@@ -19,6 +21,8 @@ typedef struct hec_job {
   uint64_t scale_to;      /* assignments per layer that every load is scaled to; 0: as recorded */
   const char **defaults;  /* [n_defaults] sentences: what the user did not say, and what became of some options */
   int32_t n_defaults, defaults_room;
+  const char *minds[HEC_JOB_MINDS]; /* [n_minds] of these, those that a reader may be misled by */
+  int32_t n_minds;
 } hec_job;
 
 /* Of all pipeline stages. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_MIN = 12 };
+enum { FEW_TOKENS = 512 }; /* per rank: fewer than any training step has */
 enum { CPU_EXPERT_BYTES_MAX = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
 enum { TOKENS_MAX = 1 << 28 };           /* what a model allows */
 
@@ -40,6 +41,11 @@ void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) {
     job->defaults_room = room;
   }
   job->defaults[job->n_defaults++] = sentence;
+}
+
+void hec_job_mind(hec_job *job) {
+  HEC_ASSERT(job->n_minds < HEC_JOB_MINDS && job->n_defaults > 0);
+  job->minds[job->n_minds++] = job->defaults[job->n_defaults - 1];
 }
 
 /* The row whose name the trace's model contains; -1: none. */
@@ -151,11 +157,13 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
     HEC_TRY(shape_by_default(job, options->executed, arena));
   hec_moe *moe = &job->moe;
   const hec_trace_header *header = &job->header;
-  if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)
+  if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k) {
     hec_job_assume(job, arena,
                    "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32
                    ", %" PRId32 ", %" PRId32 ")",
                    header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
+    hec_job_mind(job);
+  }
   int32_t dense = moe->n_moe_layers == header->n_layers ? moe->n_layers - moe->n_moe_layers : 0;
   moe->n_moe_layers = options->layers > 0 ? options->layers : header->n_layers;
   moe->n_layers = moe->n_moe_layers + dense;
@@ -289,6 +297,8 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
     else
       hec_job_assume(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " rank%s%s)", *tokens,
                      ranks, ranks == 1 ? "" : "s", exact);
+    if (*tokens < FEW_TOKENS)
+      hec_job_mind(job);
   }
   return HEC_OK;
 }

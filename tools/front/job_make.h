@@ -30,6 +30,8 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
                                  hec_job *job) HEC_MUST_USE;
 /* Writes one more choice down. */
 void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What was assumed last is said beside the verdict, too. */
+void hec_job_mind(hec_job *job);
 /* That records differ in it, if they do: all that is not of experts counts the job's. */
 void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena);
 

@@ -83,9 +83,11 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
                     best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
   }
   if (r->has_today)
-    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx.", best_of(&r->today)->result.step_s,
+    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx, with balanced routing %.2fx.",
+                    best_of(&r->today)->result.step_s,
                     r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
-                    best_of(&r->today)->result.step_s / row->result.step_s);
+                    best_of(&r->today)->result.step_s / row->result.step_s,
+                    r->today.choice.result.step_s / best->choice.result.step_s);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
 }
@@ -176,13 +178,13 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text_free(&words);
   for (int32_t i = 0; i < r->rows[0].set_up->n_assumed; i++)
     hec_text_printf(&words, "%s%s", i ? "; " : "", r->rows[0].set_up->assumed[i]);
+  hec_text_add(&words, words.length > 0 ? "; recipe:" : "recipe:");
+  hec_recipe_assumed(&r->rows[0].choice.training.recipe, &words);
   if (words.length > 0)
     hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
-  hec_summary_add_foot(
-      "not searched:",
-      "uneven stages, ZeRO levels, pipeline schedules other than 1f1b and interleaved.",
-      out);
+  hec_summary_add_foot("not searched:",
+                       "uneven stages, ZeRO levels, pipeline schedules other than 1f1b and interleaved.", out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_add(&words, "without a policy: ");
   hec_recommendation_megatron(r, &words);

@@ -203,6 +203,9 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
   else if (m->to->file.gpus > cluster.n_devices)
     say(m, "%d GPUs in nodes like those of cluster %s, which has %d", (int)m->to->file.gpus, cluster.name,
         (int)cluster.n_devices);
+  int32_t first;
+  if (hec_cluster_kind(&cluster, HEC_LINK_LEAF_UP, &first) > 0)
+    say(m, "nodes joined without leaf switches: leaf and uplink of the cluster are not modelled with a layout");
   m->to->laws.gpu.sheet.nvlink_ranks = cluster.devices_per_node;
   return HEC_OK;
 }
