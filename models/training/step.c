@@ -36,6 +36,11 @@ static const double graph_host[] = {[HEC_GRAPH_NONE] = 1, [HEC_GRAPH_PARTIAL] = 
 /* On EFA a layer takes as long with 512 tokens a rank as with 2048: its host, not its bytes or math, decides. Fitted to the six
  * rows with NCCL of awslabs' table (awsome-distributed-ai, Qwen3-30B on 64 H100); a CPU drives these NICs. */
 static const double fabric_host[] = {[HEC_FABRIC_INFINIBAND] = 1, [HEC_FABRIC_ROCE] = 1, [HEC_FABRIC_EFA] = 1.85};
+
+double hec_step_fabric_host(hec_fabric fabric) {
+  return fabric_host[fabric];
+}
+
 static const double backward_host = 1.3;  /* launches of the backward pass over those of the forward */
 static const double fused_bytes = 0.4;    /* of permutation and activation, fused into their neighbours over plain */
 static const double fp8_attention = 0.65; /* its core over that in bf16. Both are assumed: no published kernel times */

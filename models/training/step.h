@@ -21,6 +21,8 @@
 extern const hec_step_constants hec_step_constants_fitted;
 /* "in_step=1.2 nic=0.8": changes those named. */
 hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) HEC_MUST_USE;
+/* Time of the host per layer between nodes, over that on InfiniBand. */
+double hec_step_fabric_host(hec_fabric fabric);
 
 /* One layer of one rank, one direction, seconds. */
 typedef struct {
