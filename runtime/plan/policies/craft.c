@@ -164,7 +164,7 @@ static const hec_option options[] = {HEC_POLICY_PERIOD(.source = "as eplb"),
 
 const hec_policy hec_policy_craft = {
     .name = "craft",
-    .fills = {1, 1},
+    .fills = {.shares = 1, .more = 1},
     .tried = true,
     .summary = "a budget of replicas, given to the layers that gain most by them",
     .source = "CRAFT, arXiv 2603.28768",

@@ -91,7 +91,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_echo = {
     HEC_SPILL_POLICY,
     .name = "echo",
-    .fills = {1, 2},
+    .fills = {.shares = 1, .more = 2},
     .tried = true,
     .summary = "excess of full ranks cloned to spare ones after the gate, one-shot greedy (unused slots are free here)",
     .source = "ECHO, Megatron-LM PR 2368",

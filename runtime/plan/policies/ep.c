@@ -111,7 +111,7 @@ static void drop(hec_policy_run *run, hec_load *load) {
 const hec_policy hec_policy_ep = {
     EP,
     .name = "ep",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .tried = true,
     .summary = "static contiguous expert parallelism",
     .source = "DeepSpeed-MoE, arXiv 2201.05596",
@@ -125,7 +125,7 @@ const hec_policy hec_policy_ep = {
 const hec_policy hec_policy_ep_balanced = {
     EP,
     .name = "ep-balanced",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "ep with every expert forced to the mean load",
     .source = "force-balanced reference row",
     .schedule = "serial",
@@ -139,7 +139,7 @@ const hec_policy hec_policy_ep_balanced = {
 const hec_policy hec_policy_ep_capacity = {
     EP,
     .name = "ep-capacity",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "ep with a capacity per source and expert; what exceeds it is dropped",
     .source = "GShard, arXiv 2006.16668; DeepSpeed-MoE, arXiv 2201.05596",
     .schedule = "serial",
@@ -154,7 +154,7 @@ const hec_policy hec_policy_ep_capacity = {
 const hec_policy hec_policy_ideal = {
     EP,
     .name = "ideal",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "lower bound: mean work on every rank, nothing moves",
     .source = "reference row",
     .schedule = "ideal",

@@ -178,7 +178,7 @@ static const eplb_form by_node = {0}, global = {.global = true}, matched = {.mat
 const hec_policy hec_policy_eplb = {
     EPLB,
     .name = "eplb",
-    .fills = {1, 1},
+    .fills = {.shares = 1, .more = 1},
     .tried = true,
     .summary = "periodic replication and placement, nodes first",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
@@ -190,7 +190,7 @@ const hec_policy hec_policy_eplb = {
 const hec_policy hec_policy_eplb_global = {
     EPLB,
     .name = "eplb-global",
-    .fills = {1, 1},
+    .fills = {.shares = 1, .more = 1},
     .tried = true,
     .summary = "periodic replication and placement, nodes ignored",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
@@ -202,7 +202,7 @@ const hec_policy hec_policy_eplb_global = {
 const hec_policy hec_policy_eplb_no_replicas = {
     EPLB,
     .name = "eplb-no-replicas",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .tried = true,
     .summary = "eplb without redundant slots",
     .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
@@ -214,7 +214,7 @@ const hec_policy hec_policy_eplb_no_replicas = {
 const hec_policy hec_policy_eplb_match = {
     EPLB,
     .name = "eplb-match",
-    .fills = {1, 1},
+    .fills = {.shares = 1, .more = 1},
     .tried = true,
     .summary = "eplb with the fewest moves that give the same balance",
     .source = "EPLB, github.com/deepseek-ai/EPLB, issue 25",
@@ -226,7 +226,7 @@ const hec_policy hec_policy_eplb_match = {
 const hec_policy hec_policy_eplb_online = {
     EPLB,
     .name = "eplb-online",
-    .fills = {1, 1},
+    .fills = {.shares = 1, .more = 1},
     .summary = "eplb carried out one layer an iteration, beside it (weights from peers, not from host memory)",
     .source = "TensorRT-LLM, tech blog 4; EPLB, github.com/deepseek-ai/EPLB",
     .migrates_beside = true,

@@ -101,7 +101,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_exflow = {
     .name = "exflow",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "static placement by inter-layer affinity, equally many experts a rank; its saving is not modelled",
     .source = "ExFlow, arXiv 2401.08383",
     .known = HEC_KNOWN_STATIC,

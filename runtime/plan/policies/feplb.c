@@ -89,7 +89,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_feplb = {
     HEC_SPILL_POLICY,
     .name = "feplb",
-    .fills = {1, 2},
+    .fills = {.shares = 1, .more = 2},
     .summary = "whole hot experts moved inside the node after the gate (published with copy engines)",
     .source = "FEPLB, arXiv 2604.19654",
     .options = options,

@@ -322,7 +322,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_flashlb = {
     .name = "flashlb",
-    .fills = {1, 1},
+    .fills = {.shares = 1, .more = 1},
     .tried = true,
     .summary = "as eplb-global, but replicas and places chosen together, and only layers that gain",
     .source = "FlashLB, vllm-ascend PR 3042 and 6477",

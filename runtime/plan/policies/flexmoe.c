@@ -278,7 +278,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_flexmoe = {
     .name = "flexmoe",
-    .fills = {3, 0},
+    .fills = {.shares = 3},
     .tried = true,
     .summary = "replicas in reserved slots, adjusted step by step",
     .source = "FlexMoE, arXiv 2304.03946",

@@ -145,7 +145,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_hiermoe = {
     .name = "hiermoe",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "periodic swaps of experts by a hierarchical cost model; its schedule sends a token once per node",
     .source = "HierMoE, arXiv 2508.09591",
     .known = HEC_KNOWN_PERIODIC,

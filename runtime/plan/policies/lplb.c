@@ -219,7 +219,7 @@ static const hec_option options[] = {HEC_POLICY_PERIOD(.source = "EPLB's here"),
 
 const hec_policy hec_policy_lplb = {
     .name = "lplb",
-    .fills = {1, 2},
+    .fills = {.shares = 1, .more = 2},
     .tried = true,
     .summary = "fixed replicas on a small graph, tokens split by a linear programme after the gate",
     .source = "LPLB, github.com/deepseek-ai/LPLB",

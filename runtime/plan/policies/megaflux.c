@@ -239,7 +239,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_megaflux = {
     HEC_SPILL_POLICY,
     .name = "megaflux",
-    .fills = {1, 4},
+    .fills = {.shares = 1, .more = 4},
     .tried = true,
     .summary = "blocks of tokens from full ranks to 4 guest slots a rank, after the gate (published inside one kernel)",
     .source = "MegaFlux, arXiv 2610.00671; DynamicEPLB for DeepGEMM's MegaMoE",

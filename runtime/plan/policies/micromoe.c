@@ -195,7 +195,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_micromoe = {
     .name = "micromoe",
-    .fills = {2, 0},
+    .fills = {.shares = 2},
     .tried = true,
     .summary = "two copies of every expert, tokens split over them by a linear programme after the gate",
     .source = "MicroMoE, arXiv 2511.16947",

@@ -196,7 +196,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_moetuner = {
     .name = "moetuner",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "one placement of whole experts from a profile, loads as equal as can be; forward phase",
     .source = "MoETuner, arXiv 2502.06643",
     .known = HEC_KNOWN_PERIODIC,

@@ -75,7 +75,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_moonep = {
     HEC_SPILL_POLICY,
     .name = "moonep",
-    .fills = {2, 0},
+    .fills = {.shares = 2},
     .tried = true,
     .summary = "exactly equal shares after the gate, each receiver filled by one donor (unused slots are free here)",
     .source = "MoonEP, github.com/MoonshotAI/MoonEP",

@@ -252,7 +252,7 @@ static const hec_option options[] = {
 
 const hec_policy hec_policy_pb_oeplb = {
     .name = "pb-oeplb",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "pairs of experts swapped where a layer is out of balance, with a dead zone; no replicas",
     .source = "PB-OEPLB, github.com/sjqsjq/EPLB",
     .known = HEC_KNOWN_PERIODIC,

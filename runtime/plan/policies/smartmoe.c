@@ -132,7 +132,7 @@ static const smartmoe_form periodic = {0}, frozen = {.frozen = true};
 const hec_policy hec_policy_smartmoe = {
     SMARTMOE,
     .name = "smartmoe",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .tried = true,
     .summary = "periodic re-placement of whole experts, no replicas",
     .source = "SmartMoE, USENIX ATC 2023",
@@ -145,7 +145,7 @@ const hec_policy hec_policy_smartmoe = {
 const hec_policy hec_policy_dataforest_remap = {
     SMARTMOE,
     .name = "dataforest-remap",
-    .fills = {1, 0},
+    .fills = {.shares = 1},
     .summary = "one greedy map of a profile (the first records), then frozen; no replicas",
     .source = "DataFore, ISCA 2026; DataForest-Remap, github.com/sjqsjq/EPLB",
     .window = 10,

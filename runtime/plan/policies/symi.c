@@ -83,7 +83,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_symi = {
     .name = "symi",
-    .fills = {4, 0},
+    .fills = {.shares = 4},
     .summary = "sharded optimizer, slots refilled each iteration by popularity (host memory and its bus not charged)",
     .source = "SYMI, arXiv 2504.19925",
     .known = HEC_KNOWN_LAST,

@@ -126,7 +126,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_taot = {
     HEC_SPILL_POLICY,
     .name = "taot",
-    .fills = {1, 2},
+    .fills = {.shares = 1, .more = 2},
     .tried = true,
     .summary = "excess of full ranks cloned after the gate, inside the node where that is as good",
     .source = "LoongForge TAOT, arXiv 2608.03676",

@@ -199,7 +199,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_ultraep = {
     HEC_SPILL_POLICY,
     .name = "ultraep",
-    .fills = {1, 2},
+    .fills = {.shares = 1, .more = 2},
     .tried = true,
     .summary =
         "least reachable load inside a node with 2 guest slots a rank, after the gate (unused slots are free here)",
