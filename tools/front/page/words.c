@@ -97,6 +97,8 @@ static void add_advice(const hec_report *report, hec_text *out) {
     hec_text_printf(out, "\nPractically as fast (within 0.5 %%): %s.", names.data);
   hec_text_free(&names);
   hec_text_add(out, "\n");
+  hec_summary_say_minds(report->summary, out);
+  hec_text_add(out, report->summary->job->n_minds > 0 ? "\n" : "");
   hec_summary_say_cross(report->summary, out);
 }
 

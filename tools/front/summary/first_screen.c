@@ -201,25 +201,24 @@ void hec_summary_advice(hec_summary *summary, const char *between, hec_text *wor
 }
 
 /* What may mislead: the same words as in the list of what was assumed. */
-static void add_minds(const hec_job *job, hec_text *out) {
-  hec_text words = {0};
+void hec_summary_say_minds(const hec_summary *summary, hec_text *words) {
+  const hec_job *job = summary->job;
   for (int32_t i = 0; i < job->n_minds; i++)
-    hec_text_printf(&words, "%s%s", i > 0 ? "; " : "Mind: ", job->minds[i]);
-  if (words.length > 0) {
-    hec_text_add(&words, ".");
-    hec_summary_add_paragraph(words.data, 2, out);
-  }
-  hec_text_free(&words);
+    hec_text_printf(words, "%s%s", i > 0 ? "; " : "Mind: ", job->minds[i]);
+  hec_text_add(words, job->n_minds > 0 ? "." : "");
 }
 
 static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
   hec_text words = {0};
   hec_summary_advice(summary, " ", &words);
   hec_summary_add_paragraph(words.data, 0, out);
-  hec_text_free(&words);
+  words.length = 0;
   if (best >= 0)
     hec_summary_add_close(summary, best, out);
-  add_minds(summary->job, out);
+  hec_summary_say_minds(summary, &words);
+  if (words.length > 0)
+    hec_summary_add_paragraph(words.data, 0, out);
+  hec_text_free(&words);
   hec_summary_add_cross(summary, out);
 }
 

@@ -16,6 +16,8 @@ int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *ro
 bool hec_summary_are_kin(const char *a, const char *b);
 /* "fsdp (0.3 %), ...": others that fit and are practically as fast as the best, the fastest first. */
 void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names);
+/* What may mislead, in the words of the list of what was assumed, as a sentence; nothing where nothing does. */
+void hec_summary_say_minds(const hec_summary *summary, hec_text *words);
 /* What the check under another law found, as a sentence; nothing where there was none. */
 void hec_summary_say_cross(hec_summary *summary, hec_text *words);
 /* Names of all rows with the note of row `index`. False: it has none, or an earlier row has the same. */
