@@ -38,6 +38,5 @@ void hec_preset_suggest(const char *kind, const char *name, hec_text *words) {
     if (own)
       hec_nearest_offer(&search, own);
   }
-  if (search.nearest)
-    hec_text_printf(words, "; did you mean \"%s\"?", search.nearest);
+  hec_nearest_hint(&search, words);
 }

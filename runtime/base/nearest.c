@@ -52,3 +52,8 @@ const char *hec_nearest(const char *word, const char *const *names, size_t n) {
     hec_nearest_offer(&search, names[i]);
   return search.nearest;
 }
+
+void hec_nearest_hint(const hec_nearest_search *search, hec_text *words) {
+  if (search->nearest)
+    hec_text_printf(words, " (did you mean \"%s\"?)", search->nearest);
+}

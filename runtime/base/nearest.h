@@ -1,7 +1,7 @@
 /* For a mistyped name, the one that was probably meant. */
 #ifndef HEC_BASE_NEAREST_H
 #define HEC_BASE_NEAREST_H
-#include <stddef.h>
+#include "runtime/base/text.h"
 
 /* A search among names that are offered one by one. `word`: what was typed; `nearest`: the best so far, NULL: none is near.
  * Letters' case and - for _ are no difference. Ties go to the name that was offered first. */
@@ -10,6 +10,8 @@ typedef struct {
   size_t distance;
 } hec_nearest_search;
 void hec_nearest_offer(hec_nearest_search *search, const char *name);
+/* Adds ` (did you mean "X"?)`, or nothing where no name is near: the one form of it in every message. */
+void hec_nearest_hint(const hec_nearest_search *search, hec_text *words);
 
 /* The same over names[n]. */
 const char *hec_nearest(const char *word, const char *const *names, size_t n);

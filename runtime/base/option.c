@@ -90,8 +90,7 @@ static hec_status unexpected(const reader *r, const char *text) {
     hec_text_printf(&names, "%s%s=VALUE", names.length > 0 ? ", " : "", o->name);
     hec_nearest_offer(&search, o->name);
   }
-  if (search.nearest)
-    hec_text_printf(&near, " (did you mean \"%s\"?)", search.nearest);
+  hec_nearest_hint(&search, &near);
   hec_status status =
       hec_fail(HEC_BAD_INPUT, "%s %s: expected %s, found \"%.*s\"%s", r->where, r->row,
                names.data ? names.data : "nothing after the name", length, text, near.data ? near.data : "");

@@ -58,8 +58,7 @@ void hec_table_expect(const hec_table *table, const char *name, hec_text *expect
     return;
   }
   hec_text_printf(expected, "one of the %d names that \"%s\" lists", n, table->list);
-  if (search.nearest)
-    hec_text_printf(expected, " (did you mean \"%s\"?)", search.nearest);
+  hec_nearest_hint(&search, expected);
 }
 
 hec_status hec_table_unknown(const hec_table *table, const char *where, const char *name) {

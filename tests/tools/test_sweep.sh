@@ -113,7 +113,8 @@ SLURM_PROCID=0 SLURM_NTASKS=3 "${tool[@]}" spec.json --count >out.txt && grep -q
 sed 's/"exponent": 1.2/"exponent": 1.3/' spec.json >other.json
 "${tool[@]}" other.json --out other --shard 1/3 >out.txt || fail "another spec"
 tool=("$sim" sweep merge)
-refuses 2 "all 3 parts" part.part-0-of-3 part.part-1-of-3
+refuses 2 "all 3, missing: 2 (made by --shard I/3" part.part-0-of-3 part.part-1-of-3
+refuses 2 "missing: 0, 2 " part.part-1-of-3
 refuses 2 "twice" part.part-0-of-3 part.part-1-of-3 part.part-1-of-3
 refuses 2 "same sweep" part.part-0-of-3 other.part-1-of-3 part.part-2-of-3
 refuses 2 "expected a part" part.part-0-of-3 whole.csv part.part-2-of-3

@@ -19,17 +19,18 @@ const hec_tool *hec_tool_running(void) {
 }
 
 static hec_status unknown(const hec_tool *tool, const char *found) {
-  hec_text names = {0};
+  hec_text names = {0}, near = {0};
   hec_nearest_search search = {.word = found};
   for (const hec_tool_command *c = tool->commands; c->name; c++)
     if (c->run && c->summary) {
       hec_text_printf(&names, "%s%s", names.length ? ", " : "", c->name);
       hec_nearest_offer(&search, c->name);
     }
-  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s%s%s; see %s --help",
-                               names.data, found, search.nearest ? ", did you mean " : "",
-                               search.nearest ? search.nearest : "", search.nearest ? "?" : "", tool->name);
+  hec_nearest_hint(&search, &near);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s; see %s --help", names.data,
+                               found, near.data ? near.data : "", tool->name);
   hec_text_free(&names);
+  hec_text_free(&near);
   return status;
 }
 

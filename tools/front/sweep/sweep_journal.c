@@ -10,6 +10,7 @@
  * end is cut off and one whose sum is wrong does not count: its row is computed again. A part is the same file with
  * the rows in order and none missing. */
 #define HEC_FORMAT "hecate-sweep-rows"
+#include "runtime/base/table.h"
 #include "tools/front/sweep/sweep_kind.h"
 
 #include <errno.h>
@@ -265,7 +266,7 @@ static hec_status read_header(const char *path, const char *text, size_t length,
 }
 
 /* The first part says which sweep it is, the others must be of the same. */
-static hec_status match(const char *path, const part_header *h, const char *tool, int32_t n_parts, hec_sweep *sweep) {
+static hec_status match(const char *path, const part_header *h, const char *tool, int64_t of, hec_sweep *sweep) {
   uint64_t digest = strtoull(h->digest, NULL, 16);
   if (strcmp(h->tool, tool) != 0)
     return hec_fail(HEC_BAD_INPUT, "%s:1: tool: expected %s, found \"%.60s\"", path, tool, h->tool);
@@ -276,8 +277,8 @@ static hec_status match(const char *path, const part_header *h, const char *tool
   if (digest != sweep->digest || h->rows != sweep->n || h->values != sweep->kind->n ||
       strcmp(h->spec, sweep->text) != 0)
     return hec_fail(HEC_BAD_INPUT, "%s:1: digest: expected a part of the same sweep as the first, found another", path);
-  if (h->of != n_parts)
-    return hec_fail(HEC_BAD_INPUT, "%s:1: of: expected all %" PRId64 " parts, found %" PRId32, path, h->of, n_parts);
+  if (of > 0 && h->of != of)
+    return hec_fail(HEC_BAD_INPUT, "%s:1: of: expected %" PRId64 " like the first part, found %" PRId64, path, of, h->of);
   return HEC_OK;
 }
 
@@ -294,8 +295,8 @@ static hec_status complete(const char *path, const hec_sweep_rows *rows, const p
 /* The sweep that is put together. */
 typedef struct {
   const char *tool;
-  int32_t n_parts;
-  bool *seen; /* [n_parts] */
+  int64_t of; /* into how many shards the sweep was cut; 0: no part was read yet */
+  bool *seen; /* [of] */
   hec_sweep *sweep;
   hec_sweep_rows *rows;
 } merger;
@@ -304,7 +305,12 @@ static hec_status take_part(merger *m, const char *path, char *text, size_t leng
   part_header h = {0};
   hec_status status = read_header(path, text, length, &h);
   if (status == HEC_OK)
-    status = match(path, &h, m->tool, m->n_parts, m->sweep);
+    status = match(path, &h, m->tool, m->of, m->sweep);
+  if (status == HEC_OK && m->of == 0) {
+    m->of = h.of;
+    m->seen = hec_malloc((size_t)m->of, sizeof *m->seen);
+    memset(m->seen, 0, (size_t)m->of * sizeof *m->seen);
+  }
   if (status == HEC_OK && m->seen[h.shard])
     status = hec_fail(HEC_BAD_INPUT, "%s: shard %" PRId64 "/%" PRId64 " is there twice", path, h.shard, h.of);
   if (status == HEC_OK) {
@@ -318,10 +324,25 @@ static hec_status take_part(merger *m, const char *path, char *text, size_t leng
   return status;
 }
 
+/* Of the sweep that the parts are from, which ones were not given. */
+static hec_status all_there(const merger *m) {
+  hec_text missing = {0};
+  int64_t n = 0;
+  for (int64_t i = 0; i < m->of; i++)
+    if (!m->seen[i] && ++n <= HEC_TABLE_LISTED)
+      hec_text_printf(&missing, "%s%" PRId64, n > 1 ? ", " : "", i);
+  hec_status status =
+      n == 0 ? HEC_OK
+             : hec_fail(HEC_BAD_INPUT,
+                        "parts: expected all %" PRId64 ", missing: %s%s (made by --shard I/%" PRId64 ", I from 0)", m->of,
+                        missing.data, n > HEC_TABLE_LISTED ? ", ..." : "", m->of);
+  hec_text_free(&missing);
+  return status;
+}
+
 hec_status hec_sweep_merge(const char *const *paths, int32_t n, const char *tool, hec_sweep *sweep,
                            hec_sweep_rows *rows) {
-  merger m = {tool, n, hec_malloc((size_t)n, sizeof *m.seen), sweep, rows};
-  memset(m.seen, 0, (size_t)n * sizeof *m.seen);
+  merger m = {.tool = tool, .sweep = sweep, .rows = rows};
   hec_status status = HEC_OK;
   for (int32_t i = 0; status == HEC_OK && i < n; i++) {
     char *text = NULL;
@@ -335,6 +356,8 @@ hec_status hec_sweep_merge(const char *const *paths, int32_t n, const char *tool
     if (file >= 0)
       (void)close(file);
   }
+  if (status == HEC_OK)
+    status = all_there(&m);
   free(m.seen);
   return status;
 }
