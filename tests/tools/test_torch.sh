@@ -21,6 +21,10 @@ grep ^SKIPPED out.txt
 for first in 000000 000004; do
   "$build/hecate-sim" "out/trace-$first.jsonl.gz" --policy ep,hecate >out.txt 2>&1 || fail "hecate-sim: $(tail -5 out.txt)"
 done
+# Tables of a GPU: the laws read every row, but of kernels for which the preset has none.
+"$build/hecate-validate" hardware --cases measured --json >found.json || fail "hardware: tables of hecate.torch.measure"
+expect found.json 'len(d["rows"]), sorted({(r["file"], r["why_not"].split(",")[0].split(";")[0]) for r in d["rows"] if "why_not" in r})' \
+  "(36, [('collectives.csv', 'library: the law covers NCCL'), ('elementwise.csv', 'device h100 has no constants for law memory'), ('moe_ffn.csv', 'device h100 has no constants for law grouped')])"
 # Predicted against trained: that it runs and counts, not what it finds, which depends on the machine.
 # The package and libhecate are those that came with the program.
 env -u PYTHONPATH -u HECATE_LIBRARY HECATE_TORCH_PYTHON=$python "$build/hecate-validate" trainer --json --policy ep,hecate --hot 2 --rounds 1 --block 3 --layers 2 --d-model 32 \

@@ -5,6 +5,7 @@
 Where packages with their MoE layers are: HECATE_TORCHTITAN, HECATE_TRANSFORMERS, HECATE_MEGATRON, HECATE_DEEPSPEED."""
 import os
 import runpy
+import socket
 import sys
 import traceback
 
@@ -13,8 +14,15 @@ import torch.distributed.checkpoint  # noqa: F401
 
 import hecate.torch  # noqa: F401
 
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
 CHECKS = (("parity", "ep,hecate,eplb,flexmoe,laer,joint"), ("training",), ("titan",), ("hf",), ("megatron",), ("deepspeed",),
-          ("example",) + tuple(sys.argv[1:]))
+          ("measure", free_port()), ("example",) + tuple(sys.argv[1:]))
 PACKAGES = dict(titan="HECATE_TORCHTITAN", hf="HECATE_TRANSFORMERS", megatron="HECATE_MEGATRON", deepspeed="HECATE_DEEPSPEED")
 
 

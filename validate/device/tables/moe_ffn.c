@@ -146,6 +146,8 @@ static hec_grouped_load remembered(const routing *r) {
 
 /* CUTLASS-like kernels share constants, Triton kernels do by framework: their tiles come from its table. */
 static const char *family_of(const char *kernel, const char *framework, hec_arena *arena) {
+  if (strcmp(framework, "torch") == 0)
+    return "torch";
   if (strncmp(kernel, "trt", 3) == 0)
     return "cutlass";
   if (strstr(kernel, "cutlass"))
