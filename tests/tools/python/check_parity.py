@@ -182,7 +182,7 @@ def report(rank, size, steps, policies):
     say = (lambda *words: print(*words, flush=True)) if rank == 0 else lambda *words: None
     say("largest relative difference of the loss to dense data parallelism: %d steps, %d ranks, 2 micro-batches, activations\n"
         "recomputed, gradients clipped; limits 1e-12 (float64), 1e-5 (float32)" % (steps, size))
-    say("%-10s %-8s %9s %9s %9s %7s %7s" % (("policy", "type") + LOADS + ("moves", "guests")))
+    say("%-24s %-8s %9s %9s %9s %7s %7s" % (("policy", "type") + LOADS + ("moves", "guests")))
     over = 0
     for dtype in LIMITS:
         for policy in policies:
@@ -190,7 +190,7 @@ def report(rank, size, steps, policies):
             worst = [max(off[i] for i in range(steps) if load_at("all", i, steps) == load) for load in LOADS]
             wrong = max(worst) >= LIMITS[dtype]
             over += wrong
-            say("%-10s %-8s %9.1e %9.1e %9.1e %7d %7d%s" % (policy, str(dtype)[6:], *worst, moved, guests,
+            say("%-24s %-8s %9.1e %9.1e %9.1e %7d %7d%s" % (policy, str(dtype)[6:], *worst, moved, guests,
                                                            "  OVER" if wrong else ""))
     say("%d over the limit" % over)
     assert over == 0
