@@ -117,7 +117,7 @@ static hec_status launch_kept(hec_train_wish wish, job *j, const hec_cluster *cl
     j->train.checkpoint = &checkpoint;
     status = status == HEC_OK ? hec_checkpoint_find(&checkpoint) : status;
     status = status == HEC_OK && checkpoint.step > 0 ? hec_checkpoint_loads(&checkpoint, j->train.record) : status;
-    status = status == HEC_OK ? hec_checkpoint_make_folder(&checkpoint) : status;
+    status = status == HEC_OK ? hec_checkpoint_hold(&checkpoint) : status;
   }
   status = status == HEC_OK ? launch(wish, j, cluster) : status;
   status = wish.record ? hec_record_end(j->train.record, status, wish.record, &header) : status;

@@ -195,6 +195,12 @@ refuses 2 "nowhere/ck: no folder for checkpoints" "${saved[@]}" --checkpoint now
 refuses 2 "one.txt: no folder for checkpoints: Not a directory" "${saved[@]}" --checkpoint one.txt
 printf x | dd of=ck/step-00000012/rank-0001 bs=1 seek=1000 conv=notrunc 2>dd.txt
 refuses 2 "ck/step-00000012/rank-0001: damaged: its check sum does not fit" "${saved[@]}" --checkpoint ck --resume --steps 20
+# A folder that another run has. The lock is that process's alone, so a shell cannot take it.
+mkdir -p busy && python3 -c 'import fcntl, subprocess, sys
+held = open("busy/.lock", "w")
+fcntl.lockf(held, fcntl.LOCK_EX)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)' "$run" train "${saved[@]}" --steps 2 --checkpoint busy >out 2>err
+[ $? -eq 2 ] && grep -q "busy: another run writes its checkpoints there" err && [ "$(ls busy)" = "" ] || fail "a folder in use: $(cat err)"
 # A disk that is full: said, and the checkpoint before is still there.
 "$run" train "${saved[@]}" --steps 2 --checkpoint tight >out 2>err || fail "two steps: $(cat err)"
 (ulimit -f 8 && "$run" train "${saved[@]}" --steps 4 --checkpoint tight --resume 2>&1 >/dev/null | cat >err)

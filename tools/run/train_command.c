@@ -367,7 +367,6 @@ static void add_settings(command *c) {
 static hec_status find_checkpoint(command *c) {
   const settings *s = c->s;
   const hec_checkpoint *found = &c->checkpoint;
-  c->checkpoint = (hec_checkpoint){.folder = s->checkpoint, .every = s->checkpoint_every};
   add_settings(c);
   HEC_TRY(hec_checkpoint_find(&c->checkpoint));
   if (found->step > 0 && !s->resume)
@@ -388,9 +387,12 @@ static hec_status make_record(command *c) {
   c->train.record = c->record;
   if (!c->s->checkpoint)
     return HEC_OK;
+  c->checkpoint = (hec_checkpoint){.folder = c->s->checkpoint, .every = c->s->checkpoint_every};
+  if (c->target.backend->speaks())
+    HEC_TRY(hec_checkpoint_hold(&c->checkpoint));
   HEC_TRY(find_checkpoint(c));
   c->train.checkpoint = &c->checkpoint;
-  return c->target.backend->speaks() ? hec_checkpoint_make_folder(&c->checkpoint) : HEC_OK;
+  return HEC_OK;
 }
 
 static void measured(void *context, const hec_train_measure *m) {

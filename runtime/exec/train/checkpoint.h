@@ -34,9 +34,12 @@ typedef struct {
 /* The newest checkpoint of the folder, which need not exist: checkpoint->step. HEC_BAD_INPUT: it is none, or of a run with
  * other settings. */
 hec_status hec_checkpoint_find(hec_checkpoint *checkpoint) HEC_MUST_USE;
-/* Before the launch. The loads of its steps into the record, which is empty; the folder, where it is not there. */
+/* Before the launch. The folder, made where it is not there, and its file `.lock`, locked until this process ends: two runs that
+ * write there would remove each other's checkpoints. HEC_BAD_INPUT: another run has it. Ranks that are forked from this
+ * process do not hold the lock, so a run that is killed may be started again at once. */
+hec_status hec_checkpoint_hold(const hec_checkpoint *checkpoint) HEC_MUST_USE;
+/* The loads of its steps into the record, which is empty. */
 hec_status hec_checkpoint_loads(const hec_checkpoint *checkpoint, hec_record *record) HEC_MUST_USE;
-hec_status hec_checkpoint_make_folder(const hec_checkpoint *checkpoint) HEC_MUST_USE;
 /* By every rank, with the plan in force as it was: its parameters, moments, transitions. */
 hec_status hec_checkpoint_read(const hec_checkpoint *checkpoint, hec_record *record, hec_exec *exec,
                                hec_rank *rank) HEC_MUST_USE;
