@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
   const char *name, *unit;
   const char *meaning;
-  double low, start, high; /* where a fit looks, and where it begins */
+  double low, start, high; /* where a fit looks, and where it begins; low 0: a switch, `off` or `high` */
   double off;              /* the value at which its term does nothing; < 0: the law needs it */
 } hec_law_constant;
 

@@ -7,7 +7,7 @@
 typedef struct {
   int64_t m, n, k, groups;
   hec_law_precision precision; /* of x and W; y has 2 bytes */
-  bool quantise;           /* x comes in bf16 and a kernel makes it fp8 first */
+  bool quantise;               /* x comes in bf16 and a kernel makes it fp8 first */
 } hec_gemm_work;
 
 /* What the rows of a rank's experts come to: all that the grouped law needs of a load. */
@@ -42,6 +42,7 @@ typedef struct {
 typedef struct {
   int64_t batch, seq, heads, kv_heads, head_dim, head_dim_v; /* heads of this rank; MLA: 192 and 128 */
   bool causal, backward;
+  bool latent; /* the call also keeps MLA's latent of each token, as inference does */
 } hec_attention_work;
 
 typedef struct {

@@ -26,6 +26,7 @@ static void copy_routes(const hec_problem *problem, const int32_t *number_of, he
       links->route_at[s * problem->n_ranks + d] = entries;
       if (s == d)
         continue;
+      links->latency_s[s * problem->n_ranks + d] = (double)hec_cluster_latency_ps(problem->cluster, s, d) * 1e-12;
       const int32_t *route;
       int32_t n = hec_cluster_route(problem->cluster, s, d, &route);
       for (int32_t i = 0; i < n; i++)
@@ -51,6 +52,7 @@ hec_rank_links hec_rank_links_new(hec_arena *arena, const hec_problem *problem) 
       links.bandwidth[number_of[l]] = cluster->links[l].bandwidth;
   links.route_at = HEC_NEW(arena, int32_t, ranks * ranks + 1);
   links.route_link = HEC_NEW(arena, int32_t, entries + 1);
+  links.latency_s = HEC_NEW(arena, double, ranks *ranks);
   copy_routes(problem, number_of, &links);
   return links;
 }

@@ -15,6 +15,7 @@ typedef struct {
   double *bandwidth;   /* [n_padded] bytes/s */
   int32_t *route_at;   /* [n_ranks * n_ranks + 1] into route_link; (s, d) at s * n_ranks + d */
   int32_t *route_link; /* link numbers */
+  double *latency_s;   /* [n_ranks * n_ranks] */
 } hec_rank_links;
 
 hec_rank_links hec_rank_links_new(hec_arena *arena, const hec_problem *problem);

@@ -67,7 +67,7 @@ HEC_TEST(grouped_by_hand) {
 }
 
 HEC_TEST(attention_by_hand) {
-  const double c[8] = {1e-6, 0, 1, 0, 0, 1, 0, 3};
+  double c[10] = {1e-6, 0, 1, 0, 0, 1, 0, 3, 0, 1e4};
   hec_attention_work work = {
       .batch = 1, .seq = 256, .heads = 1, .kv_heads = 1, .head_dim = 64, .head_dim_v = 64, .causal = true};
   near(hec_cost_law_attention.seconds(&sheet, c, &work), 1e-6 + 8.388608e-7); /* the last 128 queries see 2 tiles */
@@ -77,6 +77,14 @@ HEC_TEST(attention_by_hand) {
       .batch = 100, .seq = 256, .heads = 1, .kv_heads = 1, .head_dim = 64, .head_dim_v = 64, .causal = true};
   near(hec_cost_law_attention.seconds(&sheet, c, &work),
        1e-6 + 131.072e-7); /* 200 blocks of 1.5 tiles: memory is slower */
+  work.latent = true;
+  near(hec_cost_law_attention.seconds(&sheet, c, &work), 1e-6 + 131.072e-7 + 25600 * 1e4 / sheet.hbm_bandwidth);
+  work = (hec_attention_work){
+      .batch = 100, .seq = 1024, .heads = 4, .kv_heads = 1, .head_dim = 256, .head_dim_v = 256, .causal = true};
+  c[5] = 1e6; /* no memory to wait for */
+  double skipped_s = hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6;
+  c[8] = 1; /* the upper triangle is computed too: 64 tiles of a head, not 36 */
+  near(hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6, skipped_s * 64 / 36);
 }
 
 HEC_TEST(memory_and_collective_by_hand) {
@@ -156,7 +164,8 @@ HEC_TEST_ROWS(more_work_never_takes_less_time, devices) {
                                           128,
                                           128,
                                           k % 2,
-                                          k % 3 == 0};
+                                          k % 3 == 0,
+                                          k % 5 == 0};
     hec_attention_work longer = attention;
     longer.seq += (int64_t)hec_test_below(&seed, 500);
     longer.batch += (int64_t)hec_test_below(&seed, 2);

@@ -70,6 +70,7 @@ HEC_TEST(test_spread_cost) {
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_spread spread = hec_spread_new(&c->arena, &c->problem, &links, bytes, scatter);
     hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread), item = hec_spread_sum_new(&c->arena, &spread);
+    const hec_spread_sum nothing = hec_spread_sum_new(&c->arena, &spread);
     hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
     static bool to[EXPERTS_MAX][RANKS_MAX];
     memset(to, 0, sizeof to);
@@ -87,7 +88,7 @@ HEC_TEST(test_spread_cost) {
       ck_assert(with_s == hec_spread_cost(&spread, &sum));
       ck_assert(with_s == lowered_cost(c, &cost, home, to, bytes, scatter));
       if (n == D - 1)
-        ck_assert(spread.everywhere_s[home[e]] == hec_spread_cost(&spread, &pattern));
+        ck_assert(spread.everywhere_s[home[e]] == hec_spread_cost_with(&spread, &nothing, &pattern));
     }
     hec_link_cost_free(&cost);
     hec_case_free(c);
@@ -156,9 +157,9 @@ HEC_TEST(test_layer_model) {
       if (r != hec_plan_home(&plan, 1, changed) && hec_test_below(&seed, 2))
         hec_plan_add_copy(&plan, 1, changed, r, HEC_COPY_GUEST);
     double with_s = plain_layer_s(c, &routing, &plan, 1, &load);
-    int32_t n = hec_plan_holders(&plan, 1, changed, holders), link, rank;
-    hec_layer_model_busiest(&model, &link, &rank);
-    hec_layer_time min = hec_layer_model_min(&model, changed, link, rank);
+    int32_t n = hec_plan_holders(&plan, 1, changed, holders);
+    hec_layer_model_busiest(&model);
+    hec_layer_time min = hec_layer_model_min(&model, changed);
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);
     ck_assert(hec_layer_model_total(&model, min) <= with_s);

@@ -92,6 +92,33 @@ HEC_TEST(a_pinned_constant_stays) {
   hec_arena_free(&arena);
 }
 
+/* A kernel that computes the masked tiles is found, and one that does not is not taken for it. */
+HEC_TEST_LOOP(a_switch_is_off_or_on, 2) {
+  double truth[HEC_LAW_CONSTANTS_MAX] = {5e-6, 1e-6, 0.6, 80, 0.4, 0.5, 0.3, 3, _i, 3500};
+  hec_gpu gpu = load("h100");
+  const void *work[160];
+  double seconds[160], found[HEC_LAW_CONSTANTS_MAX] = {0};
+  hec_attention_work calls[160];
+  hec_fit_rows rows = {&hec_cost_law_attention, &gpu.sheet, 160, work, seconds, NULL};
+  for (int i = 0; i < 160; i++) {
+    calls[i] = (hec_attention_work){.batch = 1 << i % 5,
+                                    .seq = 512 << i / 5 % 4,
+                                    .heads = 2 << i / 20,
+                                    .kv_heads = 2,
+                                    .head_dim = 128,
+                                    .head_dim_v = 128,
+                                    .causal = true};
+    work[i] = &calls[i];
+    seconds[i] = rows.law->seconds(rows.sheet, truth, work[i]);
+  }
+  start_of(rows.law, found);
+  ck_assert_uint_eq(hec_law_fit_solve(&rows, 0, found), UINT32_C(1) << 7 | UINT32_C(1)
+                                                                               << 9); /* no backward, no latent */
+  ck_assert_msg(found[8] == _i && error_of(&rows, found).median < 0.01, "found %g, error %g", found[8],
+                error_of(&rows, found).median);
+  hec_arena_free(&arena);
+}
+
 /* Ranges of a collective, found with their ends. */
 HEC_TEST(a_collective_finds_its_ranges) {
   static const double truth[HEC_LAW_CONSTANTS_MAX] = {8e-6, 0.02, 20000, 1.2e-5, 0.1, 1.5e6, 5e-5, 0.8, 2e6};
@@ -262,10 +289,12 @@ static const struct {
     {"gemm fp8block trtllm", "b200", 0.07, 0.2},   {"moe bf16 cutlass", "h100", 0.05, 0.16},
     {"moe bf16 cutlass", "a100", 0.06, 0.17},      {"moe bf16 cutlass", "b200", 0.055, 0.19},
     {"attention forward", "h100", 0.06, 0.2},      {"attention forward", "a100", 0.06, 0.2},
-    {"attention forward", "b200", 0.06, 0.2},      {"collective nccl", "h100", 0.03, 0.1},
-    {"collective nccl", "a100", 0.03, 0.1},        {"collective nccl", "b200", 0.035, 0.12},
-    {"deepep normal dispatch", "h100", 0.08, 0.2}, {"deepep normal combine", "h100", 0.08, 0.2},
-    {"deepep normal dispatch", "b200", 0.08, 0.2}, {"deepep normal combine", "b200", 0.08, 0.2},
+    {"attention forward", "b200", 0.06, 0.2},      {"attention forward mla", "h100", 0.04, 0.14},
+    {"attention forward mla", "a100", 0.03, 0.12}, {"attention forward mla", "b200", 0.05, 0.16},
+    {"collective nccl", "h100", 0.03, 0.1},        {"collective nccl", "a100", 0.03, 0.1},
+    {"collective nccl", "b200", 0.035, 0.12},      {"deepep normal dispatch", "h100", 0.08, 0.2},
+    {"deepep normal combine", "h100", 0.08, 0.2},  {"deepep normal dispatch", "b200", 0.08, 0.2},
+    {"deepep normal combine", "b200", 0.08, 0.2},
 };
 
 HEC_TEST(presets_on_the_real_tables) {

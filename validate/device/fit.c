@@ -125,11 +125,42 @@ static void search_from(const hec_fit_rows *rows, uint32_t fixed, double *consta
   gsl_vector_free(step);
 }
 
+static double mean_error(const hec_fit_rows *rows, const double *constants) {
+  double sum = 0;
+  for (int32_t i = 0; i < rows->n; i++)
+    sum += fabs(log(rows->law->seconds(rows->sheet, constants, rows->work[i]) / rows->measured_s[i]));
+  return sum / (double)rows->n;
+}
+
+static const double switch_gain = 0.1; /* by which on must be better than off */
+
+static void search_switch(const hec_fit_rows *rows, uint32_t fixed, int32_t at, double *constants) {
+  double on[HEC_LAW_CONSTANTS_MAX];
+  memcpy(on, constants, sizeof on);
+  constants[at] = rows->law->constants[at].off;
+  on[at] = rows->law->constants[at].high;
+  search_from(rows, fixed | UINT32_C(1) << at, constants);
+  search_from(rows, fixed | UINT32_C(1) << at, on);
+  if (mean_error(rows, on) < (1 - switch_gain) * mean_error(rows, constants))
+    memcpy(constants, on, sizeof on);
+}
+
+/* The first switch that rows depend on; < 0: none. */
+static int32_t find_switch(const hec_cost_law *law, uint32_t fixed) {
+  for (int32_t k = 0; k < law->n_constants; k++)
+    if (!(fixed >> k & 1) && law->constants[k].low <= 0)
+      return k;
+  return -1;
+}
+
 uint32_t hec_law_fit_solve(const hec_fit_rows *rows, uint32_t pinned, double *constants) {
   HEC_ASSERT(rows->n > 0);
   uint32_t unused = unused_of(rows, pinned, constants);
+  int32_t either = find_switch(rows->law, pinned | unused);
   if (rows->law == &hec_cost_law_collective)
     hec_law_fit_ranges(rows, constants);
+  else if (either >= 0)
+    search_switch(rows, pinned | unused, either, constants);
   else
     search_from(rows, pinned | unused, constants);
   for (int32_t k = 0; k < rows->law->n_constants; k++)

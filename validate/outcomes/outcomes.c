@@ -194,6 +194,14 @@ static double busiest_of(const hec_outcome_case *c, hec_method m, int32_t first,
   return sum / ((double)(last - first + 1) * c->n_layers);
 }
 
+/* The profiled step is of the last two micro-batches (README.md). */
+static double moved_s(const hec_outcomes *o, hec_method m, const double *busiest) {
+  const hec_outcome_measured *one = &o->recorded.measured[m];
+  int32_t last = o->recorded.n_entries - 1;
+  double more = busiest[m] - busiest_of(&o->recorded, m, last > 0 ? last - 1 : 0, last);
+  return one->step_s + more * hec_mean(one->expert_s, o->recorded.n_ranks);
+}
+
 static void clear(hec_step_times *sum, int32_t n) {
   double *a = sum->alltoall_s, *w = sum->wire_s, *e = sum->expert_s;
   memset(a, 0, (size_t)n * sizeof *a);
@@ -239,6 +247,7 @@ static hec_status predict(hec_outcomes *o, const inputs *in, hec_outcome_set *se
     finish(o, &sum, last - first + 1, optimizer_s(problem), (hec_method)m, p);
     set->busiest[m] = busiest_of(&o->recorded, (hec_method)m, first, last);
   }
+  set->moved = moved_s(o, HEC_METHOD_FSDP, set->busiest) / moved_s(o, HEC_METHOD_LAER, set->busiest);
   hec_step_free(step);
   judge(&o->recorded, set);
   return HEC_OK;

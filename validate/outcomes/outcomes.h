@@ -16,7 +16,7 @@
  *   "busiest": [3], "worst", "order_kept", "within_bound", "step_error": [least, most], "alltoall_error": [2], "min_gap",
  *   "passed",
  *   "changes": [{"change", "why", "control", "step_s": [3], "alltoall_s": [3], "ratios": [2], "busiest": [3],
- *     "worst", "within_bound", "order_kept", "step_error": [2], "alltoall_error": [2], "min_gap"}]}; null where the file has no end-to-end rows. */
+ *     "moved", "worst", "within_bound", "order_kept", "step_error": [2], "alltoall_error": [2], "min_gap"}]}; null where the file has no end-to-end rows. */
 #ifndef HEC_VALIDATE_OUTCOMES_H
 #define HEC_VALIDATE_OUTCOMES_H
 #include "validate/doc.h"
@@ -50,6 +50,9 @@ typedef struct {
   double ratio[HEC_N_METHODS];
   double error_step[HEC_N_METHODS], error_end_to_end[HEC_N_METHODS]; /* of the ratios; the latter NAN if unknown */
   double worst;                                                      /* |error| of a ratio */
+  double
+      moved; /* measured step of FSDP over that of LAER, moved from the profiled loads to these by what the busiest rank
+                   computes more or less, at the measured time of the experts: nothing predicted is in it */
   double busiest[HEC_N_METHODS]; /* loads: busiest rank over mean, mean over layers and micro-batches */
   double step_error[2],
       alltoall_error[2]; /* least and most over methods, with the sign; steps against both measurements */

@@ -1,10 +1,12 @@
 /* The greedy search of the header. What makes it cheap and still equal to trying everything from nothing:
  *
  *   - the layer's time after a step is one pass over the links (layer_model.h), exact because tokens are whole numbers
- *   - a gather's price after a step is one pass over the links (spread_cost.h); an expert that only its home holds and
- *     that all ranks have room for, the usual case, has its pattern ready
- *   - an expert is skipped when its score cannot exceed the best so far: the busiest link and rank keep at least what
- *     they carry for others, and prices of collectives never fall when an expert joins
+ *   - a gather's price after a step is one pass over the links that it touches (spread_cost.h); an expert that only its
+ *     home holds and that all ranks have room for, the usual case, has its pattern ready
+ *   - experts of one home that nobody else holds would have the same receivers: within a step they share prices
+ *   - an expert is skipped when its score cannot exceed the best so far: the busiest links and ranks keep at least
+ *     what they carry for others, and prices of collectives never fall when an expert joins. What its copies do to the layer
+ *     is the dearest term, so that comes behind the prices
  *
  * Every bound is computed in the same order of operations as the value, and rounding is monotonic. So it is a bound in
  * floating point too. */
@@ -12,11 +14,16 @@
 
 #include <string.h>
 
+/* An expert is tried with all receivers, with half as many, a quarter, ... */
+enum { HALVINGS_MAX = 32 };
+
 /* An expert that could be added, and the step it is judged in. */
 typedef struct {
-  int32_t expert, n_receivers;
-  bool fresh;      /* only its home holds it and everybody else would: patterns are ready */
+  int32_t expert, halved;
+  int32_t n_receivers;
+  bool alone;      /* only its home holds it */
   bool everywhere; /* every rank would hold it */
+  bool listed;     /* its receivers are in c->receivers */
 } candidate;
 
 typedef struct {
@@ -43,10 +50,16 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .rank_order = HEC_NEW(arena, int32_t, ranks),
       .node_count = HEC_NEW(arena, int32_t, problem->n_nodes),
       .bound = HEC_NEW(arena, double, experts),
+      .alone = HEC_NEW(arena, hec_calibrate_price, HALVINGS_MAX * ranks),
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
       .added_item = hec_spread_sum_new(arena, gather),
   };
+  c.node = HEC_NEW(arena, int32_t, ranks);
+  for (int32_t r = 0; r < problem->n_ranks; r++) {
+    c.rank_order[r] = r;
+    c.node[r] = hec_problem_node(problem, r);
+  }
   c.part = HEC_NEW(arena, double, c.model.n_cells);
   if (!scatter)
     return c;
@@ -64,7 +77,7 @@ static uint8_t *holds_of(const hec_calibrate *c, int32_t expert) {
 }
 
 /* Reads who holds what; returns false when nobody has room for a guest. */
-static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer, int32_t m) {
+static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer) {
   int32_t n_ranks = c->problem->n_ranks, n_experts = c->problem->n_experts;
   memset(c->n_guests, 0, (size_t)n_ranks * sizeof *c->n_guests);
   memset(c->holds, 0, (size_t)n_experts * (size_t)n_ranks);
@@ -84,71 +97,86 @@ static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer, 
   }
   c->n_full = 0;
   for (int32_t r = 0; r < n_ranks; r++)
-    c->n_full += c->n_guests[r] >= m;
+    c->n_full += c->n_guests[r] >= c->m;
   return c->n_full < n_ranks;
 }
 
-static candidate candidate_of(hec_calibrate *c, int32_t expert, int32_t m) {
-  int32_t n_ranks = c->problem->n_ranks;
-  if (c->n_full == 0 && c->n_holders[expert] == 1)
-    return (candidate){expert, n_ranks - 1, true, true};
-  candidate cand = {.expert = expert};
+/* How many ranks could still get the expert. */
+static int32_t n_receivers_of(const hec_calibrate *c, int32_t expert) {
+  int32_t n_ranks = c->problem->n_ranks, n = 0;
+  if (c->n_holders[expert] == n_ranks)
+    return 0;
+  if (c->n_holders[expert] == 1)
+    return n_ranks - c->n_full - (c->n_guests[c->home[expert]] < c->m);
   const uint8_t *holds = holds_of(c, expert);
-  if (c->n_holders[expert] < n_ranks)
-    for (int32_t r = 0; r < n_ranks; r++)
-      if (!holds[r] && c->n_guests[r] < m)
-        c->receivers[cand.n_receivers++] = r;
-  cand.everywhere = c->n_holders[expert] + cand.n_receivers == n_ranks;
-  cand.fresh = cand.everywhere && c->n_holders[expert] == 1;
-  return cand;
+  for (int32_t r = 0; r < n_ranks; r++)
+    n += !holds[r] && c->n_guests[r] < c->m;
+  return n;
 }
 
-/* Orders the ranks by ascending tokens, ties to the lower one. */
+static candidate candidate_of(const hec_calibrate *c, int32_t expert, int32_t n_all, int32_t halved) {
+  return (candidate){.expert = expert,
+                     .halved = halved,
+                     .n_receivers = n_all >> halved,
+                     .alone = c->n_holders[expert] == 1,
+                     .everywhere = halved == 0 && c->n_holders[expert] + n_all == c->problem->n_ranks};
+}
+
+/* Orders the ranks by ascending tokens, ties to the lower one. They stand nearly so from the step before. */
 static void order_ranks(hec_calibrate *c) {
   const double *tokens = c->model.tokens + c->model.rank_at;
-  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
-    int32_t at = r;
-    for (; at > 0 && tokens[c->rank_order[at - 1]] > tokens[r]; at--)
-      c->rank_order[at] = c->rank_order[at - 1];
-    c->rank_order[at] = r;
+  int32_t *order = c->rank_order;
+  for (int32_t i = 1; i < c->problem->n_ranks; i++) {
+    int32_t r = order[i], at = i;
+    for (; at > 0 && (tokens[order[at - 1]] > tokens[r] || (tokens[order[at - 1]] == tokens[r] && order[at - 1] > r));
+         at--)
+      order[at] = order[at - 1];
+    order[at] = r;
   }
 }
 
-/* At most n receivers: round by round over the nodes, those with fewest holders of the expert first, in each the rank with
- * fewest tokens. */
-static candidate candidate_of_some(hec_calibrate *c, int32_t expert, int32_t m, int32_t n) {
-  enum { CHOSEN = 2 };
-  int32_t n_ranks = c->problem->n_ranks;
-  candidate cand = {.expert = expert};
-  uint8_t *holds = holds_of(c, expert);
+/* Fewer than all: round by round over the nodes, those with fewest holders of the expert first, in each the rank with
+ * fewest tokens. They are marked CHOSEN. */
+enum { CHOSEN = 2 };
+static void choose_receivers(hec_calibrate *c, const candidate *cand) {
+  int32_t n_ranks = c->problem->n_ranks, left = cand->n_receivers;
+  uint8_t *holds = holds_of(c, cand->expert);
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
   for (int32_t r = 0; r < n_ranks; r++)
-    c->node_count[hec_problem_node(c->problem, r)] += holds[r];
-  int32_t left = n;
+    c->node_count[c->node[r]] += holds[r];
   for (int32_t max = 0; left > 0 && max < n_ranks; max++)
     for (int32_t i = 0; left > 0 && i < n_ranks; i++) {
-      int32_t r = c->rank_order[i], *count = &c->node_count[hec_problem_node(c->problem, r)];
-      if (*count > max || holds[r] || c->n_guests[r] >= m)
+      int32_t r = c->rank_order[i], *count = &c->node_count[c->node[r]];
+      if (*count > max || holds[r] || c->n_guests[r] >= c->m)
         continue;
       holds[r] = CHOSEN;
       ++*count;
       left--;
     }
-  for (int32_t r = 0; r < n_ranks; r++)
-    if (holds[r] == CHOSEN) {
-      c->receivers[cand.n_receivers++] = r;
-      holds[r] = 0;
-    }
-  return cand;
 }
 
-/* The candidate with all receivers that there can be (most 0), or with at most so many. */
-static candidate candidate_with(hec_calibrate *c, int32_t expert, int32_t m, int32_t max) {
-  return max == 0 ? candidate_of(c, expert, m) : candidate_of_some(c, expert, m, max);
+/* Ascending in c->receivers. */
+static void list_receivers(hec_calibrate *c, candidate *cand) {
+  int32_t n = 0;
+  if (cand->listed)
+    return;
+  uint8_t *holds = holds_of(c, cand->expert);
+  if (cand->halved > 0)
+    choose_receivers(c, cand);
+  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
+    bool receives = cand->halved > 0 ? holds[r] == CHOSEN : !holds[r] && c->n_guests[r] < c->m;
+    holds[r] = holds[r] == CHOSEN ? 0 : holds[r];
+    if (receives)
+      c->receivers[n++] = r;
+  }
+  HEC_ASSERT(n == cand->n_receivers);
+  cand->listed = true;
 }
 
 /* The guests that a candidate's expert would have, ascending in c->guests: its number. */
-static int32_t guests_with(hec_calibrate *c, const candidate *cand) {
+static int32_t guests_with(hec_calibrate *c, candidate *cand) {
+  if (cand->n_receivers > 0)
+    list_receivers(c, cand);
   const uint8_t *holds = holds_of(c, cand->expert);
   int32_t n = 0, next = 0;
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {
@@ -200,46 +228,62 @@ static void make_base(hec_calibrate *c) {
   c->has_base = true;
 }
 
-/* Price of all guests with the candidate's, through one of the two collectives. */
-static double total_with(hec_calibrate *c, hec_spread *spread, const candidate *cand, const hec_spread_sum *all,
-                         hec_spread_sum *item, hec_spread_sum *rest) {
-  if (cand->fresh) {
-    hec_spread_sum pattern = hec_spread_everywhere(spread, c->home[cand->expert]);
-    return hec_spread_cost_with(spread, all, &pattern);
-  }
-  if (c->n_holders[cand->expert] > 1) { /* its present guests leave the sum, which a maximum cannot take back */
-    sum_guests(c, spread, cand->expert, item, rest);
-    all = rest;
-  }
-  hec_spread_sum pattern = pattern_of(c, spread, cand->expert, guests_with(c, cand), item);
-  return hec_spread_cost_with(spread, all, &pattern);
+/* Price of all guests with the candidate's, through one of the two collectives. `rest`: of those of other experts, where
+ * the candidate's has some already, which a maximum cannot take back. */
+static double total_with(hec_calibrate *c, hec_spread *spread, candidate *cand, const hec_spread_sum *all,
+                         const hec_spread_sum *rest, hec_spread_sum *item) {
+  hec_spread_sum pattern = cand->alone && cand->everywhere
+                               ? hec_spread_everywhere(spread, c->home[cand->expert])
+                               : pattern_of(c, spread, cand->expert, guests_with(c, cand), item);
+  c->units += (uint64_t)pattern.n_touched;
+  return hec_spread_cost_with(spread, cand->alone ? all : rest, &pattern);
+}
+
+/* The guests of all other experts. */
+static void make_rest(hec_calibrate *c, int32_t expert) {
+  if (c->rest_of == expert)
+    return;
+  sum_guests(c, c->scatter, expert, &c->returned_item, &c->returned_rest);
+  if (c->rematerialise)
+    sum_guests(c, c->gather, expert, &c->gathered_item, &c->gathered_rest);
+  c->rest_of = expert;
 }
 
 /* exposed(Q) - exposed(P') with the candidate, and what returns. */
-static void price_return(hec_calibrate *c, const candidate *cand, objective *of) {
-  of->growth_s = of->return_s = 0;
+static void price_return(hec_calibrate *c, candidate *cand, hec_calibrate_price *price) {
+  price->growth_s = price->return_s = 0;
   if (!c->scatter)
     return;
   make_base(c);
-  double return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_item, &c->returned_rest), gather_s = 0;
+  if (!cand->alone)
+    make_rest(c, cand->expert);
+  double gather_s = 0;
+  price->return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_rest, &c->returned_item);
   if (c->rematerialise)
-    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_item, &c->gathered_rest);
-  of->growth_s = exposed(c, return_s, gather_s) - c->base_s;
-  of->return_s = return_s;
+    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_rest, &c->gathered_item);
+  price->growth_s = exposed(c, price->return_s, gather_s) - c->base_s;
 }
 
 /* What the candidate's gather adds to `added`; made in added_item unless it is ready. */
-static hec_spread_sum added_pattern(hec_calibrate *c, const candidate *cand) {
-  if (cand->fresh)
+static hec_spread_sum added_pattern(hec_calibrate *c, candidate *cand) {
+  if (cand->alone && cand->everywhere)
     return hec_spread_everywhere(c->gather, c->home[cand->expert]);
+  list_receivers(c, cand);
   hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers, &c->added_item);
   return c->added_item;
 }
 
+static void price_gather(hec_calibrate *c, candidate *cand, hec_calibrate_price *price) {
+  hec_spread_sum pattern = added_pattern(c, cand);
+  c->units += (uint64_t)pattern.n_touched;
+  price->gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
+}
+
 /* The candidate's part of the layer model: NULL when nothing of it travels any more. */
-static const double *part_with(hec_calibrate *c, const candidate *cand) {
+static const double *part_with(hec_calibrate *c, candidate *cand) {
   if (cand->everywhere)
     return NULL;
+  list_receivers(c, cand);
   const uint8_t *holds = holds_of(c, cand->expert);
   int32_t n = 0, next = 0;
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {
@@ -256,11 +300,10 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-/* One step: the cells that bound what can be gained, the best expert so far. */
+/* One step: the best expert so far. */
 typedef struct {
   objective now;
-  int32_t link_cell, rank_cell, best; /* best: -1 none */
-  int32_t max;                        /* receivers of the best; 0: all */
+  int32_t best, halved; /* best: -1 none */
   double score;
   objective after; /* with the best */
 } search;
@@ -290,7 +333,7 @@ static double time_of(const hec_calibrate *c, hec_layer_time layer, const object
 /* At least this is added to the layer's time: the gather so far, or this expert's alone. */
 static objective min_added(hec_calibrate *c, const search *s, const candidate *cand) {
   objective min = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
-  if (cand->fresh && !c->some) /* some of the ranks cost less */
+  if (cand->alone && cand->everywhere && !c->some) /* some of the ranks cost less */
     min.gather_s = larger(min.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
   if (c->scatter &&
       c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
@@ -301,79 +344,103 @@ static objective min_added(hec_calibrate *c, const search *s, const candidate *c
   return min;
 }
 
+/* True when the candidate would be the best so far in a layer that takes so long, or at least so long. */
+static bool may_win(const hec_calibrate *c, const search *s, const candidate *cand, hec_layer_time layer,
+                    const objective *of) {
+  return beats(s, cand->expert, score_of(c, s, time_of(c, layer, of), cand->n_receivers));
+}
+
 /* An upper bound of the expert's score; at most 0 if it cannot be added. */
-static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_t m) {
-  candidate cand = candidate_of(c, expert, m);
+static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
+  candidate cand = candidate_of(c, expert, n_receivers_of(c, expert), 0);
   if (cand.n_receivers == 0)
     return 0;
   objective min = min_added(c, s, &cand);
-  hec_layer_time layer = hec_layer_model_min(&c->model, expert, s->link_cell, s->rank_cell);
+  hec_layer_time layer = hec_layer_model_min(&c->model, expert);
   return score_of(c, s, time_of(c, layer, &min), cand.n_receivers);
 }
 
-/* Computes the score of the expert on at most `max` more ranks (0: all), dearest terms last. Keeps it if it is the
- * best so far. Returns the receivers. */
-static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m, int32_t max, uint64_t *units) {
-  candidate cand = candidate_with(c, expert, m, max);
-  objective of = min_added(c, s, &cand);
-  hec_layer_time layer = hec_layer_model_time_with(&c->model, expert, part_with(c, &cand));
-  *units += (uint64_t)c->model.n_cells / 2;
-  if (!beats(s, expert, score_of(c, s, time_of(c, layer, &of), cand.n_receivers)))
-    return cand.n_receivers;
-  hec_spread_sum pattern = added_pattern(c, &cand);
-  of.gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
-  *units += (uint64_t)(c->gather->n_stages * c->gather->links->n_padded);
-  if (!beats(s, expert, score_of(c, s, time_of(c, layer, &of), cand.n_receivers)))
-    return cand.n_receivers;
-  price_return(c, &cand, &of);
-  *units += c->scatter ? (uint64_t)(c->scatter->n_stages * c->scatter->links->n_padded) : 0;
-  of.time_s = time_of(c, layer, &of);
-  double score = score_of(c, s, of.time_s, cand.n_receivers);
-  if (score <= 0 || !beats(s, expert, score))
-    return cand.n_receivers;
-  s->score = score;
-  s->best = expert;
-  s->max = max;
-  s->after = of;
-  return cand.n_receivers;
+static void set_return(objective *of, const hec_calibrate_price *price) {
+  of->growth_s = price->growth_s;
+  of->return_s = price->return_s;
 }
 
-static void judge(hec_calibrate *c, search *s, int32_t expert, int32_t m, uint64_t *units) {
-  int32_t n = judge_with(c, s, expert, m, 0, units);
-  for (int32_t max = n / 2; c->some && max > 0; max /= 2)
-    (void)judge_with(c, s, expert, m, max, units);
+/* Prices into `of` as long as the candidate may win in a layer that takes `least`. The return of an expert with guests
+ * is dear and comes last. */
+static bool price(hec_calibrate *c, const search *s, candidate *cand, hec_layer_time least, objective *of) {
+  hec_calibrate_price own = {.gather_s = -1, .return_s = -1};
+  hec_calibrate_price *price = cand->alone ? &c->alone[c->home[cand->expert] * HALVINGS_MAX + cand->halved] : &own;
+  if (price->gather_s < 0)
+    price_gather(c, cand, price);
+  of->gather_s = price->gather_s;
+  if (!cand->alone || !may_win(c, s, cand, least, of))
+    return !cand->alone && may_win(c, s, cand, least, of);
+  if (price->return_s < 0)
+    price_return(c, cand, price);
+  set_return(of, price);
+  return may_win(c, s, cand, least, of);
+}
+
+/* Computes the candidate's score, dearest terms last, and keeps it if it is the best so far. */
+static void judge_one(hec_calibrate *c, search *s, candidate *cand) {
+  objective of = min_added(c, s, cand);
+  c->units++;
+  if (!price(c, s, cand, hec_layer_model_min(&c->model, cand->expert), &of))
+    return;
+  hec_layer_time layer = hec_layer_model_time_with(&c->model, cand->expert, part_with(c, cand));
+  c->units += (uint64_t)c->model.n_cells / 2;
+  if (!may_win(c, s, cand, layer, &of))
+    return;
+  if (!cand->alone) {
+    hec_calibrate_price price;
+    price_return(c, cand, &price);
+    set_return(&of, &price);
+  }
+  of.time_s = time_of(c, layer, &of);
+  double score = score_of(c, s, of.time_s, cand->n_receivers);
+  if (score <= 0 || !beats(s, cand->expert, score))
+    return;
+  s->score = score;
+  s->best = cand->expert;
+  s->halved = cand->halved;
+  s->after = of;
+}
+
+static void judge(hec_calibrate *c, search *s, int32_t expert) {
+  int32_t n = n_receivers_of(c, expert);
+  for (int32_t halved = 0; n >> halved > 0 && (halved == 0 || c->some); halved++) {
+    candidate cand = candidate_of(c, expert, n, halved);
+    judge_one(c, s, &cand);
+  }
 }
 
 /* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
  * that most others need not be. */
-static void find_best(hec_calibrate *c, search *s, int32_t m, uint64_t *units) {
+static void find_best(hec_calibrate *c, search *s) {
   int32_t n_experts = c->problem->n_experts, first = 0;
   s->best = -1;
   s->score = 0;
   if (c->some)
     order_ranks(c);
-  hec_layer_model_busiest(&c->model, &s->link_cell, &s->rank_cell);
+  for (int32_t i = 0; i < c->problem->n_ranks * HALVINGS_MAX; i++)
+    c->alone[i] = (hec_calibrate_price){.gather_s = -1, .return_s = -1};
+  hec_layer_model_busiest(&c->model);
   for (int32_t e = 0; e < n_experts; e++) {
-    c->bound[e] = bound_of(c, s, e, m);
+    c->bound[e] = bound_of(c, s, e);
     first = c->bound[e] > c->bound[first] ? e : first;
   }
-  *units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
+  c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
   if (c->bound[first] > 0)
-    judge(c, s, first, m, units);
+    judge(c, s, first);
   for (int32_t e = 0; e < n_experts; e++)
     if (e != first && c->bound[e] > 0 && beats(s, e, c->bound[e]))
-      judge(c, s, e, m, units);
+      judge(c, s, e);
 }
 
 /* Adds the best expert to everything that is kept. */
-static void accept(hec_calibrate *c, search *s, int32_t m) {
-  candidate cand = candidate_with(c, s->best, m, s->max);
-  if (cand.fresh) { /* the list is not made for ready patterns */
-    cand.n_receivers = 0;
-    for (int32_t r = 0; r < c->problem->n_ranks; r++)
-      if (r != c->home[cand.expert])
-        c->receivers[cand.n_receivers++] = r;
-  }
+static void accept(hec_calibrate *c, search *s) {
+  candidate cand = candidate_of(c, s->best, n_receivers_of(c, s->best), s->halved);
+  list_receivers(c, &cand);
   hec_spread_sum pattern = added_pattern(c, &cand);
   hec_spread_add(c->gather, &c->added, &pattern);
   hec_layer_model_replace(&c->model, cand.expert, part_with(c, &cand));
@@ -381,10 +448,11 @@ static void accept(hec_calibrate *c, search *s, int32_t m) {
   bool had_guests = c->n_holders[cand.expert] > 1;
   for (int32_t k = 0; k < cand.n_receivers; k++) {
     holds[c->receivers[k]] = 1;
-    c->n_full += ++c->n_guests[c->receivers[k]] == m;
+    c->n_full += ++c->n_guests[c->receivers[k]] == c->m;
   }
   c->n_holders[cand.expert] += cand.n_receivers;
   s->now = s->after;
+  c->rest_of = -1;
   if (!c->scatter)
     return;
   HEC_ASSERT(c->has_base); /* of P', before this step */
@@ -437,13 +505,15 @@ static double whole_s(const hec_calibrate *c, const objective *of) {
 int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, const hec_load *load, int32_t m,
                             uint64_t *units) {
   int32_t n_experts = c->problem->n_experts, added = 0;
+  c->m = m;
   *units += (uint64_t)n_experts;
-  if (!read_holders(c, plan, layer, m))
+  if (!read_holders(c, plan, layer))
     return 0;
   hec_layer_model_set(&c->model, plan, layer, hec_load_row(load, layer, 0), c->holders);
-  *units += (uint64_t)n_experts * (uint64_t)(c->problem->n_ranks + c->model.n_cells);
+  c->units = (uint64_t)n_experts * (uint64_t)(c->problem->n_ranks + c->model.n_cells);
   hec_spread_clear(c->gather, &c->added);
   c->has_base = false;
+  c->rest_of = -1;
   c->window_s = hec_problem_window_s(c->problem, layer);
   if (c->some && c->scatter)
     make_base(c);
@@ -451,11 +521,12 @@ int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, con
   s.now.time_s = time_of(c, hec_layer_model_time(&c->model), &s.now);
   double before_s = c->some ? whole_s(c, &s.now) : 0;
   for (; added < n_experts; added++) {
-    find_best(c, &s, m, units);
+    find_best(c, &s);
     if (s.best < 0)
       break;
-    accept(c, &s, m);
+    accept(c, &s);
   }
+  *units += c->units;
   if (c->some && added > 0 && !(whole_s(c, &s.now) < before_s))
     return 0;
   if (added > 0)

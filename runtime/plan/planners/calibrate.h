@@ -26,6 +26,11 @@
 #include "runtime/plan/planners/layer_model.h"
 #include "runtime/plan/planners/spread_cost.h"
 
+/* What a candidate's copies cost; < 0: not known yet. */
+typedef struct {
+  double gather_s, growth_s, return_s;
+} hec_calibrate_price;
+
 typedef struct {
   const hec_problem *problem;
   hec_layer_model model;
@@ -33,22 +38,26 @@ typedef struct {
   bool rematerialise;
   bool some;                                   /* copies on some ranks, too; set after new */
   int32_t *rank_order, *node_count;            /* [n_ranks], [n_nodes] scratch of `some` */
+  int32_t *node;                               /* [n_ranks] */
   double window_s;                             /* of the layer */
   double own_s;                                /* hec_problem_own_gradients_s */
   int32_t *home;                               /* [n_experts] of the layer */
   int32_t *n_holders;                          /* [n_experts] home included */
   uint8_t *holds;                              /* [n_experts * n_ranks] */
   int32_t *n_guests;                           /* [n_ranks] of this layer */
-  int32_t n_full;                              /* ranks with m guests */
+  int32_t m, n_full;                           /* guests of a rank at most; ranks with so many */
   int32_t *receivers;                          /* [n_ranks] of a candidate */
   int32_t *guests;                             /* [n_ranks] scratch */
   int32_t *holders;                            /* [2 * n_ranks] scratch */
   double *part;                                /* [n_cells] of a candidate */
   double *bound;                               /* [n_experts] no score of this step is larger */
+  hec_calibrate_price *alone;                  /* [n_ranks * HALVINGS_MAX] of experts that only this home holds */
+  uint64_t units;                              /* inner steps in this layer */
   hec_spread_sum added, added_item;            /* gather of what this calibration added; of a candidate */
   hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */
   hec_spread_sum returned, returned_item;      /* scatter of all guests */
   hec_spread_sum gathered_rest, returned_rest; /* of all guests but those of one expert */
+  int32_t rest_of;                             /* that expert; -1: not made */
   bool has_base;                /* gathered, returned and base_s are made (only when a candidate is priced) */
   double base_s, base_return_s; /* exposed(P'), T_spRS(P' -> homes) */
 } hec_calibrate;

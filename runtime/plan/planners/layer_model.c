@@ -31,6 +31,7 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   };
   model.cell_s = HEC_NEW(arena, double, model.n_cells);
   model.tokens = HEC_NEW(arena, double, model.n_cells);
+  model.work = HEC_NEW(arena, double, n_ranks);
   model.part = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)model.n_cells);
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   for (int32_t l = 0; l < links->n_links; l++)
@@ -79,35 +80,32 @@ static void all_to_one(const hec_layer_model *model, int32_t rank, const double 
   out[model->rank_at + rank] += total;
 }
 
-/* Holders begin .. end-1 are on the source's node. */
-static void node_holders(const hec_layer_model *model, int32_t source, const int32_t *holders, int32_t n,
-                         int32_t *begin, int32_t *end) {
-  int32_t node = hec_problem_node(model->problem, source);
-  int32_t first = node * model->problem->cluster->devices_per_node, last = hec_problem_node_end(model->problem, node);
-  for (*begin = 0; *begin < n && holders[*begin] < first;)
-    ++*begin;
-  for (*end = *begin; *end < n && holders[*end] < last;)
-    ++*end;
-}
-
-/* Local-first for one source: itself, else its node, else anywhere, evenly (dispatch local_first). */
+/* The assignments of a source go evenly to n holders, by hec_even_share: those of `turn`, `turn` + 1, ... (mod n) have one
+ * more. */
 static void split_source(const hec_layer_model *model, int32_t source, const int32_t *holders, int32_t n,
                          uint32_t assignments, double *out) {
-  int32_t begin, end;
-  node_holders(model, source, holders, n, &begin, &end);
-  for (int32_t j = begin; j < end; j++)
-    if (holders[j] == source) {
-      out[model->rank_at + source] += (double)assignments;
-      return;
-    }
-  if (begin == end) {
-    begin = 0;
-    end = n;
+  uint32_t share = assignments / (uint32_t)n, rest = assignments % (uint32_t)n;
+  int32_t turn = source % n;
+  for (uint32_t k = 0; k < (share > 0 ? (uint32_t)n : rest); k++) {
+    add_part(model, source, holders[turn], (double)(share + (k < rest)), out);
+    turn = turn + 1 < n ? turn + 1 : 0;
   }
-  for (int32_t j = begin; j < end; j++) {
-    uint32_t share = hec_even_share(assignments, end - begin, j - begin, source);
-    if (share > 0)
-      add_part(model, source, holders[j], (double)share, out);
+}
+
+/* Local-first for the sources of one node: itself, else its node, else anywhere, evenly (dispatch local_first). Holders
+ * begin .. end-1 are those of the node. */
+static void split_node(const hec_layer_model *model, int32_t node, const double *arrive, const int32_t *holders,
+                       int32_t n, int32_t begin, int32_t end, double *out) {
+  int32_t own = begin, first = node * model->problem->cluster->devices_per_node;
+  const int32_t *near = begin < end ? holders + begin : holders;
+  int32_t n_near = begin < end ? end - begin : n;
+  for (int32_t s = first; s < hec_problem_node_end(model->problem, node); s++) {
+    bool holds = own < end && holders[own] == s;
+    own += holds;
+    if (holds)
+      out[model->rank_at + s] += arrive[s];
+    else if (arrive[s] > 0)
+      split_source(model, s, near, n_near, (uint32_t)arrive[s], out);
   }
 }
 
@@ -119,9 +117,11 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
     all_to_one(model, holders[0], arrive, out);
     return;
   }
-  for (int32_t s = 0; s < model->problem->n_ranks; s++)
-    if (arrive[s] > 0)
-      split_source(model, s, holders, n, (uint32_t)arrive[s], out);
+  for (int32_t node = 0, begin = 0, end = 0; node < model->problem->n_nodes; node++, begin = end) {
+    while (end < n && holders[end] < hec_problem_node_end(model->problem, node))
+      end++;
+    split_node(model, node, arrive, holders, n, begin, end, out);
+  }
 }
 
 static void set_everywhere(const hec_layer_model *model, int32_t expert, double *out) {
@@ -177,38 +177,56 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
 }
 
 double hec_layer_model_work_s(const hec_layer_model *model, bool backward) {
-  double max = 0;
-  for (int32_t r = 0; r < model->problem->n_ranks; r++) {
-    double sum = 0;
-    for (int32_t e = 0; e < model->problem->n_experts; e++) {
-      double tokens = part_of(model, e)[model->rank_at + r];
-      sum += tokens > 0 ? hec_layer_model_expert_s(model, r, backward, tokens) : 0;
+  int32_t n_ranks = model->problem->n_ranks;
+  double max = 0, *sum = model->work;
+  memset(sum, 0, (size_t)n_ranks * sizeof *sum);
+  for (int32_t e = 0; e < model->problem->n_experts; e++) {
+    const double *tokens = part_of(model, e) + model->rank_at;
+    for (int32_t r = 0; r < n_ranks; r++)
+      sum[r] += tokens[r] > 0 ? hec_layer_model_expert_s(model, r, backward, tokens[r]) : 0;
+  }
+  for (int32_t r = 0; r < n_ranks; r++)
+    max = sum[r] > max ? sum[r] : max;
+  return max;
+}
+
+/* The busiest cells of begin .. end-1, busiest first; the last one again where there are fewer. */
+static void list_busiest(const hec_layer_model *model, int32_t begin, int32_t end, int32_t *cells) {
+  double cell_s[HEC_LAYER_BUSIEST];
+  int32_t n = 0;
+  for (int32_t c = begin; c < end; c++) {
+    double s = model->tokens[c] * model->cell_s[c];
+    if (n == HEC_LAYER_BUSIEST && s <= cell_s[n - 1])
+      continue;
+    int32_t at = n < HEC_LAYER_BUSIEST ? n++ : n - 1;
+    for (; at > 0 && cell_s[at - 1] < s; at--) {
+      cell_s[at] = cell_s[at - 1];
+      cells[at] = cells[at - 1];
     }
-    max = sum > max ? sum : max;
+    cell_s[at] = s;
+    cells[at] = c;
+  }
+  for (; n < HEC_LAYER_BUSIEST; n++)
+    cells[n] = cells[n - 1];
+}
+
+void hec_layer_model_busiest(hec_layer_model *model) {
+  list_busiest(model, 0, model->rank_at, model->busiest_links);
+  list_busiest(model, model->rank_at, model->n_cells, model->busiest_ranks);
+}
+
+static double least(const hec_layer_model *model, const double *without, const int32_t *cells) {
+  double max = 0;
+  for (int32_t i = 0; i < HEC_LAYER_BUSIEST; i++) {
+    double cell_s = (model->tokens[cells[i]] - without[cells[i]]) * model->cell_s[cells[i]];
+    max = max > cell_s ? max : cell_s;
   }
   return max;
 }
 
-static int32_t busiest_cell(const hec_layer_model *model, int32_t begin, int32_t end) {
-  int32_t best = begin;
-  double best_s = model->tokens[begin] * model->cell_s[begin];
-  for (int32_t c = begin + 1; c < end; c++) {
-    double cell_s = model->tokens[c] * model->cell_s[c];
-    best = cell_s > best_s ? c : best;
-    best_s = cell_s > best_s ? cell_s : best_s;
-  }
-  return best;
-}
-
-void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell, int32_t *rank_cell) {
-  *link_cell = busiest_cell(model, 0, model->rank_at);
-  *rank_cell = busiest_cell(model, model->rank_at, model->n_cells);
-}
-
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t link_cell, int32_t rank_cell) {
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert) {
   const double *now = part_of(model, expert);
-  return (hec_layer_time){(model->tokens[link_cell] - now[link_cell]) * model->cell_s[link_cell],
-                          (model->tokens[rank_cell] - now[rank_cell]) * model->cell_s[rank_cell]};
+  return (hec_layer_time){least(model, now, model->busiest_links), least(model, now, model->busiest_ranks)};
 }
 
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part) {

@@ -17,6 +17,8 @@
 #include "runtime/plan/problem.h"
 #include "runtime/plan/rank_links.h"
 
+enum { HEC_LAYER_BUSIEST = 8 };
+
 typedef struct {
   const hec_problem *problem;
   const hec_rank_links *links;
@@ -28,6 +30,8 @@ typedef struct {
   double *tokens;                    /* [n_cells] of the layer */
   double *part;                      /* [n_experts * n_cells] what each expert adds to it */
   double *arrive;                    /* [n_experts * padded ranks] assignments of each source */
+  double *work;                      /* scratch [n_ranks] */
+  int32_t busiest_links[HEC_LAYER_BUSIEST], busiest_ranks[HEC_LAYER_BUSIEST]; /* cells, when last asked for */
 } hec_layer_model;
 
 /* The two maxima. */
@@ -47,10 +51,9 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
 
 hec_layer_time hec_layer_model_time(const hec_layer_model *model);
 /* No less than 0 and no more than the times of any plan in which `expert` adds something else than now. It is what the
- * links and ranks at `link_cell` and `rank_cell` keep without it. */
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t link_cell, int32_t rank_cell);
-void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell,
-                             int32_t *rank_cell); /* lowest of equals */
+ * busiest links and ranks, as last asked for, keep without it. */
+void hec_layer_model_busiest(hec_layer_model *model);
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert);
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */

@@ -1,11 +1,19 @@
 /* Patterns are made by the rows of the collective table themselves: one expert is lowered, its transfers walked, bytes
- * and delays left on the links. A later change of a row changes the price with it. Adding or pricing a pattern costs
- * O(stages * links), branch-free over contiguous vectors.
+ * and delays left on the links. A later change of a row changes the price with it. Rows whose ranks relay are left out:
+ * without relays they lower like an earlier row, and so never win.
  *
- * Few ways are priced in full. A stage takes no less than any one link of it. So a way is out as soon as one link of
- * each of its stages makes it dearer than the cheapest so far. The link tried is the busiest when the way last lost.
- * The winner of last time is tried first. Bounds are added in the order of the values, and rounding is monotonic. So
- * they hold in floating point too: hints decide how soon a price is found, never which. */
+ * Sums only grow until they are cleared. So the largest link of a stage is kept, and a pattern changes it by what it
+ * touches alone:
+ *
+ *     stage with pattern = max(stage so far, max over touched links of (load + more) / bandwidth + max(delay, later))
+ *
+ * which is the price from nothing to the last bit, since rounding is monotonic.
+ *
+ * A comparison (hec_spread_fits, hec_spread_choose) prices few ways in full. A stage takes no less than any one link of
+ * it. So a way is out as soon as one link of each of its stages makes it dearer than the cheapest so far. The link tried
+ * is the busiest when the way last lost. The winner of last time is tried first. Bounds are added in the order of the
+ * values, and rounding is monotonic. So they hold in floating point too: hints decide how soon a price is found, never
+ * which. */
 #include "runtime/plan/planners/spread_cost.h"
 
 #include "runtime/plan/problem.h"
@@ -18,10 +26,10 @@ static lower_function *lower_of(const hec_spread *spread, int32_t row) {
   return spread->scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather;
 }
 
-/* One way per different lowering: a row that lowers like an earlier one never wins. */
+/* One way per different lowering: a row that lowers like an earlier one never wins, and patterns have no relays. */
 static void list_ways(hec_spread *spread) {
   for (int32_t row = 0; hec_collectives[row]; row++) {
-    bool repeats = false;
+    bool repeats = hec_collectives[row]->relays;
     for (int32_t w = 0; w < spread->n_ways; w++)
       repeats = repeats || lower_of(spread, spread->way_row[w]) == lower_of(spread, row);
     if (repeats)
@@ -39,18 +47,21 @@ static double larger(double a, double b) {
 
 /* Time until the first chunk has crossed the route, as models/link_cost.h counts it. */
 static double first_chunk_s(const hec_spread *spread, const hec_transfer *t, double latency_s, int32_t n_chunks) {
-  double slowest = hec_cluster_slowest(spread->problem->cluster, t->source, t->destination);
+  const int32_t *route;
+  int32_t n = hec_rank_links_route(spread->links, t->source, t->destination, &route);
+  double slowest = spread->links->bandwidth[route[0]];
+  for (int32_t k = 1; k < n; k++)
+    slowest = spread->links->bandwidth[route[k]] < slowest ? spread->links->bandwidth[route[k]] : slowest;
   return latency_s + (double)t->bytes / (double)n_chunks / slowest;
 }
 
-/* Leaves the bytes and delays of one stage on its links. A rank is entered once per expert and stage, so what a
- * forwarding transfer waits for is kept by rank. */
-static void walk_stage(hec_spread *spread, const hec_transfer_list *stage, int32_t n_chunks, double *load,
-                       double *delay) {
-  const hec_cluster *cluster = spread->problem->cluster;
+/* Leaves the bytes and delays of the stage whose entries begin at `at` on its links. A rank is entered once per expert
+ * and stage, so what a forwarding transfer waits for is kept by rank. */
+static void walk_stage(hec_spread *spread, const hec_transfer_list *stage, int32_t n_chunks, int32_t at,
+                       hec_spread_sum *item) {
   for (size_t i = 0; i < stage->n; i++) {
     const hec_transfer *t = &stage->data[i];
-    double latency_s = (double)hec_cluster_latency_ps(cluster, t->source, t->destination) * 1e-12, begin_s = 0;
+    double latency_s = spread->links->latency_s[t->source * spread->problem->n_ranks + t->destination], begin_s = 0;
     if (n_chunks > 1) {
       begin_s = t->after >= 0 ? spread->delay_of[t->source] : 0;
       spread->delay_of[t->destination] = begin_s + first_chunk_s(spread, t, latency_s, n_chunks);
@@ -58,8 +69,11 @@ static void walk_stage(hec_spread *spread, const hec_transfer_list *stage, int32
     const int32_t *route;
     int32_t n = hec_rank_links_route(spread->links, t->source, t->destination, &route);
     for (int32_t k = 0; k < n; k++) {
-      load[route[k]] += (double)t->bytes;
-      delay[route[k]] = larger(delay[route[k]], begin_s + latency_s);
+      int32_t entry = at + route[k];
+      if (item->load[entry] == 0)
+        item->touched[item->n_touched++] = entry;
+      item->load[entry] += (double)t->bytes;
+      item->delay[entry] = larger(item->delay[entry], begin_s + latency_s);
     }
   }
 }
@@ -85,14 +99,20 @@ static void fill_way(hec_spread *spread, int32_t way, int32_t owner, const int32
                        .bytes = spread->bytes};
   lower_of(spread, spread->way_row[way])(spread->problem, &sparse, &spread->lowered);
   HEC_ASSERT(spread->lowered.n_stages <= spread->way_at[way + 1] - spread->way_at[way]);
-  for (int32_t k = 0; k < spread->lowered.n_stages; k++) {
-    size_t at = (size_t)slot_of(spread, way, k) * (size_t)spread->links->n_padded;
-    walk_stage(spread, &spread->lowered.stage[k], spread->lowered.n_chunks, item->load + at, item->delay + at);
-  }
+  for (int32_t k = 0; k < spread->lowered.n_stages; k++)
+    walk_stage(spread, &spread->lowered.stage[k], spread->lowered.n_chunks,
+               slot_of(spread, way, k) * spread->links->n_padded, item);
+}
+
+/* The pattern becomes zero. */
+static void empty(hec_spread_sum *item) {
+  for (int32_t i = 0; i < item->n_touched; i++)
+    item->load[item->touched[i]] = item->delay[item->touched[i]] = 0;
+  item->n_touched = 0;
 }
 
 void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n, hec_spread_sum *item) {
-  hec_spread_clear(spread, item);
+  empty(item);
   for (int32_t w = 0; w < spread->n_ways; w++)
     fill_way(spread, w, owner, receivers, n, item);
 }
@@ -104,12 +124,17 @@ static size_t sum_length(const hec_spread *spread) {
 hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread) {
   return (hec_spread_sum){.load = HEC_NEW(arena, double, sum_length(spread)),
                           .delay = HEC_NEW(arena, double, sum_length(spread)),
+                          .stage_s = HEC_NEW(arena, double, spread->n_stages),
+                          .touched = HEC_NEW(arena, int32_t, sum_length(spread)),
                           .hint = HEC_NEW(arena, hec_spread_hint, 1)};
 }
 
 hec_spread_sum hec_spread_everywhere(const hec_spread *spread, int32_t owner) {
   size_t at = (size_t)owner * sum_length(spread);
-  return (hec_spread_sum){spread->everywhere.load + at, spread->everywhere.delay + at, spread->everywhere.hint};
+  return (hec_spread_sum){.load = spread->everywhere.load + at,
+                          .delay = spread->everywhere.delay + at,
+                          .touched = spread->everywhere.touched + at,
+                          .n_touched = spread->everywhere_touched[owner]};
 }
 
 hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
@@ -117,9 +142,10 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   size_t ranks = (size_t)problem->n_ranks;
   hec_spread spread = {.problem = problem, .links = links, .bytes = (int64_t)bytes, .scatter = scatter};
   list_ways(&spread);
-  spread.everywhere.hint = HEC_NEW(arena, hec_spread_hint, 1);
   spread.everywhere.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
+  spread.everywhere.touched = HEC_NEW(arena, int32_t, ranks * sum_length(&spread));
+  spread.everywhere_touched = HEC_NEW(arena, int32_t, ranks);
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
   spread.delay_of = HEC_NEW(arena, double, ranks);
   spread.owner = HEC_NEW(arena, int32_t, problem->n_experts);
@@ -132,6 +158,7 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
     spread.lowered.stage[k].data = HEC_NEW(arena, hec_transfer, spread.lowered.stage[k].capacity);
   }
   int32_t *others = HEC_NEW(arena, int32_t, ranks);
+  const hec_spread_sum nothing = hec_spread_sum_new(arena, &spread);
   for (int32_t owner = 0; owner < problem->n_ranks; owner++) {
     int32_t n = 0;
     for (int32_t r = 0; r < problem->n_ranks; r++)
@@ -139,7 +166,8 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
         others[n++] = r;
     hec_spread_sum item = hec_spread_everywhere(&spread, owner);
     hec_spread_item(&spread, owner, others, n, &item);
-    spread.everywhere_s[owner] = hec_spread_cost(&spread, &item);
+    spread.everywhere_touched[owner] = item.n_touched;
+    spread.everywhere_s[owner] = hec_spread_cost_with(&spread, &nothing, &item);
   }
   return spread;
 }
@@ -174,11 +202,56 @@ static void add_four(hec_spread_sum *sum, const hec_spread_sum item[4], size_t a
 
 void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum) {
   clear_part(sum, 0, sum_length(spread));
+  memset(sum->stage_s, 0, (size_t)spread->n_stages * sizeof *sum->stage_s);
+  sum->n_touched = 0;
 }
 
 void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_sum *item) {
-  add_part(sum, item, 0, sum_length(spread));
+  int32_t n = spread->links->n_padded, stage = 0, begin = 0;
+  for (int32_t i = 0; i < item->n_touched; i++) {
+    int32_t at = item->touched[i];
+    for (; at - begin >= n; begin += n)
+      stage++;
+    sum->load[at] += item->load[at];
+    sum->delay[at] = larger(sum->delay[at], item->delay[at]);
+    double link_s = sum->load[at] / spread->links->bandwidth[at - begin] + sum->delay[at];
+    sum->stage_s[stage] = larger(sum->stage_s[stage], link_s);
+  }
 }
+
+/* ---- Prices of sums ---- */
+
+static double cheapest(const hec_spread *spread, const double *stage_s) {
+  double best = 0;
+  for (int32_t w = 0; w < spread->n_ways; w++) {
+    double seconds = 0;
+    for (int32_t k = spread->way_at[w]; k < spread->way_at[w + 1]; k++)
+      seconds += stage_s[k];
+    best = w == 0 || seconds < best ? seconds : best;
+  }
+  return best;
+}
+
+double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
+  return cheapest(spread, sum->stage_s);
+}
+
+double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
+  int32_t n = spread->links->n_padded, stage = 0, begin = 0;
+  double stage_s[HEC_SPREAD_STAGES_MAX];
+  memcpy(stage_s, sum->stage_s, (size_t)spread->n_stages * sizeof *stage_s);
+  for (int32_t i = 0; i < item->n_touched; i++) {
+    int32_t at = item->touched[i];
+    for (; at - begin >= n; begin += n)
+      stage++;
+    double link_s = (sum->load[at] + item->load[at]) / spread->links->bandwidth[at - begin] +
+                    larger(sum->delay[at], item->delay[at]);
+    stage_s[stage] = larger(stage_s[stage], link_s);
+  }
+  return cheapest(spread, stage_s);
+}
+
+/* ---- Comparisons ---- */
 
 /* Links are priced a block at a time into `link_s`, then the largest is taken. Of the two loops the first, with its
  * divisions, becomes vector code. A maximum over all would not, since compilers may not reorder it. */
@@ -204,20 +277,6 @@ static double stage_s(const double *load, const double *delay, const double *ban
   return seconds;
 }
 
-static double stage_with_s(const double *load, const double *delay, const double *more, const double *later,
-                           const double *bandwidth, int32_t n) {
-  double link_s[BLOCK], seconds = 0;
-  for (int32_t begin = 0; begin < n; begin += BLOCK) {
-    int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
-    for (int32_t l = 0; l < length; l++) {
-      double start_s = delay[begin + l] > later[begin + l] ? delay[begin + l] : later[begin + l];
-      link_s[l] = (load[begin + l] + more[begin + l]) / bandwidth[begin + l] + start_s;
-    }
-    seconds = largest(seconds, link_s, length);
-  }
-  return seconds;
-}
-
 /* The k-th way to look at: the cheapest of last time, then the others in order. */
 static int32_t way_in_turn(const hec_spread_sum *sum, int32_t k) {
   int32_t first = sum->hint->way;
@@ -234,67 +293,26 @@ static bool beats(int32_t way, double way_s, winner best) {
   return best.way < 0 || way_s < best.s || (way_s == best.s && way < best.way);
 }
 
-static double way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
+static double way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum) {
   size_t n = (size_t)spread->links->n_padded;
-  const double *bandwidth = spread->links->bandwidth;
-  double seconds = 0;
-  for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
-    size_t at = (size_t)k * n;
-    seconds +=
-        item ? stage_with_s(sum->load + at, sum->delay + at, item->load + at, item->delay + at, bandwidth, (int32_t)n)
-             : stage_s(sum->load + at, sum->delay + at, bandwidth, (int32_t)n);
-  }
-  return seconds;
-}
-
-/* Seconds of one link, the sum of `sum` and, unless NULL, `item`. */
-static double link_s(const hec_spread *spread, int32_t stage, int32_t link, const hec_spread_sum *sum,
-                     const hec_spread_sum *item) {
-  size_t at = (size_t)stage * (size_t)spread->links->n_padded + (size_t)link;
-  if (!item)
-    return sum->load[at] / spread->links->bandwidth[link] + sum->delay[at];
-  return (sum->load[at] + item->load[at]) / spread->links->bandwidth[link] + larger(sum->delay[at], item->delay[at]);
-}
-
-/* No more than way_s: the hinted link of every stage. */
-static double min_way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
   double seconds = 0;
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++)
-    seconds += link_s(spread, k, sum->hint->link[k], sum, item);
+    seconds += stage_s(sum->load + (size_t)k * n, sum->delay + (size_t)k * n, spread->links->bandwidth, (int32_t)n);
   return seconds;
 }
 
-static void note_busiest(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
+static double link_s(const hec_spread *spread, int32_t stage, int32_t link, const hec_spread_sum *sum) {
+  size_t at = (size_t)stage * (size_t)spread->links->n_padded + (size_t)link;
+  return sum->load[at] / spread->links->bandwidth[link] + sum->delay[at];
+}
+
+static void note_busiest(const hec_spread *spread, int32_t way, const hec_spread_sum *sum) {
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
     int32_t *busiest = &sum->hint->link[k];
     for (int32_t l = 0; l < spread->links->n_links; l++)
-      if (link_s(spread, k, l, sum, item) > link_s(spread, k, *busiest, sum, item))
+      if (link_s(spread, k, l, sum) > link_s(spread, k, *busiest, sum))
         *busiest = l;
   }
-}
-
-static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  winner best = {.way = -1};
-  for (int32_t i = 0; i < spread->n_ways; i++) {
-    int32_t w = way_in_turn(sum, i);
-    if (i > 0 && !beats(w, min_way_s(spread, w, sum, item), best))
-      continue;
-    double seconds = way_s(spread, w, sum, item);
-    if (beats(w, seconds, best))
-      best = (winner){w, seconds};
-    else
-      note_busiest(spread, w, sum, item);
-  }
-  sum->hint->way = best.way;
-  return best.s;
-}
-
-double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
-  return cheapest(spread, sum, NULL);
-}
-
-double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  return cheapest(spread, sum, item);
 }
 
 static bool goes_everywhere(const hec_spread *spread, const hec_sparse *sparse, int32_t i) {
@@ -338,9 +356,13 @@ static void sum_request(hec_spread *spread, int32_t way, const hec_sparse *spars
       continue;
     }
     int32_t first = sparse->receiver_at[i];
-    clear_part(item, at, end);
+    empty(item);
     fill_way(spread, way, sparse->owner[i], sparse->receiver + first, sparse->receiver_at[i + 1] - first, item);
-    add_part(sum, item, at, end);
+    for (int32_t k = 0; k < item->n_touched; k++) {
+      int32_t entry = item->touched[k];
+      sum->load[entry] += item->load[entry];
+      sum->delay[entry] = larger(sum->delay[entry], item->delay[entry]);
+    }
   }
   for (int32_t k = 0; k < n_ready; k++)
     add_part(sum, &ready[k], at, end);
@@ -356,11 +378,11 @@ bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *h
     if (i > 0 && min_request_s(spread, w, &sparse, sum) > limit_s)
       continue;
     sum_request(spread, w, &sparse, sum, sum);
-    if (way_s(spread, w, sum, NULL) <= limit_s) {
+    if (way_s(spread, w, sum) <= limit_s) {
       sum->hint->way = w;
       return true;
     }
-    note_busiest(spread, w, sum, NULL);
+    note_busiest(spread, w, sum);
   }
   return false;
 }
@@ -374,11 +396,11 @@ const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sp
     if (i > 0 && !beats(w, min_request_s(spread, w, sparse, sum), best))
       continue;
     sum_request(spread, w, sparse, sum, item);
-    double seconds = way_s(spread, w, sum, NULL);
+    double seconds = way_s(spread, w, sum);
     if (beats(w, seconds, best))
       best = (winner){w, seconds};
     else
-      note_busiest(spread, w, sum, NULL);
+      note_busiest(spread, w, sum);
   }
   sum->hint->way = best.way;
   return hec_collectives[spread->way_row[best.way]];

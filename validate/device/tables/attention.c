@@ -24,6 +24,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   if (!hec_case_seconds(csv, arena, c) || !read_work(csv, arena, work, c))
     return;
   work->causal = strcmp(hec_case_file_text(csv, "causal"), "1") == 0;
+  work->latent = mla;
   work->backward = strcmp(direction, "bwd") == 0;
   if (strcmp(hec_case_file_text(csv, "dtype"), "bf16") != 0)
     c->why_not = "dtype: the law knows bf16 attention only";
