@@ -167,7 +167,9 @@ static hec_status load(const char *spec, int32_t depth, hec_arena *arena, hec_gp
 }
 
 hec_status hec_gpu_load(const char *spec, hec_arena *arena, hec_gpu *gpu) {
-  return load(spec, 0, arena, gpu);
+  HEC_TRY(load(spec, 0, arena, gpu));
+  gpu->spec = hec_arena_text(arena, spec);
+  return HEC_OK;
 }
 
 bool hec_gpu_known(const char *name) {

@@ -36,6 +36,7 @@ enum { HEC_GPU_FITS_MAX = 128, HEC_GPU_SOURCES_MAX = 32 };
 
 typedef struct hec_gpu {
   const char *name, *title, *sister; /* sister: NULL without */
+  const char *spec;                  /* what it was loaded by; NULL: parsed */
   hec_gpu_sheet sheet;
   int32_t n_fits, n_own; /* own ones first */
   hec_law_fit *fits;     /* [n_fits] */

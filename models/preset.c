@@ -4,6 +4,7 @@
 #include "runtime/base/nearest.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* The part of a table name after "kind-", NULL for another kind. */
 static const char *name_within(const char *kind, const char *full) {
@@ -14,7 +15,7 @@ static const char *name_within(const char *kind, const char *full) {
 const hec_preset_data *hec_preset_find(const char *kind, const char *name) {
   for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
     const char *own = name_within(kind, preset->name);
-    if (own && strcmp(own, name) == 0)
+    if (own && strcasecmp(own, name) == 0) /* "Qwen3-30B-A3B" is how its makers write it */
       return preset;
   }
   return NULL;

@@ -182,7 +182,7 @@ hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_
   const hec_layout_reason parts[] = {
       {"longer pipeline bubble", s->bubble_s - b->bubble_s},
       {"exposed dispatch and combine", s->dispatch_s - b->dispatch_s},
-      {"tensor- and context-parallel traffic", s->tensor_s - b->tensor_s},
+      {"traffic of tp, cp and etp", s->tensor_s - b->tensor_s},
       {"exposed data-parallel traffic", s->data_s - b->data_s},
       {"optimizer with fewer ranks to share it", s->optimizer_s - b->optimizer_s},
       {slower->training.recipe.recompute > best->training.recipe.recompute ? "recomputation, which it needs to fit"

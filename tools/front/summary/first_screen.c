@@ -135,8 +135,7 @@ static void add_published(hec_summary *summary, int32_t best, const char *betwee
     hec_text_add(words, ".");
 }
 
-/* The row that people have, if nothing is faster by more than what there is to choose by; else -1. */
-static int32_t kept_row(hec_summary *summary, int32_t best) {
+int32_t hec_summary_kept(hec_summary *summary, int32_t best) {
   int32_t placed = hec_summary_placed(summary), kept = placed >= 0 ? placed : hec_summary_baseline(summary);
   bool keep = kept >= 0 && hec_summary_fits(summary, &summary->rows[kept]) &&
               gain(summary, best, kept) <= 1 + HEC_SUMMARY_CLOSE;
@@ -164,7 +163,7 @@ static void add_trust(const hec_summary *summary, hec_text *words) {
 }
 
 static void add_advice(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
-  int32_t kept = kept_row(summary, best);
+  int32_t kept = hec_summary_kept(summary, best);
   hec_summary_row *row = &summary->rows[kept >= 0 ? kept : best];
   hec_text_printf(words, "%s%s: %s (schedule %s), %.3f ms per %s.",
                   kept >= 0 ? "Keep what you have" : "Fastest that fits",

@@ -408,7 +408,10 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
                   hec_summary_drops(summary) ? " and drops nothing" : "", winner->name, winner->schedule,
                   1e3 * hec_summary_median(winner));
   hec_summary_add_close(summary, best, out);
-  int32_t baseline = hec_summary_baseline(summary);
+  int32_t kept = hec_summary_kept(summary, best), baseline = hec_summary_baseline(summary);
+  if (kept >= 0 && kept != best)
+    hec_text_printf(out, "  It is too little faster than %s to choose by: keep what you have.\n",
+                    summary->rows[kept].label);
   if (baseline >= 0 && baseline != best) {
     hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best),
                     summary->rows[baseline].label);

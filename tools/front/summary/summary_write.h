@@ -7,6 +7,9 @@
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people: every row, all that is known of it */
 /* Of a simulation, what a person needs first: the verdict, at most six rows, what it rests on. `files`: where more is. */
 void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out);
+/* The row that people have (--placement, else ep), if nothing is faster by more than what there is to choose by; else -1.
+ * `best`: hec_summary_winner. */
+int32_t hec_summary_kept(hec_summary *summary, int32_t best);
 /* Its verdict: what to do, what that gains and costs, how sure it is; `between` its sentences. */
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words);
 /* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family. Then the

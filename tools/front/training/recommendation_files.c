@@ -212,8 +212,8 @@ hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reade
   if (!j.policy->baseline)
     hec_text_printf(guide,
                     "\nPlacement policy `%s` is not a setting of Megatron-LM, torchtitan and DeepSpeed. Their files say "
-                    "what runs best without it. With it take the layout of `setup.json`. In a PyTorch trainer hecate.torch "
-                    "runs it by that name (docs/torch.md).\n",
-                    j.policy->name);
+                    "what runs best without it. With it take the layout of `setup.json`. A PyTorch trainer runs it with "
+                    "hecate.torch, for instance `hecate.torch.hf.replace(model, \"%s\", tokens=...)`; see docs/torch.md.\n",
+                    j.policy->name, j.policy->name);
   return status;
 }

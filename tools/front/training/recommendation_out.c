@@ -68,8 +68,10 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   hec_text_add(&words, "Run ");
   choice_words(&best->choice.training, &words);
   hec_text_printf(&words,
-                  " and policy %s: %.4g s a step under the loads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-                  row->policy->name, row->result.step_s, row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+                  " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+                  row->policy->name, row->result.step_s,
+                  best->set_up->job.header.synthetic ? "synthetic " : "", row->result.tokens_per_s_per_gpu,
+                  100 * row->result.mfu);
   if (row != ep)
     hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s%s,", ep->result.step_s,
                     ep->result.memory.fits ? "" : " and not fit into memory");
@@ -78,12 +80,13 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   if (row != ep) {
     hec_text_add(&words, " A framework without placement policies runs ");
     choice_words(&r->plain.choice.training, &words);
-    hec_text_printf(&words, " best: %.4g s, %.1f GiB%s.", best_of(&r->plain)->result.step_s,
+    hec_text_printf(&words, " best: %.4g s (%.2fx), %.1f GiB%s.", best_of(&r->plain)->result.step_s,
+                    best_of(&r->plain)->result.step_s / row->result.step_s,
                     needed_gib(&best_of(&r->plain)->result.memory),
                     best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
   }
   if (r->has_today)
-    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx, with balanced routing %.2fx.",
+    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx as long, with balanced routing %.2fx.",
                     best_of(&r->today)->result.step_s,
                     r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
                     best_of(&r->today)->result.step_s / row->result.step_s,

@@ -191,8 +191,8 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
   *laws = cluster.devices[0].gpu;
   if (!*laws)
     return hec_fail(HEC_BAD_INPUT,
-                    "cluster %.200s: expected gpu=NAME, whose measured laws price a step (hecate-sim --list devices), "
-                    "found rates alone",
+                    "cluster %.200s: expected gpu=NAME of a GPU with measured or scaled laws (hecate-sim --list "
+                    "devices), found the rates of a data sheet alone",
                     spec);
   m->to->training.nic_bandwidth = nic_of(&cluster);
   if (hec_cluster_is_line(spec) && !strstr(spec, "nics=") && cluster.n_nodes > 1 && cluster.devices_per_node > 1)
@@ -218,7 +218,7 @@ static hec_status choose_gpus(maker *m) {
   if (to->file.cluster) {
     HEC_TRY(take_cluster(m, to->file.cluster, &laws));
     nodes_of = to->laws.gpu.sheet.nvlink_ranks;
-    m->device = laws->gpu.name;
+    m->device = laws->gpu.spec;
   } else {
     m->device = to->file.device ? to->file.device : "h100";
     if (!to->file.device)
@@ -230,6 +230,8 @@ static hec_status choose_gpus(maker *m) {
                       "its data sheet alone",
                       m->device);
   }
+  if (laws->gemm[HEC_LAW_BF16]->scaled)
+    say(m, "GPU %s: costs measured on %s, scaled by data sheets", laws->gpu.name, laws->gemm[HEC_LAW_BF16]->device);
   to->laws = hec_training_laws(laws);
   if (nodes_of > 0)
     to->laws.gpu.sheet.nvlink_ranks = nodes_of;
@@ -331,11 +333,12 @@ static hec_status make_job(maker *m) {
   hec_job_options own = *m->options;
   own.dispatcher = NULL; /* the recipe's; a step prices it */
   int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
-  char line[256];
-  int n = snprintf(line, sizeof line, "%dx%d gpu=%s nics=%d", (int)(l->ep / near), (int)near, m->device, (int)near);
-  if (to->training.nic_bandwidth > 0 && n > 0 && (size_t)n < sizeof line)
-    (void)snprintf(line + n, sizeof line - (size_t)n, " nic=%.6gM", 1e-6 * to->training.nic_bandwidth);
-  own.cluster = hec_arena_text(m->arena, line);
+  hec_text line = {0};
+  hec_text_printf(&line, "%dx%d gpu=%s nics=%d", (int)(l->ep / near), (int)near, m->device, (int)near);
+  if (to->training.nic_bandwidth > 0)
+    hec_text_printf(&line, " nic=%.6gM", 1e-6 * to->training.nic_bandwidth);
+  own.cluster = hec_arena_text(m->arena, line.data);
+  hec_text_free(&line);
   own.cluster_text = NULL;
   own.model = to->file.model;
   own.phase = "train";

@@ -66,7 +66,9 @@ static int32_t ruled_out(const hec_training_summary *s, int32_t best) {
 static void say_best(const hec_training_summary *s, int32_t best, const char *between, hec_text *words) {
   const hec_training_result *ep = &s->rows[s->baseline].result, *r = &s->rows[best].result;
   int32_t out = r->memory.fits ? ruled_out(s, best) : -1;
-  if (best == s->baseline || (r->step_s > ep->step_s * (1 - close) && ep->memory.fits))
+  if (s->n_rows == 1)
+    hec_text_add(words, ".");
+  else if (best == s->baseline || (r->step_s > ep->step_s * (1 - close) && ep->memory.fits))
     hec_text_printf(words, ".%sNo policy%s is faster by %.0f %% or more.", between,
                     out >= 0 ? " that fits into memory" : "", 100 * close);
   else
@@ -85,7 +87,7 @@ void hec_training_verdict(const hec_training_summary *s, const char *between, he
   int32_t best = hec_training_fastest(s);
   hec_text_printf(words, "A step takes %.4g s with plain expert parallelism (ep)", ep->step_s);
   say_best(s, best, between, words);
-  hec_text_printf(words, "%sWith balanced routing it would take %.4g s: this routing costs %.1f %% more time with ep", between,
+  hec_text_printf(words, "%sWith balanced routing it would take %.4g s: this routing adds %.1f %% with ep", between,
                   balanced_s, 100 * (ep->step_s / balanced_s - 1));
   if (best != s->baseline)
     hec_text_printf(words, ", and %.1f %% with %s", 100 * (s->rows[best].result.step_s / balanced_s - 1),
@@ -216,8 +218,8 @@ static void add_records(const hec_training_summary *s, hec_text *words) {
                   (int)(t->layout.ep * t->layout.etp), groups == 1 ? "s" : "");
   if (s->n_groups < groups)
     hec_text_printf(words, ", %d with loads of their own", (int)s->n_groups);
-  hec_text_printf(words, "; %d micro-batches of each take %d record%s of the trace in turn", (int)n_micro,
-                  (int)s->n_records, s->n_records == 1 ? "" : "s");
+  hec_text_printf(words, "; %d micro-batch%s of each take%s %d record%s of the trace in turn", (int)n_micro,
+                  n_micro == 1 ? "" : "es", n_micro == 1 ? "s" : "", (int)s->n_records, s->n_records == 1 ? "" : "s");
   if (s->n_records < (int64_t)n_micro * groups)
     hec_text_add(words, ", again and again");
   hec_text_printf(words, ", policies have seen %d before", (int)s->n_before);

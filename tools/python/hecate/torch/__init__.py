@@ -4,7 +4,10 @@ state. Pure Python over torch.distributed (gloo, NCCL); PyTorch 2.1 or newer.
     from hecate.torch import ExpertParallel, MoELayer
 
 docs/torch.md is the guide."""
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    raise ImportError("hecate.torch: expected PyTorch 2.1 or newer, found none (pip install torch numpy)") from None
 
 if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 1):
     raise ImportError("hecate.torch: expected PyTorch 2.1 or newer, found %s" % torch.__version__)
