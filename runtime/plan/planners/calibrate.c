@@ -14,9 +14,6 @@
 
 #include <string.h>
 
-/* An expert is tried with all receivers, with half as many, a quarter, ... */
-enum { HALVINGS_MAX = 32 };
-
 /* An expert that could be added, and the step it is judged in. */
 typedef struct {
   int32_t expert, halved;
@@ -45,17 +42,23 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .n_holders = HEC_NEW(arena, int32_t, experts),
       .holds = HEC_NEW(arena, uint8_t, experts * ranks),
       .n_guests = HEC_NEW(arena, int32_t, ranks),
-      .receivers = HEC_NEW(arena, int32_t, ranks),
+      .receivers = HEC_NEW(arena, int32_t, ranks + 1),
       .guests = HEC_NEW(arena, int32_t, ranks),
       .rank_order = HEC_NEW(arena, int32_t, ranks),
       .node_count = HEC_NEW(arena, int32_t, problem->n_nodes),
       .bound = HEC_NEW(arena, double, experts),
-      .alone = HEC_NEW(arena, hec_calibrate_price, HALVINGS_MAX * ranks),
+      .n_halvings = 1,
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
       .added_item = hec_spread_sum_new(arena, gather),
   };
+  while (problem->n_ranks >> c.n_halvings > 0)
+    c.n_halvings++;
+  c.alone = HEC_NEW(arena, hec_calibrate_price, ranks *(size_t)c.n_halvings);
   c.node = HEC_NEW(arena, int32_t, ranks);
+  c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
+  c.turn_known = HEC_NEW(arena, bool, ranks);
+  c.chosen = HEC_NEW(arena, bool, ranks);
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     c.rank_order[r] = r;
     c.node[r] = hec_problem_node(problem, r);
@@ -135,24 +138,34 @@ static void order_ranks(hec_calibrate *c) {
   }
 }
 
-/* Fewer than all: round by round over the nodes, those with fewest holders of the expert first, in each the rank with
- * fewest tokens. They are marked CHOSEN. */
-enum { CHOSEN = 2 };
-static void choose_receivers(hec_calibrate *c, const candidate *cand) {
-  int32_t n_ranks = c->problem->n_ranks, left = cand->n_receivers;
-  uint8_t *holds = holds_of(c, cand->expert);
+/* The order in which ranks get an expert that fewer than all get: round by round over the nodes, those with fewest
+ * holders of the expert first, in each the rank with fewest tokens. As many as are asked for at most; the same for all
+ * experts of a home that nobody else holds. */
+static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand) {
+  int32_t n_ranks = c->problem->n_ranks, n = 0, wanted = n_receivers_of(c, cand->expert) / 2;
+  int32_t *turn = c->turn + (size_t)(cand->alone ? c->home[cand->expert] : n_ranks) * (size_t)n_ranks;
+  if (cand->alone ? c->turn_known[c->home[cand->expert]] : c->turn_of == cand->expert)
+    return turn;
+  const uint8_t *holds = holds_of(c, cand->expert);
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
-  for (int32_t r = 0; r < n_ranks; r++)
+  for (int32_t r = 0; r < n_ranks; r++) {
     c->node_count[c->node[r]] += holds[r];
-  for (int32_t max = 0; left > 0 && max < n_ranks; max++)
-    for (int32_t i = 0; left > 0 && i < n_ranks; i++) {
+    c->chosen[r] = holds[r] || c->n_guests[r] >= c->m;
+  }
+  for (int32_t max = 0; n < wanted && max < n_ranks; max++)
+    for (int32_t i = 0; n < wanted && i < n_ranks; i++) {
       int32_t r = c->rank_order[i], *count = &c->node_count[c->node[r]];
-      if (*count > max || holds[r] || c->n_guests[r] >= c->m)
+      if (*count > max || c->chosen[r])
         continue;
-      holds[r] = CHOSEN;
+      c->chosen[r] = true;
       ++*count;
-      left--;
+      turn[n++] = r;
     }
+  if (cand->alone)
+    c->turn_known[c->home[cand->expert]] = true;
+  else
+    c->turn_of = cand->expert;
+  return turn;
 }
 
 /* Ascending in c->receivers. */
@@ -160,14 +173,16 @@ static void list_receivers(hec_calibrate *c, candidate *cand) {
   int32_t n = 0;
   if (cand->listed)
     return;
-  uint8_t *holds = holds_of(c, cand->expert);
-  if (cand->halved > 0)
-    choose_receivers(c, cand);
+  const uint8_t *holds = holds_of(c, cand->expert);
+  if (cand->halved > 0) {
+    const int32_t *turn = receivers_in_turn(c, cand);
+    memset(c->chosen, 0, (size_t)c->problem->n_ranks * sizeof *c->chosen);
+    for (int32_t i = 0; i < cand->n_receivers; i++)
+      c->chosen[turn[i]] = true;
+  }
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {
-    bool receives = cand->halved > 0 ? holds[r] == CHOSEN : !holds[r] && c->n_guests[r] < c->m;
-    holds[r] = holds[r] == CHOSEN ? 0 : holds[r];
-    if (receives)
-      c->receivers[n++] = r;
+    c->receivers[n] = r;
+    n += cand->halved > 0 ? c->chosen[r] : !holds[r] && c->n_guests[r] < c->m;
   }
   HEC_ASSERT(n == cand->n_receivers);
   cand->listed = true;
@@ -356,8 +371,7 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
   if (cand.n_receivers == 0)
     return 0;
   objective min = min_added(c, s, &cand);
-  hec_layer_time layer = hec_layer_model_min(&c->model, expert);
-  return score_of(c, s, time_of(c, layer, &min), cand.n_receivers);
+  return score_of(c, s, time_of(c, hec_layer_model_min(&c->model, expert, 1), &min), cand.n_receivers);
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -369,7 +383,7 @@ static void set_return(objective *of, const hec_calibrate_price *price) {
  * is dear and comes last. */
 static bool price(hec_calibrate *c, const search *s, candidate *cand, hec_layer_time least, objective *of) {
   hec_calibrate_price own = {.gather_s = -1, .return_s = -1};
-  hec_calibrate_price *price = cand->alone ? &c->alone[c->home[cand->expert] * HALVINGS_MAX + cand->halved] : &own;
+  hec_calibrate_price *price = cand->alone ? &c->alone[c->home[cand->expert] * c->n_halvings + cand->halved] : &own;
   if (price->gather_s < 0)
     price_gather(c, cand, price);
   of->gather_s = price->gather_s;
@@ -382,10 +396,10 @@ static bool price(hec_calibrate *c, const search *s, candidate *cand, hec_layer_
 }
 
 /* Computes the candidate's score, dearest terms last, and keeps it if it is the best so far. */
-static void judge_one(hec_calibrate *c, search *s, candidate *cand) {
+static void judge_one(hec_calibrate *c, search *s, candidate *cand, hec_layer_time least) {
   objective of = min_added(c, s, cand);
   c->units++;
-  if (!price(c, s, cand, hec_layer_model_min(&c->model, cand->expert), &of))
+  if (!may_win(c, s, cand, least, &of) || !price(c, s, cand, least, &of))
     return;
   hec_layer_time layer = hec_layer_model_time_with(&c->model, cand->expert, part_with(c, cand));
   c->units += (uint64_t)c->model.n_cells / 2;
@@ -408,33 +422,41 @@ static void judge_one(hec_calibrate *c, search *s, candidate *cand) {
 
 static void judge(hec_calibrate *c, search *s, int32_t expert) {
   int32_t n = n_receivers_of(c, expert);
+  hec_layer_time least = hec_layer_model_min(&c->model, expert, HEC_LAYER_BUSIEST);
   for (int32_t halved = 0; n >> halved > 0 && (halved == 0 || c->some); halved++) {
     candidate cand = candidate_of(c, expert, n, halved);
-    judge_one(c, s, &cand);
+    judge_one(c, s, &cand, least);
   }
 }
 
-/* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
- * that most others need not be. */
+/* The expert with the largest bound, the lower of equals. */
+static int32_t most_promising(const hec_calibrate *c) {
+  int32_t best = 0;
+  for (int32_t e = 1; e < c->problem->n_experts; e++)
+    best = c->bound[e] > c->bound[best] ? e : best;
+  return best;
+}
+
+/* Finds the best expert of a step; s->best < 0 if none improves. By descending bounds, so that most need not be judged. */
 static void find_best(hec_calibrate *c, search *s) {
-  int32_t n_experts = c->problem->n_experts, first = 0;
+  int32_t n_experts = c->problem->n_experts;
   s->best = -1;
   s->score = 0;
   if (c->some)
     order_ranks(c);
-  for (int32_t i = 0; i < c->problem->n_ranks * HALVINGS_MAX; i++)
+  memset(c->turn_known, 0, (size_t)c->problem->n_ranks * sizeof *c->turn_known);
+  c->turn_of = -1;
+  for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)
     c->alone[i] = (hec_calibrate_price){.gather_s = -1, .return_s = -1};
   hec_layer_model_busiest(&c->model);
-  for (int32_t e = 0; e < n_experts; e++) {
-    c->bound[e] = bound_of(c, s, e);
-    first = c->bound[e] > c->bound[first] ? e : first;
-  }
-  c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
-  if (c->bound[first] > 0)
-    judge(c, s, first);
   for (int32_t e = 0; e < n_experts; e++)
-    if (e != first && c->bound[e] > 0 && beats(s, e, c->bound[e]))
-      judge(c, s, e);
+    c->bound[e] = bound_of(c, s, e);
+  c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
+  for (int32_t e = most_promising(c); c->bound[e] > 0 && beats(s, e, c->bound[e]); e = most_promising(c)) {
+    judge(c, s, e);
+    c->bound[e] = 0;
+    c->units += (uint64_t)n_experts / 8;
+  }
 }
 
 /* Adds the best expert to everything that is kept. */
@@ -493,9 +515,11 @@ double hec_calibrate_end_s(const hec_calibrate *c, const hec_layer_end *of) {
 
 /* The end of the layer with its work by the whole law of computing. */
 static double whole_s(const hec_calibrate *c, const objective *of) {
+  double work_s[2];
+  hec_layer_model_work_s(&c->model, work_s);
   hec_layer_end end = {hec_layer_model_time(&c->model).a2a_s,
-                       hec_layer_model_work_s(&c->model, false),
-                       hec_layer_model_work_s(&c->model, true),
+                       work_s[0],
+                       work_s[1],
                        of->gather_s,
                        of->return_s,
                        c->scatter ? c->base_s + of->growth_s : 0};

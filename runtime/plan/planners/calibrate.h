@@ -46,12 +46,18 @@ typedef struct {
   uint8_t *holds;                              /* [n_experts * n_ranks] */
   int32_t *n_guests;                           /* [n_ranks] of this layer */
   int32_t m, n_full;                           /* guests of a rank at most; ranks with so many */
-  int32_t *receivers;                          /* [n_ranks] of a candidate */
+  int32_t *receivers;                          /* [n_ranks + 1] of a candidate */
+  int32_t *turn;                               /* [(n_ranks + 1) * n_ranks] who gets an expert, by its home while it
+                                                  is alone; last row: an expert that others hold */
+  bool *turn_known;                            /* [n_ranks] rows of this step */
+  int32_t turn_of;                             /* expert of the last row; -1: none */
+  bool *chosen;                                /* [n_ranks] scratch */
   int32_t *guests;                             /* [n_ranks] scratch */
   int32_t *holders;                            /* [2 * n_ranks] scratch */
   double *part;                                /* [n_cells] of a candidate */
   double *bound;                               /* [n_experts] no score of this step is larger */
-  hec_calibrate_price *alone;                  /* [n_ranks * HALVINGS_MAX] of experts that only this home holds */
+  int32_t n_halvings;                          /* numbers of receivers that an expert is tried with, at most */
+  hec_calibrate_price *alone;                  /* [n_ranks * n_halvings] of experts that only this home holds */
   uint64_t units;                              /* inner steps in this layer */
   hec_spread_sum added, added_item;            /* gather of what this calibration added; of a candidate */
   hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */

@@ -31,7 +31,8 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   };
   model.cell_s = HEC_NEW(arena, double, model.n_cells);
   model.tokens = HEC_NEW(arena, double, model.n_cells);
-  model.work = HEC_NEW(arena, double, n_ranks);
+  model.only = HEC_NEW(arena, int32_t, problem->n_experts);
+  model.work = HEC_NEW(arena, double, 2 * (size_t)n_ranks);
   model.part = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)model.n_cells);
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   for (int32_t l = 0; l < links->n_links; l++)
@@ -143,6 +144,7 @@ void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t l
   for (int32_t e = 0; e < n_experts; e++) {
     double *part = part_of(model, e);
     int32_t n = hec_plan_holders(plan, layer, e, holders);
+    model->only[e] = n == 1 ? holders[0] : -1;
     if (n == n_ranks)
       set_everywhere(model, e, part);
     else
@@ -176,18 +178,24 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
                           busiest(model->tokens + at, NULL, NULL, model->cell_s + at, model->n_cells - at)};
 }
 
-double hec_layer_model_work_s(const hec_layer_model *model, bool backward) {
+static void add_work(const hec_layer_model *model, int32_t rank, double tokens) {
+  double *work = model->work + 2 * rank;
+  for (int back = 0; tokens > 0 && back < 2; back++)
+    work[back] += hec_layer_model_expert_s(model, rank, back == 1, tokens);
+}
+
+void hec_layer_model_work_s(const hec_layer_model *model, double work_s[2]) {
   int32_t n_ranks = model->problem->n_ranks;
-  double max = 0, *sum = model->work;
-  memset(sum, 0, (size_t)n_ranks * sizeof *sum);
+  memset(model->work, 0, 2 * (size_t)n_ranks * sizeof *model->work);
   for (int32_t e = 0; e < model->problem->n_experts; e++) {
     const double *tokens = part_of(model, e) + model->rank_at;
-    for (int32_t r = 0; r < n_ranks; r++)
-      sum[r] += tokens[r] > 0 ? hec_layer_model_expert_s(model, r, backward, tokens[r]) : 0;
+    int32_t only = model->only[e];
+    for (int32_t r = only < 0 ? 0 : only; r < (only < 0 ? n_ranks : only + 1); r++)
+      add_work(model, r, tokens[r]);
   }
-  for (int32_t r = 0; r < n_ranks; r++)
-    max = sum[r] > max ? sum[r] : max;
-  return max;
+  work_s[0] = work_s[1] = 0;
+  for (int32_t i = 0; i < 2 * n_ranks; i++)
+    work_s[i % 2] = model->work[i] > work_s[i % 2] ? model->work[i] : work_s[i % 2];
 }
 
 /* The busiest cells of begin .. end-1, busiest first; the last one again where there are fewer. */
@@ -215,18 +223,18 @@ void hec_layer_model_busiest(hec_layer_model *model) {
   list_busiest(model, model->rank_at, model->n_cells, model->busiest_ranks);
 }
 
-static double least(const hec_layer_model *model, const double *without, const int32_t *cells) {
+static double least(const hec_layer_model *model, const double *without, const int32_t *cells, int32_t n) {
   double max = 0;
-  for (int32_t i = 0; i < HEC_LAYER_BUSIEST; i++) {
+  for (int32_t i = 0; i < n; i++) {
     double cell_s = (model->tokens[cells[i]] - without[cells[i]]) * model->cell_s[cells[i]];
     max = max > cell_s ? max : cell_s;
   }
   return max;
 }
 
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert) {
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n) {
   const double *now = part_of(model, expert);
-  return (hec_layer_time){least(model, now, model->busiest_links), least(model, now, model->busiest_ranks)};
+  return (hec_layer_time){least(model, now, model->busiest_links, n), least(model, now, model->busiest_ranks, n)};
 }
 
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part) {
@@ -241,6 +249,7 @@ hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t e
 
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part) {
   double *now = part_of(model, expert);
+  model->only[expert] = -1;
   for (int32_t c = 0; c < model->n_cells; c++)
     model->tokens[c] -= now[c];
   if (part)

@@ -122,8 +122,10 @@ static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *o
     hec_spread_add(c->scatter, &w->returned, &c->returned_item);
   }
   memset(w->rank_s, 0, 2 * (size_t)plan->n_ranks * sizeof *w->rank_s);
+  double work_s[2];
+  hec_layer_model_work_s(&c->model, work_s);
   for (int back = 0; back < 2; back++)
-    w->rank_s[back * plan->n_ranks] = hec_layer_model_work_s(&c->model, back == 1);
+    w->rank_s[back * plan->n_ranks] = work_s[back];
   return layer_s(w);
 }
 
