@@ -50,11 +50,10 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .n_halvings = 1,
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
-      .added_item = hec_spread_sum_new(arena, gather),
   };
   while (problem->n_ranks >> c.n_halvings > 0)
     c.n_halvings++;
-  c.alone = HEC_NEW(arena, hec_calibrate_price, ranks *(size_t)c.n_halvings);
+  c.alone = HEC_NEW(arena, hec_calibrate_price, ranks * (size_t)c.n_halvings);
   c.node = HEC_NEW(arena, int32_t, ranks);
   c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
   c.turn_known = HEC_NEW(arena, bool, ranks);
@@ -67,10 +66,8 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   if (!scatter)
     return c;
   c.returned = hec_spread_sum_new(arena, scatter);
-  c.returned_item = hec_spread_sum_new(arena, scatter);
   c.returned_rest = hec_spread_sum_new(arena, scatter);
   c.gathered = hec_spread_sum_new(arena, gather);
-  c.gathered_item = hec_spread_sum_new(arena, gather);
   c.gathered_rest = hec_spread_sum_new(arena, gather);
   return c;
 }
@@ -203,17 +200,15 @@ static int32_t guests_with(hec_calibrate *c, candidate *cand) {
   return n;
 }
 
-/* The pattern of guests c->guests[0..n) of an expert; made in `item` unless it is ready. */
-static hec_spread_sum pattern_of(const hec_calibrate *c, hec_spread *spread, int32_t expert, int32_t n,
-                                 hec_spread_sum *item) {
+/* The pattern of guests c->guests[0..n) of an expert. */
+static hec_spread_pattern pattern_of(const hec_calibrate *c, hec_spread *spread, int32_t expert, int32_t n) {
   if (n == c->problem->n_ranks - 1)
-    return hec_spread_everywhere(spread, c->home[expert]);
-  hec_spread_item(spread, c->home[expert], c->guests, n, item);
-  return *item;
+    return spread->everywhere[c->home[expert]];
+  return hec_spread_item(spread, c->home[expert], c->guests, n);
 }
 
 /* sum = all present guests of all experts but `skip`. */
-static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_spread_sum *item, hec_spread_sum *sum) {
+static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_spread_sum *sum) {
   hec_spread_clear(spread, sum);
   for (int32_t e = 0; e < c->problem->n_experts; e++) {
     if (e == skip || c->n_holders[e] == 1)
@@ -222,7 +217,7 @@ static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_s
     int32_t n_guests = c->n_holders[e] - 1;
     if (n_guests < c->problem->n_ranks - 1) /* else the pattern is ready and needs no list */
       n_guests = guests_with(c, &none);
-    hec_spread_sum pattern = pattern_of(c, spread, e, n_guests, item);
+    hec_spread_pattern pattern = pattern_of(c, spread, e, n_guests);
     hec_spread_add(spread, sum, &pattern);
   }
 }
@@ -235,9 +230,9 @@ static double exposed(const hec_calibrate *c, double return_s, double gather_s) 
 static void make_base(hec_calibrate *c) {
   if (c->has_base)
     return;
-  sum_guests(c, c->scatter, -1, &c->returned_item, &c->returned);
+  sum_guests(c, c->scatter, -1, &c->returned);
   if (c->rematerialise)
-    sum_guests(c, c->gather, -1, &c->gathered_item, &c->gathered);
+    sum_guests(c, c->gather, -1, &c->gathered);
   c->base_return_s = hec_spread_cost(c->scatter, &c->returned);
   c->base_s = exposed(c, c->base_return_s, c->rematerialise ? hec_spread_cost(c->gather, &c->gathered) : 0);
   c->has_base = true;
@@ -246,11 +241,11 @@ static void make_base(hec_calibrate *c) {
 /* Price of all guests with the candidate's, through one of the two collectives. `rest`: of those of other experts, where
  * the candidate's has some already, which a maximum cannot take back. */
 static double total_with(hec_calibrate *c, hec_spread *spread, candidate *cand, const hec_spread_sum *all,
-                         const hec_spread_sum *rest, hec_spread_sum *item) {
-  hec_spread_sum pattern = cand->alone && cand->everywhere
-                               ? hec_spread_everywhere(spread, c->home[cand->expert])
-                               : pattern_of(c, spread, cand->expert, guests_with(c, cand), item);
-  c->units += (uint64_t)pattern.n_touched;
+                         const hec_spread_sum *rest) {
+  bool ready = cand->alone && cand->everywhere;
+  hec_spread_pattern pattern =
+      pattern_of(c, spread, cand->expert, ready ? c->problem->n_ranks - 1 : guests_with(c, cand));
+  c->units += (uint64_t)pattern.n;
   return hec_spread_cost_with(spread, cand->alone ? all : rest, &pattern);
 }
 
@@ -258,9 +253,9 @@ static double total_with(hec_calibrate *c, hec_spread *spread, candidate *cand, 
 static void make_rest(hec_calibrate *c, int32_t expert) {
   if (c->rest_of == expert)
     return;
-  sum_guests(c, c->scatter, expert, &c->returned_item, &c->returned_rest);
+  sum_guests(c, c->scatter, expert, &c->returned_rest);
   if (c->rematerialise)
-    sum_guests(c, c->gather, expert, &c->gathered_item, &c->gathered_rest);
+    sum_guests(c, c->gather, expert, &c->gathered_rest);
   c->rest_of = expert;
 }
 
@@ -273,24 +268,23 @@ static void price_return(hec_calibrate *c, candidate *cand, hec_calibrate_price 
   if (!cand->alone)
     make_rest(c, cand->expert);
   double gather_s = 0;
-  price->return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_rest, &c->returned_item);
+  price->return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_rest);
   if (c->rematerialise)
-    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_rest, &c->gathered_item);
+    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_rest);
   price->growth_s = exposed(c, price->return_s, gather_s) - c->base_s;
 }
 
-/* What the candidate's gather adds to `added`; made in added_item unless it is ready. */
-static hec_spread_sum added_pattern(hec_calibrate *c, candidate *cand) {
+/* What the candidate's gather adds to `added`. */
+static hec_spread_pattern added_pattern(hec_calibrate *c, candidate *cand) {
   if (cand->alone && cand->everywhere)
-    return hec_spread_everywhere(c->gather, c->home[cand->expert]);
+    return c->gather->everywhere[c->home[cand->expert]];
   list_receivers(c, cand);
-  hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers, &c->added_item);
-  return c->added_item;
+  return hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers);
 }
 
 static void price_gather(hec_calibrate *c, candidate *cand, hec_calibrate_price *price) {
-  hec_spread_sum pattern = added_pattern(c, cand);
-  c->units += (uint64_t)pattern.n_touched;
+  hec_spread_pattern pattern = added_pattern(c, cand);
+  c->units += (uint64_t)pattern.n;
   price->gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
 }
 
@@ -463,7 +457,7 @@ static void find_best(hec_calibrate *c, search *s) {
 static void accept(hec_calibrate *c, search *s) {
   candidate cand = candidate_of(c, s->best, n_receivers_of(c, s->best), s->halved);
   list_receivers(c, &cand);
-  hec_spread_sum pattern = added_pattern(c, &cand);
+  hec_spread_pattern pattern = added_pattern(c, &cand);
   hec_spread_add(c->gather, &c->added, &pattern);
   hec_layer_model_replace(&c->model, cand.expert, part_with(c, &cand));
   uint8_t *holds = holds_of(c, cand.expert);
@@ -479,15 +473,15 @@ static void accept(hec_calibrate *c, search *s) {
     return;
   HEC_ASSERT(c->has_base); /* of P', before this step */
   if (had_guests) {
-    sum_guests(c, c->scatter, cand.expert, &c->returned_item, &c->returned);
+    sum_guests(c, c->scatter, cand.expert, &c->returned);
     if (c->rematerialise)
-      sum_guests(c, c->gather, cand.expert, &c->gathered_item, &c->gathered);
+      sum_guests(c, c->gather, cand.expert, &c->gathered);
   }
   candidate none = {.expert = cand.expert}; /* all its guests are present now */
-  pattern = pattern_of(c, c->scatter, cand.expert, guests_with(c, &none), &c->returned_item);
+  pattern = pattern_of(c, c->scatter, cand.expert, guests_with(c, &none));
   hec_spread_add(c->scatter, &c->returned, &pattern);
   if (c->rematerialise) {
-    pattern = pattern_of(c, c->gather, cand.expert, guests_with(c, &none), &c->gathered_item);
+    pattern = pattern_of(c, c->gather, cand.expert, guests_with(c, &none));
     hec_spread_add(c->gather, &c->gathered, &pattern);
   }
 }
@@ -517,11 +511,7 @@ double hec_calibrate_end_s(const hec_calibrate *c, const hec_layer_end *of) {
 static double whole_s(const hec_calibrate *c, const objective *of) {
   double work_s[2];
   hec_layer_model_work_s(&c->model, work_s);
-  hec_layer_end end = {hec_layer_model_time(&c->model).a2a_s,
-                       work_s[0],
-                       work_s[1],
-                       of->gather_s,
-                       of->return_s,
+  hec_layer_end end = {hec_layer_model_time(&c->model).a2a_s,    work_s[0], work_s[1], of->gather_s, of->return_s,
                        c->scatter ? c->base_s + of->growth_s : 0};
   return hec_calibrate_end_s(c, &end);
 }

@@ -59,9 +59,9 @@ typedef struct {
   int32_t n_halvings;                          /* numbers of receivers that an expert is tried with, at most */
   hec_calibrate_price *alone;                  /* [n_ranks * n_halvings] of experts that only this home holds */
   uint64_t units;                              /* inner steps in this layer */
-  hec_spread_sum added, added_item;            /* gather of what this calibration added; of a candidate */
-  hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */
-  hec_spread_sum returned, returned_item;      /* scatter of all guests */
+  hec_spread_sum added;                        /* gather of what this calibration added */
+  hec_spread_sum gathered;                     /* gather of all guests, for re-materialisation */
+  hec_spread_sum returned;                     /* scatter of all guests */
   hec_spread_sum gathered_rest, returned_rest; /* of all guests but those of one expert */
   int32_t rest_of;                             /* that expert; -1: not made */
   bool has_base;                /* gathered, returned and base_s are made (only when a candidate is priced) */

@@ -14,7 +14,6 @@ hec_weigh hec_weigh_new(hec_arena *arena, hec_calibrate *calibrate, hec_fssdp *f
       .counts = HEC_NEW(arena, uint32_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
       .rank_s = HEC_NEW(arena, double, 2 * (size_t)problem->n_ranks),
       .gathered = hec_spread_sum_new(arena, calibrate->gather),
-      .item = hec_spread_sum_new(arena, calibrate->gather),
   };
   if (calibrate->scatter)
     weigh.returned = hec_spread_sum_new(arena, calibrate->scatter);
@@ -95,12 +94,9 @@ static void copy_everywhere(hec_weigh *w, const hec_plan *plan, const hec_weigh_
   add_work(w, home, mean_of(of, expert), -1);
   for (int32_t r = 0; r < p->n_ranks; r++)
     add_work(w, r, w->counts[(size_t)r * (size_t)p->n_experts + (size_t)expert], 1);
-  hec_spread_sum pattern = hec_spread_everywhere(c->gather, home);
-  hec_spread_add(c->gather, &w->gathered, &pattern);
-  if (c->scatter) {
-    pattern = hec_spread_everywhere(c->scatter, home);
-    hec_spread_add(c->scatter, &w->returned, &pattern);
-  }
+  hec_spread_add(c->gather, &w->gathered, &c->gather->everywhere[home]);
+  if (c->scatter)
+    hec_spread_add(c->scatter, &w->returned, &c->scatter->everywhere[home]);
 }
 
 /* T of the layer's copies as they stand, from nothing. */
@@ -114,12 +110,12 @@ static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *o
     int32_t n = hec_plan_copies(plan, of->layer, e, &ranks, &kinds), home = hec_plan_home(plan, of->layer, e);
     if (n == 0)
       continue;
-    hec_spread_item(c->gather, home, ranks, n, &w->item);
-    hec_spread_add(c->gather, &w->gathered, &w->item);
+    hec_spread_pattern pattern = hec_spread_item(c->gather, home, ranks, n);
+    hec_spread_add(c->gather, &w->gathered, &pattern);
     if (!c->scatter)
       continue;
-    hec_spread_item(c->scatter, home, ranks, n, &c->returned_item);
-    hec_spread_add(c->scatter, &w->returned, &c->returned_item);
+    pattern = hec_spread_item(c->scatter, home, ranks, n);
+    hec_spread_add(c->scatter, &w->returned, &pattern);
   }
   memset(w->rank_s, 0, 2 * (size_t)plan->n_ranks * sizeof *w->rank_s);
   double work_s[2];

@@ -21,7 +21,7 @@ typedef struct {
   hec_fssdp *fssdp;
   uint32_t *counts; /* [n_ranks * n_experts] the mean load, every source alike */
   double *rank_s;   /* [2 * n_ranks] work, forward, then backward */
-  hec_spread_sum gathered, returned, item;
+  hec_spread_sum gathered, returned;
 } hec_weigh;
 
 hec_weigh hec_weigh_new(hec_arena *arena, hec_calibrate *calibrate, hec_fssdp *fssdp);
