@@ -106,7 +106,7 @@ HEC_TEST(test_spread_memo) {
     int32_t receivers[RANKS_MAX], n = 0, owner = (int32_t)hec_test_below(&seed, 32);
     uint64_t few = hec_test_below(&seed, 2); /* few different sets, or one that never comes again */
     for (int32_t r = 0; r < 32; r++)
-      if (r != owner && (few ? r % 8 == (int32_t)(seed >> 60) : hec_test_below(&seed, 3) == 0))
+      if (r != owner && (few ? r % 8 == (int32_t)(seed >> 61) : hec_test_below(&seed, 3) == 0))
         receivers[n++] = r;
     int32_t in_use = kept.memo.entries.n;
     hec_spread_pattern pattern = hec_spread_item(&kept, owner, receivers, n);
@@ -128,7 +128,7 @@ HEC_TEST(test_spread_memo) {
     hec_collective_plan_free(&scratch);
     hec_link_cost_free(&cost);
   }
-  ck_assert_msg(again > 500 && forgotten > 3, "%d %d", again, forgotten);
+  ck_assert_msg(again > 500 && forgotten > 1, "%d %d", again, forgotten);
   hec_case_free(c);
 }
 
