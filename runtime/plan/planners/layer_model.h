@@ -28,9 +28,12 @@ typedef struct {
   double a2a_weight, compute_weight; /* how often T_a2a and T_comp occur */
   hec_work_rate *rate;               /* [2 * n_ranks] of an expert, then of its backward */
   double *tokens;                    /* [n_cells] of the layer */
-  double *part;                      /* [n_experts * n_cells] what each expert adds to it */
+  double *part;                      /* [n_experts * n_cells] what each expert adds to it, where made */
+  bool *made;                        /* [n_experts] of an expert on one rank only when asked for */
   double *arrive;                    /* [n_experts * padded ranks] assignments of each source */
   int32_t *only;                     /* [n_experts] the one rank that computes the expert; -1: several may */
+  double *total;                     /* [n_experts] its assignments */
+  double *to;                        /* scratch [n_ranks * padded ranks] of each source to experts of one rank only */
   double *work;                      /* scratch [2 * n_ranks] */
   int32_t busiest_links[HEC_LAYER_BUSIEST], busiest_ranks[HEC_LAYER_BUSIEST]; /* cells, when last asked for */
 } hec_layer_model;
@@ -43,7 +46,7 @@ typedef struct {
 hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links);
 
 /* Takes the loads, counts[source * n_experts + expert], and the plan of a layer (whole homes). `holders` is scratch
- * [2 * n_ranks]. O(experts * (sources * route + cells)). */
+ * [2 * n_ranks]. O(sources * (experts + ranks * route) + copied experts * (sources * route + cells)). */
 void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders);
 
@@ -52,9 +55,10 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
 
 hec_layer_time hec_layer_model_time(const hec_layer_model *model);
 /* No less than 0 and no more than the times of any plan in which `expert` adds something else than now. It is what the
- * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. */
+ * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. `loose`: at least, where a closer
+ * look would make the expert's part. */
 void hec_layer_model_busiest(hec_layer_model *model);
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n);
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n, bool loose);
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */

@@ -12,6 +12,7 @@ hec_weigh hec_weigh_new(hec_arena *arena, hec_calibrate *calibrate, hec_fssdp *f
       .calibrate = calibrate,
       .fssdp = fssdp,
       .counts = HEC_NEW(arena, uint32_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
+      .even = HEC_NEW(arena, hec_weigh_even, problem->n_experts),
       .rank_s = HEC_NEW(arena, double, 2 * (size_t)problem->n_ranks),
       .gathered = hec_spread_sum_new(arena, calibrate->gather),
   };
@@ -31,13 +32,18 @@ static void add_work(hec_weigh *w, int32_t rank, uint32_t tokens, double sign) {
     w->rank_s[back * model->problem->n_ranks + rank] += sign * hec_layer_model_expert_s(model, rank, back == 1, tokens);
 }
 
+/* hec_even_share of the mean, the expert's number as the turn. */
 static void set_counts(hec_weigh *w, const hec_weigh_case *of) {
-  const hec_problem *p = w->calibrate->problem;
-  for (int32_t e = 0; e < p->n_experts; e++) {
-    uint32_t mean = mean_of(of, e);
-    for (int32_t s = 0; s < p->n_ranks; s++)
-      w->counts[(size_t)s * (size_t)p->n_experts + (size_t)e] = hec_even_share(mean, p->n_ranks, s, e);
-  }
+  int32_t n_ranks = w->calibrate->problem->n_ranks, n_experts = w->calibrate->problem->n_experts;
+  for (int32_t e = 0; e < n_experts; e++)
+    w->even[e] = (hec_weigh_even){mean_of(of, e) / (uint32_t)n_ranks, (int32_t)(mean_of(of, e) % (uint32_t)n_ranks),
+                                  e % n_ranks};
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t e = 0; e < n_experts; e++) {
+      int32_t place = s - w->even[e].turn;
+      w->counts[(size_t)s * (size_t)n_experts + (size_t)e] =
+          w->even[e].share + (place + (place < 0 ? n_ranks : 0) < w->even[e].rest);
+    }
 }
 
 static double over(double seconds, double window_s) {
