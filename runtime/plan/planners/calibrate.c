@@ -57,7 +57,8 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   c.node = HEC_NEW(arena, int32_t, ranks);
   c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
   c.turn_known = HEC_NEW(arena, bool, ranks);
-  c.chosen = HEC_NEW(arena, bool, ranks);
+  c.taken = HEC_NEW(arena, bool, ranks);
+  c.chosen = HEC_NEW(arena, uint64_t, ranks / 64 + 1);
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     c.rank_order[r] = r;
     c.node[r] = hec_problem_node(problem, r);
@@ -147,14 +148,14 @@ static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand)
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
   for (int32_t r = 0; r < n_ranks; r++) {
     c->node_count[c->node[r]] += holds[r];
-    c->chosen[r] = holds[r] || c->n_guests[r] >= c->m;
+    c->taken[r] = holds[r] || c->n_guests[r] >= c->m;
   }
   for (int32_t max = 0; n < wanted && max < n_ranks; max++)
     for (int32_t i = 0; n < wanted && i < n_ranks; i++) {
       int32_t r = c->rank_order[i], *count = &c->node_count[c->node[r]];
-      if (*count > max || c->chosen[r])
+      if (*count > max || c->taken[r])
         continue;
-      c->chosen[r] = true;
+      c->taken[r] = true;
       ++*count;
       turn[n++] = r;
     }
@@ -165,30 +166,42 @@ static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand)
   return turn;
 }
 
+/* The first n of `turn`, ascending in c->receivers. */
+static void sort_receivers(hec_calibrate *c, const int32_t *turn, int32_t n) {
+  int32_t listed = 0;
+  for (int32_t i = 0; i < n; i++)
+    c->chosen[turn[i] / 64] |= (uint64_t)1 << turn[i] % 64;
+  for (int32_t w = 0; w <= (c->problem->n_ranks - 1) / 64; w++)
+    for (; c->chosen[w] != 0; c->chosen[w] &= c->chosen[w] - 1)
+      c->receivers[listed++] = 64 * w + __builtin_ctzll(c->chosen[w]);
+}
+
 /* Ascending in c->receivers. */
 static void list_receivers(hec_calibrate *c, candidate *cand) {
-  int32_t n = 0;
   if (cand->listed)
     return;
   const uint8_t *holds = holds_of(c, cand->expert);
+  int32_t n = 0;
+  cand->listed = true;
   if (cand->halved > 0) {
-    const int32_t *turn = receivers_in_turn(c, cand);
-    memset(c->chosen, 0, (size_t)c->problem->n_ranks * sizeof *c->chosen);
-    for (int32_t i = 0; i < cand->n_receivers; i++)
-      c->chosen[turn[i]] = true;
+    sort_receivers(c, receivers_in_turn(c, cand), cand->n_receivers);
+    return;
   }
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {
     c->receivers[n] = r;
-    n += cand->halved > 0 ? c->chosen[r] : !holds[r] && c->n_guests[r] < c->m;
+    n += !holds[r] && c->n_guests[r] < c->m;
   }
   HEC_ASSERT(n == cand->n_receivers);
-  cand->listed = true;
 }
 
 /* The guests that a candidate's expert would have, ascending in c->guests: its number. */
 static int32_t guests_with(hec_calibrate *c, candidate *cand) {
   if (cand->n_receivers > 0)
     list_receivers(c, cand);
+  if (cand->alone) {
+    memcpy(c->guests, c->receivers, (size_t)cand->n_receivers * sizeof *c->guests);
+    return cand->n_receivers;
+  }
   const uint8_t *holds = holds_of(c, cand->expert);
   int32_t n = 0, next = 0;
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {

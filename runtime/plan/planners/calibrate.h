@@ -51,7 +51,8 @@ typedef struct {
                                                   is alone; last row: an expert that others hold */
   bool *turn_known;                            /* [n_ranks] rows of this step */
   int32_t turn_of;                             /* expert of the last row; -1: none */
-  bool *chosen;                                /* [n_ranks] scratch */
+  bool *taken;                                 /* [n_ranks] scratch */
+  uint64_t *chosen;                            /* [n_ranks / 64 + 1] scratch, a bit a rank, zero between uses */
   int32_t *guests;                             /* [n_ranks] scratch */
   int32_t *holders;                            /* [2 * n_ranks] scratch */
   double *part;                                /* [n_cells] of a candidate */

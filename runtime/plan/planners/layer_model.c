@@ -142,16 +142,20 @@ static double *made_part(const hec_layer_model *model, int32_t expert) {
   return part;
 }
 
+/* Transposed, a cache line of sources at a time. */
 static void read_counts(hec_layer_model *model, const uint32_t *counts) {
-  int32_t n_experts = model->problem->n_experts, n_ranks = model->problem->n_ranks;
-  int32_t stride = model->n_cells - model->rank_at;
-  memset(model->total, 0, (size_t)n_experts * sizeof *model->total);
-  for (int32_t s = 0; s < n_ranks; s++) {
-    const uint32_t *row = counts + (size_t)s * (size_t)n_experts;
-    for (int32_t e = 0; e < n_experts; e++) {
-      model->arrive[e * stride + s] = (double)row[e];
-      model->total[e] += (double)row[e];
-    }
+  enum { BLOCK = 8 };
+  size_t n_experts = (size_t)model->problem->n_experts, stride = (size_t)(model->n_cells - model->rank_at);
+  size_t n_ranks = (size_t)model->problem->n_ranks;
+  memset(model->total, 0, n_experts * sizeof *model->total);
+  for (size_t first = 0; first < n_ranks; first += BLOCK) {
+    size_t end = first + BLOCK < n_ranks ? first + BLOCK : n_ranks;
+    for (size_t e = 0; e < n_experts; e++)
+      for (size_t s = first; s < end; s++) {
+        double count = (double)counts[s * n_experts + e];
+        model->arrive[e * stride + s] = count;
+        model->total[e] += count;
+      }
   }
 }
 
