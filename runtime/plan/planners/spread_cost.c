@@ -149,7 +149,7 @@ static hec_spread_pattern pattern_new(hec_arena *arena, size_t n) {
 }
 
 static hec_spread_memo memo_new(hec_arena *arena, const hec_spread *spread) {
-  enum { ENTRIES = 1 << 16 };
+  enum { ENTRIES = 1 << 17 };
   size_t entries = sum_length(spread) > ENTRIES ? sum_length(spread) : ENTRIES;
   int32_t receivers = 16 * spread->problem->n_ranks + ENTRIES / 4;
   return (hec_spread_memo){.slot = HEC_NEW(arena, struct hec_spread_known, HEC_SPREAD_KNOWN),
