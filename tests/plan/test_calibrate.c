@@ -83,6 +83,10 @@ HEC_TEST(test_spread_cost) {
       hec_spread_pattern pattern =
           n == D - 1 ? spread.everywhere[home[e]] : hec_spread_item(&spread, home[e], receivers, n);
       double with_s = hec_spread_cost_with(&spread, &sum, &pattern);
+      bool away = false;
+      for (int32_t i = 0; i < n; i++)
+        away = away || hec_problem_node(&c->problem, receivers[i]) != hec_problem_node(&c->problem, home[e]);
+      ck_assert(scatter || !away || hec_spread_cost_out(&spread, &sum, home[e]) <= with_s);
       hec_spread_add(&spread, &sum, &pattern);
       ck_assert(with_s == hec_spread_cost(&spread, &sum));
       ck_assert(with_s == lowered_cost(c, &cost, home, to, bytes, scatter));
@@ -128,7 +132,7 @@ HEC_TEST(test_spread_memo) {
     hec_collective_plan_free(&scratch);
     hec_link_cost_free(&cost);
   }
-  ck_assert_msg(again > 500 && forgotten > 1, "%d %d", again, forgotten);
+  ck_assert_msg(again > 500 && forgotten > 0, "%d %d", again, forgotten);
   hec_case_free(c);
 }
 

@@ -55,6 +55,7 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
     c.n_halvings++;
   c.alone = HEC_NEW(arena, hec_calibrate_price, ranks * (size_t)c.n_halvings);
   c.node = HEC_NEW(arena, int32_t, ranks);
+  c.out_s = HEC_NEW(arena, double, ranks);
   c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
   c.turn_known = HEC_NEW(arena, bool, ranks);
   c.taken = HEC_NEW(arena, bool, ranks);
@@ -357,6 +358,8 @@ static objective min_added(hec_calibrate *c, const search *s, const candidate *c
   objective min = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
   if (cand->alone && cand->everywhere && !c->some) /* some of the ranks cost less */
     min.gather_s = larger(min.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
+  if (cand->alone && c->some) /* its first copy is on another node, unless that is full */
+    min.gather_s = larger(min.gather_s, c->out_s[c->home[cand->expert]]);
   if (c->scatter &&
       c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
     make_base(c);
@@ -451,6 +454,8 @@ static void find_best(hec_calibrate *c, search *s) {
   s->score = 0;
   if (c->some)
     order_ranks(c);
+  for (int32_t r = 0; r < c->problem->n_ranks; r++)
+    c->out_s[r] = c->n_full == 0 && c->problem->n_nodes > 1 ? hec_spread_cost_out(c->gather, &c->added, r) : 0;
   memset(c->turn_known, 0, (size_t)c->problem->n_ranks * sizeof *c->turn_known);
   c->turn_of = -1;
   for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)

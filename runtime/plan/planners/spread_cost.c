@@ -214,6 +214,41 @@ static void keep_everywhere(hec_arena *arena, hec_spread *spread, int32_t owner,
   }
 }
 
+/* The links of the first route to another node, without those that some other such route does not have. */
+static hec_spread_pattern way_out_of(hec_arena *arena, const hec_spread *spread, int32_t owner) {
+  const hec_problem *p = spread->problem;
+  hec_spread_pattern out = {0};
+  bool first = true;
+  double least_s = 0;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    if (hec_problem_node(p, r) == hec_problem_node(p, owner))
+      continue;
+    const int32_t *route;
+    int32_t n = hec_rank_links_route(spread->links, owner, r, &route), kept = 0;
+    double latency_s = spread->links->latency_s[owner * p->n_ranks + r];
+    if (first) {
+      out = pattern_new(arena, (size_t)n);
+      memcpy(out.at, route, (size_t)n * sizeof *route);
+      out.n = n;
+    }
+    for (int32_t i = 0; i < out.n; i++) {
+      bool shared = false;
+      for (int32_t k = 0; k < n; k++)
+        shared = shared || route[k] == out.at[i];
+      out.at[kept] = out.at[i];
+      kept += shared;
+    }
+    least_s = first || latency_s < least_s ? latency_s : least_s;
+    out.n = kept;
+    first = false;
+  }
+  for (int32_t i = 0; i < out.n; i++) {
+    out.load[i] = (double)spread->bytes;
+    out.delay[i] = least_s;
+  }
+  return out;
+}
+
 hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
                           bool scatter) {
   size_t ranks = (size_t)problem->n_ranks;
@@ -222,6 +257,7 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   spread.everywhere = HEC_NEW(arena, hec_spread_pattern, ranks);
   spread.everywhere_sum.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere_sum.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
+  spread.way_out = HEC_NEW(arena, hec_spread_pattern, ranks);
   spread.made = hec_spread_sum_new(arena, &spread);
   spread.touched = HEC_NEW(arena, int32_t, sum_length(&spread));
   spread.memo = memo_new(arena, &spread);
@@ -244,6 +280,8 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
       if (r != owner)
         others[n++] = r;
     keep_everywhere(arena, &spread, owner, others, n);
+    if (!scatter)
+      spread.way_out[owner] = way_out_of(arena, &spread, owner);
     spread.everywhere_s[owner] = hec_spread_cost_with(&spread, &nothing, &spread.everywhere[owner]);
   }
   return spread;
@@ -323,6 +361,22 @@ double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum,
     double link_s = (sum->load[at] + pattern->load[i]) / spread->links->bandwidth[at - begin] +
                     larger(sum->delay[at], pattern->delay[i]);
     stage_s[stage] = larger(stage_s[stage], link_s);
+  }
+  return cheapest(spread, stage_s);
+}
+
+double hec_spread_cost_out(const hec_spread *spread, const hec_spread_sum *sum, int32_t owner) {
+  const hec_spread_pattern *out = &spread->way_out[owner];
+  double stage_s[HEC_SPREAD_STAGES_MAX];
+  memcpy(stage_s, sum->stage_s, (size_t)spread->n_stages * sizeof *stage_s);
+  for (int32_t w = 0; w < spread->n_ways; w++) {
+    int32_t stage = spread->way_at[w]; /* its first */
+    for (int32_t i = 0; i < out->n; i++) {
+      size_t at = (size_t)stage * (size_t)spread->links->n_padded + (size_t)out->at[i];
+      double link_s =
+          (sum->load[at] + out->load[i]) / spread->links->bandwidth[out->at[i]] + larger(sum->delay[at], out->delay[i]);
+      stage_s[stage] = larger(stage_s[stage], link_s);
+    }
   }
   return cheapest(spread, stage_s);
 }

@@ -59,10 +59,12 @@ typedef struct {
   hec_spread_sum made; /* scratch, zero between uses */
   int32_t *touched;    /* [n_touched] its entries that are not */
   int32_t n_touched;
-  double *everywhere_s;        /* [n_ranks] price of one of them alone */
-  int32_t *everywhere_at;      /* [n_experts + 1] offsets of receivers of experts that go everywhere */
-  int32_t *owner;              /* scratch [n_experts] */
-  double *delay_of;            /* scratch [n_ranks] of one expert's chain */
+  hec_spread_pattern
+      *way_out;           /* [n_ranks] links that all routes from there to other nodes share (as `at`), latencies */
+  double *everywhere_s;   /* [n_ranks] price of one of them alone */
+  int32_t *everywhere_at; /* [n_experts + 1] offsets of receivers of experts that go everywhere */
+  int32_t *owner;         /* scratch [n_experts] */
+  double *delay_of;       /* scratch [n_ranks] of one expert's chain */
   hec_collective_plan lowered; /* scratch for one expert, on the arena, large enough never to grow */
 } hec_spread;
 
@@ -80,6 +82,8 @@ hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const int3
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum); /* O(stages) */
 /* With one pattern more: O(pattern). */
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern);
+/* No more than the price of a gather with one expert of `owner` more, some of whose receivers are on other nodes. O(ways). */
+double hec_spread_cost_out(const hec_spread *spread, const hec_spread_sum *sum, int32_t owner);
 /* Whether the experts expert[0..n) with owners home[expert], all to all other ranks, cost at most `limit_s`: a
  * comparison needs fewer prices than a price does. `sum` is scratch, no sum afterwards until cleared. */
 bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *home, int32_t n, double limit_s,
