@@ -200,7 +200,7 @@ HEC_TEST(test_layer_model) {
     double with_s = plain_layer_s(c, &routing, &plan, 1, &load);
     int32_t n = hec_plan_holders(&plan, 1, changed, holders);
     hec_layer_model_busiest(&model);
-    hec_layer_time min = hec_layer_model_min(&model, changed, 1 + k % HEC_LAYER_BUSIEST, k % 2);
+    hec_layer_time min = hec_layer_model_min(&model, changed, 1 + k % HEC_LAYER_BUSIEST);
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);
     ck_assert(hec_layer_model_total(&model, min) <= with_s);

@@ -381,7 +381,7 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
   if (cand.n_receivers == 0)
     return 0;
   objective min = min_added(c, s, &cand);
-  return score_of(c, s, time_of(c, hec_layer_model_min(&c->model, expert, 1, false), &min), cand.n_receivers);
+  return score_of(c, s, time_of(c, hec_layer_model_min(&c->model, expert, 1), &min), cand.n_receivers);
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -432,7 +432,7 @@ static void judge_one(hec_calibrate *c, search *s, candidate *cand, hec_layer_ti
 
 static void judge(hec_calibrate *c, search *s, int32_t expert) {
   int32_t n = n_receivers_of(c, expert);
-  hec_layer_time least = hec_layer_model_min(&c->model, expert, HEC_LAYER_BUSIEST, false);
+  hec_layer_time least = hec_layer_model_min(&c->model, expert, HEC_LAYER_BUSIEST);
   for (int32_t halved = 0; n >> halved > 0 && (halved == 0 || c->some); halved++) {
     candidate cand = candidate_of(c, expert, n, halved);
     judge_one(c, s, &cand, least);

@@ -263,24 +263,7 @@ static double least(const hec_layer_model *model, const double *without, const i
   return max;
 }
 
-/* The same where the expert's part is not made: what it sends over a link is at most what leaves its sources. */
-static hec_layer_time least_loose(const hec_layer_model *model, int32_t expert, int32_t n) {
-  int32_t rank_cell = model->rank_at + model->only[expert];
-  double total = model->total[expert], sent = total - arrive_of(model, expert)[model->only[expert]];
-  hec_layer_time least = {0};
-  for (int32_t i = 0; i < n; i++) {
-    int32_t link = model->busiest_links[i], rank = model->busiest_ranks[i];
-    double link_s = (model->tokens[link] - sent) * model->cell_s[link];
-    double rank_s = (model->tokens[rank] - (rank == rank_cell ? total : 0)) * model->cell_s[rank];
-    least.a2a_s = least.a2a_s > link_s ? least.a2a_s : link_s;
-    least.compute_s = least.compute_s > rank_s ? least.compute_s : rank_s;
-  }
-  return least;
-}
-
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n, bool loose) {
-  if (loose && !model->made[expert])
-    return least_loose(model, expert, n);
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n) {
   const double *now = made_part(model, expert);
   return (hec_layer_time){least(model, now, model->busiest_links, n), least(model, now, model->busiest_ranks, n)};
 }

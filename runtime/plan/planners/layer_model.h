@@ -55,10 +55,9 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
 
 hec_layer_time hec_layer_model_time(const hec_layer_model *model);
 /* No less than 0 and no more than the times of any plan in which `expert` adds something else than now. It is what the
- * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. `loose`: at least, where a closer
- * look would make the expert's part. */
+ * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. */
 void hec_layer_model_busiest(hec_layer_model *model);
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n, bool loose);
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n);
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */
