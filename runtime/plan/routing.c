@@ -305,10 +305,9 @@ static uint32_t received(hec_routing *routing, const hec_dispatch *rule, hec_dis
   if (source != rank && rule->own_first && holds(routing, row->expert, source))
     return 0;
   share_out(routing, rule, row, source, n);
-  for (int32_t j = 0; j < row->n_holders; j++) {
-    tokens += row->holders[j] == rank ? routing->share[j] : 0;
-    routing->share[j] = 0;
-  }
+  for (int32_t j = hec_dispatch_lower(row, rank); j < row->n_holders && row->holders[j] == rank; j++)
+    tokens += routing->share[j];
+  memset(routing->share, 0, (size_t)row->n_holders * sizeof *routing->share);
   return tokens;
 }
 
