@@ -36,6 +36,9 @@ enum { HEC_COLLECTIVE_STAGES_MAX = 4 };
  * An item travels in n_parts parts (hec_part_begin): its slices, or what the row cuts it into. A rank may pass on a
  * part of an item without holding it. Then it is in `relayed` of the stage that brings the part there, whether
  * transfers are merged or not.
+ *
+ * Without relays a whole item leaves its owner whole: where receivers are on other nodes, the first stage of a gather
+ * has a transfer of all of it from its owner to one of them. Planners bound prices by that.
  * Zero-initialise; free with hec_collective_plan_free. */
 typedef struct {
   bool per_item;              /* set by the caller: never merge; item = expert * n_parts + part (executors) */

@@ -290,25 +290,41 @@ void hec_routing_send(hec_routing *routing, const hec_dispatch *rule, const hec_
   }
 }
 
+/* Whether the listed holders of the expert, ascending, have the rank. */
+static bool holds(const hec_routing *routing, int32_t expert, int32_t rank) {
+  const hec_dispatch_row row = {.holders = routing->holders + routing->holder_at[expert],
+                                .n_holders = routing->holder_at[expert + 1] - routing->holder_at[expert]};
+  int32_t at = hec_dispatch_lower(&row, rank);
+  return at < row.n_holders && row.holders[at] == rank;
+}
+
+/* What the rank gets of the source's n assignments of the row's expert, which it holds. */
+static uint32_t received(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
+                         int32_t rank, uint32_t n) {
+  uint32_t tokens = 0;
+  if (source != rank && rule->own_first && holds(routing, row->expert, source))
+    return 0;
+  share_out(routing, rule, row, source, n);
+  for (int32_t j = hec_dispatch_lower(row, rank); j < row->n_holders && row->holders[j] == rank; j++)
+    tokens += routing->share[j];
+  memset(routing->share, 0, (size_t)row->n_holders * sizeof *routing->share);
+  return tokens;
+}
+
 void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
                          const hec_plan *plan, int32_t layer, const uint32_t *counts, int32_t rank, uint32_t *tokens) {
   hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
   size_t experts = (size_t)plan->n_experts;
+  int32_t first = rank / plan->width * plan->width, end = first + plan->width;
   HEC_ASSERT(problem->esp == 1);
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    bool held = false;
-    for (int32_t i = routing->holder_at[e]; i < routing->holder_at[e + 1]; i++)
-      held = held || routing->holders[i] == rank;
+    if (!holds(routing, e, rank))
+      continue;
     row.expert = e;
-    for (int32_t s = 0; held && s < plan->n_ranks; s++) {
-      uint32_t n = counts[(size_t)s * experts + (size_t)e];
-      if (n == 0 || s / plan->width != rank / plan->width)
-        continue;
-      share_out(routing, rule, &row, s, n);
-      for (int32_t j = 0; j < row.n_holders; j++) {
-        tokens[(size_t)s * experts + (size_t)e] += row.holders[j] == rank ? routing->share[j] : 0;
-        routing->share[j] = 0;
-      }
+    for (int32_t s = first; s < end; s++) {
+      size_t cell = (size_t)s * experts + (size_t)e;
+      if (counts[cell] > 0)
+        tokens[cell] += received(routing, rule, &row, s, rank, counts[cell]);
     }
   }
 }

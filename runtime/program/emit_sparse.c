@@ -173,8 +173,7 @@ static void choose_row(hec_lowering *low, bool scatter) {
   if (!low->in->detail && last->there && same_request(&low->in->sparse, &last->sparse))
     return;
   if (!row && low->in->shared->spread[scatter] && low->in->sparse.n_slices == 1)
-    row = hec_spread_choose(low->in->shared->spread[scatter], &low->in->sparse, &low->in->shared->spread_sum[scatter],
-                            &low->in->shared->spread_item[scatter]);
+    row = hec_spread_choose(low->in->shared->spread[scatter], &low->in->sparse, &low->in->shared->spread_sum[scatter]);
   row = hec_collective_choose(&low->in->shared->run.link, low->problem, &low->in->sparse, scatter, row, &last->plan,
                               &low->in->shared->other);
   copy_request(&low->in->sparse, &last->sparse);

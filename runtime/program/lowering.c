@@ -128,7 +128,6 @@ static void make_shared(hec_lowering *low, const hec_policy *policy) {
       shared->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
       *shared->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
       shared->spread_sum[scatter] = hec_spread_sum_new(arena, shared->spread[scatter]);
-      shared->spread_item[scatter] = hec_spread_sum_new(arena, shared->spread[scatter]);
     }
   }
   if (policy->rewrite)

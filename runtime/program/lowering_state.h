@@ -71,7 +71,7 @@ typedef struct {
   hec_sparse_answer answer[2]; /* of gathers, of scatters */
   hec_collective_plan other;   /* scratch */
   hec_spread *spread[2];       /* prices of gathers and scatters of whole experts; NULL: price by lowering */
-  hec_spread_sum spread_sum[2], spread_item[2]; /* scratch */
+  hec_spread_sum spread_sum[2]; /* scratch */
   hec_load rewritten;                           /* copy for policies that rewrite */
 } hec_lowering_shared;
 

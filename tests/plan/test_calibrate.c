@@ -40,14 +40,13 @@ HEC_TEST(test_spread_choose) {
       hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread);
       hec_collective_plan out = {0}, scratch = {0};
       const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s, scatter, NULL, &out, &scratch);
-      hec_spread_sum item = hec_spread_sum_new(&c->arena, &spread);
-      ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum, &item), row);
+      ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum), row);
       for (int32_t i = 0; i < 3; i++)
         wins[i] += row == hec_collectives[i];
       if (D > 1) { /* the last expert leaves a rank out: its pattern is no ready one */
         sparse.at[n_items]--;
         row = hec_collective_choose(&cost, &c->problem, &s, scatter, NULL, &out, &scratch);
-        ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum, &item), row);
+        ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum), row);
         sparse.at[n_items]++;
       }
       hec_collective_plan_free(&out);
@@ -69,7 +68,7 @@ HEC_TEST(test_spread_cost) {
     bool scatter = hec_test_below(&seed, 2) == 0;
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_spread spread = hec_spread_new(&c->arena, &c->problem, &links, bytes, scatter);
-    hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread), item = hec_spread_sum_new(&c->arena, &spread);
+    hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread);
     const hec_spread_sum nothing = hec_spread_sum_new(&c->arena, &spread);
     hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
     static bool to[EXPERTS_MAX][RANKS_MAX];
@@ -81,10 +80,14 @@ HEC_TEST(test_spread_cost) {
       for (int32_t r = 0; r < D; r++)
         if (r != home[e] && (to[e][r] = hec_test_below(&seed, 4) < chance))
           receivers[n++] = r;
-      hec_spread_item(&spread, home[e], receivers, n, &item);
-      hec_spread_sum pattern = n == D - 1 ? hec_spread_everywhere(&spread, home[e]) : item;
+      hec_spread_pattern pattern =
+          n == D - 1 ? spread.everywhere[home[e]] : hec_spread_item(&spread, home[e], receivers, n);
       double with_s = hec_spread_cost_with(&spread, &sum, &pattern);
-      hec_spread_add(&spread, &sum, &item);
+      bool away = false;
+      for (int32_t i = 0; i < n; i++)
+        away = away || hec_problem_node(&c->problem, receivers[i]) != hec_problem_node(&c->problem, home[e]);
+      ck_assert(scatter || !away || hec_spread_cost_out(&spread, &sum, home[e]) <= with_s);
+      hec_spread_add(&spread, &sum, &pattern);
       ck_assert(with_s == hec_spread_cost(&spread, &sum));
       ck_assert(with_s == lowered_cost(c, &cost, home, to, bytes, scatter));
       if (n == D - 1)
@@ -93,6 +96,44 @@ HEC_TEST(test_spread_cost) {
     hec_link_cost_free(&cost);
     hec_case_free(c);
   }
+}
+
+/* Patterns that are kept are those that are made anew, also when the memory for them was full. */
+HEC_TEST(test_spread_memo) {
+  uint64_t seed = 33;
+  hec_case *c = hec_case_new("4x8 nvlink=300G@2us nic=50G@10us flops=312T mem=40G", 32, 1, 64, 5e6);
+  hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
+  hec_spread kept = hec_spread_new(&c->arena, &c->problem, &links, 5e6, false);
+  const hec_spread_sum nothing = hec_spread_sum_new(&c->arena, &kept);
+  int32_t again = 0, forgotten = 0;
+  for (int32_t k = 0; k < 6000; k++) {
+    int32_t receivers[RANKS_MAX], n = 0, owner = (int32_t)hec_test_below(&seed, 32);
+    uint64_t few = hec_test_below(&seed, 2); /* few different sets, or one that never comes again */
+    for (int32_t r = 0; r < 32; r++)
+      if (r != owner && (few ? r % 8 == (int32_t)(seed >> 61) : hec_test_below(&seed, 3) == 0))
+        receivers[n++] = r;
+    int32_t in_use = kept.memo.entries.n;
+    hec_spread_pattern pattern = hec_spread_item(&kept, owner, receivers, n);
+    again += kept.memo.entries.n == in_use;
+    forgotten += kept.memo.entries.n < in_use;
+    double kept_s = hec_spread_cost_with(&kept, &nothing, &pattern);
+    hec_sparse sparse = {.n_items = 1,
+                         .n_slices = 1,
+                         .expert = (int32_t[]){0},
+                         .owner = &owner,
+                         .receiver_at = (int32_t[]){0, n},
+                         .receiver = receivers,
+                         .bytes = 5000000};
+    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
+    hec_collective_plan out = {0}, scratch = {0};
+    (void)hec_collective_choose(&cost, &c->problem, &sparse, false, NULL, &out, &scratch);
+    ck_assert(kept_s == hec_collective_cost(&cost, &out));
+    hec_collective_plan_free(&out);
+    hec_collective_plan_free(&scratch);
+    hec_link_cost_free(&cost);
+  }
+  ck_assert_msg(again > 500 && forgotten > 0, "%d %d", again, forgotten);
+  hec_case_free(c);
 }
 
 /* The layer's time by routing every token with the dispatch rule and adding up links and ranks. */
@@ -159,7 +200,7 @@ HEC_TEST(test_layer_model) {
     double with_s = plain_layer_s(c, &routing, &plan, 1, &load);
     int32_t n = hec_plan_holders(&plan, 1, changed, holders);
     hec_layer_model_busiest(&model);
-    hec_layer_time min = hec_layer_model_min(&model, changed);
+    hec_layer_time min = hec_layer_model_min(&model, changed, 1 + k % HEC_LAYER_BUSIEST);
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);
     ck_assert(hec_layer_model_total(&model, min) <= with_s);

@@ -14,9 +14,6 @@
 
 #include <string.h>
 
-/* An expert is tried with all receivers, with half as many, a quarter, ... */
-enum { HALVINGS_MAX = 32 };
-
 /* An expert that could be added, and the step it is judged in. */
 typedef struct {
   int32_t expert, halved;
@@ -45,17 +42,24 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .n_holders = HEC_NEW(arena, int32_t, experts),
       .holds = HEC_NEW(arena, uint8_t, experts * ranks),
       .n_guests = HEC_NEW(arena, int32_t, ranks),
-      .receivers = HEC_NEW(arena, int32_t, ranks),
+      .receivers = HEC_NEW(arena, int32_t, ranks + 1),
       .guests = HEC_NEW(arena, int32_t, ranks),
       .rank_order = HEC_NEW(arena, int32_t, ranks),
       .node_count = HEC_NEW(arena, int32_t, problem->n_nodes),
       .bound = HEC_NEW(arena, double, experts),
-      .alone = HEC_NEW(arena, hec_calibrate_price, HALVINGS_MAX * ranks),
+      .n_halvings = 1,
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
-      .added_item = hec_spread_sum_new(arena, gather),
   };
+  while (problem->n_ranks >> c.n_halvings > 0)
+    c.n_halvings++;
+  c.alone = HEC_NEW(arena, hec_calibrate_price, ranks * (size_t)c.n_halvings);
   c.node = HEC_NEW(arena, int32_t, ranks);
+  c.out_s = HEC_NEW(arena, double, ranks);
+  c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
+  c.turn_known = HEC_NEW(arena, bool, ranks);
+  c.taken = HEC_NEW(arena, bool, ranks);
+  c.chosen = HEC_NEW(arena, uint64_t, ranks / 64 + 1);
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     c.rank_order[r] = r;
     c.node[r] = hec_problem_node(problem, r);
@@ -64,10 +68,8 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   if (!scatter)
     return c;
   c.returned = hec_spread_sum_new(arena, scatter);
-  c.returned_item = hec_spread_sum_new(arena, scatter);
   c.returned_rest = hec_spread_sum_new(arena, scatter);
   c.gathered = hec_spread_sum_new(arena, gather);
-  c.gathered_item = hec_spread_sum_new(arena, gather);
   c.gathered_rest = hec_spread_sum_new(arena, gather);
   return c;
 }
@@ -135,48 +137,72 @@ static void order_ranks(hec_calibrate *c) {
   }
 }
 
-/* Fewer than all: round by round over the nodes, those with fewest holders of the expert first, in each the rank with
- * fewest tokens. They are marked CHOSEN. */
-enum { CHOSEN = 2 };
-static void choose_receivers(hec_calibrate *c, const candidate *cand) {
-  int32_t n_ranks = c->problem->n_ranks, left = cand->n_receivers;
-  uint8_t *holds = holds_of(c, cand->expert);
+/* The order in which ranks get an expert that fewer than all get: round by round over the nodes, those with fewest
+ * holders of the expert first, in each the rank with fewest tokens. As many as are asked for at most; the same for all
+ * experts of a home that nobody else holds. */
+static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand) {
+  int32_t n_ranks = c->problem->n_ranks, n = 0, wanted = n_receivers_of(c, cand->expert) / 2;
+  int32_t *turn = c->turn + (size_t)(cand->alone ? c->home[cand->expert] : n_ranks) * (size_t)n_ranks;
+  if (cand->alone ? c->turn_known[c->home[cand->expert]] : c->turn_of == cand->expert)
+    return turn;
+  const uint8_t *holds = holds_of(c, cand->expert);
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
-  for (int32_t r = 0; r < n_ranks; r++)
+  for (int32_t r = 0; r < n_ranks; r++) {
     c->node_count[c->node[r]] += holds[r];
-  for (int32_t max = 0; left > 0 && max < n_ranks; max++)
-    for (int32_t i = 0; left > 0 && i < n_ranks; i++) {
+    c->taken[r] = holds[r] || c->n_guests[r] >= c->m;
+  }
+  for (int32_t max = 0; n < wanted && max < n_ranks; max++)
+    for (int32_t i = 0; n < wanted && i < n_ranks; i++) {
       int32_t r = c->rank_order[i], *count = &c->node_count[c->node[r]];
-      if (*count > max || holds[r] || c->n_guests[r] >= c->m)
+      if (*count > max || c->taken[r])
         continue;
-      holds[r] = CHOSEN;
+      c->taken[r] = true;
       ++*count;
-      left--;
+      turn[n++] = r;
     }
+  if (cand->alone)
+    c->turn_known[c->home[cand->expert]] = true;
+  else
+    c->turn_of = cand->expert;
+  return turn;
+}
+
+/* The first n of `turn`, ascending in c->receivers. */
+static void sort_receivers(hec_calibrate *c, const int32_t *turn, int32_t n) {
+  int32_t listed = 0;
+  for (int32_t i = 0; i < n; i++)
+    c->chosen[turn[i] / 64] |= (uint64_t)1 << turn[i] % 64;
+  for (int32_t w = 0; w <= (c->problem->n_ranks - 1) / 64; w++)
+    for (; c->chosen[w] != 0; c->chosen[w] &= c->chosen[w] - 1)
+      c->receivers[listed++] = 64 * w + __builtin_ctzll(c->chosen[w]);
 }
 
 /* Ascending in c->receivers. */
 static void list_receivers(hec_calibrate *c, candidate *cand) {
-  int32_t n = 0;
   if (cand->listed)
     return;
-  uint8_t *holds = holds_of(c, cand->expert);
-  if (cand->halved > 0)
-    choose_receivers(c, cand);
+  const uint8_t *holds = holds_of(c, cand->expert);
+  int32_t n = 0;
+  cand->listed = true;
+  if (cand->halved > 0) {
+    sort_receivers(c, receivers_in_turn(c, cand), cand->n_receivers);
+    return;
+  }
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {
-    bool receives = cand->halved > 0 ? holds[r] == CHOSEN : !holds[r] && c->n_guests[r] < c->m;
-    holds[r] = holds[r] == CHOSEN ? 0 : holds[r];
-    if (receives)
-      c->receivers[n++] = r;
+    c->receivers[n] = r;
+    n += !holds[r] && c->n_guests[r] < c->m;
   }
   HEC_ASSERT(n == cand->n_receivers);
-  cand->listed = true;
 }
 
 /* The guests that a candidate's expert would have, ascending in c->guests: its number. */
 static int32_t guests_with(hec_calibrate *c, candidate *cand) {
   if (cand->n_receivers > 0)
     list_receivers(c, cand);
+  if (cand->alone) {
+    memcpy(c->guests, c->receivers, (size_t)cand->n_receivers * sizeof *c->guests);
+    return cand->n_receivers;
+  }
   const uint8_t *holds = holds_of(c, cand->expert);
   int32_t n = 0, next = 0;
   for (int32_t r = 0; r < c->problem->n_ranks; r++) {
@@ -188,17 +214,15 @@ static int32_t guests_with(hec_calibrate *c, candidate *cand) {
   return n;
 }
 
-/* The pattern of guests c->guests[0..n) of an expert; made in `item` unless it is ready. */
-static hec_spread_sum pattern_of(const hec_calibrate *c, hec_spread *spread, int32_t expert, int32_t n,
-                                 hec_spread_sum *item) {
+/* The pattern of guests c->guests[0..n) of an expert. */
+static hec_spread_pattern pattern_of(const hec_calibrate *c, hec_spread *spread, int32_t expert, int32_t n) {
   if (n == c->problem->n_ranks - 1)
-    return hec_spread_everywhere(spread, c->home[expert]);
-  hec_spread_item(spread, c->home[expert], c->guests, n, item);
-  return *item;
+    return spread->everywhere[c->home[expert]];
+  return hec_spread_item(spread, c->home[expert], c->guests, n);
 }
 
 /* sum = all present guests of all experts but `skip`. */
-static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_spread_sum *item, hec_spread_sum *sum) {
+static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_spread_sum *sum) {
   hec_spread_clear(spread, sum);
   for (int32_t e = 0; e < c->problem->n_experts; e++) {
     if (e == skip || c->n_holders[e] == 1)
@@ -207,7 +231,7 @@ static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_s
     int32_t n_guests = c->n_holders[e] - 1;
     if (n_guests < c->problem->n_ranks - 1) /* else the pattern is ready and needs no list */
       n_guests = guests_with(c, &none);
-    hec_spread_sum pattern = pattern_of(c, spread, e, n_guests, item);
+    hec_spread_pattern pattern = pattern_of(c, spread, e, n_guests);
     hec_spread_add(spread, sum, &pattern);
   }
 }
@@ -220,9 +244,9 @@ static double exposed(const hec_calibrate *c, double return_s, double gather_s) 
 static void make_base(hec_calibrate *c) {
   if (c->has_base)
     return;
-  sum_guests(c, c->scatter, -1, &c->returned_item, &c->returned);
+  sum_guests(c, c->scatter, -1, &c->returned);
   if (c->rematerialise)
-    sum_guests(c, c->gather, -1, &c->gathered_item, &c->gathered);
+    sum_guests(c, c->gather, -1, &c->gathered);
   c->base_return_s = hec_spread_cost(c->scatter, &c->returned);
   c->base_s = exposed(c, c->base_return_s, c->rematerialise ? hec_spread_cost(c->gather, &c->gathered) : 0);
   c->has_base = true;
@@ -231,11 +255,11 @@ static void make_base(hec_calibrate *c) {
 /* Price of all guests with the candidate's, through one of the two collectives. `rest`: of those of other experts, where
  * the candidate's has some already, which a maximum cannot take back. */
 static double total_with(hec_calibrate *c, hec_spread *spread, candidate *cand, const hec_spread_sum *all,
-                         const hec_spread_sum *rest, hec_spread_sum *item) {
-  hec_spread_sum pattern = cand->alone && cand->everywhere
-                               ? hec_spread_everywhere(spread, c->home[cand->expert])
-                               : pattern_of(c, spread, cand->expert, guests_with(c, cand), item);
-  c->units += (uint64_t)pattern.n_touched;
+                         const hec_spread_sum *rest) {
+  bool ready = cand->alone && cand->everywhere;
+  hec_spread_pattern pattern =
+      pattern_of(c, spread, cand->expert, ready ? c->problem->n_ranks - 1 : guests_with(c, cand));
+  c->units += (uint64_t)pattern.n;
   return hec_spread_cost_with(spread, cand->alone ? all : rest, &pattern);
 }
 
@@ -243,9 +267,9 @@ static double total_with(hec_calibrate *c, hec_spread *spread, candidate *cand, 
 static void make_rest(hec_calibrate *c, int32_t expert) {
   if (c->rest_of == expert)
     return;
-  sum_guests(c, c->scatter, expert, &c->returned_item, &c->returned_rest);
+  sum_guests(c, c->scatter, expert, &c->returned_rest);
   if (c->rematerialise)
-    sum_guests(c, c->gather, expert, &c->gathered_item, &c->gathered_rest);
+    sum_guests(c, c->gather, expert, &c->gathered_rest);
   c->rest_of = expert;
 }
 
@@ -258,24 +282,23 @@ static void price_return(hec_calibrate *c, candidate *cand, hec_calibrate_price 
   if (!cand->alone)
     make_rest(c, cand->expert);
   double gather_s = 0;
-  price->return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_rest, &c->returned_item);
+  price->return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_rest);
   if (c->rematerialise)
-    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_rest, &c->gathered_item);
+    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_rest);
   price->growth_s = exposed(c, price->return_s, gather_s) - c->base_s;
 }
 
-/* What the candidate's gather adds to `added`; made in added_item unless it is ready. */
-static hec_spread_sum added_pattern(hec_calibrate *c, candidate *cand) {
+/* What the candidate's gather adds to `added`. */
+static hec_spread_pattern added_pattern(hec_calibrate *c, candidate *cand) {
   if (cand->alone && cand->everywhere)
-    return hec_spread_everywhere(c->gather, c->home[cand->expert]);
+    return c->gather->everywhere[c->home[cand->expert]];
   list_receivers(c, cand);
-  hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers, &c->added_item);
-  return c->added_item;
+  return hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers);
 }
 
 static void price_gather(hec_calibrate *c, candidate *cand, hec_calibrate_price *price) {
-  hec_spread_sum pattern = added_pattern(c, cand);
-  c->units += (uint64_t)pattern.n_touched;
+  hec_spread_pattern pattern = added_pattern(c, cand);
+  c->units += (uint64_t)pattern.n;
   price->gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
 }
 
@@ -335,6 +358,8 @@ static objective min_added(hec_calibrate *c, const search *s, const candidate *c
   objective min = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
   if (cand->alone && cand->everywhere && !c->some) /* some of the ranks cost less */
     min.gather_s = larger(min.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
+  if (cand->alone && c->some) /* its first copy is on another node, unless that is full */
+    min.gather_s = larger(min.gather_s, c->out_s[c->home[cand->expert]]);
   if (c->scatter &&
       c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
     make_base(c);
@@ -356,8 +381,7 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
   if (cand.n_receivers == 0)
     return 0;
   objective min = min_added(c, s, &cand);
-  hec_layer_time layer = hec_layer_model_min(&c->model, expert);
-  return score_of(c, s, time_of(c, layer, &min), cand.n_receivers);
+  return score_of(c, s, time_of(c, hec_layer_model_min(&c->model, expert, 1), &min), cand.n_receivers);
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -369,7 +393,7 @@ static void set_return(objective *of, const hec_calibrate_price *price) {
  * is dear and comes last. */
 static bool price(hec_calibrate *c, const search *s, candidate *cand, hec_layer_time least, objective *of) {
   hec_calibrate_price own = {.gather_s = -1, .return_s = -1};
-  hec_calibrate_price *price = cand->alone ? &c->alone[c->home[cand->expert] * HALVINGS_MAX + cand->halved] : &own;
+  hec_calibrate_price *price = cand->alone ? &c->alone[c->home[cand->expert] * c->n_halvings + cand->halved] : &own;
   if (price->gather_s < 0)
     price_gather(c, cand, price);
   of->gather_s = price->gather_s;
@@ -382,10 +406,10 @@ static bool price(hec_calibrate *c, const search *s, candidate *cand, hec_layer_
 }
 
 /* Computes the candidate's score, dearest terms last, and keeps it if it is the best so far. */
-static void judge_one(hec_calibrate *c, search *s, candidate *cand) {
+static void judge_one(hec_calibrate *c, search *s, candidate *cand, hec_layer_time least) {
   objective of = min_added(c, s, cand);
   c->units++;
-  if (!price(c, s, cand, hec_layer_model_min(&c->model, cand->expert), &of))
+  if (!may_win(c, s, cand, least, &of) || !price(c, s, cand, least, &of))
     return;
   hec_layer_time layer = hec_layer_model_time_with(&c->model, cand->expert, part_with(c, cand));
   c->units += (uint64_t)c->model.n_cells / 2;
@@ -408,40 +432,50 @@ static void judge_one(hec_calibrate *c, search *s, candidate *cand) {
 
 static void judge(hec_calibrate *c, search *s, int32_t expert) {
   int32_t n = n_receivers_of(c, expert);
+  hec_layer_time least = hec_layer_model_min(&c->model, expert, HEC_LAYER_BUSIEST);
   for (int32_t halved = 0; n >> halved > 0 && (halved == 0 || c->some); halved++) {
     candidate cand = candidate_of(c, expert, n, halved);
-    judge_one(c, s, &cand);
+    judge_one(c, s, &cand, least);
   }
 }
 
-/* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
- * that most others need not be. */
+/* The expert with the largest bound, the lower of equals. */
+static int32_t most_promising(const hec_calibrate *c) {
+  int32_t best = 0;
+  for (int32_t e = 1; e < c->problem->n_experts; e++)
+    best = c->bound[e] > c->bound[best] ? e : best;
+  return best;
+}
+
+/* Finds the best expert of a step; s->best < 0 if none improves. By descending bounds, so that most need not be judged. */
 static void find_best(hec_calibrate *c, search *s) {
-  int32_t n_experts = c->problem->n_experts, first = 0;
+  int32_t n_experts = c->problem->n_experts;
   s->best = -1;
   s->score = 0;
   if (c->some)
     order_ranks(c);
-  for (int32_t i = 0; i < c->problem->n_ranks * HALVINGS_MAX; i++)
+  for (int32_t r = 0; r < c->problem->n_ranks; r++)
+    c->out_s[r] = c->n_full == 0 && c->problem->n_nodes > 1 ? hec_spread_cost_out(c->gather, &c->added, r) : 0;
+  memset(c->turn_known, 0, (size_t)c->problem->n_ranks * sizeof *c->turn_known);
+  c->turn_of = -1;
+  for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)
     c->alone[i] = (hec_calibrate_price){.gather_s = -1, .return_s = -1};
   hec_layer_model_busiest(&c->model);
-  for (int32_t e = 0; e < n_experts; e++) {
-    c->bound[e] = bound_of(c, s, e);
-    first = c->bound[e] > c->bound[first] ? e : first;
-  }
-  c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
-  if (c->bound[first] > 0)
-    judge(c, s, first);
   for (int32_t e = 0; e < n_experts; e++)
-    if (e != first && c->bound[e] > 0 && beats(s, e, c->bound[e]))
-      judge(c, s, e);
+    c->bound[e] = bound_of(c, s, e);
+  c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
+  for (int32_t e = most_promising(c); c->bound[e] > 0 && beats(s, e, c->bound[e]); e = most_promising(c)) {
+    judge(c, s, e);
+    c->bound[e] = 0;
+    c->units += (uint64_t)n_experts / 8;
+  }
 }
 
 /* Adds the best expert to everything that is kept. */
 static void accept(hec_calibrate *c, search *s) {
   candidate cand = candidate_of(c, s->best, n_receivers_of(c, s->best), s->halved);
   list_receivers(c, &cand);
-  hec_spread_sum pattern = added_pattern(c, &cand);
+  hec_spread_pattern pattern = added_pattern(c, &cand);
   hec_spread_add(c->gather, &c->added, &pattern);
   hec_layer_model_replace(&c->model, cand.expert, part_with(c, &cand));
   uint8_t *holds = holds_of(c, cand.expert);
@@ -457,15 +491,15 @@ static void accept(hec_calibrate *c, search *s) {
     return;
   HEC_ASSERT(c->has_base); /* of P', before this step */
   if (had_guests) {
-    sum_guests(c, c->scatter, cand.expert, &c->returned_item, &c->returned);
+    sum_guests(c, c->scatter, cand.expert, &c->returned);
     if (c->rematerialise)
-      sum_guests(c, c->gather, cand.expert, &c->gathered_item, &c->gathered);
+      sum_guests(c, c->gather, cand.expert, &c->gathered);
   }
   candidate none = {.expert = cand.expert}; /* all its guests are present now */
-  pattern = pattern_of(c, c->scatter, cand.expert, guests_with(c, &none), &c->returned_item);
+  pattern = pattern_of(c, c->scatter, cand.expert, guests_with(c, &none));
   hec_spread_add(c->scatter, &c->returned, &pattern);
   if (c->rematerialise) {
-    pattern = pattern_of(c, c->gather, cand.expert, guests_with(c, &none), &c->gathered_item);
+    pattern = pattern_of(c, c->gather, cand.expert, guests_with(c, &none));
     hec_spread_add(c->gather, &c->gathered, &pattern);
   }
 }
@@ -493,11 +527,9 @@ double hec_calibrate_end_s(const hec_calibrate *c, const hec_layer_end *of) {
 
 /* The end of the layer with its work by the whole law of computing. */
 static double whole_s(const hec_calibrate *c, const objective *of) {
-  hec_layer_end end = {hec_layer_model_time(&c->model).a2a_s,
-                       hec_layer_model_work_s(&c->model, false),
-                       hec_layer_model_work_s(&c->model, true),
-                       of->gather_s,
-                       of->return_s,
+  double work_s[2];
+  hec_layer_model_work_s(&c->model, work_s);
+  hec_layer_end end = {hec_layer_model_time(&c->model).a2a_s,    work_s[0], work_s[1], of->gather_s, of->return_s,
                        c->scatter ? c->base_s + of->growth_s : 0};
   return hec_calibrate_end_s(c, &end);
 }

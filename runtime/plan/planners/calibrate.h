@@ -36,26 +36,34 @@ typedef struct {
   hec_layer_model model;
   hec_spread *gather, *scatter; /* parameters out, gradients back; scatter NULL: nothing returns */
   bool rematerialise;
-  bool some;                                   /* copies on some ranks, too; set after new */
-  int32_t *rank_order, *node_count;            /* [n_ranks], [n_nodes] scratch of `some` */
-  int32_t *node;                               /* [n_ranks] */
-  double window_s;                             /* of the layer */
-  double own_s;                                /* hec_problem_own_gradients_s */
-  int32_t *home;                               /* [n_experts] of the layer */
-  int32_t *n_holders;                          /* [n_experts] home included */
-  uint8_t *holds;                              /* [n_experts * n_ranks] */
-  int32_t *n_guests;                           /* [n_ranks] of this layer */
-  int32_t m, n_full;                           /* guests of a rank at most; ranks with so many */
-  int32_t *receivers;                          /* [n_ranks] of a candidate */
-  int32_t *guests;                             /* [n_ranks] scratch */
-  int32_t *holders;                            /* [2 * n_ranks] scratch */
-  double *part;                                /* [n_cells] of a candidate */
-  double *bound;                               /* [n_experts] no score of this step is larger */
-  hec_calibrate_price *alone;                  /* [n_ranks * HALVINGS_MAX] of experts that only this home holds */
-  uint64_t units;                              /* inner steps in this layer */
-  hec_spread_sum added, added_item;            /* gather of what this calibration added; of a candidate */
-  hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */
-  hec_spread_sum returned, returned_item;      /* scatter of all guests */
+  bool some;                        /* copies on some ranks, too; set after new */
+  int32_t *rank_order, *node_count; /* [n_ranks], [n_nodes] scratch of `some` */
+  int32_t *node;                    /* [n_ranks] */
+  double window_s;                  /* of the layer */
+  double own_s;                     /* hec_problem_own_gradients_s */
+  int32_t *home;                    /* [n_experts] of the layer */
+  int32_t *n_holders;               /* [n_experts] home included */
+  uint8_t *holds;                   /* [n_experts * n_ranks] */
+  int32_t *n_guests;                /* [n_ranks] of this layer */
+  int32_t m, n_full;                /* guests of a rank at most; ranks with so many */
+  int32_t *receivers;               /* [n_ranks + 1] of a candidate */
+  int32_t *turn;                    /* [(n_ranks + 1) * n_ranks] who gets an expert, by its home while it
+                                                  is alone; last row: an expert that others hold */
+  double *out_s;                    /* [n_ranks] least price with a copy of an expert of this home more; 0: any */
+  bool *turn_known;                 /* [n_ranks] rows of this step */
+  int32_t turn_of;                  /* expert of the last row; -1: none */
+  bool *taken;                      /* [n_ranks] scratch */
+  uint64_t *chosen;                 /* [n_ranks / 64 + 1] scratch, a bit a rank, zero between uses */
+  int32_t *guests;                  /* [n_ranks] scratch */
+  int32_t *holders;                 /* [2 * n_ranks] scratch */
+  double *part;                     /* [n_cells] of a candidate */
+  double *bound;                    /* [n_experts] no score of this step is larger */
+  int32_t n_halvings;               /* numbers of receivers that an expert is tried with, at most */
+  hec_calibrate_price *alone;       /* [n_ranks * n_halvings] of experts that only this home holds */
+  uint64_t units;                   /* inner steps in this layer */
+  hec_spread_sum added;             /* gather of what this calibration added */
+  hec_spread_sum gathered;          /* gather of all guests, for re-materialisation */
+  hec_spread_sum returned;          /* scatter of all guests */
   hec_spread_sum gathered_rest, returned_rest; /* of all guests but those of one expert */
   int32_t rest_of;                             /* that expert; -1: not made */
   bool has_base;                /* gathered, returned and base_s are made (only when a candidate is priced) */

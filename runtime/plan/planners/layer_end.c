@@ -39,7 +39,8 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .split = hec_min_max_new(arena, p->n_ranks, p->n_experts, (int32_t)(experts * ranks)),
                          .transfers = HEC_NEW(arena, hec_transfer, ranks * ranks),
                          .pair = HEC_NEW(arena, uint32_t, ranks * ranks),
-                         .rows = HEC_NEW(arena, int32_t, experts),
+                         .rows = HEC_NEW(arena, int32_t, experts * ranks),
+                         .n_rows = HEC_NEW(arena, int32_t, ranks),
                          .holder = HEC_NEW(arena, int32_t, ranks),
                          .left = HEC_NEW(arena, uint64_t, ranks),
                          .part = HEC_NEW(arena, uint32_t, ranks * ranks)};
@@ -98,15 +99,16 @@ static double replicas_s(hec_layer_end *end) {
 }
 
 /* The optimizer of what the fullest rank keeps of the layer: emit_optimizer of program/lowering.c. */
-static double optimizer_s(const hec_layer_end *end) {
+static double optimizer_s(hec_layer_end *end) {
   const hec_memory_cost *bytes = &end->problem->bytes;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param, max = 0;
-  for (int32_t r = 0; r < end->n_ranks; r++) {
-    int32_t kept = 0;
-    for (int32_t e = 0; e < end->n_experts; e++)
-      kept += held_of(end, e)[r] != HEC_HELD_NOT;
-    max = larger(max, hec_local_s(&end->problem->cluster->devices[r], HEC_CURVE_NONE, true, kept * expert));
-  }
+  int32_t *kept = end->n_rows;
+  memset(kept, 0, (size_t)end->n_ranks * sizeof *kept);
+  for (int32_t e = 0; e < end->n_experts; e++)
+    for (int32_t r = 0; r < end->n_ranks; r++)
+      kept[r] += held_of(end, e)[r] != HEC_HELD_NOT;
+  for (int32_t r = 0; r < end->n_ranks; r++)
+    max = larger(max, hec_local_s(&end->problem->cluster->devices[r], HEC_CURVE_NONE, true, kept[r] * expert));
   return max;
 }
 
@@ -379,16 +381,21 @@ static double by_node_s(hec_layer_end *end) {
   return between_s + exchange_s(end, n);
 }
 
-static double experts_s(hec_layer_end *end, bool backward) {
-  double max = 0;
-  for (int32_t r = 0; r < end->n_ranks; r++) {
-    int32_t n = 0;
-    for (int32_t e = 0; e < end->n_experts; e++)
+/* Of each rank the tokens of its experts, ascending: rows [n_ranks * n_experts], n_rows of each. */
+static void list_rows(hec_layer_end *end) {
+  memset(end->n_rows, 0, (size_t)end->n_ranks * sizeof *end->n_rows);
+  for (int32_t e = 0; e < end->n_experts; e++)
+    for (int32_t r = 0; r < end->n_ranks; r++)
       if (tokens_of(end, e)[r] > 0)
-        end->rows[n++] = (int32_t)tokens_of(end, e)[r];
-    const hec_work_shape *shape = backward ? &end->backward : &end->problem->expert;
-    max = larger(max, n > 0 ? hec_work_experts_s(&end->problem->cluster->devices[r], shape, end->rows, n, 1) : 0);
-  }
+        end->rows[r * end->n_experts + end->n_rows[r]++] = (int32_t)tokens_of(end, e)[r];
+}
+
+static double experts_s(const hec_layer_end *end, const hec_work_shape *shape) {
+  double max = 0;
+  for (int32_t r = 0; r < end->n_ranks; r++)
+    if (end->n_rows[r] > 0)
+      max = larger(max, hec_work_experts_s(&end->problem->cluster->devices[r], shape, end->rows + r * end->n_experts,
+                                           end->n_rows[r], 1));
   return max;
 }
 
@@ -433,9 +440,10 @@ hec_layer_times hec_layer_end_times(hec_layer_end *end) {
       end->even_s = smaller(end->even_s, by_node_s(end));
   }
   fill_pairs(end);
+  list_rows(end);
   hec_layer_times t = {.travel_s = plain_s(end),
-                       .forward_s = experts_s(end, false),
-                       .backward_s = p->train ? experts_s(end, true) : 0,
+                       .forward_s = experts_s(end, &p->expert),
+                       .backward_s = p->train ? experts_s(end, &end->backward) : 0,
                        .early_s = hec_part_lanes_s(&end->early, p->bytes.expert_param),
                        .late_s = hec_part_lanes_s(&end->late, p->bytes.expert_param),
                        .return_s = p->train ? hec_part_lanes_s(&end->all, p->bytes.expert_grad) : 0,

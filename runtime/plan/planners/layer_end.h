@@ -69,7 +69,7 @@ typedef struct {
   hec_min_max split;
   hec_transfer *transfers; /* [n_ranks * n_ranks] */
   uint32_t *pair;          /* [n_ranks * n_ranks] tokens of source s computed on d */
-  int32_t *rows;           /* [n_experts] */
+  int32_t *rows, *n_rows;  /* [n_ranks * n_experts], [n_ranks] */
   int32_t *holder;         /* [n_ranks] of one expert, ascending */
   uint64_t *left;          /* [n_ranks] what it still takes */
   uint32_t *part;          /* [n_ranks * n_ranks] of source s at holder h */

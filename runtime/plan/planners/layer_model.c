@@ -31,7 +31,11 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   };
   model.cell_s = HEC_NEW(arena, double, model.n_cells);
   model.tokens = HEC_NEW(arena, double, model.n_cells);
-  model.work = HEC_NEW(arena, double, n_ranks);
+  model.made = HEC_NEW(arena, bool, problem->n_experts);
+  model.only = HEC_NEW(arena, int32_t, problem->n_experts);
+  model.total = HEC_NEW(arena, double, problem->n_experts);
+  model.to = HEC_NEW(arena, double, (size_t)n_ranks *(size_t)rank_cells);
+  model.work = HEC_NEW(arena, double, 2 * (size_t)n_ranks);
   model.part = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)model.n_cells);
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   for (int32_t l = 0; l < links->n_links; l++)
@@ -129,27 +133,56 @@ static void set_everywhere(const hec_layer_model *model, int32_t expert, double 
   memcpy(out + model->rank_at, arrive_of(model, expert), (size_t)(model->n_cells - model->rank_at) * sizeof *out);
 }
 
+/* What the expert adds now; made if it is not yet. */
+static double *made_part(const hec_layer_model *model, int32_t expert) {
+  double *part = part_of(model, expert);
+  if (!model->made[expert])
+    hec_layer_model_part(model, expert, &model->only[expert], 1, part);
+  model->made[expert] = true;
+  return part;
+}
+
+/* Transposed, a cache line of sources at a time. */
+static void read_counts(hec_layer_model *model, const uint32_t *counts) {
+  enum { BLOCK = 8 };
+  size_t n_experts = (size_t)model->problem->n_experts, stride = (size_t)(model->n_cells - model->rank_at);
+  size_t n_ranks = (size_t)model->problem->n_ranks;
+  memset(model->total, 0, n_experts * sizeof *model->total);
+  for (size_t first = 0; first < n_ranks; first += BLOCK) {
+    size_t end = first + BLOCK < n_ranks ? first + BLOCK : n_ranks;
+    for (size_t e = 0; e < n_experts; e++)
+      for (size_t s = first; s < end; s++) {
+        double count = (double)counts[s * n_experts + e];
+        model->arrive[e * stride + s] = count;
+        model->total[e] += count;
+      }
+  }
+}
+
 void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders) {
   int32_t n_experts = model->problem->n_experts, n_ranks = model->problem->n_ranks;
-  HEC_ASSERT(plan->n_slices == 1);
   int32_t stride = model->n_cells - model->rank_at;
-  for (int32_t s = 0; s < n_ranks; s++) {
-    const uint32_t *row = counts + (size_t)s * (size_t)n_experts;
-    for (int32_t e = 0; e < n_experts; e++)
-      model->arrive[e * stride + s] = (double)row[e];
-  }
+  HEC_ASSERT(plan->n_slices == 1);
+  read_counts(model, counts);
   memset(model->tokens, 0, (size_t)model->n_cells * sizeof *model->tokens);
+  memset(model->to, 0, (size_t)n_ranks * (size_t)stride * sizeof *model->to);
   for (int32_t e = 0; e < n_experts; e++) {
     double *part = part_of(model, e);
     int32_t n = hec_plan_holders(plan, layer, e, holders);
-    if (n == n_ranks)
+    model->only[e] = n == 1 ? holders[0] : -1;
+    model->made[e] = n > 1;
+    if (n == n_ranks && n > 1)
       set_everywhere(model, e, part);
-    else
+    else if (n > 1)
       hec_layer_model_part(model, e, holders, n, part);
-    for (int32_t c = 0; c < model->n_cells; c++)
-      model->tokens[c] += part[c];
+    const double *more = n > 1 ? part : arrive_of(model, e);
+    double *sum = n > 1 ? model->tokens : model->to + (size_t)holders[0] * (size_t)stride;
+    for (int32_t i = 0; i < (n > 1 ? model->n_cells : stride); i++)
+      sum[i] += more[i];
   }
+  for (int32_t r = 0; r < n_ranks; r++)
+    all_to_one(model, r, model->to + (size_t)r * (size_t)stride, model->tokens);
 }
 
 static double largest4(const double m[4]) {
@@ -176,18 +209,24 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
                           busiest(model->tokens + at, NULL, NULL, model->cell_s + at, model->n_cells - at)};
 }
 
-double hec_layer_model_work_s(const hec_layer_model *model, bool backward) {
+static void add_work(const hec_layer_model *model, int32_t rank, double tokens) {
+  double *work = model->work + 2 * rank;
+  for (int back = 0; tokens > 0 && back < 2; back++)
+    work[back] += hec_layer_model_expert_s(model, rank, back == 1, tokens);
+}
+
+void hec_layer_model_work_s(const hec_layer_model *model, double work_s[2]) {
   int32_t n_ranks = model->problem->n_ranks;
-  double max = 0, *sum = model->work;
-  memset(sum, 0, (size_t)n_ranks * sizeof *sum);
+  memset(model->work, 0, 2 * (size_t)n_ranks * sizeof *model->work);
   for (int32_t e = 0; e < model->problem->n_experts; e++) {
-    const double *tokens = part_of(model, e) + model->rank_at;
-    for (int32_t r = 0; r < n_ranks; r++)
-      sum[r] += tokens[r] > 0 ? hec_layer_model_expert_s(model, r, backward, tokens[r]) : 0;
+    if (model->only[e] >= 0)
+      add_work(model, model->only[e], model->total[e]);
+    for (int32_t r = 0; model->only[e] < 0 && r < n_ranks; r++)
+      add_work(model, r, part_of(model, e)[model->rank_at + r]);
   }
-  for (int32_t r = 0; r < n_ranks; r++)
-    max = sum[r] > max ? sum[r] : max;
-  return max;
+  work_s[0] = work_s[1] = 0;
+  for (int32_t i = 0; i < 2 * n_ranks; i++)
+    work_s[i % 2] = model->work[i] > work_s[i % 2] ? model->work[i] : work_s[i % 2];
 }
 
 /* The busiest cells of begin .. end-1, busiest first; the last one again where there are fewer. */
@@ -215,22 +254,22 @@ void hec_layer_model_busiest(hec_layer_model *model) {
   list_busiest(model, model->rank_at, model->n_cells, model->busiest_ranks);
 }
 
-static double least(const hec_layer_model *model, const double *without, const int32_t *cells) {
+static double least(const hec_layer_model *model, const double *without, const int32_t *cells, int32_t n) {
   double max = 0;
-  for (int32_t i = 0; i < HEC_LAYER_BUSIEST; i++) {
+  for (int32_t i = 0; i < n; i++) {
     double cell_s = (model->tokens[cells[i]] - without[cells[i]]) * model->cell_s[cells[i]];
     max = max > cell_s ? max : cell_s;
   }
   return max;
 }
 
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert) {
-  const double *now = part_of(model, expert);
-  return (hec_layer_time){least(model, now, model->busiest_links), least(model, now, model->busiest_ranks)};
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n) {
+  const double *now = made_part(model, expert);
+  return (hec_layer_time){least(model, now, model->busiest_links, n), least(model, now, model->busiest_ranks, n)};
 }
 
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part) {
-  const double *now = part_of(model, expert), *tokens = model->tokens, *seconds = model->cell_s;
+  const double *now = made_part(model, expert), *tokens = model->tokens, *seconds = model->cell_s;
   int32_t at = model->rank_at, rest = model->n_cells - at;
   if (!part)
     return (hec_layer_time){busiest(tokens, now, NULL, seconds, at),
@@ -240,7 +279,8 @@ hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t e
 }
 
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part) {
-  double *now = part_of(model, expert);
+  double *now = made_part(model, expert);
+  model->only[expert] = -1;
   for (int32_t c = 0; c < model->n_cells; c++)
     model->tokens[c] -= now[c];
   if (part)

@@ -28,9 +28,13 @@ typedef struct {
   double a2a_weight, compute_weight; /* how often T_a2a and T_comp occur */
   hec_work_rate *rate;               /* [2 * n_ranks] of an expert, then of its backward */
   double *tokens;                    /* [n_cells] of the layer */
-  double *part;                      /* [n_experts * n_cells] what each expert adds to it */
+  double *part;                      /* [n_experts * n_cells] what each expert adds to it, where made */
+  bool *made;                        /* [n_experts] of an expert on one rank only when asked for */
   double *arrive;                    /* [n_experts * padded ranks] assignments of each source */
-  double *work;                      /* scratch [n_ranks] */
+  int32_t *only;                     /* [n_experts] the one rank that computes the expert; -1: several may */
+  double *total;                     /* [n_experts] its assignments */
+  double *to;                        /* scratch [n_ranks * padded ranks] of each source to experts of one rank only */
+  double *work;                      /* scratch [2 * n_ranks] */
   int32_t busiest_links[HEC_LAYER_BUSIEST], busiest_ranks[HEC_LAYER_BUSIEST]; /* cells, when last asked for */
 } hec_layer_model;
 
@@ -42,7 +46,7 @@ typedef struct {
 hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links);
 
 /* Takes the loads, counts[source * n_experts + expert], and the plan of a layer (whole homes). `holders` is scratch
- * [2 * n_ranks]. O(experts * (sources * route + cells)). */
+ * [2 * n_ranks]. O(sources * (experts + ranks * route) + copied experts * (sources * route + cells)). */
 void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders);
 
@@ -51,9 +55,9 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
 
 hec_layer_time hec_layer_model_time(const hec_layer_model *model);
 /* No less than 0 and no more than the times of any plan in which `expert` adds something else than now. It is what the
- * busiest links and ranks, as last asked for, keep without it. */
+ * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. */
 void hec_layer_model_busiest(hec_layer_model *model);
-hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert);
+hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n);
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */
@@ -63,8 +67,8 @@ static inline double hec_layer_model_expert_s(const hec_layer_model *model, int3
                                               double tokens) {
   return hec_work_rate_s(&model->rate[backward ? model->problem->n_ranks + rank : rank], tokens);
 }
-/* The busiest rank's experts by the law: O(experts * ranks). */
-double hec_layer_model_work_s(const hec_layer_model *model, bool backward);
+/* The busiest rank's experts by the law, forward and backward: O(experts + copied experts * ranks). */
+void hec_layer_model_work_s(const hec_layer_model *model, double work_s[2]);
 
 static inline double hec_layer_model_total(const hec_layer_model *model, hec_layer_time time) {
   return model->a2a_weight * time.a2a_s + model->compute_weight * time.compute_s;

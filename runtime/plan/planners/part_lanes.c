@@ -10,6 +10,9 @@ hec_part_lanes hec_part_lanes_new(hec_arena *arena, const hec_problem *p) {
   hec_rates rates = hec_rates_of(p);
   int32_t per_node = p->cluster->devices_per_node < p->n_ranks ? p->cluster->devices_per_node : p->n_ranks;
   int64_t latency_ps = p->n_ranks > 1 ? 3 * hec_cluster_latency_ps(p->cluster, 0, p->n_ranks - 1) : 0;
+  int32_t *node_of = HEC_NEW(arena, int32_t, p->n_ranks);
+  for (int32_t r = 0; r < p->n_ranks; r++)
+    node_of[r] = hec_problem_node(p, r);
   return (hec_part_lanes){.problem = p,
                           .n_ranks = p->n_ranks,
                           .n_nodes = p->n_nodes,
@@ -17,13 +20,16 @@ hec_part_lanes hec_part_lanes_new(hec_arena *arena, const hec_problem *p) {
                           .port = rates.port,
                           .node = rates.node,
                           .latency_s = (double)latency_ps * 1e-12,
+                          .other = (double)(per_node - 1) / per_node,
+                          .node_of = node_of,
                           .owner_out = HEC_NEW(arena, double, p->n_ranks),
                           .near_in = HEC_NEW(arena, double, p->n_ranks),
                           .far_in = HEC_NEW(arena, double, p->n_ranks),
                           .node_out = HEC_NEW(arena, double, p->n_nodes),
                           .node_in = HEC_NEW(arena, double, p->n_nodes),
                           .passed = HEC_NEW(arena, double, p->n_nodes),
-                          .copies = HEC_NEW(arena, int32_t, (size_t)p->n_experts * (size_t)p->n_nodes)};
+                          .copies = HEC_NEW(arena, int32_t, (size_t)p->n_experts * (size_t)p->n_nodes),
+                          .all = HEC_NEW(arena, int32_t, p->n_experts)};
 }
 
 void hec_part_lanes_clear(hec_part_lanes *lanes) {
@@ -35,22 +41,17 @@ void hec_part_lanes_clear(hec_part_lanes *lanes) {
   memset(lanes->node_in, 0, nodes * sizeof *lanes->node_in);
   memset(lanes->passed, 0, nodes * sizeof *lanes->passed);
   memset(lanes->copies, 0, (size_t)lanes->problem->n_experts * nodes * sizeof *lanes->copies);
-}
-
-static int32_t copies_of(const hec_part_lanes *lanes, int32_t expert) {
-  int32_t sum = 0;
-  for (int32_t v = 0; v < lanes->n_nodes; v++)
-    sum += lanes->copies[expert * lanes->n_nodes + v];
-  return sum;
+  memset(lanes->all, 0, (size_t)lanes->problem->n_experts * sizeof *lanes->all);
 }
 
 void hec_part_lanes_add(hec_part_lanes *lanes, int32_t expert, int32_t owner, int32_t rank, int sign) {
-  int32_t home = hec_problem_node(lanes->problem, owner), node = hec_problem_node(lanes->problem, rank);
+  int32_t home = lanes->node_of[owner], node = lanes->node_of[rank];
   int32_t *here = &lanes->copies[expert * lanes->n_nodes + node];
-  bool first = copies_of(lanes, expert) == (sign > 0 ? 0 : 1);
+  bool first = lanes->all[expert] == (sign > 0 ? 0 : 1);
   bool enters = node != home && *here == (sign > 0 ? 0 : 1);
   *here += sign;
-  double other = (double)(lanes->per_node - 1) / lanes->per_node;
+  lanes->all[expert] += sign;
+  double other = lanes->other;
   if (first)
     lanes->owner_out[owner] += sign * other;
   if (enters) {

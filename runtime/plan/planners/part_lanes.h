@@ -22,10 +22,13 @@ typedef struct {
   const hec_problem *problem;
   int32_t n_ranks, n_nodes, per_node; /* per_node: G */
   double port, node, latency_s;       /* bytes/s; of three stages */
+  double other;                       /* (G-1)/G */
+  int32_t *node_of;                   /* [n_ranks] */
   /* In experts. */
   double *owner_out, *near_in, *far_in; /* [n_ranks] */
   double *node_out, *node_in, *passed;  /* [n_nodes] */
   int32_t *copies;                      /* [n_experts * n_nodes] of the expert in the node, its owner not counted */
+  int32_t *all;                         /* [n_experts] likewise, of all nodes */
 } hec_part_lanes;
 
 hec_part_lanes hec_part_lanes_new(hec_arena *arena, const hec_problem *problem);

@@ -41,6 +41,7 @@ hec_replica_layout hec_replica_layout_new(hec_arena *arena, int32_t n_ranks, int
       .order = HEC_NEW(arena, int32_t, n_experts),
       .n_used = HEC_NEW(arena, int32_t, n_ranks),
       .rank_load = HEC_NEW(arena, double, n_ranks),
+      .node_rank = HEC_NEW(arena, int32_t, n_nodes),
       .on_node = HEC_NEW(arena, int32_t, cells),
       .share = HEC_NEW(arena, double, cells),
       .anywhere = HEC_NEW(arena, double, n_experts),
@@ -77,6 +78,19 @@ static void count_proportional(hec_replica_layout *layout) {
   }
 }
 
+/* The node's least loaded rank with a free slot, the lower of equals; -1: none. */
+static int32_t rank_of(const hec_replica_layout *layout, int32_t node) {
+  int32_t best = -1, end = (node + 1) * layout->per_node;
+  for (int32_t r = node * layout->per_node; r < end && r < layout->n_ranks; r++)
+    if (layout->n_used[r] < layout->capacity && (best < 0 || layout->rank_load[r] < layout->rank_load[best]))
+      best = r;
+  return best;
+}
+
+static bool is_emptier(const hec_replica_layout *layout, int32_t rank, int32_t than) {
+  return rank >= 0 && (than < 0 || layout->rank_load[rank] < layout->rank_load[than]);
+}
+
 /* The least loaded rank with a free slot of a node with the fewest replicas of the expert; of any node if they have
  * none. */
 static int32_t place_of(const hec_replica_layout *layout, int32_t expert) {
@@ -85,18 +99,12 @@ static int32_t place_of(const hec_replica_layout *layout, int32_t expert) {
   for (int32_t node = 1; node < layout->n_nodes; node++)
     if (on_node[node * layout->n_experts + expert] < fewest)
       fewest = on_node[node * layout->n_experts + expert];
-  for (int32_t r = 0, node = 0, left = layout->per_node; r < layout->n_ranks; r++) {
-    if (left-- == 0) {
-      node++;
-      left = layout->per_node - 1;
-    }
-    if (layout->n_used[r] == layout->capacity)
-      continue;
-    if (other < 0 || layout->rank_load[r] < layout->rank_load[other])
-      other = r;
-    if (on_node[node * layout->n_experts + expert] == fewest &&
-        (best < 0 || layout->rank_load[r] < layout->rank_load[best]))
-      best = r;
+  for (int32_t node = 0; node < layout->n_nodes; node++) {
+    int32_t rank = layout->node_rank[node];
+    if (is_emptier(layout, rank, other))
+      other = rank;
+    if (on_node[node * layout->n_experts + expert] == fewest && is_emptier(layout, rank, best))
+      best = rank;
   }
   return best >= 0 ? best : other;
 }
@@ -108,6 +116,8 @@ static void place(hec_replica_layout *layout) {
   memset(layout->on_node, 0, (size_t)layout->n_nodes * (size_t)n_experts * sizeof *layout->on_node);
   for (int32_t r = 0; r < layout->n_ranks; r++)
     layout->rank_load[r] = 0;
+  for (int32_t node = 0; node < layout->n_nodes; node++)
+    layout->node_rank[node] = rank_of(layout, node);
   for (int32_t i = 0; i < slots; i++)
     layout->try_slot[i] = -1;
   for (int32_t e = 0; e < n_experts; e++)
@@ -119,10 +129,12 @@ static void place(hec_replica_layout *layout) {
       int32_t rank = place_of(layout, e);
       layout->try_slot[rank * layout->capacity + layout->n_used[rank]++] = e;
       layout->rank_load[rank] += layout->key[e];
-      layout->on_node[rank / layout->per_node * n_experts + e]++;
+      int32_t node = rank / layout->per_node;
+      layout->on_node[node * n_experts + e]++;
+      layout->node_rank[node] = rank_of(layout, node);
     }
   }
-  layout->units += (uint64_t)slots * (uint64_t)layout->n_ranks;
+  layout->units += (uint64_t)slots * (uint64_t)(layout->n_nodes + layout->per_node);
 }
 
 /* Replicas of each expert on one rank take off what stays there: the remote assignments of the sources of its node.

@@ -27,6 +27,7 @@ typedef struct {
   int32_t *order;     /* scratch [n_experts] */
   int32_t *n_used;    /* scratch [n_ranks] slots */
   double *rank_load;  /* scratch [n_ranks] */
+  int32_t *node_rank; /* scratch [n_nodes] least loaded rank with a free slot; -1: none */
   int32_t *on_node;   /* scratch [n_nodes * n_experts] replicas */
   double *share;      /* scratch [n_nodes * n_experts] assignments of a node's sources per replica in the node */
   double *anywhere;   /* scratch [n_experts] assignments per replica from nodes without one */
@@ -39,7 +40,7 @@ hec_replica_layout hec_replica_layout_new(hec_arena *arena, int32_t n_ranks, int
                                           int32_t capacity);
 
 /* sent: [n_ranks][n_experts] assignments. The better of the even and the proportional layout (the earlier on a tie).
- * O(slots * (ranks + log experts) + ranks * experts). */
+ * O(slots * (nodes + ranks of a node + log experts) + ranks * experts). */
 void hec_replica_layout_choose(hec_replica_layout *layout, const hec_replica_cost *cost, const uint64_t *sent);
 
 /* The layout of no load: slots shared out evenly, the first experts one more. */

@@ -2,6 +2,8 @@
  * and delays left on the links. A later change of a row changes the price with it. Rows whose ranks relay are left out:
  * without relays they lower like an earlier row, and so never win.
  *
+ * A planner asks for the same patterns again and again, iteration after iteration, so they are kept (hec_spread_memo).
+ *
  * Sums only grow until they are cleared. So the largest link of a stage is kept, and a pattern changes it by what it
  * touches alone:
  *
@@ -57,8 +59,8 @@ static double first_chunk_s(const hec_spread *spread, const hec_transfer *t, dou
 
 /* Leaves the bytes and delays of the stage whose entries begin at `at` on its links. A rank is entered once per expert
  * and stage, so what a forwarding transfer waits for is kept by rank. */
-static void walk_stage(hec_spread *spread, const hec_transfer_list *stage, int32_t n_chunks, int32_t at,
-                       hec_spread_sum *item) {
+static void walk_stage(hec_spread *spread, const hec_transfer_list *stage, int32_t n_chunks, int32_t at) {
+  double *load = spread->made.load, *delay = spread->made.delay;
   for (size_t i = 0; i < stage->n; i++) {
     const hec_transfer *t = &stage->data[i];
     double latency_s = spread->links->latency_s[t->source * spread->problem->n_ranks + t->destination], begin_s = 0;
@@ -70,10 +72,10 @@ static void walk_stage(hec_spread *spread, const hec_transfer_list *stage, int32
     int32_t n = hec_rank_links_route(spread->links, t->source, t->destination, &route);
     for (int32_t k = 0; k < n; k++) {
       int32_t entry = at + route[k];
-      if (item->load[entry] == 0)
-        item->touched[item->n_touched++] = entry;
-      item->load[entry] += (double)t->bytes;
-      item->delay[entry] = larger(item->delay[entry], begin_s + latency_s);
+      if (load[entry] == 0)
+        spread->touched[spread->n_touched++] = entry;
+      load[entry] += (double)t->bytes;
+      delay[entry] = larger(delay[entry], begin_s + latency_s);
     }
   }
 }
@@ -86,9 +88,8 @@ static int32_t slot_of(const hec_spread *spread, int32_t way, int32_t stage) {
   return spread->way_at[way] + dropped + stage;
 }
 
-/* The stages of one way of the pattern; they are zero so far. */
-static void fill_way(hec_spread *spread, int32_t way, int32_t owner, const int32_t *receivers, int32_t n,
-                     hec_spread_sum *item) {
+/* The stages of one way of a pattern into `made`; they are zero so far. */
+static void fill_way(hec_spread *spread, int32_t way, int32_t owner, const int32_t *receivers, int32_t n) {
   int32_t expert = 0, receiver_at[2] = {0, n};
   hec_sparse sparse = {.n_items = 1,
                        .n_slices = 1,
@@ -101,20 +102,27 @@ static void fill_way(hec_spread *spread, int32_t way, int32_t owner, const int32
   HEC_ASSERT(spread->lowered.n_stages <= spread->way_at[way + 1] - spread->way_at[way]);
   for (int32_t k = 0; k < spread->lowered.n_stages; k++)
     walk_stage(spread, &spread->lowered.stage[k], spread->lowered.n_chunks,
-               slot_of(spread, way, k) * spread->links->n_padded, item);
+               slot_of(spread, way, k) * spread->links->n_padded);
 }
 
-/* The pattern becomes zero. */
-static void empty(hec_spread_sum *item) {
-  for (int32_t i = 0; i < item->n_touched; i++)
-    item->load[item->touched[i]] = item->delay[item->touched[i]] = 0;
-  item->n_touched = 0;
+/* What `made` touches becomes the pattern, which has room for it; `made` becomes zero. */
+static void take_made(hec_spread *spread, hec_spread_pattern *pattern) {
+  pattern->n = spread->n_touched;
+  for (int32_t i = 0; i < spread->n_touched; i++) {
+    int32_t at = spread->touched[i];
+    pattern->at[i] = at;
+    pattern->load[i] = spread->made.load[at];
+    pattern->delay[i] = spread->made.delay[at];
+    spread->made.load[at] = spread->made.delay[at] = 0;
+  }
+  spread->n_touched = 0;
 }
 
-void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n, hec_spread_sum *item) {
-  empty(item);
+static void make_pattern(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n,
+                         hec_spread_pattern *pattern) {
   for (int32_t w = 0; w < spread->n_ways; w++)
-    fill_way(spread, w, owner, receivers, n, item);
+    fill_way(spread, w, owner, receivers, n);
+  take_made(spread, pattern);
 }
 
 static size_t sum_length(const hec_spread *spread) {
@@ -125,16 +133,120 @@ hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread) {
   return (hec_spread_sum){.load = HEC_NEW(arena, double, sum_length(spread)),
                           .delay = HEC_NEW(arena, double, sum_length(spread)),
                           .stage_s = HEC_NEW(arena, double, spread->n_stages),
-                          .touched = HEC_NEW(arena, int32_t, sum_length(spread)),
                           .hint = HEC_NEW(arena, hec_spread_hint, 1)};
 }
 
-hec_spread_sum hec_spread_everywhere(const hec_spread *spread, int32_t owner) {
+/* ---- Patterns made before ---- */
+
+struct hec_spread_known {
+  int32_t owner, n_receivers, receivers_at; /* n_receivers 0: free */
+  int32_t n, at;
+};
+
+static hec_spread_pattern pattern_new(hec_arena *arena, size_t n) {
+  return (hec_spread_pattern){
+      .at = HEC_NEW(arena, int32_t, n), .load = HEC_NEW(arena, double, n), .delay = HEC_NEW(arena, double, n)};
+}
+
+static hec_spread_memo memo_new(hec_arena *arena, const hec_spread *spread) {
+  enum { ENTRIES = 1 << 17 };
+  size_t entries = sum_length(spread) > ENTRIES ? sum_length(spread) : ENTRIES;
+  int32_t receivers = 16 * spread->problem->n_ranks + ENTRIES / 4;
+  return (hec_spread_memo){.slot = HEC_NEW(arena, struct hec_spread_known, HEC_SPREAD_KNOWN),
+                           .receivers = HEC_NEW(arena, int32_t, receivers),
+                           .entries = pattern_new(arena, entries),
+                           .receivers_max = receivers,
+                           .entries_max = (int32_t)entries};
+}
+
+static struct hec_spread_known *slot_for(const hec_spread_memo *memo, int32_t owner, const int32_t *receivers,
+                                         int32_t n) {
+  uint64_t hash = (uint64_t)owner;
+  for (int32_t i = 0; i < n; i++)
+    hash = (hash ^ (uint64_t)receivers[i]) * 0x9e3779b97f4a7c15u;
+  return &memo->slot[hash >> 32 & (HEC_SPREAD_KNOWN - 1)];
+}
+
+static bool is_of(const hec_spread_memo *memo, const struct hec_spread_known *known, int32_t owner,
+                  const int32_t *receivers, int32_t n) {
+  return known->n_receivers == n && known->owner == owner &&
+         memcmp(memo->receivers + known->receivers_at, receivers, (size_t)n * sizeof *receivers) == 0;
+}
+
+static hec_spread_pattern part_of(const hec_spread_pattern *all, int32_t at, int32_t n) {
+  return (hec_spread_pattern){n, all->at + at, all->load + at, all->delay + at};
+}
+
+hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n) {
+  hec_spread_memo *memo = &spread->memo;
+  struct hec_spread_known *known = slot_for(memo, owner, receivers, n);
+  if (n > 0 && is_of(memo, known, owner, receivers, n))
+    return part_of(&memo->entries, known->at, known->n);
+  if (memo->entries.n + (int32_t)sum_length(spread) > memo->entries_max ||
+      memo->n_receivers + n > memo->receivers_max) {
+    memset(memo->slot, 0, HEC_SPREAD_KNOWN * sizeof *memo->slot);
+    memo->entries.n = memo->n_receivers = 0;
+  }
+  hec_spread_pattern made = part_of(&memo->entries, memo->entries.n, 0);
+  make_pattern(spread, owner, receivers, n, &made);
+  memcpy(memo->receivers + memo->n_receivers, receivers, (size_t)n * sizeof *receivers);
+  *known = (struct hec_spread_known){owner, n, memo->n_receivers, made.n, memo->entries.n};
+  memo->entries.n += made.n;
+  memo->n_receivers += n;
+  return made;
+}
+
+/* The vectors of everywhere_sum that are of this owner. */
+static hec_spread_sum everywhere_of(const hec_spread *spread, int32_t owner) {
   size_t at = (size_t)owner * sum_length(spread);
-  return (hec_spread_sum){.load = spread->everywhere.load + at,
-                          .delay = spread->everywhere.delay + at,
-                          .touched = spread->everywhere.touched + at,
-                          .n_touched = spread->everywhere_touched[owner]};
+  return (hec_spread_sum){.load = spread->everywhere_sum.load + at, .delay = spread->everywhere_sum.delay + at};
+}
+
+static void keep_everywhere(hec_arena *arena, hec_spread *spread, int32_t owner, const int32_t *others, int32_t n) {
+  hec_spread_pattern pattern = hec_spread_item(spread, owner, others, n), *kept = &spread->everywhere[owner];
+  hec_spread_sum vectors = everywhere_of(spread, owner);
+  *kept = pattern_new(arena, (size_t)pattern.n);
+  kept->n = pattern.n;
+  for (int32_t i = 0; i < pattern.n; i++) {
+    kept->at[i] = pattern.at[i];
+    vectors.load[pattern.at[i]] = kept->load[i] = pattern.load[i];
+    vectors.delay[pattern.at[i]] = kept->delay[i] = pattern.delay[i];
+  }
+}
+
+/* The links of the first route to another node, without those that some other such route does not have. */
+static hec_spread_pattern way_out_of(hec_arena *arena, const hec_spread *spread, int32_t owner) {
+  const hec_problem *p = spread->problem;
+  hec_spread_pattern out = {0};
+  bool first = true;
+  double least_s = 0;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    if (hec_problem_node(p, r) == hec_problem_node(p, owner))
+      continue;
+    const int32_t *route;
+    int32_t n = hec_rank_links_route(spread->links, owner, r, &route), kept = 0;
+    double latency_s = spread->links->latency_s[owner * p->n_ranks + r];
+    if (first) {
+      out = pattern_new(arena, (size_t)n);
+      memcpy(out.at, route, (size_t)n * sizeof *route);
+      out.n = n;
+    }
+    for (int32_t i = 0; i < out.n; i++) {
+      bool shared = false;
+      for (int32_t k = 0; k < n; k++)
+        shared = shared || route[k] == out.at[i];
+      out.at[kept] = out.at[i];
+      kept += shared;
+    }
+    least_s = first || latency_s < least_s ? latency_s : least_s;
+    out.n = kept;
+    first = false;
+  }
+  for (int32_t i = 0; i < out.n; i++) {
+    out.load[i] = (double)spread->bytes;
+    out.delay[i] = least_s;
+  }
+  return out;
 }
 
 hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
@@ -142,10 +254,13 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   size_t ranks = (size_t)problem->n_ranks;
   hec_spread spread = {.problem = problem, .links = links, .bytes = (int64_t)bytes, .scatter = scatter};
   list_ways(&spread);
-  spread.everywhere.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
-  spread.everywhere.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
-  spread.everywhere.touched = HEC_NEW(arena, int32_t, ranks * sum_length(&spread));
-  spread.everywhere_touched = HEC_NEW(arena, int32_t, ranks);
+  spread.everywhere = HEC_NEW(arena, hec_spread_pattern, ranks);
+  spread.everywhere_sum.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
+  spread.everywhere_sum.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
+  spread.way_out = HEC_NEW(arena, hec_spread_pattern, ranks);
+  spread.made = hec_spread_sum_new(arena, &spread);
+  spread.touched = HEC_NEW(arena, int32_t, sum_length(&spread));
+  spread.memo = memo_new(arena, &spread);
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
   spread.delay_of = HEC_NEW(arena, double, ranks);
   spread.owner = HEC_NEW(arena, int32_t, problem->n_experts);
@@ -164,10 +279,10 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
     for (int32_t r = 0; r < problem->n_ranks; r++)
       if (r != owner)
         others[n++] = r;
-    hec_spread_sum item = hec_spread_everywhere(&spread, owner);
-    hec_spread_item(&spread, owner, others, n, &item);
-    spread.everywhere_touched[owner] = item.n_touched;
-    spread.everywhere_s[owner] = hec_spread_cost_with(&spread, &nothing, &item);
+    keep_everywhere(arena, &spread, owner, others, n);
+    if (!scatter)
+      spread.way_out[owner] = way_out_of(arena, &spread, owner);
+    spread.everywhere_s[owner] = hec_spread_cost_with(&spread, &nothing, &spread.everywhere[owner]);
   }
   return spread;
 }
@@ -203,17 +318,16 @@ static void add_four(hec_spread_sum *sum, const hec_spread_sum item[4], size_t a
 void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum) {
   clear_part(sum, 0, sum_length(spread));
   memset(sum->stage_s, 0, (size_t)spread->n_stages * sizeof *sum->stage_s);
-  sum->n_touched = 0;
 }
 
-void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_sum *item) {
+void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_pattern *pattern) {
   int32_t n = spread->links->n_padded, stage = 0, begin = 0;
-  for (int32_t i = 0; i < item->n_touched; i++) {
-    int32_t at = item->touched[i];
+  for (int32_t i = 0; i < pattern->n; i++) {
+    int32_t at = pattern->at[i];
     for (; at - begin >= n; begin += n)
       stage++;
-    sum->load[at] += item->load[at];
-    sum->delay[at] = larger(sum->delay[at], item->delay[at]);
+    sum->load[at] += pattern->load[i];
+    sum->delay[at] = larger(sum->delay[at], pattern->delay[i]);
     double link_s = sum->load[at] / spread->links->bandwidth[at - begin] + sum->delay[at];
     sum->stage_s[stage] = larger(sum->stage_s[stage], link_s);
   }
@@ -236,17 +350,33 @@ double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
   return cheapest(spread, sum->stage_s);
 }
 
-double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
+double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern) {
   int32_t n = spread->links->n_padded, stage = 0, begin = 0;
   double stage_s[HEC_SPREAD_STAGES_MAX];
   memcpy(stage_s, sum->stage_s, (size_t)spread->n_stages * sizeof *stage_s);
-  for (int32_t i = 0; i < item->n_touched; i++) {
-    int32_t at = item->touched[i];
+  for (int32_t i = 0; i < pattern->n; i++) {
+    int32_t at = pattern->at[i];
     for (; at - begin >= n; begin += n)
       stage++;
-    double link_s = (sum->load[at] + item->load[at]) / spread->links->bandwidth[at - begin] +
-                    larger(sum->delay[at], item->delay[at]);
+    double link_s = (sum->load[at] + pattern->load[i]) / spread->links->bandwidth[at - begin] +
+                    larger(sum->delay[at], pattern->delay[i]);
     stage_s[stage] = larger(stage_s[stage], link_s);
+  }
+  return cheapest(spread, stage_s);
+}
+
+double hec_spread_cost_out(const hec_spread *spread, const hec_spread_sum *sum, int32_t owner) {
+  const hec_spread_pattern *out = &spread->way_out[owner];
+  double stage_s[HEC_SPREAD_STAGES_MAX];
+  memcpy(stage_s, sum->stage_s, (size_t)spread->n_stages * sizeof *stage_s);
+  for (int32_t w = 0; w < spread->n_ways; w++) {
+    int32_t stage = spread->way_at[w]; /* its first */
+    for (int32_t i = 0; i < out->n; i++) {
+      size_t at = (size_t)stage * (size_t)spread->links->n_padded + (size_t)out->at[i];
+      double link_s =
+          (sum->load[at] + out->load[i]) / spread->links->bandwidth[out->at[i]] + larger(sum->delay[at], out->delay[i]);
+      stage_s[stage] = larger(stage_s[stage], link_s);
+    }
   }
   return cheapest(spread, stage_s);
 }
@@ -330,7 +460,7 @@ static double min_request_s(const hec_spread *spread, int32_t way, const hec_spa
     for (int32_t i = 0; i < sparse->n_items; i++) {
       if (!goes_everywhere(spread, sparse, i))
         continue;
-      hec_spread_sum pattern = hec_spread_everywhere(spread, sparse->owner[i]);
+      hec_spread_sum pattern = everywhere_of(spread, sparse->owner[i]);
       load += pattern.load[at];
       delay = larger(delay, pattern.delay[at]);
     }
@@ -340,8 +470,7 @@ static double min_request_s(const hec_spread *spread, int32_t way, const hec_spa
 }
 
 /* The way's stages of the whole request into `sum`. */
-static void sum_request(hec_spread *spread, int32_t way, const hec_sparse *sparse, hec_spread_sum *sum,
-                        hec_spread_sum *item) {
+static void sum_request(hec_spread *spread, int32_t way, const hec_sparse *sparse, hec_spread_sum *sum) {
   size_t n = (size_t)spread->links->n_padded;
   size_t at = (size_t)spread->way_at[way] * n, end = (size_t)spread->way_at[way + 1] * n;
   clear_part(sum, at, end);
@@ -349,19 +478,19 @@ static void sum_request(hec_spread *spread, int32_t way, const hec_sparse *spars
   int32_t n_ready = 0;
   for (int32_t i = 0; i < sparse->n_items; i++) {
     if (goes_everywhere(spread, sparse, i)) {
-      ready[n_ready++] = hec_spread_everywhere(spread, sparse->owner[i]);
+      ready[n_ready++] = everywhere_of(spread, sparse->owner[i]);
       if (n_ready == 4)
         add_four(sum, ready, at, end);
       n_ready %= 4;
       continue;
     }
     int32_t first = sparse->receiver_at[i];
-    empty(item);
-    fill_way(spread, way, sparse->owner[i], sparse->receiver + first, sparse->receiver_at[i + 1] - first, item);
-    for (int32_t k = 0; k < item->n_touched; k++) {
-      int32_t entry = item->touched[k];
-      sum->load[entry] += item->load[entry];
-      sum->delay[entry] = larger(sum->delay[entry], item->delay[entry]);
+    fill_way(spread, way, sparse->owner[i], sparse->receiver + first, sparse->receiver_at[i + 1] - first);
+    for (; spread->n_touched > 0; spread->n_touched--) {
+      int32_t entry = spread->touched[spread->n_touched - 1];
+      sum->load[entry] += spread->made.load[entry];
+      sum->delay[entry] = larger(sum->delay[entry], spread->made.delay[entry]);
+      spread->made.load[entry] = spread->made.delay[entry] = 0;
     }
   }
   for (int32_t k = 0; k < n_ready; k++)
@@ -377,7 +506,7 @@ bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *h
     int32_t w = way_in_turn(sum, i);
     if (i > 0 && min_request_s(spread, w, &sparse, sum) > limit_s)
       continue;
-    sum_request(spread, w, &sparse, sum, sum);
+    sum_request(spread, w, &sparse, sum);
     if (way_s(spread, w, sum) <= limit_s) {
       sum->hint->way = w;
       return true;
@@ -387,15 +516,14 @@ bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *h
   return false;
 }
 
-const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
-                                        hec_spread_sum *item) {
+const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum) {
   HEC_ASSERT(sparse->n_slices == 1 && sparse->bytes == spread->bytes);
   winner best = {.way = -1};
   for (int32_t i = 0; i < spread->n_ways; i++) {
     int32_t w = way_in_turn(sum, i);
     if (i > 0 && !beats(w, min_request_s(spread, w, sparse, sum), best))
       continue;
-    sum_request(spread, w, sparse, sum, item);
+    sum_request(spread, w, sparse, sum);
     double seconds = way_s(spread, w, sum);
     if (beats(w, seconds, best))
       best = (winner){w, seconds};

@@ -22,15 +22,28 @@ typedef struct {
   int32_t link[HEC_SPREAD_STAGES_MAX]; /* the busiest link of the stage when its way last lost */
 } hec_spread_hint;
 
-/* The two vectors of a set of experts, all stages of all ways. A pattern is those of one expert, with a list of what it
- * touches: the vectors are zero elsewhere. */
+/* The two vectors of a set of experts, all stages of all ways. */
 typedef struct {
-  double *load, *delay; /* [n_stages * n_padded] */
-  double *stage_s;      /* [n_stages] of a sum: the largest over its links */
-  int32_t *touched;     /* [n_touched] of a pattern, by ascending stage: entries of load and delay */
-  int32_t n_touched;
+  double *load, *delay;  /* [n_stages * n_padded] */
+  double *stage_s;       /* [n_stages] the largest over its links */
   hec_spread_hint *hint; /* written by comparisons */
 } hec_spread_sum;
+
+/* What one expert adds to a sum: the entries of its vectors that are not 0, by ascending stage. */
+typedef struct {
+  int32_t n;
+  int32_t *at;          /* [n] */
+  double *load, *delay; /* [n] */
+} hec_spread_pattern;
+
+/* Patterns made before, found again by owner and receivers; forgotten all at once when the memory is full. */
+typedef struct {
+  struct hec_spread_known *slot; /* [HEC_SPREAD_KNOWN] */
+  int32_t *receivers;            /* [receivers_max] of all of them */
+  hec_spread_pattern entries;    /* [entries_max] likewise; n: in use */
+  int32_t n_receivers, receivers_max, entries_max;
+} hec_spread_memo;
+enum { HEC_SPREAD_KNOWN = 2048 };
 
 typedef struct {
   const hec_problem *problem;
@@ -40,38 +53,43 @@ typedef struct {
   int32_t n_ways, n_stages;                /* different lowerings of the rows without relays; stages of all of them */
   int32_t way_at[HEC_SPREAD_WAYS_MAX + 1]; /* stages of way w: way_at[w] .. way_at[w + 1] - 1 */
   int32_t way_row[HEC_SPREAD_WAYS_MAX];    /* its row of hec_collectives */
-  hec_spread_sum everywhere;               /* [n_ranks] patterns: an expert of that owner goes to all other ranks */
-  int32_t *everywhere_touched;             /* [n_ranks] entries that each of them touches */
-  double *everywhere_s;                    /* [n_ranks] price of one of them alone */
-  int32_t *everywhere_at;                  /* [n_experts + 1] offsets of receivers of experts that go everywhere */
-  int32_t *owner;                          /* scratch [n_experts] */
-  double *delay_of;                        /* scratch [n_ranks] of one expert's chain */
-  hec_collective_plan lowered;             /* scratch for one expert, on the arena, large enough never to grow */
+  hec_spread_pattern *everywhere;          /* [n_ranks] an expert of that owner goes to all other ranks */
+  hec_spread_sum everywhere_sum;           /* [n_ranks] vectors of the same */
+  hec_spread_memo memo;
+  hec_spread_sum made; /* scratch, zero between uses */
+  int32_t *touched;    /* [n_touched] its entries that are not */
+  int32_t n_touched;
+  hec_spread_pattern
+      *way_out;           /* [n_ranks] links that all routes from there to other nodes share (as `at`), latencies */
+  double *everywhere_s;   /* [n_ranks] price of one of them alone */
+  int32_t *everywhere_at; /* [n_experts + 1] offsets of receivers of experts that go everywhere */
+  int32_t *owner;         /* scratch [n_experts] */
+  double *delay_of;       /* scratch [n_ranks] of one expert's chain */
+  hec_collective_plan lowered; /* scratch for one expert, on the arena, large enough never to grow */
 } hec_spread;
 
 /* `bytes` of one expert's parameters (gather) or gradients (scatter). Patterns of every owner: O(ranks^2 * ways). */
 hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
                           bool scatter);
-hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread); /* a sum, or a pattern to be made */
+hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread);
 
 void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum);
-/* A pattern to a sum. O(what the pattern touches). */
-void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_sum *item);
-/* Pattern of an expert of `owner` that goes to all other ranks; belongs to `spread`. */
-hec_spread_sum hec_spread_everywhere(const hec_spread *spread, int32_t owner);
-/* Pattern of an expert of `owner` that goes to `receivers` (ascending, without the owner): overwrites `item`. */
-void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n, hec_spread_sum *item);
+/* O(pattern). */
+void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_pattern *pattern);
+/* Pattern of an expert of `owner` that goes to `receivers` (ascending, without the owner); good until the next one. */
+hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n);
 
-double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum); /* of a sum; O(stages) */
-/* With one pattern more: O(what it touches). */
-double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item);
+double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum); /* O(stages) */
+/* With one pattern more: O(pattern). */
+double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern);
+/* No more than the price of a gather with one expert of `owner` more, some of whose receivers are on other nodes. O(ways). */
+double hec_spread_cost_out(const hec_spread *spread, const hec_spread_sum *sum, int32_t owner);
 /* Whether the experts expert[0..n) with owners home[expert], all to all other ranks, cost at most `limit_s`: a
  * comparison needs fewer prices than a price does. `sum` is scratch, no sum afterwards until cleared. */
 bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *home, int32_t n, double limit_s,
                      hec_spread_sum *sum);
 /* The row that hec_collective_choose would take for `sparse` (whole items of spread->bytes), without lowering it with
- * every row. `sum` and `item` are scratch; `sum` likewise. */
-const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
-                                        hec_spread_sum *item);
+ * every row. `sum` likewise. */
+const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum);
 
 #endif

@@ -12,9 +12,9 @@ hec_weigh hec_weigh_new(hec_arena *arena, hec_calibrate *calibrate, hec_fssdp *f
       .calibrate = calibrate,
       .fssdp = fssdp,
       .counts = HEC_NEW(arena, uint32_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
+      .even = HEC_NEW(arena, hec_weigh_even, problem->n_experts),
       .rank_s = HEC_NEW(arena, double, 2 * (size_t)problem->n_ranks),
       .gathered = hec_spread_sum_new(arena, calibrate->gather),
-      .item = hec_spread_sum_new(arena, calibrate->gather),
   };
   if (calibrate->scatter)
     weigh.returned = hec_spread_sum_new(arena, calibrate->scatter);
@@ -32,13 +32,18 @@ static void add_work(hec_weigh *w, int32_t rank, uint32_t tokens, double sign) {
     w->rank_s[back * model->problem->n_ranks + rank] += sign * hec_layer_model_expert_s(model, rank, back == 1, tokens);
 }
 
+/* hec_even_share of the mean, the expert's number as the turn. */
 static void set_counts(hec_weigh *w, const hec_weigh_case *of) {
-  const hec_problem *p = w->calibrate->problem;
-  for (int32_t e = 0; e < p->n_experts; e++) {
-    uint32_t mean = mean_of(of, e);
-    for (int32_t s = 0; s < p->n_ranks; s++)
-      w->counts[(size_t)s * (size_t)p->n_experts + (size_t)e] = hec_even_share(mean, p->n_ranks, s, e);
-  }
+  int32_t n_ranks = w->calibrate->problem->n_ranks, n_experts = w->calibrate->problem->n_experts;
+  for (int32_t e = 0; e < n_experts; e++)
+    w->even[e] = (hec_weigh_even){mean_of(of, e) / (uint32_t)n_ranks, (int32_t)(mean_of(of, e) % (uint32_t)n_ranks),
+                                  e % n_ranks};
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t e = 0; e < n_experts; e++) {
+      int32_t place = s - w->even[e].turn;
+      w->counts[(size_t)s * (size_t)n_experts + (size_t)e] =
+          w->even[e].share + (place + (place < 0 ? n_ranks : 0) < w->even[e].rest);
+    }
 }
 
 static double over(double seconds, double window_s) {
@@ -95,12 +100,9 @@ static void copy_everywhere(hec_weigh *w, const hec_plan *plan, const hec_weigh_
   add_work(w, home, mean_of(of, expert), -1);
   for (int32_t r = 0; r < p->n_ranks; r++)
     add_work(w, r, w->counts[(size_t)r * (size_t)p->n_experts + (size_t)expert], 1);
-  hec_spread_sum pattern = hec_spread_everywhere(c->gather, home);
-  hec_spread_add(c->gather, &w->gathered, &pattern);
-  if (c->scatter) {
-    pattern = hec_spread_everywhere(c->scatter, home);
-    hec_spread_add(c->scatter, &w->returned, &pattern);
-  }
+  hec_spread_add(c->gather, &w->gathered, &c->gather->everywhere[home]);
+  if (c->scatter)
+    hec_spread_add(c->scatter, &w->returned, &c->scatter->everywhere[home]);
 }
 
 /* T of the layer's copies as they stand, from nothing. */
@@ -114,16 +116,18 @@ static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *o
     int32_t n = hec_plan_copies(plan, of->layer, e, &ranks, &kinds), home = hec_plan_home(plan, of->layer, e);
     if (n == 0)
       continue;
-    hec_spread_item(c->gather, home, ranks, n, &w->item);
-    hec_spread_add(c->gather, &w->gathered, &w->item);
+    hec_spread_pattern pattern = hec_spread_item(c->gather, home, ranks, n);
+    hec_spread_add(c->gather, &w->gathered, &pattern);
     if (!c->scatter)
       continue;
-    hec_spread_item(c->scatter, home, ranks, n, &c->returned_item);
-    hec_spread_add(c->scatter, &w->returned, &c->returned_item);
+    pattern = hec_spread_item(c->scatter, home, ranks, n);
+    hec_spread_add(c->scatter, &w->returned, &pattern);
   }
   memset(w->rank_s, 0, 2 * (size_t)plan->n_ranks * sizeof *w->rank_s);
+  double work_s[2];
+  hec_layer_model_work_s(&c->model, work_s);
   for (int back = 0; back < 2; back++)
-    w->rank_s[back * plan->n_ranks] = hec_layer_model_work_s(&c->model, back == 1);
+    w->rank_s[back * plan->n_ranks] = work_s[back];
   return layer_s(w);
 }
 

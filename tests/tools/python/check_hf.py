@@ -3,6 +3,7 @@ model with their interface as written down here. The same loss, gradients and we
 copies experts and one that moves them."""
 import copy
 import os
+import tempfile
 
 import ranks
 import torch
@@ -134,7 +135,32 @@ def same_as(rank, size, kind, policy):
         assert "found none" in str(error)
 
 
+def loads(rank, size, kind, folder, policy):
+    """load is from_pretrained and replace, to the bit, and the rest of the experts is nowhere."""
+    cls = transformers.AutoModelForCausalLM if kind == "Mixtral" else getattr(transformers, kind + "ForCausalLM")
+    whole = cls.from_pretrained(folder)
+    theirs = hf.replace(whole, policy, tokens=2 * LENGTH)
+    ours, parallel = hf.load(cls, folder, policy, tokens=2 * LENGTH)
+    assert not any(p.is_meta for p in ours.parameters())
+    wanted, found = dict(whole.named_parameters()), dict(ours.named_parameters())
+    assert list(found) == list(wanted) and all(torch.equal(p, found[n]) and p.dtype == found[n].dtype for n, p in wanted.items())
+    assert sum(len(s.kept) for s in parallel.stores) == sum(len(s.kept) for s in theirs.stores) < EXPERTS * 2
+    assert all(torch.equal(v, hf.weights(whole)[n]) for n, v in hf.weights(ours).items())
+    ids = torch.randint(3, VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(rank))
+    losses = []
+    for model, p in ((whole, theirs), (ours, parallel)):
+        p.step()
+        losses.append(loss_of(model, ids))
+        losses[-1].backward()
+    assert torch.equal(*losses), losses
+
+
 if __name__ == "__main__":
+    for kind in ("Mixtral", "Qwen3Moe", "Olmoe") if transformers else ():
+        with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(5)
+            real(kind).save_pretrained(folder)
+            ranks.run(4, loads, kind, folder, "hecate")
     for kind in ("Mixtral", "Qwen3Moe", "Olmoe") if transformers else (None,):
         for policy in ("hecate-published:t=2", "eplb:period=2"):
             ranks.run(4, same_as, kind, policy)

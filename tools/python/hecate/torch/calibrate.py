@@ -10,7 +10,8 @@ out. All ranks work at the same time, so what they take from each other's caches
 Parts of whole steps, between two waits for others, are taken as they are: the window before a layer, routing, and what is left
 of a step. The experts are measured alone, since their rows differ: one layer's own code on made-up rows of several sizes.
 Collectives are measured in wall time: all ranks to all, all to one, and one to one. What processors do meanwhile is
-`comm_share`: a transfer beside computing is not free."""
+`comm_share`: a transfer beside computing is not free. These ranks begin together. In a step they come from computing, late
+by what the system's scheduler does with them, most where ranks share processors. So meetings are measured too, after work."""
 import copy
 import json
 import os
@@ -128,6 +129,31 @@ def _copies(bench, rounds):
     return {what: {n: last[what, n][0] for n in of} for what, of in found.items()}
 
 
+MEETINGS = 8
+
+
+def _meeting(bench, seconds, crowd, rounds):
+    """Wall seconds of an exchange without rows to which all ranks come from so many seconds of work, beyond that work: the last
+    rank's, median of the rounds."""
+    exchange, x = bench.layer.parallel.exchange, torch.zeros(64, 64)
+    size, found = exchange.size, []
+    row = torch.zeros(size, bench.x.shape[1])
+    for _ in range(rounds):
+        dist.barrier(group=exchange.group)
+        begin, worked = time.perf_counter(), 0.0
+        for _ in range(MEETINGS):
+            since = moment()
+            while work_s(since) < seconds:
+                torch.mm(x, x)
+            worked += work_s(since)
+            exchange.rows("calibrate", row, [1] * size, [1] * size)
+        found.append((time.perf_counter() - begin, worked))
+    took, worked = (statistics.median(t) for t in zip(*found))
+    took = _over_ranks(exchange, {0: (took,)}, max)[0][0]
+    worked = _over_ranks(exchange, {0: (worked,)}, statistics.mean)[0][0]
+    return max(0.0, took - worked * crowd) / MEETINGS
+
+
 def _everywhere(exchange, own):
     made = [None] * exchange.size
     dist.all_gather_object(made, own, group=exchange.group)
@@ -215,12 +241,12 @@ def _copy_curves(copies, fixed, link, expert_bytes, crowd):
 
 def _curves(work, fixed, experts, wires, link, flops, layers, ranks, crowd):
     """What the cluster file has measured. Operations that stand inside a segment take no time of their own. The trainer's exchanges
-    take the link's latency even where no row has to travel, which a program leaves out: it stands with the permutations,
+    take the time of a meeting even where no row has to travel, which a program leaves out: it stands with the permutations,
     and the exchanges have only what rows add. So do the counts of step() and the norm, with what is left of a step."""
     bandwidth, latency = link if ranks > 1 else (1.0, 0.0)
-    meet = latency / crowd
+    meet, late = wires["meet"] / crowd, max(0.0, wires["meet"] - latency)  # late: what work before it adds to a meeting
     rest = max(0.0, work["begin"] + work["head"] + work["end"] - work["window"] - work["window backward"])  # layer 0 has a window
-    rest += 2 * wires["counts"] / crowd if ranks > 1 else 0
+    rest += 2 * (wires["counts"] + late) / crowd if ranks > 1 else 0
     made = []
     for backward in (False, True):
         known = dict(backward=backward)
@@ -233,7 +259,7 @@ def _curves(work, fixed, experts, wires, link, flops, layers, ranks, crowd):
     if ranks > 1:
         made.append(dict(kind="token exchange", backward=False, points=[[latency, 1e-9], [latency + 1, 1]]))
         made += [dict(kind=kind, ranks=ranks, points=_level(1e-12, s))
-                 for kind, s in (("counts", wires["counts"]), ("all-reduce", wires["all-reduce"] / layers))]
+                 for kind, s in (("counts", wires["counts"] + late), ("all-reduce", wires["all-reduce"] / layers))]
     return made
 
 
@@ -267,11 +293,12 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     dense = sum(p.numel() for p in model.parameters() if id(p) not in own)
     bench = _Experts(layers[0], seen[-1])
     tokens, wires = len(bench.x), _collectives(bench, dense, rounds)
+    ranks, d_model, processors = exchange.size, parallel.d_model, _processors(exchange)
+    crowd = max(1.0, ranks / processors)
+    wires["meet"] = _meeting(bench, work["window"], crowd, rounds) if ranks > 1 else 0.0
     fixed, experts = bench.curves(rounds)
     fixed = _over_ranks(exchange, {0: tuple(fixed)})[0]
     experts = _over_ranks(exchange, {rows: tuple(times) for rows, times in experts.items()})
-    ranks, d_model, processors = exchange.size, parallel.d_model, _processors(exchange)
-    crowd = max(1.0, ranks / processors)
     copies = _copies(bench, rounds) if ranks > 1 and bench.store.slices == 1 else {"gather": {}}
     expert_params = parallel.stores[0].parameters_of_expert
     matrices = max(2, min(3, len(parallel.shapes)))
@@ -284,6 +311,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     flops = {"attention": 2.0 * attention + 8, "gate": 2.0 * d_model * parallel.experts,
              "expert": 2.0 * matrices * d_model * d_ffn}
     link = bandwidth, latency = _link([(b, s) for kind in ("all", "one", "pair") for b, s in wires[kind].items()])
+    wires["meet"] = max(latency, wires["meet"]) if ranks > 1 else 0.0
     # Of a rank's share of the processors: what its transfers take while they last, beyond processors that are left over.
     share = max(0.0, wires["busy"] - max(0, processors - ranks) / ranks) * crowd
     cluster = {"name": "trainer", "nodes": 1, "devices_per_node": ranks, "cores": min(ranks, processors),
@@ -296,7 +324,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
                _copy_curves(copies, fixed, link, expert_params * shape["dtype_bytes"], crowd),
                "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
                "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * crowd,
-                               "meet_s": (4 * len(layers) * latency + 2 * wires["counts"]) / crowd if ranks > 1 else 0.0,
+                               "meet_s": (4 * len(layers) * wires["meet"] + 2 * (wires["counts"] + wires["meet"] - latency)) / crowd,
                                "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
                                "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
                                            for k, v in wires.items()},
