@@ -104,21 +104,39 @@ static hec_status read_fit(const hec_json *json, const hec_json_value *object, h
 
 static hec_status load(const char *spec, int32_t depth, hec_arena *arena, hec_gpu *gpu);
 
-static hec_status take_sister(const hec_json *json, const hec_json_value *value, int32_t depth, hec_arena *arena,
-                              hec_gpu *gpu) {
+/* Another memory beside the same SMs (H200 and H100, A100 with 40 and 80 GB) does not make these faster: what a law has of them in
+ * HBM rates stays what it was for an SM. Of other SMs nothing is known, and HBM is the better guess: it grew as fast. */
+static void keep_sms(const hec_gpu_sheet *of, const hec_gpu_sheet *sheet, hec_law_fit *fit) {
+  static const double same = 1.2; /* peak of an SM: clocks differ by less, generations by more */
+  double peak = sheet->flops[HEC_LAW_BF16] / sheet->sms * of->sms / of->flops[HEC_LAW_BF16];
+  double rate = of->hbm_bandwidth / of->sms * sheet->sms / sheet->hbm_bandwidth;
+  for (int32_t i = 0; i < fit->law->n_constants && peak < same && peak * same > 1; i++)
+    if (fit->law->of_sm >> i & 1)
+      fit->constants[i] *= rate;
+}
+
+/* The sister's fits, of what the device has none. */
+static hec_status add_sister(const char *name, int32_t depth, hec_arena *arena, hec_gpu *gpu) {
   hec_gpu sister;
-  if (!hec_json_is_string(value) || !hec_gpu_known(hec_json_text(value)) || depth == SISTERS_MAX)
-    return hec_json_error(json, value,
-                          "the name of a device preset (hecate-sim `list` devices), with few sisters itself");
-  gpu->sister = hec_arena_text(arena, hec_json_text(value));
-  HEC_TRY(load(gpu->sister, depth + 1, arena, &sister));
+  gpu->sister = hec_arena_text(arena, name);
+  HEC_TRY(load(name, depth, arena, &sister));
   for (int32_t i = 0; i < sister.n_fits && gpu->n_fits < HEC_GPU_FITS_MAX; i++) {
     if (hec_gpu_fit(gpu, sister.fits[i].law->name, sister.fits[i].variant))
       continue;
-    gpu->fits[gpu->n_fits] = sister.fits[i];
-    gpu->fits[gpu->n_fits++].scaled = true;
+    hec_law_fit *fit = &gpu->fits[gpu->n_fits++];
+    *fit = sister.fits[i];
+    fit->scaled = true;
+    keep_sms(&sister.sheet, &gpu->sheet, fit);
   }
   return HEC_OK;
+}
+
+static hec_status take_sister(const hec_json *json, const hec_json_value *value, int32_t depth, hec_arena *arena,
+                              hec_gpu *gpu) {
+  if (!hec_json_is_string(value) || !hec_gpu_known(hec_json_text(value)) || depth == SISTERS_MAX)
+    return hec_json_error(json, value,
+                          "the name of a device preset (hecate-sim `list` devices), with few sisters itself");
+  return add_sister(hec_json_text(value), depth + 1, arena, gpu);
 }
 
 static hec_status read_root(const hec_json *json, int32_t depth, hec_arena *arena, hec_gpu *gpu) {
@@ -170,6 +188,13 @@ hec_status hec_gpu_load(const char *spec, hec_arena *arena, hec_gpu *gpu) {
   HEC_TRY(load(spec, 0, arena, gpu));
   gpu->spec = hec_arena_text(arena, spec);
   return HEC_OK;
+}
+
+hec_status hec_gpu_scale(const char *sister, hec_arena *arena, hec_gpu *gpu) {
+  if (!hec_gpu_known(sister))
+    return hec_fail(HEC_BAD_INPUT, "expected a device preset (hecate-sim --list devices), found \"%s\"", sister);
+  gpu->n_own = gpu->n_fits = 0;
+  return add_sister(sister, 0, arena, gpu);
 }
 
 bool hec_gpu_known(const char *name) {

@@ -48,6 +48,8 @@ typedef struct hec_gpu {
 hec_status hec_gpu_load(const char *spec, hec_arena *arena, hec_gpu *gpu) HEC_MUST_USE;
 hec_status hec_gpu_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                          hec_gpu *gpu) HEC_MUST_USE;
+/* The same data sheet with the constants of another preset alone, as if the device had not been measured. */
+hec_status hec_gpu_scale(const char *sister, hec_arena *arena, hec_gpu *gpu) HEC_MUST_USE;
 bool hec_gpu_known(const char *name); /* is there a preset of that name? */
 
 /* The fit of exactly that law and variant, or NULL. */

@@ -38,6 +38,7 @@ typedef struct {
   const char *range; /* what it was fitted on, and what it does not cover */
   int32_t n_constants;
   const hec_law_constant *constants; /* [n_constants] */
+  uint32_t of_sm;                    /* bit i: constant i is a rate of the SMs, in HBM rates; see hec_gpu_scale */
   size_t work_size;
   /* Seconds. `work` is the law's own type of models/laws/work.h. */
   double (*seconds)(const hec_gpu_sheet *sheet, const double *constants, const void *work);

@@ -1,8 +1,8 @@
 /* Dense GEMM: the fastest of eight tiles and five splits of k, as a tuned library would choose.
  *
- *     for tile (bm, bn), split s in 1, 2, 4, 8, 16 with k / s >= 256:
+ *     for tile (bm, bn), split s in 1, 2, 4, 8, 16; a part of k counts as 256 at least:
  *       blocks  = ceil(m/bm) ceil(n/bn) s
- *       math    = waves(blocks / SMs) (2 bm bn (k/s) / (P/SMs e_tile) + tau)
+ *       math    = waves(blocks / SMs) (2 bm bn max(k/s, 256) / (P/SMs e_tile) + tau)
  *       memory  = (x + W + y bytes) / (h B)  (+ 8 s m n / (h_split B) for s > 1: partial sums written and read)
  *     t = t0 + min over (tile, s) of overlap(math, memory)  (+ 1 us for s > 1)  + quantise m k / B
  *
@@ -56,13 +56,13 @@ static double fastest_s(const hec_gpu_sheet *sheet, const double *c, const hec_g
     block_s[t] = 2 * side * k / (rate * c[tiles[t].efficiency]);
     full_s = t == 0 || grid[t] * block_s[t] < full_s ? grid[t] * block_s[t] : full_s;
   }
-  for (int32_t split = 1; split <= SPLITS_MAX && (split == 1 || k >= SPLIT_K_MIN * (double)split); split *= 2) {
-    double s = (double)split, moved_s = split > 1 ? memory_s + s * partial_s : memory_s, math_s = 0;
+  for (int32_t split = 1; split <= SPLITS_MAX && (split == 1 || 2 * k > SPLIT_K_MIN * (double)split); split *= 2) {
+    double s = (double)split, deep = k > SPLIT_K_MIN * s || split == 1 ? 1 / s : SPLIT_K_MIN / k, moved_s = split > 1 ? memory_s + s * partial_s : memory_s, math_s = 0;
     double extra_s = split > 1 ? split_launch_s : 0;
     if (split > 1 && hec_overlap(full_s, moved_s, c[EXPOSED]) + extra_s >= best_s)
       break;
     for (int32_t t = 0; t < N_TILES; t++) {
-      double waves_s = hec_waves(grid[t] * s, c[QUANTISED]) * (block_s[t] / s + c[TAU]);
+      double waves_s = hec_waves(grid[t] * s, c[QUANTISED]) * (block_s[t] * deep + c[TAU]);
       math_s = t == 0 || waves_s < math_s ? waves_s : math_s;
     }
     double total_s = hec_overlap(math_s, moved_s, c[EXPOSED]) + extra_s;

@@ -82,6 +82,7 @@ const hec_cost_law hec_cost_law_grouped = {
     .range = "CUTLASS-like kernels from 64 tokens on; Triton kernels without a tuned tile are not covered",
     .n_constants = N_CONSTANTS,
     .constants = constants,
+    .of_sm = UINT32_C(1) << L2,
     .work_size = sizeof(hec_grouped_work),
     .seconds = seconds,
 };

@@ -2,6 +2,7 @@
 #include "runtime/plan/rank_links.h"
 
 #include "runtime/plan/problem.h"
+#include "runtime/plan/rates.h"
 
 /* Marks the links between ranks in number_of (1) and returns the entries of all routes. */
 static int32_t mark_used(const hec_problem *problem, int32_t *number_of) {
@@ -45,11 +46,17 @@ hec_rank_links hec_rank_links_new(hec_arena *arena, const hec_problem *problem) 
     number_of[l] = number_of[l] ? links.n_links++ : -1;
   links.n_padded = links.n_links < 4 ? 4 : (links.n_links + 3) / 4 * 4;
   links.bandwidth = HEC_NEW(arena, double, links.n_padded);
+  links.token = HEC_NEW(arena, double, links.n_padded);
   for (int32_t l = 0; l < links.n_padded; l++)
-    links.bandwidth[l] = 1;
+    links.bandwidth[l] = links.token[l] = 1;
+  hec_rates rates = hec_rates_of(problem);
   for (int32_t l = 0; l < cluster->n_links; l++)
-    if (number_of[l] >= 0)
-      links.bandwidth[number_of[l]] = cluster->links[l].bandwidth;
+    if (number_of[l] >= 0) {
+      hec_link_kind kind = cluster->links[l].kind;
+      bool port = kind == HEC_LINK_PORT_OUT || kind == HEC_LINK_PORT_IN;
+      double bandwidth = links.bandwidth[number_of[l]] = cluster->links[l].bandwidth;
+      links.token[number_of[l]] = bandwidth * (port ? rates.token_port / rates.port : rates.token_rank / rates.rank);
+    }
   links.route_at = HEC_NEW(arena, int32_t, ranks * ranks + 1);
   links.route_link = HEC_NEW(arena, int32_t, entries + 1);
   links.latency_s = HEC_NEW(arena, double, ranks *ranks);

@@ -13,6 +13,7 @@ typedef struct {
   int32_t n_links;     /* used by some pair of ranks */
   int32_t n_padded;    /* rounded up to a multiple of 4, at least 4; the padding has bandwidth 1 and carries nothing */
   double *bandwidth;   /* [n_padded] bytes/s */
+  double *token;       /* [n_padded] of them for rows of assignments (rates.h) */
   int32_t *route_at;   /* [n_ranks * n_ranks + 1] into route_link; (s, d) at s * n_ranks + d */
   int32_t *route_link; /* link numbers */
   double *latency_s;   /* [n_ranks * n_ranks] */

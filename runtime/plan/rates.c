@@ -1,6 +1,15 @@
-/* Rates as the cost laws achieve them (efficiency included), not nominal ones. O(ranks + links). */
+/* Rates as the cost laws achieve them (efficiency included), not nominal ones. O(ranks + links).
+ *
+ * Of a dispatcher with kernels, per token with k = top_k assignments on V nodes of d devices, from its law
+ * (dispatcher.h, part_s), between half of the tokens and all:
+ *
+ *   token_port = k bytes / seconds with all its ranks and no other node
+ *   token_rank = k (V-1)/V bytes / seconds with all its other nodes and no copies beside;  token_node = d token_rank
+ *
+ * So a row that is sent once for several assignments, in fewer bytes, raises them. */
 #include "runtime/plan/rates.h"
 
+#include "models/training/dispatcher.h"
 #include "runtime/plan/problem.h"
 
 static double port_bandwidth(const hec_cluster *cluster) {
@@ -20,12 +29,59 @@ static double slowest_flops(const hec_problem *problem) {
   return slowest;
 }
 
+/* Seconds of one more token, the mean of both ways. */
+static double token_s(const hec_problem *p, double ranks, double nodes) {
+  int32_t per_node = p->cluster->devices_per_node;
+  double s = 0;
+  for (int back = 0; back < 2; back++) {
+    hec_dispatch_work work = {.tokens = p->tokens,
+                              .bytes = back ? p->bytes.token : p->dispatch.row,
+                              .ranks = ranks,
+                              .nodes = nodes,
+                              .ranks_per_node = p->ep < per_node ? p->ep : per_node,
+                              .n_nodes = (p->ep + per_node - 1) / per_node,
+                              .sms = p->dispatch.sms};
+    s += p->dispatch.by->part_s(p->dispatch.gpu, &work, back);
+    work.tokens = p->tokens / 2;
+    s -= p->dispatch.by->part_s(p->dispatch.gpu, &work, back);
+  }
+  return s / 2 / (p->tokens - p->tokens / 2);
+}
+
+static void kernel_rates(const hec_problem *p, hec_rates *rates) {
+  int32_t per_node = p->cluster->devices_per_node;
+  double n_nodes = (p->ep + per_node - 1) / per_node, others = (n_nodes - 1) / n_nodes, all = p->top_k * p->bytes.token;
+  rates->token_port = all / token_s(p, hec_distinct_groups(p->n_experts, p->ep, p->top_k), 0);
+  rates->token_rank = rates->token_node = rates->token_port;
+  if (n_nodes < 2)
+    return;
+  double nodes = others * hec_distinct_groups(p->n_experts, (int64_t)n_nodes, p->top_k);
+  rates->token_rank = others * all / token_s(p, 0, nodes);
+  rates->token_node = per_node * rates->token_rank;
+}
+
+/* Where all tokens go to all ranks, no plan changes what travels. */
+static const double free_rate = 1e30;
+
+static void token_rates(const hec_problem *p, hec_rates *rates) {
+  const hec_dispatcher *by = p->dispatch.by;
+  double wider = by && p->dispatch.row > 0 ? 2 * p->bytes.token / (p->dispatch.row + p->bytes.token) : 1;
+  rates->token_port = wider * rates->port;
+  rates->token_node = wider * rates->node;
+  rates->token_rank = wider * rates->rank;
+  if (by && by->gathers)
+    rates->token_port = rates->token_node = rates->token_rank = free_rate;
+  else if (by && by->part_s)
+    kernel_rates(p, rates);
+}
+
 hec_rates hec_rates_of(const hec_problem *problem) {
   hec_rates rates = {.assignment_s = problem->expert.flops_per_row / slowest_flops(problem),
                      .port = port_bandwidth(problem->cluster)};
   bool one_node = problem->n_nodes == 1;
   rates.node = one_node ? rates.port : hec_cluster_node_bandwidth(problem->cluster, false);
   rates.rank = one_node ? rates.port : rates.node / problem->cluster->devices_per_node;
+  token_rates(problem, &rates);
   return rates;
 }
 

@@ -32,11 +32,13 @@ HEC_TEST(all_presets_load) {
                 strlen(fit->source) > 10);
       ck_assert_msg(fit->median <= 0.15, "%s %s %s: a fit as bad as that is not kept", gpu.name, fit->law->name,
                     fit->variant);
-      for (int32_t k = 0; k < fit->law->n_constants; k++)
-        ck_assert_msg(fit->constants[k] >= 0.999 * fit->law->constants[k].low &&
-                          fit->constants[k] <= 1.001 * fit->law->constants[k].high,
+      for (int32_t k = 0; k < fit->law->n_constants; k++) {
+        double room = fit->scaled && fit->law->of_sm >> k & 1 ? 1.5 : 1.001; /* HBM of another A100: 1.6 to 2 TB/s */
+        ck_assert_msg(fit->constants[k] * room >= fit->law->constants[k].low &&
+                          fit->constants[k] <= room * fit->law->constants[k].high,
                       "%s %s %s: %s is %g", gpu.name, fit->law->name, fit->variant, fit->law->constants[k].name,
                       fit->constants[k]);
+      }
     }
     measured += gpu.n_own > 0;
     n++;
@@ -47,6 +49,26 @@ HEC_TEST(all_presets_load) {
 }
 
 /* H200 is an H100 with faster memory: the same where math counts, faster where bytes do. */
+/* H200 is an H100 with another memory: experts that compute do not get faster with it, experts that read weights do. Of other SMs
+ * (B200) a rate in HBM rates is taken as it is. */
+HEC_TEST(other_memory_leaves_the_sms_alone) {
+  hec_gpu h100 = load("h100"), h200 = load("h200"), b200 = load("b200");
+  hec_grouped_work work = {.hidden = 4096, .inter = 2048, .tokens = 4096, .top_k = 2, .gated = true};
+  const int64_t rows[2][8] = {{2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048}, {1, 1, 1, 1, 1, 1, 1, 1}};
+  for (int k = 0; k < 2; k++) {
+    work.load = hec_grouped_load_of(rows[k], 8);
+    double ratio = hec_law_fit_s(&h200, hec_gpu_fit(&h200, "grouped", "bf16 cutlass"), &work) /
+                   hec_law_fit_s(&h100, hec_gpu_fit(&h100, "grouped", "bf16 cutlass"), &work);
+    ck_assert_msg(k == 0 ? ratio > 0.9 && ratio < 1 : ratio > 0.69 && ratio < 0.8, "%g", ratio);
+  }
+  ck_ok(hec_gpu_scale("h100", &arena, &b200));
+  const hec_law_fit *other = hec_gpu_fit(&b200, "grouped", "bf16 cutlass");
+  ck_assert(other->scaled && b200.n_own == 0);
+  ck_assert(other->constants[7] == hec_gpu_fit(&h100, "grouped", "bf16 cutlass")->constants[7]);
+  ck_assert(hec_gpu_scale("nobody", &arena, &b200) == HEC_BAD_INPUT);
+  hec_arena_free(&arena);
+}
+
 HEC_TEST(a_sister_is_scaled) {
   hec_gpu h100 = load("h100"), h200 = load("h200");
   const hec_law_fit *a = hec_gpu_default_fit(&h100, "gemm", "bf16"), *b = hec_gpu_default_fit(&h200, "gemm", "bf16");

@@ -195,7 +195,7 @@ static double predicted_of(const char *file, int32_t line) {
 }
 
 HEC_TEST(every_row_is_predicted_or_has_a_reason) {
-  if (hec_judge_folder(made_up(), &judgement) != HEC_OK)
+  if (hec_judge_folder(made_up(), NULL, &judgement) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   ck_assert_int_eq(judgement.cases.n, 32);
   hec_gpu h100 = load("h100");
@@ -238,7 +238,7 @@ HEC_TEST(every_row_is_predicted_or_has_a_reason) {
 
 HEC_TEST(the_json_has_every_row) {
   hec_text text = {0};
-  ck_assert(hec_judge_folder(made_up(), &judgement) == HEC_OK);
+  ck_assert(hec_judge_folder(made_up(), NULL, &judgement) == HEC_OK);
   hec_doc_write(hec_judgement_report, &judgement, HEC_DOC_JSON, 0, &text);
   int rows = 0;
   for (const char *at = text.data; (at = strstr(at, "\"line\":")) != NULL; at++)
@@ -264,7 +264,7 @@ HEC_TEST(bad_tables_are_refused) {
     ck_assert_ptr_nonnull(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/%s", folder, bad[i].name);
     ck_assert(hec_write_file(path, bad[i].text, strlen(bad[i].text)) == HEC_OK);
-    ck_assert_int_eq(hec_judge_folder(folder, &judgement), HEC_BAD_INPUT);
+    ck_assert_int_eq(hec_judge_folder(folder, NULL, &judgement), HEC_BAD_INPUT);
     ck_assert_msg(strstr(hec_last_error(), bad[i].words), "%s", hec_last_error());
     hec_judgement_free(&judgement);
     ck_assert(unlink(path) == 0 && rmdir(folder) == 0);
@@ -300,7 +300,7 @@ static const struct {
 HEC_TEST(presets_on_the_real_tables) {
   if (!have_tables("validate.device/presets_on_the_real_tables"))
     return;
-  ck_assert(hec_judge_folder(hec_test_shared_path("cases/gpu"), &judgement) == HEC_OK);
+  ck_assert(hec_judge_folder(hec_test_shared_path("cases/gpu"), NULL, &judgement) == HEC_OK);
   ck_assert(judgement.n_not < judgement.cases.n / 8);
   for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++) {
     int32_t k = 0;
@@ -313,6 +313,27 @@ HEC_TEST(presets_on_the_real_tables) {
                   "%s on %s: median %.3f, p90 %.3f, rank %.3f", kind->kind, kind->gpu, kind->median, kind->p90,
                   kind->correlation);
   }
+  hec_judgement_free(&judgement);
+}
+
+/* A GPU that nobody measured: H100's constants on B200's data sheet. Far from the fit, near enough to choose by. */
+HEC_TEST(a_sister_stands_in) {
+  if (!have_tables("validate.device/a_sister_stands_in"))
+    return;
+  ck_assert(hec_judge_folder(hec_test_shared_path("cases/gpu"), "h100", &judgement) == HEC_OK);
+  int found = 0;
+  for (int32_t k = 0; k < judgement.n_kinds; k++) {
+    const hec_judged_kind *kind = &judgement.kinds[k];
+    if (strcmp(kind->gpu, "b200") != 0 ||
+        (strcmp(kind->kind, "gemm bf16 trtllm") != 0 && strcmp(kind->kind, "moe bf16 cutlass") != 0))
+      continue;
+    ck_assert_msg(kind->median > 0.06 && kind->median < 0.13 && kind->correlation > 0.98, "%s: median %.3f", kind->kind,
+                  kind->median);
+    found++;
+  }
+  ck_assert_int_eq(found, 2);
+  hec_judgement_free(&judgement);
+  ck_assert(hec_judge_folder(hec_test_shared_path("cases/gpu"), "h1000", &judgement) == HEC_BAD_INPUT);
   hec_judgement_free(&judgement);
 }
 

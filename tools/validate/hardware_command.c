@@ -8,7 +8,7 @@
 #include "validate/hardware/hardware.h"
 
 typedef struct {
-  const char *cases, *out, *stamp;
+  const char *cases, *sister, *out, *stamp;
   bool json, details;
 } settings;
 
@@ -19,6 +19,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED, else ../shared of the project); a "
        "folder: "
        "tables in CSV (docs/devices.md), priced with the cost laws of --list devices",
+       0, 0},
+      {"--sister", HEC_ARG_TEXT, &s->sister, "NAME",
+       "with a folder: every GPU takes the constants of this one, scaled by data sheet, as if nobody had measured it",
        0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
@@ -65,8 +68,10 @@ int hec_hardware_command(int argc, char **argv) {
     return hec_tool_exit("hecate-validate", status);
   if (s.out)
     status = hec_output_check_file("--out", s.out);
+  if (status == HEC_OK && s.sister && !hec_tables_is_folder(s.cases))
+    status = hec_fail(HEC_BAD_INPUT, "--sister: expected --cases with a folder of tables beside it");
   if (status == HEC_OK && hec_tables_is_folder(s.cases))
-    return hec_tool_exit("hecate-validate", hec_tables_judge(s.cases, s.out, s.json));
+    return hec_tool_exit("hecate-validate", hec_tables_judge(s.cases, s.sister, s.out, s.json));
   if (status == HEC_OK)
     status = hec_report_begin(s.cases, "cases/hardware/a100_v100.json", s.out, &path);
   if (status == HEC_OK)

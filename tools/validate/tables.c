@@ -14,9 +14,9 @@ bool hec_tables_is_folder(const char *path) {
   return path && stat(path, &found) == 0 && S_ISDIR(found.st_mode);
 }
 
-hec_status hec_tables_judge(const char *folder, const char *out, bool json) {
+hec_status hec_tables_judge(const char *folder, const char *sister, const char *out, bool json) {
   hec_judgement judgement;
-  hec_status status = hec_judge_folder(folder, &judgement);
+  hec_status status = hec_judge_folder(folder, sister, &judgement);
   hec_report_texts texts = {.shown = {0}};
   if (status == HEC_OK) {
     hec_report_make(hec_judgement_report, &judgement, json ? HEC_DOC_JSON : HEC_DOC_TEXT, 0, &texts);

@@ -7,8 +7,8 @@
 
 bool hec_tables_is_folder(const char *path); /* NULL: no */
 
-/* out: a file for the report as text, or NULL. */
-hec_status hec_tables_judge(const char *folder, const char *out, bool json) HEC_MUST_USE;
+/* sister: as hec_judge_folder; out: a file for the report as text, or NULL. */
+hec_status hec_tables_judge(const char *folder, const char *sister, const char *out, bool json) HEC_MUST_USE;
 
 typedef struct {
   const char *from, *device, *law, *out;

@@ -20,7 +20,7 @@ typedef struct {
 } gpus;
 
 /* The preset for a name in the tables: itself, or what is before the first '_' ("h200_sxm"). */
-static hec_status gpu_of(gpus *all, const char *name, hec_arena *arena, const hec_gpu **gpu) {
+static hec_status gpu_of(gpus *all, const char *name, const char *sister, hec_arena *arena, const hec_gpu **gpu) {
   char head[NAME_MAX_LENGTH + 1] = "";
   int32_t i = 0;
   while (i < all->n && strcmp(all->name[i], name) != 0)
@@ -37,18 +37,20 @@ static hec_status gpu_of(gpus *all, const char *name, hec_arena *arena, const he
     all->known[i] = hec_gpu_known(preset);
     if (all->known[i])
       HEC_TRY(hec_gpu_load(preset, arena, &all->gpu[i]));
+    if (all->known[i] && sister)
+      HEC_TRY(hec_gpu_scale(sister, arena, &all->gpu[i]));
   }
   *gpu = all->known[i] ? &all->gpu[i] : NULL;
   return HEC_OK;
 }
 
-static hec_status price(hec_judgement *judgement) {
+static hec_status price(hec_judgement *judgement, const char *sister) {
   gpus *all = HEC_NEW(&judgement->arena, gpus, 1);
   hec_status status = HEC_OK;
   for (int32_t i = 0; i < judgement->cases.n && status == HEC_OK; i++) {
     hec_case *c = &judgement->cases.cases[i];
     const hec_gpu *gpu;
-    status = gpu_of(all, c->gpu, &judgement->arena, &gpu);
+    status = gpu_of(all, c->gpu, sister, &judgement->arena, &gpu);
     if (status == HEC_OK && !gpu && !c->why_not)
       c->why_not = hec_arena_printf(&judgement->arena, "gpu: no preset \"%.60s\" (hecate-sim --list devices)", c->gpu);
     if (status == HEC_OK && gpu)
@@ -104,10 +106,10 @@ static void find_kinds(hec_judgement *judgement) {
   free(rows);
 }
 
-hec_status hec_judge_folder(const char *folder, hec_judgement *judgement) {
+hec_status hec_judge_folder(const char *folder, const char *sister, hec_judgement *judgement) {
   *judgement = (hec_judgement){.n_kinds = 0};
   HEC_TRY(hec_cases_read(folder, &judgement->cases));
-  HEC_TRY(price(judgement));
+  HEC_TRY(price(judgement, sister));
   find_kinds(judgement);
   return HEC_OK;
 }

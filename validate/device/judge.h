@@ -18,8 +18,9 @@ typedef struct {
   int32_t n_not;          /* rows without a prediction */
 } hec_judgement;
 
-/* Every row is priced by the preset of its GPU (or its name up to '_': "h100_sxm" is "h100"). Nothing is fitted. */
-hec_status hec_judge_folder(const char *folder, hec_judgement *judgement) HEC_MUST_USE;
+/* Every row is priced by the preset of its GPU (or its name up to '_': "h100_sxm" is "h100"). Nothing is fitted. `sister`:
+ * each has the constants of that preset instead, as if nobody had measured it; NULL: its own. */
+hec_status hec_judge_folder(const char *folder, const char *sister, hec_judgement *judgement) HEC_MUST_USE;
 void hec_judgement_free(hec_judgement *judgement);
 /* Of a hec_judgement. For programs: {"kinds": [{"kind", "gpu", "rows", "median", "p90", "signed_median", "rank_correlation"}],
  *                "rows": [{"file", "line", "predicted_s" or "why_not"}]} */

@@ -39,7 +39,7 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   model.part = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)model.n_cells);
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   for (int32_t l = 0; l < links->n_links; l++)
-    model.cell_s[l] = problem->bytes.token / links->bandwidth[l];
+    model.cell_s[l] = problem->bytes.token / links->token[l];
   model.rate = HEC_NEW(arena, hec_work_rate, 2 * (size_t)n_ranks);
   hec_work_shape backward = hec_work_backward_of(problem->moe, problem->expert);
   for (int32_t r = 0; r < n_ranks; r++) {

@@ -22,7 +22,7 @@ static hec_shadow_cost cost_of(const hec_problem *problem) {
   hec_rates rates = hec_rates_of(problem);
   return (hec_shadow_cost){
       .compute_s = (problem->train ? 3 : 1) * rates.assignment_s,
-      .exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / rates.rank,
+      .exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / rates.token_rank,
       .shadow_s = (problem->train ? 2 : 1) * problem->bytes.expert_param / rates.node,
   };
 }

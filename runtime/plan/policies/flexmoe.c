@@ -134,7 +134,7 @@ static double estimate(flexmoe *state, const hec_problem *problem) {
       }
   }
   double compute_s = (problem->train ? 3 : 1) * state->rates.assignment_s;
-  double exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / state->rates.rank;
+  double exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / state->rates.token_rank;
   return largest(state->rank_load, problem->n_ranks) / state->records * (compute_s + exchange_s) +
          largest(state->rank_reduce_s, problem->n_ranks);
 }

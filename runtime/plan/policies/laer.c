@@ -44,7 +44,7 @@ static hec_replica_cost cost_of(const hec_problem *problem) {
   double rows = (problem->train ? 4 : 2) * problem->bytes.token;
   int32_t forwards = problem->train ? 3 + problem->moe->recompute : 1;
   return (hec_replica_cost){
-      .node_s = rows / rates.port, .network_s = rows / rates.node, .compute_s = forwards * rates.assignment_s};
+      .node_s = rows / rates.token_port, .network_s = rows / rates.token_node, .compute_s = forwards * rates.assignment_s};
 }
 
 static void write_layer(hec_policy_run *run, const laer *state, int32_t layer) {

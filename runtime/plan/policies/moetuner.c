@@ -56,7 +56,7 @@ static void start_chain(moetuner *state, const hec_problem *problem, hec_arena *
   for (int32_t a = 0; a < n; a++)
     for (int32_t b = 0; b < n; b++) {
       bool near = hec_problem_node(problem, a) == hec_problem_node(problem, b);
-      state->chain.seconds[a * n + b] = a == b ? 0 : problem->bytes.token / (near ? rates.port : rates.rank);
+      state->chain.seconds[a * n + b] = a == b ? 0 : problem->bytes.token / (near ? rates.token_port : rates.token_rank);
     }
 }
 

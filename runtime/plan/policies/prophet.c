@@ -28,7 +28,7 @@ static hec_partial_cost cost_of(const hec_problem *problem) {
   hec_rates rates = hec_rates_of(problem);
   double all = problem->n_ranks * rates.rank;
   return (hec_partial_cost){
-      .exchange_s = problem->bytes.token / rates.rank,
+      .exchange_s = problem->bytes.token / rates.token_rank,
       .compute_s = rates.assignment_s,
       .transfer_s = problem->bytes.expert_param / all,
       .gradient_s = problem->bytes.expert_grad / all,
