@@ -8,7 +8,7 @@
 
 /* Of all models, GPUs and sources: step.h says what of. */
 typedef struct {
-  double in_step;    /* a kernel in a step over the kernel alone */
+  double in_step;    /* a kernel that memory binds, in a step over alone; its root: one that math binds */
   double nic;        /* share of the NIC's rate that collectives between nodes reach */
   double hidden;     /* of the time of a micro-batch, beside which data-parallel traffic is hidden */
   double host_s;     /* launches of one layer's forward, no CUDA graph */
