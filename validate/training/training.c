@@ -28,11 +28,11 @@ static double number_of(const char *text) {
 typedef enum { STEP_S, STEP_MS, TOKENS_GPU, TOKENS_ALL, TFLOPS, MFU, N_METRICS } metric;
 
 static metric metric_of(const char *text) {
-  if (strstr(text, "step time"))
-    return strstr(text, " ms") ? STEP_MS : STEP_S;
-  if (strstr(text, "tokens/s"))
-    return strstr(text, "all") ? TOKENS_ALL : TOKENS_GPU;
-  return strstr(text, "FLOP/s") ? TFLOPS : strstr(text, "MFU") ? MFU : N_METRICS;
+  if (strstr(text, "step time") || strstr(text, "iteration time"))
+    return strstr(text, "ms") ? STEP_MS : STEP_S;
+  if (strstr(text, "tokens/s")) /* "tokens/s" alone is the job's */
+    return strstr(text, "GPU") || strstr(text, "gpu") || strstr(text, "device") ? TOKENS_GPU : TOKENS_ALL;
+  return strstr(text, "FLOP/s") || strstr(text, "FLOPS") ? TFLOPS : strstr(text, "MFU") ? MFU : N_METRICS;
 }
 
 static double in_metric(metric m, const hec_training_case *c) {
