@@ -22,15 +22,20 @@ static hec_gpu_kernel kernel_of(const hec_gpu *gpu, const char *variant, const c
   return (hec_gpu_kernel){constant_of(fit, "t0"), 1 / (constant_of(fit, "hbm") * gpu->sheet.hbm_bandwidth)};
 }
 
-/* FLOP/s that neither dense nor grouped products exceed: the best tile, all of it math. */
-static double max_flops(const hec_gpu_laws *laws, hec_law_precision precision) {
-  const hec_gpu_sheet *sheet = &laws->gpu.sheet;
-  const hec_law_fit *gemm = laws->gemm[precision], *grouped = laws->grouped[precision];
-  double best = 0, element = precision == HEC_LAW_FP8 ? 1 : 2;
+double hec_gpu_dense_flops(const hec_gpu_laws *laws, hec_law_precision precision) {
+  const hec_law_fit *gemm = laws->gemm[precision];
+  double best = 0;
   for (int32_t i = 0; i < gemm->law->n_constants; i++)
     if (strncmp(gemm->law->constants[i].name, "e_", 2) == 0 && gemm->constants[i] > best)
       best = gemm->constants[i];
-  best *= sheet->flops[precision];
+  return best * laws->gpu.sheet.flops[precision];
+}
+
+/* FLOP/s that neither dense nor grouped products exceed: the best tile, all of it math. */
+static double max_flops(const hec_gpu_laws *laws, hec_law_precision precision) {
+  const hec_gpu_sheet *sheet = &laws->gpu.sheet;
+  const hec_law_fit *grouped = laws->grouped[precision];
+  double best = hec_gpu_dense_flops(laws, precision), element = precision == HEC_LAW_FP8 ? 1 : 2;
   if (!grouped)
     return best;
   double math = sheet->flops[precision] * constant_of(grouped, "efficiency");

@@ -63,6 +63,9 @@ double hec_gpu_work_s(const hec_gpu_laws *laws, const hec_work_dims *dims, doubl
 double hec_gpu_experts_s(const hec_gpu_laws *laws, const hec_work_dims *dims, const int32_t *rows, int32_t n,
                          int32_t stride, bool backward);
 
+/* FLOP/s of dense products in their best tile, all of it math. */
+double hec_gpu_dense_flops(const hec_gpu_laws *laws, hec_law_precision precision);
+
 /* The precision whose laws price numbers of `dtype_bytes`, and the factor on their time. */
 hec_law_precision hec_gpu_precision(const hec_gpu_laws *laws, int32_t dtype_bytes, double *factor);
 

@@ -208,7 +208,9 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .gather_s = r->passed[d].gather_s,
                                   .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
   if (t->recipe.zero < 3) {
-    double hidden_s = hec_training_hidden(t) * busy_s / (double)r->n_micro;
+    bool far = hec_group_inside(t, t->layout.ep, t->layout.etp) < t->layout.ep;
+    double beside_s = busy_s - (far ? result->dispatch_s : 0); /* the dispatch has the NICs */
+    double hidden_s = hec_training_hidden(t) * beside_s / (double)r->n_micro;
     double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]);
     result->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
   }

@@ -32,7 +32,11 @@ extern const hec_table hec_dispatcher_table;
 /* SMs of a device that copy, where nobody says how many. */
 enum { HEC_DISPATCH_SMS = 24 }; /* DeepEP's default of its normal mode is 20, recipes say 20 to 32 */
 
-/* For those that send a token to a node once and on from there inside the node: where a rank's tokens go. */
-hec_dispatch_work hec_dispatch_work_of(const hec_training *t);
+/* For those that send a token to a node once and on from there inside the node: where a rank's tokens go on their way to their
+ * experts (in the precision they travel in), or `back` (in bf16). Uplink: seconds of leaf switches that they cross. */
+hec_dispatch_work hec_dispatch_work_of(const hec_training *t, bool back);
+double hec_dispatch_uplink_s(const hec_training *t, const hec_dispatch_work *work);
+/* Bytes of an element on its way to its expert, or back. */
+double hec_dispatch_bytes(const hec_training *t, bool back);
 
 #endif

@@ -1,5 +1,6 @@
 /* A training job, and what traffic costs in the groups of its layout: tensor-, expert- and data-parallel ranks, stages. Inside one
- * NVLink domain by the device's laws, across domains by NIC. */
+ * NVLink domain by the device's laws, across domains by NIC. Across leaf switches it takes at least what their uplinks need for
+ * the same transfer of all GPUs below: every GPU is in some group, and the groups do the same at the same time. */
 #ifndef HEC_MODELS_TRAINING_GROUPS_H
 #define HEC_MODELS_TRAINING_GROUPS_H
 #include "models/gpu_compute.h"
@@ -8,7 +9,7 @@
 
 /* Of all models, GPUs and sources: step.h says what of. */
 typedef struct {
-  double in_step;    /* a kernel in a step over the kernel alone */
+  double in_step;    /* a kernel that memory binds, in a step over alone; its root: one that math binds */
   double nic;        /* share of the NIC's rate that collectives between nodes reach */
   double hidden;     /* of the time of a micro-batch, beside which data-parallel traffic is hidden */
   double host_s;     /* launches of one layer's forward, no CUDA graph */
@@ -24,6 +25,8 @@ typedef struct {
   int32_t mtp;                            /* multi-token prediction layers */
   double capacity;      /* of an expert, over the mean of what a rank sends to each; 0: none is dropped */
   double nic_bandwidth; /* bytes/s and GPU; 0: the device's */
+  int32_t leaf_gpus;    /* below a leaf switch, whose uplinks they share; 0: nodes are joined without */
+  double uplink;        /* bytes/s of all uplinks of a leaf, one way */
   hec_step_constants constants;
 } hec_training;
 
@@ -33,6 +36,9 @@ bool hec_training_crosses(const hec_training *t);
 /* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains; what is assumed of links. */
 int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride);
 double hec_nic_rate(const hec_training *t);
+/* Ranks of such a group below one leaf; seconds of the leaf's uplinks where each of its GPUs sends so many bytes through. */
+int32_t hec_group_below(const hec_training *t, int32_t ranks, int32_t stride);
+double hec_uplink_s(const hec_training *t, double bytes);
 extern const double hec_assumed_nvlink, hec_assumed_latency_s;
 
 /* A collective of `ranks` ranks, `stride` ranks apart, each with a buffer of `bytes` (nccl-tests' size). */

@@ -30,6 +30,7 @@ static const struct {
      WORDS({"bf16", HEC_PRECISION_BF16}, {"fp8", HEC_PRECISION_FP8}, {"fp8-block", HEC_PRECISION_FP8_BLOCK},
            {"mxfp8", HEC_PRECISION_MXFP8})},
     {"dispatcher", offsetof(hec_recipe, dispatcher), false, true, dispatchers},
+    {"dispatch", offsetof(hec_recipe, dispatch), false, false, WORDS({"bf16", 0}, {"fp8", 1})},
     {"overlap", offsetof(hec_recipe, overlap), false, true, on_off},
     {"graph", offsetof(hec_recipe, graph), false, true,
      WORDS({"none", HEC_GRAPH_NONE}, {"partial", HEC_GRAPH_PARTIAL}, {"full", HEC_GRAPH_FULL})},

@@ -36,6 +36,7 @@ enum {
 typedef struct {
   int32_t precision;  /* hec_recipe_precision: of the GEMMs; attention, norms, router and head stay bf16 */
   int32_t dispatcher; /* hec_dispatcher_kind */
+  int32_t dispatch;   /* 1: tokens travel to their experts in fp8, and back in bf16; backward, their gradients likewise */
   int32_t overlap;    /* 1: dispatch and combine beside the compute of another micro-batch */
   int32_t graph;      /* hec_cuda_graph */
   int32_t fused;      /* 1: permutation and activation are fused into their neighbours, attention in fp8 */

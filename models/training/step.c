@@ -4,10 +4,11 @@
 #include "models/compute_cost.h"
 #include "models/training/dispatcher.h"
 
+#include <math.h>
 #include <string.h>
 
 const hec_step_constants hec_step_constants_fitted = {
-    .in_step = 1.25, .nic = 0.72, .hidden = 0.68, .host_s = 4.1e-3, .overlapped = 0.45};
+    .in_step = 1.25, .nic = 0.72, .hidden = 0.64, .host_s = 4.1e-3, .overlapped = 0.45};
 
 hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) {
   const struct {
@@ -46,7 +47,9 @@ static const double fused_bytes = 0.4;    /* of permutation and activation, fuse
 static const double fp8_attention = 0.65; /* its core over that in bf16. Both are assumed: no published kernel times */
 /* Adding up a weight gradient in fp32: written and read in bf16, fp32 read and written; or by the product itself. */
 static const double accumulate_bytes[] = {12, 8};
-static const double optimizer_bytes = 30; /* of a parameter: fp32 gradient, master, two moments; bf16 written */
+/* Of a parameter, fp32: Adam reads gradient, master and two moments, writes three of them (28); the gradient is read for
+ * its norm, clipped and cleared (16); the master is read and written in bf16 (6). Source: Megatron Core's optimizer. */
+static const double optimizer_bytes = 50;
 static const double loss_bytes = 8;       /* of a logit: written by the product, read by the loss, in fp32 between */
 
 typedef struct {
@@ -67,6 +70,14 @@ static sizes sizes_of(const hec_training *t) {
 
 static double bytes_s(const hec_training *t, double bytes) {
   return bytes > 0 ? t->laws->norm.launch_s + bytes * t->laws->norm.byte_s : 0;
+}
+
+/* Memory binds most kernels, and in a step they take `in_step` times as long as alone: caches are cold, copies and
+ * collectives share HBM. Products and attention live from math and feel only the root of that. The root is chosen, not
+ * derived: one factor for both leaves long sequences 20 % and fp8 10 % too slow. Undone here because in_step is applied
+ * to the sum. */
+static double of_math(const hec_training *t) {
+  return 1 / sqrt(t->constants.in_step);
 }
 
 static int32_t gemm_bytes(const hec_training *t) {
@@ -92,13 +103,25 @@ static double attention_s(const hec_training *t, const sizes *z, bool backward) 
   dims.seq = t->seq;
   dims.context = t->moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
   dims.context_parts = t->layout.cp;
-  dims.core = t->recipe.fused && t->recipe.precision != HEC_PRECISION_BF16 ? fp8_attention : 1;
+  dims.core = of_math(t) * (t->recipe.fused && t->recipe.precision != HEC_PRECISION_BF16 ? fp8_attention : 1);
+  dims.projections *= of_math(t);
   return work_s(t, &dims, z->gathered, backward);
 }
 
 static double ffn_s(const hec_training *t, const sizes *z, hec_work_shape shape, bool backward) {
   hec_work_dims dims = dims_of(t, shape, t->layout.tp);
-  return work_s(t, &dims, z->gathered, backward);
+  return of_math(t) * work_s(t, &dims, z->gathered, backward);
+}
+
+/* Seconds below which no expert layer of so many rows is: the law of grouped products was fitted to smaller ones and
+ * would let large ones reach the peak. They are no faster than the best tile of a dense product. */
+static double experts_min_s(const hec_training *t, const hec_work_dims *dims, double rows) {
+  double factor;
+  hec_law_precision precision = hec_gpu_precision(t->laws, dims->dtype_bytes, &factor);
+  double elements = 2 * (double)dims->n_matrices * (double)dims->inter * rows;
+  return factor * elements *
+         ((double)dims->hidden / hec_gpu_dense_flops(t->laws, precision) +
+          dims->core * t->laws->grouped_byte_s[precision]);
 }
 
 static double experts_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool backward) {
@@ -113,7 +136,11 @@ static double experts_s(const hec_training *t, const sizes *z, const hec_layer_l
   double each = z->rows * (double)t->layout.etp / z->local;
   for (int32_t e = 0; !load->rows && e < n; e++)
     even[e] = (int32_t)(each * (double)(e + 1)) - (int32_t)(each * (double)e);
-  return hec_gpu_experts_s(t->laws, &dims, rows, n, 1, backward);
+  double s = hec_gpu_experts_s(t->laws, &dims, rows, n, 1, backward), all = 0;
+  for (int32_t e = 0; e < n; e++)
+    all += (double)rows[e];
+  double min_s = (backward ? 2 : 1) * experts_min_s(t, &dims, all);
+  return of_math(t) * (s > min_s ? s : min_s);
 }
 
 double hec_layer_rows(const hec_training *t, const hec_layer_load *load) {
@@ -240,7 +267,7 @@ static hec_layer_pass head_of(const hec_training *t, const sizes *z, bool backwa
   dims.inter = (dims.inter + t->layout.tp - 1) / t->layout.tp;
   dims.dtype_bytes = 2;
   double logits = z->gathered * (double)dims.inter;
-  return (hec_layer_pass){.compute_s = work_s(t, &dims, z->gathered, backward) + bytes_s(t, loss_bytes * logits),
+  return (hec_layer_pass){.compute_s = of_math(t) * work_s(t, &dims, z->gathered, backward) + bytes_s(t, loss_bytes * logits),
                           .tensor_s = backward ? 0 : tensor_pair_s(t, z)};
 }
 

@@ -4,11 +4,12 @@
  *
  *   T = seq micro_batch / (tp cp) tokens of a rank, R = top_k T assignments, m = R etp / (experts / ep) rows of an expert
  *
- *   compute   GEMMs, attention, experts, norms, permutation: laws of kernels alone, times `in_step`
+ *   compute   norms, permutation and what else memory binds: laws of kernels alone, times `in_step`;
+ *             GEMMs, attention and experts live from math: times its root
  *   tensor    all-gather and reduce-scatter of tp and etp groups; not hidden
  *   dispatch  dispatch and combine; `overlapped` of it is hidden where the recipe overlaps
  *   host      launches: a layer never takes less than the host needs for it
- *   layer     max(in_step x compute + tensor + dispatch, host)
+ *   layer     max(compute + tensor + dispatch, host)
  *   data      gradients and parameters of the data-parallel groups, once a step (FSDP: in every micro-batch); hidden up to
  *             `hidden` of what a micro-batch takes
  *

@@ -91,11 +91,11 @@ HEC_TEST(recipe_as_text) {
   hec_recipe_write(&r, &all);
   hec_recipe_assumed(&r, &assumed);
   ck_assert_str_eq(all.data,
-                   "precision=mxfp8 dispatcher=alltoall overlap=off graph=none fused=off recompute=norm+act zero=3 "
+                   "precision=mxfp8 dispatcher=alltoall dispatch=bf16 overlap=off graph=none fused=off recompute=norm+act zero=3 "
                    "grads=bf16 dp-overlap=on head=last fabric=infiniband");
   ck_assert_str_eq(
       assumed.data,
-      "dispatcher=alltoall overlap=off graph=none fused=off grads=bf16 dp-overlap=on head=last fabric=infiniband");
+      "dispatcher=alltoall dispatch=bf16 overlap=off graph=none fused=off grads=bf16 dp-overlap=on head=last fabric=infiniband");
   ck_assert_int_eq(hec_recipe_read("zero=4", &r), HEC_BAD_INPUT);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "0, 1, 2, 3"));
   ck_assert_int_eq(hec_recipe_read("speed=9", &r), HEC_BAD_INPUT);
@@ -218,12 +218,57 @@ HEC_TEST_LOOP(each_dispatcher, HEC_N_DISPATCHERS) {
   ck_assert_double_gt(d->seconds(&t, 1), 1.5 * even);
 }
 
+/* In fp8 half of what travels to the experts is left, and all that comes back: about three quarters where bytes decide. */
+HEC_TEST_LOOP(fp8_dispatch, HEC_N_DISPATCHERS) {
+  const hec_dispatcher *d = hec_dispatchers[_i];
+  hec_training t = training("ep=32", 32, "deepseek-v3", "");
+  double bf16_s = d->seconds(&t, 1);
+  ck_ok(hec_recipe_read("dispatch=fp8", &t.recipe));
+  double share = d->seconds(&t, 1) / bf16_s;
+  ck_assert_msg(share > 0.74 && share < 0.83, "%s: %.3f", d->name, share);
+}
+
+/* 64 GPUs in nodes of 8, two nodes below a leaf. Uplinks as fast as its NICs change nothing; slower ones by their bytes. */
+HEC_TEST_LOOP(leaf_switches, HEC_N_DISPATCHERS) {
+  const hec_dispatcher *d = hec_dispatchers[_i];
+  hec_training t = training("pp=1 ep=32", 64, "qwen3-30b-a3b", "");
+  double nic = t.laws->gpu.sheet.nic_bandwidth, flat_s = d->seconds(&t, 1);
+  t.leaf_gpus = 16;
+  t.uplink = 16 * nic;
+  ck_near(d->seconds(&t, 1), flat_s);
+  t.uplink = nic;
+  double s = d->seconds(&t, 1);
+  ck_assert_double_gt(s, 2 * flat_s);
+  t.uplink = nic / 2; /* but for latencies */
+  ck_assert_double_eq_tol(d->seconds(&t, 1) / s, 2, 0.02);
+  t.layout.ep = 16; /* below one leaf */
+  double below_s = d->seconds(&t, 1);
+  t.leaf_gpus = 0;
+  ck_near(below_s, d->seconds(&t, 1));
+}
+
+/* Rings and sends, by hand: 4 rings of a leaf of 16 GPUs share its uplink where the group has 4 ranks below it. */
+HEC_TEST(leaf_switches_by_hand) {
+  hec_training t = training("pp=2 ep=8", 64, "mixtral-8x7b", "");
+  t.leaf_gpus = 16;
+  t.uplink = 1e9;
+  t.constants.nic = 1;
+  double ring_s = hec_group_collective_s(&t, HEC_ALL_GATHER, 8, 4, 8e6);
+  ck_near(ring_s, hec_assumed_latency_s + 4 * 7e6 / 1e9);
+  double all_s = hec_group_collective_s(&t, HEC_ALL_TO_ALL, 8, 4, 8e6);
+  ck_near(all_s, hec_assumed_latency_s + 16 * 4e6 / 1e9);
+  double bytes = 2.0 * t.seq * t.micro_batch * moe.d_model; /* every GPU sends to a stage 32 further on */
+  ck_near(hec_training_send_s(&t), hec_assumed_latency_s + 16 * bytes / 1e9);
+  t.layout.pp = 8; /* stages of 8 GPUs: half of the leaf's send to another leaf */
+  ck_near(hec_training_send_s(&t), hec_assumed_latency_s + 8 * bytes / 1e9);
+}
+
 /* A router that limits the nodes of a token: fewer copies over the network. */
 HEC_TEST(token_nodes) {
   hec_training t = training("ep=64", 64, "deepseek-v3", "");
   ck_assert_int_eq(moe.token_nodes, 4);
-  double limited = hec_dispatch_work_of(&t).nodes;
+  double limited = hec_dispatch_work_of(&t, true).nodes;
   moe.token_nodes = 0;
   ck_assert_double_eq_tol(limited, 4.0 * 7 / 8, 1e-12);
-  ck_assert_double_gt(hec_dispatch_work_of(&t).nodes, 1.2 * limited);
+  ck_assert_double_gt(hec_dispatch_work_of(&t, true).nodes, 1.2 * limited);
 }

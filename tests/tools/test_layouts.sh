@@ -92,7 +92,7 @@ run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=h100" --polic
 expect out.txt 'any("one NIC a node" in a for a in d["assumed"]), d["layout"]["gpus"], d["band"]["of"]' "(True, 16, 'assumed')"
 run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster h800 --gpus 128 --policy ep --json
 expect out.txt 'any("128 GPUs in nodes like those of cluster h800, which has 64" in a for a in d["assumed"])' True
-run e8.jsonl --setup mixtral-8x7b-64-h100 --recipe "graph=none overlap=off fused=off recompute=none grads=bf16 head=last fabric=infiniband" --policy ep --json
+run e8.jsonl --setup mixtral-8x7b-64-h100 --recipe "graph=none overlap=off dispatch=bf16 fused=off recompute=none grads=bf16 head=last fabric=infiniband" --policy ep --json
 expect out.txt 'd["band"]["of"], any(a.startswith("recipe") for a in d["assumed"])' "('stated', False)"
 run e8.jsonl --setup mixtral-8x7b-64-h100 --recipe fabric=efa --policy ep --json
 expect out.txt 'd["band"]["of"], d["band"]["nine_of_ten_factor"]' "('fabric', 3.5)"

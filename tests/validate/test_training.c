@@ -66,6 +66,22 @@ HEC_TEST(values_as_written) {
   ck_near(table.cases[2].measured, 13);
 }
 
+/* A model cut to its first layers, as tests of a simulator have it; blanks as people write them; half precision. */
+HEC_TEST(rows_of_others) {
+  ck_ok(judge("c-1,DeepSeek-V3 (8 layers),8,H100,1,1,none,8,-,1,8,4K,64,1,FP16,iteration time ms,1,,own\n"
+              "c-2,\"DeepSeek-V3, 61 layers\",8,H100,1,1,,8,,1,8,4096,64,1,fp8_mx,tokens/s,1,,own\n",
+              NULL));
+  ck_assert_int_eq(table.n_predicted, 2);
+  ck_assert_int_eq(table.cases[0].set_up.moe->n_layers, 8);
+  ck_assert_int_eq(table.cases[0].set_up.moe->n_moe_layers, 5);
+  ck_assert_int_eq(table.cases[0].set_up.seq, 4096);
+  ck_assert_int_eq(table.cases[0].set_up.recipe.precision, HEC_PRECISION_BF16);
+  ck_near(table.cases[0].predicted, 1e3 * table.cases[0].result.step_s);
+  ck_assert_int_eq(table.cases[1].set_up.moe->n_moe_layers, 58);
+  ck_assert_int_eq(table.cases[1].set_up.recipe.precision, HEC_PRECISION_MXFP8);
+  ck_near(table.cases[1].predicted, 8 * table.cases[1].result.tokens_per_s_per_gpu); /* of the job */
+}
+
 static const struct {
   const char *row, *why;
 } not_expressed[] = {
@@ -74,7 +90,7 @@ static const struct {
     {"b,Mixtral-8x7B,8,H100,,,,,,,,4096,64,1,BF16,step time s,1,,own\n", "layout is not stated"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,,64,1,BF16,step time s,1,,own\n", "seq is not stated"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,,1,BF16,step time s,1,,own\n", "batch is not stated"},
-    {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,99999999999,64,1,BF16,step time s,1,,own\n", "seq is not stated"},
+    {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,99999999999,64,1,BF16,step time s,1,,own\n", "seq: expected a whole"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,1073741824,1,BF16,step time s,1,,own\n", "more micro-batches"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1073741824,BF16,step time s,1,,own\n", "would fit"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,63,1,BF16,step time s,1,,own\n", "64 would fit"},
@@ -82,6 +98,16 @@ static const struct {
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1,NVFP4,step time s,1,,own\n", "precision"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1,BF16,furlongs,1,,own\n", "metric"},
     {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,none,,own\n", "above 0"},
+    {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1,INT8,step time s,1,,own\n", "precision \"INT8\""},
+    {"b,Mixtral-8x7B,8,A100,1,1,,8,,1,8,4096,64,1,FP8,step time s,1,,own\n", "no products in fp8"},
+    {"b,Mixtral-8x7B,8,GH200,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,,own\n", "no device"},
+    {"b,Mixtral-8x7B,8,H100,2.5,1,,8,,1,8,4096,64,1,BF16,step time s,1,,own\n", "tp: expected a whole"},
+    {"b,Mixtral-8x7B,8,H100,1,1,,eight,,1,8,4096,64,1,BF16,step time s,1,,own\n", "ep: expected a whole"},
+    {"b,Mixtral-8x7B,~8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,,own\n", "gpus: expected a whole"},
+    {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,4,4096,64,1,BF16,step time s,1,,own\n", "dp: the other sizes give 8"},
+    {"b,DeepSeek-R1-Distill-Llama-8B,8,H100,1,1,,1,,1,8,4096,64,1,BF16,step time s,1,,own\n", "is dense"},
+    {"b,DeepSeek-V3 (3 layers),8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,,own\n", "found 3"},
+    {"b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,natural routing,own\n", "its loads"},
     {"zoo-b,Mixtral-8x7B,8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,natural routing,own\n", "its loads"},
 };
 

@@ -75,7 +75,7 @@
   X(micro_batch, WHOLE, 0, "N", "sequences of a micro-batch of one data-parallel rank", 1, 1048576, none) \
   X(mtp, WHOLE, -1, "N", "multi-token prediction layers", 0, 64, none) \
   X(capacity, REAL, 0, "F", "each rank drops its assignments to an expert above F times its mean over experts (default: none is dropped)", 1, 1e6, none) \
-  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with graph, fused, grads, dp-overlap, head, fabric; or a preset (--list). What is not stated is assumed, and said.", 0, 0, recipes) \
+  X(recipe, TEXT, NULL, "TEXT", "what else decides the time: \"precision=mxfp8 dispatcher=deepep overlap=on recompute=norm+act zero=1\", with dispatch, graph, fused, grads, dp-overlap, head, fabric; or a preset (--list). What is not stated is assumed, and said.", 0, 0, recipes) \
   X(precision, TEXT, NULL, "P", "short for precision= in --recipe: of the GEMMs", 0, 0, gemms) \
   X(recompute, TEXT, NULL, "R[+R...]", "short for recompute= in --recipe: none, norm, act, mlp, attention, moe, full", 0, 0, recomputed) \
   X(zero, WHOLE, -1, "N", "short for zero= in --recipe: 0 to 3, where 3 is FSDP", 0, 3, zeros) \

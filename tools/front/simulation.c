@@ -22,7 +22,7 @@ const hec_run_option_words hec_simulation_words[] = {
 
 /* The one list of what no prediction has; laws add theirs (hec_law_limits). The first screen, --full, JSON and the page print it. */
 static const char not_modelled[] =
-    "pipeline parallelism, ZeRO, fp8, context parallelism, MFU (--layout has these), jitter of kernels, failures, data "
+    "pipeline parallelism, ZeRO, products in fp8, context parallelism, MFU (--layout has these), jitter of kernels, failures, data "
     "loading";
 static const char no_kernels[] = "dispatch kernels as in DeepEP (--dispatcher has them)";
 

@@ -33,8 +33,9 @@ static double engine_s(const hec_training *t, const int32_t *rows, int32_t n) {
   double others = (double)t->seq * (double)t->micro_batch * (1 - 1 / (double)t->layout.tp);
   double width = (double)moe->d_model, up = (double)(moe->n_ffn_matrices - 1) * (double)moe->d_ffn;
   double walked = others * (double)moe->top_k * 2 * (up + 2 * width);
-  return t->constants.in_step * (others * 2 * 8 * width * t->laws->norm.byte_s + walked * t->laws->add.byte_s +
-                                 (triton_over_cutlass - 1) * hec_gpu_experts_s(t->laws, &dims, rows, n, 1, false));
+  return t->constants.in_step * (others * 2 * 8 * width * t->laws->norm.byte_s + walked * t->laws->add.byte_s) +
+         sqrt(t->constants.in_step) * (triton_over_cutlass - 1) *
+             hec_gpu_experts_s(t->laws, &dims, rows, n, 1, false);
 }
 
 /* A forward pass: the busiest rank has `imbalance` times the mean's rows, spread over its experts as the mean's are. */

@@ -28,11 +28,11 @@ static double number_of(const char *text) {
 typedef enum { STEP_S, STEP_MS, TOKENS_GPU, TOKENS_ALL, TFLOPS, MFU, N_METRICS } metric;
 
 static metric metric_of(const char *text) {
-  if (strstr(text, "step time"))
-    return strstr(text, " ms") ? STEP_MS : STEP_S;
-  if (strstr(text, "tokens/s"))
-    return strstr(text, "all") ? TOKENS_ALL : TOKENS_GPU;
-  return strstr(text, "FLOP/s") ? TFLOPS : strstr(text, "MFU") ? MFU : N_METRICS;
+  if (strstr(text, "step time") || strstr(text, "iteration time"))
+    return strstr(text, "ms") ? STEP_MS : STEP_S;
+  if (strstr(text, "tokens/s")) /* "tokens/s" alone is the job's */
+    return strstr(text, "GPU") || strstr(text, "gpu") || strstr(text, "device") ? TOKENS_GPU : TOKENS_ALL;
+  return strstr(text, "FLOP/s") || strstr(text, "FLOPS") ? TFLOPS : strstr(text, "MFU") ? MFU : N_METRICS;
 }
 
 static double in_metric(metric m, const hec_training_case *c) {
@@ -159,6 +159,9 @@ static void case_rows(const hec_training_table *table, hec_doc *doc) {
               HEC_SHOW("metric", HEC_AS_IS, c->metric), HEC_SHOW("measured", HEC_FIXED2, c->measured),
               HEC_SHOW("predicted", HEC_FIXED2, c->predicted), HEC_SHOW("step_error", HEC_SIGNED, c->error),
               HEC_KEEP("default_error", c->default_error), HEC_KEEP("host_share", c->result.host_s / c->result.step_s),
+              HEC_KEEP("step_s", c->result.step_s), HEC_KEEP("bubble_s", c->result.bubble_s),
+              HEC_KEEP("dispatch_s", c->result.dispatch_s), HEC_KEEP("tensor_s", c->result.tensor_s),
+              HEC_KEEP("data_s", c->result.data_s), HEC_KEEP("optimizer_s", c->result.optimizer_s),
               HEC_KEEP("measured_gib", hec_training_gib_measured(c->notes)),
               HEC_KEEP("predicted_gib", hec_training_gib_predicted(c)));
   }

@@ -3,9 +3,11 @@
 
 #include "models/preset_data.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 extern const hec_preset_data hec_training_rule_data[];
 enum { MODELS_MAX = 64, GPUS_MAX = 32, SIZE_LIMIT = 1 << 30, MICRO_LIMIT = 1 << 16 };
@@ -58,37 +60,64 @@ static const hec_json_value *rule_of(const hec_training_rules *rules, const char
   return NULL;
 }
 
+/* "DeepSeek-V3 (8 layers)", "Name, 16 layers": a model cut to so many; 0: whole. */
+static int32_t layers_named(const char *model) {
+  const char *word = strstr(model, " layers"), *at = word;
+  while (at && at > model && isdigit((unsigned char)at[-1]))
+    at--;
+  long layers = word && at < word ? strtol(at, NULL, 10) : 0;
+  return layers > 0 && layers < SIZE_LIMIT ? (int32_t)layers : 0;
+}
+
+/* Leading dense layers stay; false: there would be no MoE layer left. */
+static bool cut_layers(hec_moe *moe, int32_t layers) {
+  int32_t dense = moe->n_layers - moe->n_moe_layers;
+  if (layers > moe->n_layers || layers <= dense)
+    return false;
+  moe->n_layers = layers;
+  moe->n_moe_layers = layers - dense;
+  return true;
+}
+
 static hec_status take_model(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
-  const hec_json_value *rule = rule_of(rules, "models", "preset", csv);
-  if (!rule) {
-    c->why_not = "the model's shape is not known: no preset has it";
+  const hec_json_value *rule = rule_of(rules, "models", "model", csv);
+  if (!rule || member(rule, "why_not")) {
+    c->why_not = rule ? hec_arena_text(rules->arena, member(rule, "why_not"))
+                      : "the model's shape is not known: no preset has it";
     return HEC_OK;
   }
   const char *preset = member(rule, "preset");
   const hec_json_value *layers = hec_json_get(rule, "layers");
-  const char *name =
-      layers ? hec_arena_printf(rules->arena, "%s of %d layers", preset, (int)hec_json_number(layers)) : preset;
+  int32_t n = layers ? (int32_t)hec_json_number(layers) : layers_named(column(csv, "model"));
+  const char *name = n > 0 ? hec_arena_printf(rules->arena, "%s of %d layers", preset, (int)n) : preset;
   for (int32_t i = 0; i < rules->n_models; i++)
     if (strcmp(rules->models[i].name, name) == 0) {
       c->set_up.moe = &rules->models[i].moe;
       return HEC_OK;
     }
-  HEC_ASSERT(rules->n_models < MODELS_MAX);
-  struct hec_rule_model *model = &rules->models[rules->n_models++];
-  model->name = name;
-  HEC_TRY(hec_moe_load(preset, &model->moe));
+  hec_moe moe;
+  HEC_TRY(hec_moe_load(preset, &moe));
   if (layers) {
-    model->moe.n_layers = (int32_t)hec_json_number(layers);
-    model->moe.n_moe_layers = (int32_t)hec_json_number(hec_json_get(rule, "moe_layers"));
-  }
+    moe.n_layers = n;
+    moe.n_moe_layers = (int32_t)hec_json_number(hec_json_get(rule, "moe_layers"));
+  } else if (n > 0 && !cut_layers(&moe, n))
+    c->why_not = hec_arena_printf(rules->arena, "model: expected more layers than %s has dense ones and at most %d, found %d",
+                                  preset, (int)moe.n_layers, (int)n);
+  else if (rules->n_models == MODELS_MAX)
+    c->why_not = "more models in one file than are kept";
+  if (c->why_not)
+    return HEC_OK;
+  struct hec_rule_model *model = &rules->models[rules->n_models++];
+  *model = (struct hec_rule_model){.name = name, .moe = moe};
   c->set_up.moe = &model->moe;
   return HEC_OK;
 }
 
 static hec_status take_gpu(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
-  const hec_json_value *rule = rule_of(rules, "gpus", "device", csv);
-  if (!rule) {
-    c->why_not = "no device preset has measured laws of this GPU";
+  const hec_json_value *rule = rule_of(rules, "gpus", "gpu", csv);
+  if (!rule || member(rule, "why_not")) {
+    c->why_not = rule ? hec_arena_text(rules->arena, member(rule, "why_not"))
+                      : "no device preset has measured laws of this GPU";
     return HEC_OK;
   }
   const char *name = member(rule, "device");
@@ -117,9 +146,21 @@ static int32_t size_of(const char *text, const hec_training_case *c) {
   if (strcmp(text, "tp") == 0)
     return c->set_up.layout.tp;
   char *end;
-  long long value = strtoll(text, &end, 10);
-  value = value < 0 || value > INT32_MAX ? 0 : *end == 'K' ? value * 1024 : *end == 'M' ? value * 1024 * 1024 : value;
-  return value <= SIZE_LIMIT ? (int32_t)value : 0;
+  long long value = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : 0, unit = 1;
+  if (value <= 0 || value > SIZE_LIMIT)
+    return 0;
+  if (*end == 'K' || *end == 'M')
+    unit = *end++ == 'K' ? 1024 : 1024 * 1024;
+  return *end == 0 && value * unit <= SIZE_LIMIT ? (int32_t)(value * unit) : 0;
+}
+
+/* How people leave a column out. */
+static bool is_blank(const char *text) {
+  static const char *const blanks[] = {"", "-", "none", "None", "n/a", "N/A"};
+  for (size_t i = 0; i < sizeof blanks / sizeof blanks[0]; i++)
+    if (strcmp(text, blanks[i]) == 0)
+      return true;
+  return false;
 }
 
 /* The value of `key` in "key=value key=value" of the last rule that has it in `list`; NULL: none. */
@@ -150,7 +191,11 @@ typedef struct {
 static void take_size(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c,
                       const wanted_size *want) {
   const char *stated = column(csv, want->key), *rule = ruled(rules, want->rule, want->key, csv);
-  int32_t value = *stated ? size_of(stated, c) : 0;
+  bool blank = is_blank(stated);
+  int32_t value = blank ? 0 : size_of(stated, c);
+  if (!blank && value <= 0 && !c->why_not)
+    c->why_not = hec_arena_printf(rules->arena, "%s: expected a whole number from 1 to %d, found \"%.40s\"",
+                                  want->key, (int)SIZE_LIMIT, stated);
   if (value <= 0 && rule)
     value = size_of(rule, c);
   if (value <= 0)
@@ -212,6 +257,12 @@ static hec_status take_layout(const hec_training_rules *rules, const hec_case_fi
     c->why_not = hec_arena_text(rules->arena, hec_last_error());
     return HEC_OK;
   }
+  int32_t dp = size_of(column(csv, "dp"), c);
+  if (dp > 0 && dp != t->layout.dp) {
+    c->why_not =
+        hec_arena_printf(rules->arena, "dp: the other sizes give %d, the row says %d", (int)t->layout.dp, (int)dp);
+    return HEC_OK;
+  }
   const char *each = ruled(rules, "batch", "micro_batches", csv);
   if (t->global_batch == 0 && each && strcmp(each, "notes") == 0) /* "8 micro-batches a rank" */
     t->global_batch = batch_of(t, strtol(column(csv, "notes"), NULL, 10));
@@ -226,15 +277,19 @@ static hec_status take_layout(const hec_training_rules *rules, const hec_case_fi
   return HEC_OK;
 }
 
-/* NULL: none that the laws know. */
+/* The first word that the column has in it decides. NULL: none that the laws know. */
 static const char *precision_of(const char *column) {
-  if (!*column || strstr(column, "BF16") || strstr(column, "bf16"))
-    return "precision=bf16";
-  if (strstr(column, "FP4") || strstr(column, "fp4"))
-    return NULL;
-  if (strstr(column, "MX") || strstr(column, "mx"))
-    return "precision=mxfp8";
-  return strstr(column, "lock") ? "precision=fp8-block" : "precision=fp8";
+  static const struct {
+    const char *word, *recipe;
+  } words[] = {{"bf16", "precision=bf16"}, {"fp16", "precision=bf16"},      {"fp4", NULL},
+               {"mx", "precision=mxfp8"},  {"block", "precision=fp8-block"}, {"fp8", "precision=fp8"}};
+  if (is_blank(column))
+    return words[0].recipe;
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (const char *at = column; *at; at++)
+      if (strncasecmp(at, words[i].word, strlen(words[i].word)) == 0)
+        return words[i].recipe;
+  return NULL;
 }
 
 static hec_status take_recipe(const hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
@@ -242,7 +297,9 @@ static hec_status take_recipe(const hec_training_rules *rules, const hec_case_fi
   const char *precision = precision_of(column(csv, "precision"));
   c->set_up.recipe = hec_recipe_default();
   if (!precision)
-    c->why_not = "no law prices that precision";
+    c->why_not = hec_arena_printf(rules->arena, "no law prices precision \"%.40s\"", column(csv, "precision"));
+  else if (!c->set_up.laws->gemm[HEC_LAW_FP8] && strcmp(precision, "precision=bf16") != 0)
+    c->why_not = "the GPU has no products in fp8";
   else
     HEC_TRY(hec_recipe_read(precision, &c->set_up.recipe));
   for (const hec_json_value *r = hec_json_first(runs); r; r = hec_json_next(r)) {

@@ -3,10 +3,11 @@
 #include "models/training/dispatcher.h"
 
 static double seconds(const hec_training *t, double received) {
-  double all = 2 * hec_training_tokens(t) * (double)t->layout.ep * (double)t->moe->d_model;
+  double all = hec_training_tokens(t) * (double)t->layout.ep * (double)t->moe->d_model;
   (void)received;
-  return hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.ep, t->layout.etp, all) +
-         hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.ep, t->layout.etp, all);
+  return hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.ep, t->layout.etp,
+                                all * hec_dispatch_bytes(t, false)) +
+         hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.ep, t->layout.etp, all * hec_dispatch_bytes(t, true));
 }
 
 const hec_dispatcher hec_dispatcher_allgather = {.name = "allgather",

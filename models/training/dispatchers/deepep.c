@@ -16,10 +16,15 @@ static double part_s(const hec_gpu *gpu, const hec_dispatch_work *work, bool bac
 }
 
 static double seconds(const hec_training *t, double received) {
-  const hec_dispatch_work work = hec_dispatch_work_of(t);
-  const hec_gpu *gpu = &t->laws->gpu;
-  return can(gpu) ? received * (part_s(gpu, &work, false) + part_s(gpu, &work, true))
-                  : hec_dispatcher_alltoall.seconds(t, received);
+  double s = 0;
+  if (!can(&t->laws->gpu))
+    return hec_dispatcher_alltoall.seconds(t, received);
+  for (int back = 0; back < 2; back++) {
+    const hec_dispatch_work work = hec_dispatch_work_of(t, back);
+    double kernel_s = part_s(&t->laws->gpu, &work, back), up_s = hec_dispatch_uplink_s(t, &work);
+    s += received * (kernel_s > up_s ? kernel_s : up_s);
+  }
+  return s;
 }
 
 const hec_dispatcher hec_dispatcher_deepep = {.name = "deepep",

@@ -67,7 +67,7 @@ const char *hec_set_up_refuses(const char *key) {
       {"first_layer", NULL},
       {"dispatcher", NULL},
       {"dispatch_sms", "means nothing beside --layout: kernels of a step have 24"},
-      {"dispatch_precision", "means nothing beside --layout: tokens of a step travel in bf16"},
+      {"dispatch_precision", NULL},
       {"ranks", "means nothing beside --layout; --gpus says how many there are"},
       {"tokens", "means nothing beside --layout; --seq and --micro-batch say it"},
       {"micro_batches", "means nothing beside --layout; they follow from --global-batch"},
@@ -134,7 +134,8 @@ static hec_status merge(maker *m) {
   to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
   to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
   to->capacity = a->capacity > 0 ? a->capacity : to->capacity;
-  if (a->layout || a->recipe || a->precision || m->options->dispatcher || a->recompute || a->zero >= 0 || a->pipeline ||
+  if (a->layout || a->recipe || a->precision || m->options->dispatcher ||
+      m->options->dispatch_precision || a->recompute || a->zero >= 0 || a->pipeline ||
       to->gpus != file.gpus || m->options->cluster || to->seq != file.seq || to->global_batch != file.global_batch ||
       to->micro_batch != file.micro_batch || to->mtp != file.mtp || a->capacity > 0 || m->options->model)
     memset(&to->published, 0, sizeof to->published); /* it is another job */
@@ -184,6 +185,22 @@ static double nic_of(const hec_cluster *cluster) {
   return cluster->links[first].nominal * (double)cluster->nics / (double)cluster->devices_per_node;
 }
 
+/* Nodes that the first one reaches without an uplink are below its leaf. With rails a group of nodes has a leaf for each. */
+static void take_leaves(const hec_cluster *cluster, hec_training *t) {
+  int32_t first, n_leaves = hec_cluster_kind(cluster, HEC_LINK_LEAF_UP, &first), below = 0;
+  for (int32_t node = 0; n_leaves > 0 && node < cluster->n_nodes; node++) {
+    int32_t to = node * cluster->devices_per_node;
+    bool up = false;
+    for (int32_t i = cluster->route_at[to]; i < cluster->route_at[to + 1]; i++)
+      up = up || cluster->links[cluster->route_link[i]].kind == HEC_LINK_LEAF_UP;
+    below += !up;
+  }
+  if (below == 0)
+    return;
+  t->leaf_gpus = below * cluster->devices_per_node;
+  t->uplink = cluster->links[first].nominal * (double)(n_leaves / ((cluster->n_nodes + below - 1) / below));
+}
+
 static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **laws) {
   hec_cluster cluster;
   const char *text = m->options->cluster ? m->options->cluster_text : NULL;
@@ -203,9 +220,9 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
   else if (m->to->file.gpus > cluster.n_devices)
     say(m, "%d GPUs in nodes like those of cluster %s, which has %d", (int)m->to->file.gpus, cluster.name,
         (int)cluster.n_devices);
-  int32_t first;
-  if (hec_cluster_kind(&cluster, HEC_LINK_LEAF_UP, &first) > 0)
-    say(m, "nodes joined without leaf switches: leaf and uplink of the cluster are not modelled with a layout");
+  take_leaves(&cluster, &m->to->training);
+  if (m->to->training.leaf_gpus > 0)
+    say(m, "flows spread evenly over the uplinks of a leaf, and all groups below it send at the same time");
   m->to->laws.gpu.sheet.nvlink_ranks = cluster.devices_per_node;
   return HEC_OK;
 }
@@ -285,6 +302,7 @@ static hec_status read_recipe(const maker *m, hec_recipe *recipe) {
     const char *part, *word;
   } shorts[] = {{"precision", a->precision},
                 {"dispatcher", m->options ? m->options->dispatcher : NULL},
+                {"dispatch", m->options ? m->options->dispatch_precision : NULL},
                 {"recompute", a->recompute},
                 {"zero", a->zero < 0 ? NULL : level}};
   char text[128];
@@ -331,12 +349,16 @@ static hec_status make_job(maker *m) {
   const hec_layout *l = &to->training.layout;
   const hec_trace_header *header = hec_trace_header_of(m->reader);
   hec_job_options own = *m->options;
-  own.dispatcher = NULL; /* the recipe's; a step prices it */
+  own.dispatcher = own.dispatch_precision = NULL; /* the recipe's; a step prices them */
   int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
+  int32_t below = hec_group_below(&to->training, l->ep, l->etp);
   hec_text line = {0};
   hec_text_printf(&line, "%dx%d gpu=%s nics=%d", (int)(l->ep / near), (int)near, m->device, (int)near);
   if (to->training.nic_bandwidth > 0)
     hec_text_printf(&line, " nic=%.6gM", 1e-6 * to->training.nic_bandwidth);
+  if (below < l->ep) /* the group's share of the uplinks */
+    hec_text_printf(&line, " leaf=%d uplink=%.6gM", (int)(below > near ? below / near : 1),
+                    1e-6 * to->training.uplink * (double)below / (double)to->training.leaf_gpus);
   own.cluster = hec_arena_text(m->arena, line.data);
   hec_text_free(&line);
   own.cluster_text = NULL;
