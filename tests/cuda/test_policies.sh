@@ -1,4 +1,4 @@
-# Every policy on imitated devices (fake.h) against the dense reference: 4 ranks that share one, 6 ranks over NCCL. Those that
+# Every policy on imitated devices (fake.h) against the dense reference: 4 ranks that share one, 4 ranks over NCCL. Those that
 # move parameters in virtual time and under each sparse collective. Rows that travel once per node; in another order of the
 # devices each time. Usage: test_policies.sh BUILD_DIR
 source "$(dirname "$0")/imitated.sh"
@@ -29,7 +29,7 @@ check() {
 
 machine="4x2 nvlink=300G@2us nic=25G@5us flops=312T mem=40G"
 check local 1 4
-check nccl 6 6
+check nccl 4 4
 policies=fsdp,fastermoe,hecate,hecate-rm,laer,prophet,symi,ultraep n_policies=8
 check local 3 4 --virtual
 for collective in direct two_level chain; do # half of them over each link, in turn

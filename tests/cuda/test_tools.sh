@@ -5,6 +5,7 @@
 source "$(dirname "$0")/imitated.sh"
 export FAKE_CUDA_DEVICES=2
 run=("$build/hecate-run" "$sample" --backend nccl --steps 2 --policy ep,hecate)
+quick=(--layers 1 --tokens 32)
 tiny=(--model tiny --ranks 2 --tokens 32 --layers 1 --repeat 2)
 other=(compare "$sample" --backend nccl --model tiny --layers 1 --steps 1 --policy ep,hecate) # but for the rest of tiny
 compare=("${other[@]}" --ranks 2 --tokens 32 --repeat 2)
@@ -27,7 +28,7 @@ refuses 2 "its tolerance is that of float32" --precision bf16 --check
 refuses 2 "share is 17.2" --ranks 2 --tokens 100000000
 refuses 2 "share is 8.59" --ranks 3 --tokens 100000000
 FAKE_CUDA_DEVICES=0 refuses 2 "--backend nccl: no CUDA-capable device is detected"
-refuses 1 ": rank " --ranks 2 --tokens 2048 --timeout 0.01
+refuses 1 ": rank " --ranks 2 --layers 1 --tokens 1024 --timeout 0.01
 tool=("$build/hecate-run" "$sample")
 refuses 2 "backend cpu has products in fp32 only" --precision bf16
 refuses 2 "backend mpi has products in fp32 only" --precision tf32 --backend mpi
@@ -40,17 +41,17 @@ FAKE_CUDA_DEVICES=0 refuses 2 "no CUDA-capable device" "${compare[@]}" --out ref
 
 # Ranks that share a device, an imitation, and no word of cores where devices compute.
 tool=("${run[@]}")
-FAKE_CUDA_DEVICES=1 accepts --ranks 2
+FAKE_CUDA_DEVICES=1 accepts --ranks 2 "${quick[@]}"
 has "a device does the work of all its ranks at once, which no prediction describes"
 has "the devices are emulated on the CPU"
 has "No fastest is named: 2 ranks shared 1 device."
 has "times are of 2 ranks on 1 device; use --virtual" err.txt
 hasnot "core"
-[ "$(nproc)" -lt 2 ] || FAKE_CUDA_DEVICES=1 accepts --ranks 2 --pin
+[ "$(nproc)" -lt 2 ] || FAKE_CUDA_DEVICES=1 accepts --ranks 2 --pin "${quick[@]}"
 hasnot "--pin" err.txt
-accepts --ranks 2 --cluster "1x2 nvlink=100G@2us flops=100T mem=40G"
+accepts --ranks 2 --cluster "1x2 nvlink=100G@2us flops=100T mem=40G" "${quick[@]}"
 hasnot "core"
-accepts --ranks 3 --virtual --precision bf16
+accepts --ranks 3 --virtual --precision bf16 "${quick[@]}"
 has "products in bfloat16"
 has "one operation of one rank at a time"
 hasnot "shared"
@@ -94,8 +95,8 @@ ends() {
   local code=$1 signal=$2 after=$3 got
   shift 3
   rm -rf left
-  set -m # without job control a command in the background ignores SIGINT
-  "$@" >out.txt 2>err.txt &
+  set -m # without job control a command in the background ignores SIGINT; so it does where this test itself does
+  env --default-signal=INT "$@" >out.txt 2>err.txt &
   sleep "$after"
   kill "-$signal" $!
   wait $! 2>/dev/null

@@ -8,13 +8,13 @@ for kind in openmpi mpich; do
   has_mpi $kind || continue
   for ranks in 1 2 3 4 8; do
     n_run=$((n_run + 1))
-    said=$(timeout -k 5 300 "$launcher" -n $ranks "$build/program_replay" $((ranks * 1000)) $((ranks < 8 ? 6 : 3)) 2>&1 </dev/null)
+    said=$(timeout -k 5 300 "$launcher" -n $ranks "$build/program_replay" $((ranks * 1000)) $((ranks < 8 ? 4 : 2)) 2>&1 </dev/null)
     rc=$?
     [ $rc = 0 ] && grep -qx "passed on $ranks ranks" <<<"$said" && continue
     fail "$launcher -n $ranks: exit $rc: $said"
   done
-  # Pipeline stages: 4 ranks as pp=2 ep=2 in both forms, 8 as pp=2 ep=2 dp=2, with ZeRO-1. Ranks are the launcher's.
-  for row in "4 pp=2_ep=2 ep,eplb" "8 pp=2_ep=2 ep,eplb" "8 pp=2_vpp=2_ep=2 ep,eplb" "8 pp=2_ep=2 ep --zero 1"; do
+  # Pipeline stages: 4 ranks as pp=2 ep=2, plain and interleaved, 8 as pp=2 ep=2 dp=2 with ZeRO-1. Ranks are the launcher's.
+  for row in "4 pp=2_ep=2 ep,eplb" "4 pp=2_vpp=2_ep=2 ep" "8 pp=2_ep=2 ep --zero 1"; do
     read -r ranks layout policies options <<<"$row"
     n_run=$((n_run + 1))
     # shellcheck disable=SC2086
@@ -37,7 +37,7 @@ for kind in openmpi mpich; do
   # More ranks than cores: said on stderr and beside the numbers, as the other backend does.
   ranks=$(($(nproc) + 1))
   [ $ranks -le 16 ] || continue
-  timeout -k 5 300 "$launcher" -n $ranks "$build/hecate-run" "$sample" --backend mpi --policy ep --steps 2 \
+  timeout -k 5 300 "$launcher" -n $ranks "$build/hecate-run" "$sample" --backend mpi --policy ep --steps 2 --tokens 16 \
     >out.txt 2>err.txt </dev/null
   has "times are of $ranks ranks on $((ranks - 1)) core" err.txt
   has "fewer cores than ranks"

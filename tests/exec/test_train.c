@@ -33,8 +33,8 @@ HEC_TEST(loss_falls) {
 
 static const int32_t rank_counts[] = {1, 2, 4};
 
-/* Every policy that can train, under every schedule by one number of ranks or another (of those that cut layers into chunks
- * half the pairs). Against the reference, and against the losses of all others. */
+/* Every policy that can train, under half of the schedules by one number of ranks or another (of those that cut layers into
+ * chunks a quarter). Against the reference, and against the losses of all others. */
 HEC_TEST_LOOP(every_policy, 3) {
   double loss[3] = {0}, balance[3] = {0};
   int32_t n_trained = 0;
@@ -43,7 +43,7 @@ HEC_TEST_LOOP(every_policy, 3) {
       if (hec_policies[p]->rewrite || hec_policies[p]->only_schedule || hec_policies[p]->placed ||
           hec_schedules[s]->bound)
         continue;
-      if ((p + s + _i) % (hec_schedules[s]->chunked ? 6 : 3) != 0)
+      if ((p + s + _i) % (hec_schedules[s]->chunked ? 12 : 6) != 0)
         continue;
       hec_train_wish wish = small(rank_counts[_i]);
       wish.policy = hec_policies[p]->name;
@@ -86,17 +86,17 @@ HEC_TEST(check_finds_faults) {
 
 /* An expert's gradient that counts twice in one late step is found in that step's window: at its first step, within it,
  * at its last. The windows before it pass. */
-static const int64_t double_steps[] = {41, 46, 50};
+static const int64_t double_steps[] = {11, 16, 20};
 HEC_TEST_LOOP(check_finds_late_faults, 3) {
   hec_train_wish wish = small(2);
-  wish.steps = 60;
+  wish.steps = 22;
   wish.policy = "hecate";
   wish.double_step = double_steps[_i];
   const hec_check_result *check = &hec_trained.check;
   hec_train_ends(wish);
   ck_assert(!check->passed);
-  ck_assert_int_eq(check->windows, 6);
-  ck_assert_msg(check->failed_step >= wish.double_step && check->failed_step <= 50, "step %d", (int)check->failed_step);
+  ck_assert_int_eq(check->windows, 3);
+  ck_assert_msg(check->failed_step >= wish.double_step && check->failed_step <= 20, "step %d", (int)check->failed_step);
   ck_assert_double_gt(check->failed_error, check->failed_tolerance);
   ck_assert_int_eq(check->diverged_step, 0);
 }
@@ -104,11 +104,11 @@ HEC_TEST_LOOP(check_finds_late_faults, 3) {
 /* However long: rounding does not add up from window to window. The last window is a short one. */
 HEC_TEST_LOOP(check_of_many_steps, 2) {
   hec_train_wish wish = small(4);
-  wish.steps = 253;
+  wish.steps = 103;
   wish.policy = _i == 0 ? "hecate" : "eplb";
   const hec_check_result *check = &hec_trained.check;
   hec_train_passes(wish);
-  ck_assert_int_eq(check->windows, 26);
+  ck_assert_int_eq(check->windows, 11);
   ck_assert_int_eq(check->failed_step, 0);
   ck_assert_double_lt(check->worst, check->tolerance / 10);
 }
@@ -134,16 +134,16 @@ HEC_TEST(window_follows_rate) {
   ck_assert_int_eq(hec_check_steps(&model), 1);
 }
 
-/* Experts in shards: the losses of whole experts, over three windows, after two of which the reference goes on from shards.
- * A gradient of one shard that counts twice is found. */
+/* Experts in shards, each schedule with one size of them: the losses of whole experts, over three windows, after two of
+ * which the reference goes on from shards. A gradient of one shard that counts twice is found. */
 HEC_TEST_LOOP(shards, 2) {
   hec_train_wish wish = small(4);
-  wish.steps = 23;
+  wish.steps = 21;
   hec_train_passes(wish);
   const hec_train_outcome whole = hec_trained;
   wish.esp = 2 << _i;
   for (int32_t s = 0; hec_schedules[s]; s++) {
-    if (hec_schedules[s]->bound)
+    if (hec_schedules[s]->bound || (s + _i) % 2 != 0)
       continue;
     wish.schedule = hec_schedules[s]->name;
     hec_train_passes(wish);

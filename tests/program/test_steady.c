@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { RANKS = 32, LAYERS = 2, EXPERTS = 64, WARM = 48, ITERATIONS = 12, LOADS = 3 };
+enum { RANKS = 32, LAYERS = 2, EXPERTS = 64, WARM = 24, ITERATIONS = 6, LOADS = 3 };
 
 static void allocation(size_t bytes, void *context) {
   fprintf(stderr, "%s allocates %zu bytes\n", (const char *)context, bytes);

@@ -4,8 +4,8 @@
 source "$(dirname "$0")/../support/tool.sh"
 sim=$build/hecate-sim
 tool=("$sim")
-few=few.jsonl # the committed sample's first six iterations, for what all policies do
-head -n 7 "$sample" >$few
+few=few.jsonl # the committed sample's first three iterations, for what all policies do
+head -n 4 "$sample" >$few
 python=$(command -v python3)
 [ -n "$python" ] || echo "SKIPPED parser: no python3"
 

@@ -65,7 +65,7 @@ static void make_case(uint64_t *random, hec_flows *flows) {
 HEC_TEST_LOOP(finishes_are_simgrids, 10) {
   uint64_t random = 500 + (uint64_t)_i;
   static double ours[FLOWS_MAX], theirs[FLOWS_MAX];
-  for (int k = 0; k < 20; k++) {
+  for (int k = 0; k < 10; k++) {
     hec_flows flows;
     double seconds;
     make_case(&random, &flows);

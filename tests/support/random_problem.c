@@ -17,9 +17,9 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer) ||                 \
     HAS_FEATURE(thread_sanitizer)
-enum { ONE_OF = 8 };
+enum { ONE_OF = 16 };
 #else
-enum { ONE_OF = 1 };
+enum { ONE_OF = 4 };
 #endif
 
 int hec_test_cases(int n) {

@@ -11,13 +11,14 @@ export PATH=$build:$PATH HECATE_SHARED=$work/none
 # ---- The files that pages name ----
 mkdir short whole short/traces
 cp "$source_dir"/traces/*.json short/traces
+sed -i 's/, "nccl_rounds"//; s/"auto", 4096/"auto"/' short/traces/sample-sweep.json # a quarter of its rows, and the quick ones
 for trace in "$source_dir"/traces/*.jsonl; do head -n 11 "$trace" >short/traces/"${trace##*/}"; done
 for trace in "$source_dir"/traces/*.jsonl.gz; do zcat "$trace" | head -n 11 | gzip >short/traces/"${trace##*/}"; done
 ln -s "$source_dir/traces" whole/traces
 cd short || exit 1
 mkdir moe-traces
 awk 'BEGIN {
-  for (step = 0; step < 13; step++)
+  for (step = 0; step < 13; step += 3)
     for (layer = 1; layer < 3; layer++) {
       printf "{\"step\": %d, \"stage\": \"pre_dispatch\", \"block\": \"decoder\", \"layer\": %d, \"rank\": 0, \"num_tokens\": 256, \"topk\": 2, \"top_indices\": [", step, layer
       for (token = 0; token < 256; token++)

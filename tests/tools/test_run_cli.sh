@@ -75,7 +75,7 @@ grep -q emulated out.txt && fail "--backend list lists more"
 "$run" replay --help | grep -q -- --check || fail "replay is no sub-command"
 
 # Every policy gives what the dense reference gives, and says where the run stood.
-accepts "$sample" --policy all --ranks 2 --steps 3 --check --json
+accepts "$sample" --policy all --ranks 2 --steps 3 --layers 2 --tokens 32 --check --json
 [ "$(grep -c '"passed": true' out.txt)" -ge 20 ] || fail "fewer checks than policies: $(grep -c '"passed": true' out.txt)"
 mv out.txt all.json
 expect all.json 'all(p["check"]["passed"] and p["check"]["compared"] > 1e5 for p in d["policies"])' True
@@ -88,15 +88,15 @@ expect all.json '(d["backend"], d["transport"], d["iterations"], d["warmup"], d[
 
 # Experts in shards, on two groups and on one.
 for esp in 2 4; do
-  accepts "$sample" --policy ep,ep-balanced --esp $esp --schedule fsmoe --steps 2 --tokens 64 --check --json
+  accepts "$sample" --policy ep,ep-balanced --esp $esp --schedule fsmoe --steps 2 --tokens 24 --check --json
   expect out.txt 'all(p["check"]["passed"] and p["check"]["exact"]["passed"] for p in d["policies"])' True
   grep -q "groups of $esp ranks" out.txt || fail "the groups are not said: $(head -c 500 out.txt)"
 done
-accepts "$sample" --policy ep --esp 2 --steps 2 --tokens 64 --check --virtual
-accepts "$sample" --policy ep,hecate --mp 2 --steps 2 --tokens 64 --check --json
+accepts "$sample" --policy ep --esp 2 --steps 2 --tokens 24 --check --virtual
+accepts "$sample" --policy ep,hecate --mp 2 --steps 2 --tokens 24 --check --json
 expect out.txt 'all(p["check"]["passed"] and p["check"]["exact"]["passed"] for p in d["policies"])' True
 grep -q "tensor parallelism: groups of 2 ranks" out.txt || fail "the groups are not said: $(head -c 500 out.txt)"
-accepts "$sample" --policy ep --mp 4 --esp 4 --schedule fsmoe --steps 2 --tokens 64 --check --virtual
+accepts "$sample" --policy ep --mp 4 --esp 4 --schedule fsmoe --steps 2 --tokens 24 --check --virtual
 
 accepts "${quick[@]}" --check
 has "passed"

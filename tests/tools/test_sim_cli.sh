@@ -11,8 +11,8 @@ accepts() {
 }
 
 small=small.jsonl
-few=few.jsonl # the committed sample's first six iterations, for what all policies do
-head -n 7 "$sample" >$few
+few=few.jsonl # the committed sample's first three iterations, for what all policies do
+head -n 4 "$sample" >$few
 header='{"format":"hecate-trace","version":1,"name":"s","layers":1,"experts":3,"top_k":1,"source_ranks":2,"layout":"layer x source_rank x expert","unit":"token-expert assignments"}'
 {
   echo "$header"

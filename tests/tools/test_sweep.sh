@@ -8,10 +8,10 @@ unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASK
 box="2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
 slow="1x8 nvlink=90G@9us flops=100T mem=16G"
 tiny="1x4 nvlink=90G flops=100T mem=16G"
-head -n 7 "$sample" >loads.jsonl
+head -n 4 "$sample" >loads.jsonl
 cat >spec.json <<END
 {"trace": ["loads.jsonl", {"synth": {"workload": "zipf", "exponent": 1.2, "top_k": [1, 2], "layers": 2, "experts": 16,
-           "source_ranks": 8, "tokens": 256, "iterations": 6, "seed": 3}}],
+           "source_ranks": 8, "tokens": 64, "iterations": 3, "seed": 3}}],
  "policy": ["ep", "eplb", "hecate", "fastermoe", "smartmoe"], "cluster": ["$box", "$slow", "$tiny"], "model": "tiny",
  "ranks": [4, 8], "tokens": ["auto", 512], "law": ["alpha_beta", "nccl_rounds"], "schedule": ["published", "lina"], "esp": [1, 2]}
 END

@@ -91,7 +91,7 @@ def rank(index, size):
 
 
 def ranks():
-    torch.multiprocessing.spawn(rank, (2,), nprocs=2)
+    torch.multiprocessing.start_processes(rank, (2,), nprocs=2, start_method="fork")  # importing it takes seconds
     head, found = read("ranks.jsonl")
     own = [[json.loads(line) for line in open("counts-%d" % index)] for index in range(2)]
     assert head["source_ranks"] == 2, head

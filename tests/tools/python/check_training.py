@@ -26,7 +26,7 @@ from hecate.torch import ExpertParallel, MoELayer, Recorder, checkpoint, latest,
 from hecate.torch.store import guests_of
 
 # And on how many ranks the checkpoint of 4 is loaded.
-POLICIES = (("hecate:period=2", (4, 2, 8)), ("eplb:period=2", (4, 2)), ("laer", (4, 8)))
+POLICIES = (("hecate:period=2", (4, 2)), ("eplb:period=2", (4, 8)), ("laer", (4,)))
 SEQUENCES = 8
 
 
