@@ -17,7 +17,9 @@ enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not follo
 enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
+#define FAILS 0.1       /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
 #define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
+#define DOUBT 0.5       /* of how far prices lie apart: about the error of a mean of so few */
 #define MEMORY 0.6      /* what a comparison counts in the next one's mean */
 #define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
 #define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
@@ -30,7 +32,8 @@ typedef struct {
   bool fits;
   int32_t n_peaks;
   double peak_min, peak_max; /* share of the fullest rank's memory, over n_peaks iterations */
-  double s, weight;          /* mean over the comparisons, newer ones counting more; 0: none yet */
+  double s, weight;          /* mean of its prices, newer ones counting more; 0: none yet */
+  double off;                /* how far prices were from it, likewise */
 } hec_pair;
 
 typedef struct {
@@ -55,6 +58,7 @@ typedef struct {
   int32_t n_micro_batches;
   int64_t iter;              /* the last of them */
   double takes_s, now_s;     /* it; that last iteration, of what is followed */
+  double back_s;             /* the first record after it, of what is followed */
   hec_load records[RECORDS]; /* the last iterations, oldest first */
   int64_t iters[RECORDS];
   scales scales;
@@ -146,13 +150,20 @@ static double price(scales *on, const hec_lowering *low, bool goes_on) {
 }
 
 static void add_price(hec_pair *pair, double s) {
-  double weight = MEMORY * pair->weight;
+  double weight = MEMORY * pair->weight, off = pair->weight > 0 ? fabs(s - pair->s) : 0;
+  pair->off = (weight * pair->off + off) / (weight + 1);
   pair->s = (weight * pair->s + s) / (weight + 1);
   pair->weight = weight + 1;
 }
 
+/* What it is expected to take. Of many pairs the one that seems fastest was lucky with the records, the more so the farther its
+ * prices lie apart. */
+static double likely_s(const hec_pair *pair) {
+  return pair->s + DOUBT * pair->off;
+}
+
 static bool is_better(const hec_pair *a, const hec_pair *b) {
-  return a->fits != b->fits ? a->fits : a->s < b->s;
+  return a->fits != b->fits ? a->fits : likely_s(a) < likely_s(b);
 }
 
 /* ---- Looking for pairs ---- */
@@ -204,10 +215,11 @@ static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pa
   return n;
 }
 
-/* Lowers the records, and prices all but the first, before which nothing is known. */
-static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n) {
+/* Lowers the records, in the other order with `back`, and prices all but the first, before which nothing is known. */
+static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n, bool back) {
   for (int i = 0; i < RECORDS; i++) {
-    hec_lower_iterations(lows, n, p->work.iters[i], &p->work.records[i], 1, p->work.n_micro_batches);
+    const hec_load *record = &p->work.records[back ? RECORDS - 1 - i : i];
+    hec_lower_iterations(lows, n, p->work.iters[i], record, 1, p->work.n_micro_batches);
     for (int32_t s = 0; s < n; s++) {
       add_peak(&p->work.scales, lows[s], &pairs[s]);
       if (i > 0)
@@ -239,7 +251,7 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
     pairs[s] = (hec_pair){.policy = policy, .schedule = schedules[s], .parts = parts};
     lows[s] = s > 0 ? hec_lowering_beside(lows[0], schedules[s]) : lower_alone(p, &pairs[0], &arena);
   }
-  replay(p, lows, pairs, n);
+  replay(p, lows, pairs, n, false);
   for (int32_t s = 0; s < n; s++) {
     n_list = insert(list, n_list, max, &pairs[s]);
     in_parts = in_parts || lows[s]->in->in_parts;
@@ -280,14 +292,33 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
   return n;
 }
 
+/* The price of the first record where only the others are known: one price more from the same records. */
+static double price_back(hec_portfolio *p, const hec_pair *pair) {
+  hec_arena arena = {0};
+  hec_policy alone = *pair->policy;
+  alone.portfolio = 0;
+  hec_pair same = {.policy = &alone, .schedule = pair->schedule, .parts = pair->parts};
+  hec_lowering *low = lower_alone(p, &same, &arena);
+  replay(p, &low, &same, 1, true);
+  hec_lowering_free(low);
+  hec_arena_free(&arena);
+  return same.s;
+}
+
+/* All that are kept have then been priced on the same records. */
 static void look_for_pairs(hec_portfolio *p) {
   hec_pair list[PORTFOLIO_KEPT + 1];
   int32_t n = find_pairs(p, p->sliced, list);
+  p->work.back_s = price_back(p, &p->own[p->followed].pair);
+  if (p->followed > 0 && !p->sliced)
+    add_price(&p->own[0].pair, price_back(p, &p->own[0].pair));
   for (int32_t i = 0; i < n; i++) {
     candidate *c = keep(p, &list[i]);
     if (!c)
       continue;
-    replay(p, &c->low, &c->pair, 1);
+    add_price(&c->pair, list[i].s);
+    replay(p, &c->low, &c->pair, 1, true);
+    hec_policy_observe(&c->low->in->shared->run, &p->work.records[RECORDS - 1]);
     c->n_seen = p->work.n_seen;
   }
 }
@@ -312,7 +343,7 @@ static void choose(hec_portfolio *p) {
   int32_t best = p->followed;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     best = !p->own[i].low ? best : is_better(&p->own[i].pair, &p->own[best].pair) ? i : best;
-  double gain_s = now->s - p->own[best].pair.s;
+  double gain_s = likely_s(now) - likely_s(&p->own[best].pair);
   if (best == p->followed)
     return;
   bool pays =
@@ -419,6 +450,8 @@ static void end_work(hec_portfolio *p) {
     (void)pthread_join(w->thread, NULL);
   else
     (void)do_work(p);
+  if (w->looks)
+    add_price(&p->own[p->followed].pair, w->back_s);
   add_price(&p->own[p->followed].pair, w->now_s);
   choose(p);
   p->last = w->iter;
@@ -532,10 +565,20 @@ void hec_portfolio_end(hec_lowering *low) {
   p->n_seen++;
   double s = price(&p->scales, now->low, false);
   add_peak(&p->scales, now->low, &now->pair);
+  bool fails = p->expected_s > 0 && s > (1 + FAILS) * p->expected_s;
+  if (fails)
+    add_price(&now->pair, s);
   if (p->work.running)
     return;
   p->work.now_s = s;
   bool late = s > (1 + LATE) * p->expected_s || !now->pair.fits;
+  if (fails)
+    choose(p);
+  if (p->next != p->followed) { /* another seems faster already; compared once it has run */
+    p->expected_s = p->own[p->next].pair.s;
+    p->rest = 0;
+    return;
+  }
   bool due = p->n_seen > RECORDS && (late || p->rest <= 0 || p->iter - p->last >= period_of(p));
   if (looks(p))
     begin_work(p, true);
