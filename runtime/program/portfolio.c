@@ -5,7 +5,6 @@
 #include "runtime/program/lowering_state.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +18,9 @@ enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
 #define FAILS 0.1       /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
 #define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
-#define DOUBT 0.5       /* of how far prices lie apart: about the error of a mean of so few */
-#define MEMORY 0.6      /* what a comparison counts in the next one's mean */
+#define DOUBT 0.5       /* of how far prices rose: about the error of a mean of so few */
+#define LEARNT 0.15     /* likewise what it counts where the price of a row that learns has fallen */
+#define MEMORY 0.45      /* what a comparison counts in the next one's mean */
 #define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
 #define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
 
@@ -33,7 +33,7 @@ typedef struct {
   int32_t n_peaks;
   double peak_min, peak_max; /* share of the fullest rank's memory, over n_peaks iterations */
   double s, weight;          /* mean of its prices, newer ones counting more; 0: none yet */
-  double off;                /* how far prices were from it, likewise */
+  double off;                /* how far prices were above it, likewise: those of rows that learn fall */
 } hec_pair;
 
 typedef struct {
@@ -52,8 +52,8 @@ typedef struct {
 
 /* A comparison, or a look for pairs, that a host makes beside the iterations. Meanwhile it alone has what is not followed. */
 typedef struct {
-  bool running, looks, threaded;
-  pthread_t thread; /* an executor's; else the work is done when its time is over */
+  bool running, looks;
+  void *begun;    /* by the helper; NULL: the work is done when its time is over */
   int32_t n_seen;   /* iterations before it */
   int32_t n_micro_batches;
   int64_t iter;              /* the last of them */
@@ -78,6 +78,7 @@ struct hec_portfolio {
   int32_t rest, gap; /* iterations until the next comparison; between the last two */
   double expected_s; /* of an iteration, when it was chosen; 0: nothing was */
   comparison work;
+  const hec_helper *helper; /* NULL: none */
   bool stopped;
 };
 
@@ -112,8 +113,8 @@ static void scales_free(const hec_problem *problem, scales *on) {
 
 void hec_portfolio_free(hec_lowering *low) {
   hec_portfolio *p = low->among;
-  if (p->work.running && p->work.threaded)
-    (void)pthread_join(p->work.thread, NULL);
+  if (p->work.running && p->work.begun)
+    p->helper->end(p->work.begun);
   *low = *p->own[0].low;
   p->followed = p->next = 0;
   drop_others(p);
@@ -121,6 +122,10 @@ void hec_portfolio_free(hec_lowering *low) {
   scales_free(low->problem, &p->work.scales);
   free(p->moves.data);
   hec_link_cost_free(&p->cost);
+}
+
+void hec_portfolio_help(hec_lowering *low, const hec_helper *helper) {
+  low->among->helper = helper;
 }
 
 void hec_portfolio_stop(hec_lowering *low) {
@@ -149,15 +154,18 @@ static double price(scales *on, const hec_lowering *low, bool goes_on) {
   return low->problem->pricer->iteration_s(on->pricing, &low->in->program, goes_on);
 }
 
+/* Rows whose placements last learn: where their price falls, it stays there. */
 static void add_price(hec_pair *pair, double s) {
-  double weight = MEMORY * pair->weight, off = pair->weight > 0 ? fabs(s - pair->s) : 0;
+  bool learns = pair->policy->known == HEC_KNOWN_PERIODIC && s < pair->s;
+  double weight = (learns ? LEARNT : MEMORY) * pair->weight, off = s - pair->s;
+  off = pair->weight <= 0 ? 0 : pair->weight <= 1 ? fabs(off) : off > 0 ? off : 0;
   pair->off = (weight * pair->off + off) / (weight + 1);
   pair->s = (weight * pair->s + s) / (weight + 1);
   pair->weight = weight + 1;
 }
 
-/* What it is expected to take. Of many pairs the one that seems fastest was lucky with the records, the more so the farther its
- * prices lie apart. */
+/* What it is expected to take. Of many pairs the one that seems fastest was lucky with the records, the more so the farther
+ * its prices rise. */
 static double likely_s(const hec_pair *pair) {
   return pair->s + DOUBT * pair->off;
 }
@@ -316,9 +324,8 @@ static void look_for_pairs(hec_portfolio *p) {
     candidate *c = keep(p, &list[i]);
     if (!c)
       continue;
-    add_price(&c->pair, list[i].s);
-    replay(p, &c->low, &c->pair, 1, true);
-    hec_policy_observe(&c->low->in->shared->run, &p->work.records[RECORDS - 1]);
+    replay(p, &c->low, &c->pair, 1, false);
+    add_price(&c->pair, price_back(p, &c->pair));
     c->n_seen = p->work.n_seen;
   }
 }
@@ -352,11 +359,16 @@ static void choose(hec_portfolio *p) {
     p->next = best;
 }
 
-/* What the policy has missed until the iteration, as far as it was kept. */
+/* What the policy has missed until the iteration, as far as it was kept. Where placements last, it also makes the decisions
+ * that it would have made: some go step by step. */
 static void catch_up(hec_portfolio *p, candidate *c, int32_t until) {
+  hec_policy_run *run = &c->low->in->shared->run;
   int32_t first = p->n_seen - RECORDS_KEPT;
-  for (int32_t i = c->n_seen > first ? c->n_seen : first; i < until; i++)
-    hec_policy_observe(&c->low->in->shared->run, &p->records[i % RECORDS_KEPT]);
+  for (int32_t i = c->n_seen > first ? c->n_seen : first; i < until; i++) {
+    if (run->policy->known == HEC_KNOWN_PERIODIC)
+      hec_policy_decide(run, p->iters[i % RECORDS_KEPT], 0);
+    hec_policy_observe(run, &p->records[i % RECORDS_KEPT]);
+  }
   c->n_seen = until;
 }
 
@@ -388,7 +400,7 @@ static double lowering_s(const hec_lowering *low, int64_t n, int32_t units) {
 static int64_t programs_of(const hec_portfolio *p, bool looks) {
   const hec_lowering *own = p->own[0].low;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
-  int64_t n = looks ? RECORDS * own->in->shared->run.policy->portfolio : 0;
+  int64_t n = looks ? RECORDS * (2 * own->in->shared->run.policy->portfolio + 2) : 0;
   for (int32_t i = 0; looks && hec_policies[i]; i++)
     if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
       n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
@@ -413,14 +425,13 @@ static void compare(hec_portfolio *p) {
   }
 }
 
-static void *do_work(void *context) {
+static void do_work(void *context) {
   hec_portfolio *p = context;
   if (p->work.looks)
     drop_others(p);
   compare(p);
   if (p->work.looks)
     look_for_pairs(p);
-  return NULL;
 }
 
 static void begin_work(hec_portfolio *p, bool looks) {
@@ -440,16 +451,16 @@ static void begin_work(hec_portfolio *p, bool looks) {
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     if (i != p->followed && p->own[i].low)
       catch_up(p, &p->own[i], p->n_seen - 1);
-  w->threaded = now->in->detail && pthread_create(&w->thread, NULL, do_work, p) == 0;
+  w->begun = p->helper ? p->helper->begin(do_work, p) : NULL;
 }
 
 static void end_work(hec_portfolio *p) {
   comparison *w = &p->work;
   w->running = false;
-  if (w->threaded)
-    (void)pthread_join(w->thread, NULL);
+  if (w->begun)
+    p->helper->end(w->begun);
   else
-    (void)do_work(p);
+    do_work(p);
   if (w->looks)
     add_price(&p->own[p->followed].pair, w->back_s);
   add_price(&p->own[p->followed].pair, w->now_s);
