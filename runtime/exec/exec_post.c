@@ -105,6 +105,7 @@ static hec_status bind(hec_exec *exec, hec_exec_op *op) {
   case HEC_OP_PLAN:
     op->begin_ns = exec->planned_begin_ns;
     op->end_ns = exec->planned_end_ns;
+    exec->planned_begin_ns = exec->planned_end_ns; /* planned once, however many operations it is */
     return HEC_OK;
   case HEC_OP_LOCAL:
     if (op->op.role == HEC_ROLE_REDUCE || op->op.role == HEC_ROLE_SHARD_REDUCE) {

@@ -5,7 +5,9 @@
 #include "runtime/exec/train/language.h"
 #include "runtime/plan/problem.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Of what a rank has of an expert: its shard. */
@@ -40,6 +42,37 @@ size_t hec_runner_bytes(const hec_runner_options *options, const hec_policy *pol
   return policy->sliced ? in_slices : in_whole;
 }
 
+/* ---- A helper of the host ---- */
+
+typedef struct {
+  pthread_t thread;
+  void (*work)(void *);
+  void *context;
+} helping;
+
+static void *help(void *context) {
+  helping *h = context;
+  h->work(h->context);
+  return NULL;
+}
+
+static void *help_begin(void (*work)(void *), void *context) {
+  helping *h = hec_malloc(1, sizeof *h);
+  *h = (helping){.work = work, .context = context};
+  if (pthread_create(&h->thread, NULL, help, h) == 0)
+    return h;
+  free(h);
+  return NULL;
+}
+
+static void help_end(void *begun) {
+  helping *h = begun;
+  (void)pthread_join(h->thread, NULL);
+  free(h);
+}
+
+static const hec_helper helper = {.begin = help_begin, .end = help_end};
+
 hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   const hec_runner_options *o = &r->options;
   const hec_problem *p = o->problem;
@@ -47,6 +80,7 @@ hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   HEC_TRY(hec_schedule_of(policy, o->schedule, &schedule));
   r->low = hec_lowering_new(p, policy, schedule, o->collective, &r->arena);
   hec_lowering_detail(r->low);
+  hec_lowering_help(r->low, &helper);
   if (o->gated)
     hec_lowering_gated(r->low);
   r->loads = HEC_NEW(&r->arena, hec_load, o->n_micro_batches);

@@ -40,6 +40,7 @@ typedef struct {
   int64_t iter;              /* of the record about to run */
   int32_t micro_batch;       /* within the iteration */
   uint64_t units; /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
+  uint64_t units_once; /* of them, those that the policy does once in a period: charged like what periodic policies plan */
   bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
   uint64_t n_offered, n_dropped; /* assignments that a policy which drops has seen, and left out, since its start */
   int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports (the first group); -1: no meaning */

@@ -45,6 +45,7 @@ static void gather(hec_policy_run *run) {
     const hec_policy_run *own = &groups->run[g];
     run->planned = run->planned || own->planned;
     run->units = own->units > run->units ? own->units : run->units;
+    run->units_once = own->units_once > run->units_once ? own->units_once : run->units_once;
     run->n_offered += own->n_offered;
     run->n_dropped += own->n_dropped;
     plan->version += own->plan.version;
@@ -190,7 +191,7 @@ void hec_policy_stop(hec_policy_run *run) {
 void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch) {
   run->iter = iter;
   run->micro_batch = micro_batch;
-  run->units = 0;
+  run->units = run->units_once = 0;
   run->planned = false;
   if (run->groups)
     groups_decide(run);
@@ -199,7 +200,7 @@ void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch) {
 }
 
 void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  run->units = 0;
+  run->units = run->units_once = 0;
   run->planned = false;
   if (run->groups)
     groups_refine(run, layer, load);

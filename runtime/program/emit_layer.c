@@ -154,13 +154,19 @@ static int32_t emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps
 }
 
 int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps) {
-  if (!low->in->shared->run.planned)
+  const hec_policy_run *run = &low->in->shared->run;
+  if (!run->planned)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
-  op.plan.units = low->in->shared->run.units;
-  op.one_off = layer < 0 && low->in->shared->run.policy->known == HEC_KNOWN_PERIODIC;
-  low->in->one_off = low->in->one_off || op.one_off;
-  return hec_program_add(&low->in->program, op, deps, n_deps);
+  op.plan.units = run->units - run->units_once;
+  op.one_off = layer < 0 && run->policy->known == HEC_KNOWN_PERIODIC;
+  low->in->one_off = low->in->one_off || op.one_off || run->units_once > 0;
+  int32_t id = hec_program_add(&low->in->program, op, deps, n_deps);
+  if (run->units_once == 0)
+    return id;
+  op.plan.units = run->units_once;
+  op.one_off = true;
+  return hec_program_add(&low->in->program, op, HEC_DEPS(id));
 }
 
 /* The per-rank bytes that permutes and buffers need, of all chunks; transfers of the dispatch where it is not cut. */

@@ -127,6 +127,14 @@ void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads,
 void hec_lower_iterations(hec_lowering *const *lows, int32_t n_lows, int64_t iter, const hec_load *loads, int32_t n,
                           int32_t n_micro_batches);
 
+/* Who executes programs may do work of the host beside them, for policies that compare whole iterations. Without one, or where
+ * `begin` returns NULL, the work is done when its result is wanted. */
+typedef struct {
+  void *(*begin)(void (*work)(void *), void *context);
+  void (*end)(void *begun); /* waits for it */
+} hec_helper;
+void hec_lowering_help(hec_lowering *low, const hec_helper *helper);
+
 /* From now on programs say what travels, not only how much: parcels, cells, items (program.h). For executors. */
 void hec_lowering_detail(hec_lowering *low);
 

@@ -168,6 +168,11 @@ hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule 
   return low;
 }
 
+void hec_lowering_help(hec_lowering *low, const hec_helper *helper) {
+  if (low->among)
+    hec_portfolio_help(low, helper);
+}
+
 void hec_lowering_detail(hec_lowering *low) {
   low->in->detail = low->in->each.per_item = true;
 }

@@ -5,7 +5,6 @@
 #include "runtime/program/lowering_state.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,11 @@ enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not follo
 enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
+#define FAILS 0.1       /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
 #define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
-#define MEMORY 0.6      /* what a comparison counts in the next one's mean */
+#define DOUBT 0.5       /* of how far prices rose: about the error of a mean of so few */
+#define LEARNT 0.15     /* likewise what it counts where the price of a row that learns has fallen */
+#define MEMORY 0.45      /* what a comparison counts in the next one's mean */
 #define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
 #define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
 
@@ -30,7 +32,8 @@ typedef struct {
   bool fits;
   int32_t n_peaks;
   double peak_min, peak_max; /* share of the fullest rank's memory, over n_peaks iterations */
-  double s, weight;          /* mean over the comparisons, newer ones counting more; 0: none yet */
+  double s, weight;          /* mean of its prices, newer ones counting more; 0: none yet */
+  double off;                /* how far prices were above it, likewise: those of rows that learn fall */
 } hec_pair;
 
 typedef struct {
@@ -49,12 +52,13 @@ typedef struct {
 
 /* A comparison, or a look for pairs, that a host makes beside the iterations. Meanwhile it alone has what is not followed. */
 typedef struct {
-  bool running, looks, threaded;
-  pthread_t thread; /* an executor's; else the work is done when its time is over */
+  bool running, looks;
+  void *begun;    /* by the helper; NULL: the work is done when its time is over */
   int32_t n_seen;   /* iterations before it */
   int32_t n_micro_batches;
   int64_t iter;              /* the last of them */
   double takes_s, now_s;     /* it; that last iteration, of what is followed */
+  double back_s;             /* the first record after it, of what is followed */
   hec_load records[RECORDS]; /* the last iterations, oldest first */
   int64_t iters[RECORDS];
   scales scales;
@@ -74,6 +78,7 @@ struct hec_portfolio {
   int32_t rest, gap; /* iterations until the next comparison; between the last two */
   double expected_s; /* of an iteration, when it was chosen; 0: nothing was */
   comparison work;
+  const hec_helper *helper; /* NULL: none */
   bool stopped;
 };
 
@@ -108,8 +113,8 @@ static void scales_free(const hec_problem *problem, scales *on) {
 
 void hec_portfolio_free(hec_lowering *low) {
   hec_portfolio *p = low->among;
-  if (p->work.running && p->work.threaded)
-    (void)pthread_join(p->work.thread, NULL);
+  if (p->work.running && p->work.begun)
+    p->helper->end(p->work.begun);
   *low = *p->own[0].low;
   p->followed = p->next = 0;
   drop_others(p);
@@ -117,6 +122,10 @@ void hec_portfolio_free(hec_lowering *low) {
   scales_free(low->problem, &p->work.scales);
   free(p->moves.data);
   hec_link_cost_free(&p->cost);
+}
+
+void hec_portfolio_help(hec_lowering *low, const hec_helper *helper) {
+  low->among->helper = helper;
 }
 
 void hec_portfolio_stop(hec_lowering *low) {
@@ -145,14 +154,24 @@ static double price(scales *on, const hec_lowering *low, bool goes_on) {
   return low->problem->pricer->iteration_s(on->pricing, &low->in->program, goes_on);
 }
 
+/* Rows whose placements last learn: where their price falls, it stays there. */
 static void add_price(hec_pair *pair, double s) {
-  double weight = MEMORY * pair->weight;
+  bool learns = pair->policy->known == HEC_KNOWN_PERIODIC && s < pair->s;
+  double weight = (learns ? LEARNT : MEMORY) * pair->weight, off = s - pair->s;
+  off = pair->weight <= 0 ? 0 : pair->weight <= 1 ? fabs(off) : off > 0 ? off : 0;
+  pair->off = (weight * pair->off + off) / (weight + 1);
   pair->s = (weight * pair->s + s) / (weight + 1);
   pair->weight = weight + 1;
 }
 
+/* What it is expected to take. Of many pairs the one that seems fastest was lucky with the records, the more so the farther
+ * its prices rise. */
+static double likely_s(const hec_pair *pair) {
+  return pair->s + DOUBT * pair->off;
+}
+
 static bool is_better(const hec_pair *a, const hec_pair *b) {
-  return a->fits != b->fits ? a->fits : a->s < b->s;
+  return a->fits != b->fits ? a->fits : likely_s(a) < likely_s(b);
 }
 
 /* ---- Looking for pairs ---- */
@@ -204,10 +223,11 @@ static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pa
   return n;
 }
 
-/* Lowers the records, and prices all but the first, before which nothing is known. */
-static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n) {
+/* Lowers the records, in the other order with `back`, and prices all but the first, before which nothing is known. */
+static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32_t n, bool back) {
   for (int i = 0; i < RECORDS; i++) {
-    hec_lower_iterations(lows, n, p->work.iters[i], &p->work.records[i], 1, p->work.n_micro_batches);
+    const hec_load *record = &p->work.records[back ? RECORDS - 1 - i : i];
+    hec_lower_iterations(lows, n, p->work.iters[i], record, 1, p->work.n_micro_batches);
     for (int32_t s = 0; s < n; s++) {
       add_peak(&p->work.scales, lows[s], &pairs[s]);
       if (i > 0)
@@ -239,7 +259,7 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
     pairs[s] = (hec_pair){.policy = policy, .schedule = schedules[s], .parts = parts};
     lows[s] = s > 0 ? hec_lowering_beside(lows[0], schedules[s]) : lower_alone(p, &pairs[0], &arena);
   }
-  replay(p, lows, pairs, n);
+  replay(p, lows, pairs, n, false);
   for (int32_t s = 0; s < n; s++) {
     n_list = insert(list, n_list, max, &pairs[s]);
     in_parts = in_parts || lows[s]->in->in_parts;
@@ -280,14 +300,32 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
   return n;
 }
 
+/* The price of the first record where only the others are known: one price more from the same records. */
+static double price_back(hec_portfolio *p, const hec_pair *pair) {
+  hec_arena arena = {0};
+  hec_policy alone = *pair->policy;
+  alone.portfolio = 0;
+  hec_pair same = {.policy = &alone, .schedule = pair->schedule, .parts = pair->parts};
+  hec_lowering *low = lower_alone(p, &same, &arena);
+  replay(p, &low, &same, 1, true);
+  hec_lowering_free(low);
+  hec_arena_free(&arena);
+  return same.s;
+}
+
+/* All that are kept have then been priced on the same records. */
 static void look_for_pairs(hec_portfolio *p) {
   hec_pair list[PORTFOLIO_KEPT + 1];
   int32_t n = find_pairs(p, p->sliced, list);
+  p->work.back_s = price_back(p, &p->own[p->followed].pair);
+  if (p->followed > 0 && !p->sliced)
+    add_price(&p->own[0].pair, price_back(p, &p->own[0].pair));
   for (int32_t i = 0; i < n; i++) {
     candidate *c = keep(p, &list[i]);
     if (!c)
       continue;
-    replay(p, &c->low, &c->pair, 1);
+    replay(p, &c->low, &c->pair, 1, false);
+    add_price(&c->pair, price_back(p, &c->pair));
     c->n_seen = p->work.n_seen;
   }
 }
@@ -312,7 +350,7 @@ static void choose(hec_portfolio *p) {
   int32_t best = p->followed;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     best = !p->own[i].low ? best : is_better(&p->own[i].pair, &p->own[best].pair) ? i : best;
-  double gain_s = now->s - p->own[best].pair.s;
+  double gain_s = likely_s(now) - likely_s(&p->own[best].pair);
   if (best == p->followed)
     return;
   bool pays =
@@ -321,11 +359,16 @@ static void choose(hec_portfolio *p) {
     p->next = best;
 }
 
-/* What the policy has missed until the iteration, as far as it was kept. */
+/* What the policy has missed until the iteration, as far as it was kept. Where placements last, it also makes the decisions
+ * that it would have made: some go step by step. */
 static void catch_up(hec_portfolio *p, candidate *c, int32_t until) {
+  hec_policy_run *run = &c->low->in->shared->run;
   int32_t first = p->n_seen - RECORDS_KEPT;
-  for (int32_t i = c->n_seen > first ? c->n_seen : first; i < until; i++)
-    hec_policy_observe(&c->low->in->shared->run, &p->records[i % RECORDS_KEPT]);
+  for (int32_t i = c->n_seen > first ? c->n_seen : first; i < until; i++) {
+    if (run->policy->known == HEC_KNOWN_PERIODIC)
+      hec_policy_decide(run, p->iters[i % RECORDS_KEPT], 0);
+    hec_policy_observe(run, &p->records[i % RECORDS_KEPT]);
+  }
   c->n_seen = until;
 }
 
@@ -357,7 +400,7 @@ static double lowering_s(const hec_lowering *low, int64_t n, int32_t units) {
 static int64_t programs_of(const hec_portfolio *p, bool looks) {
   const hec_lowering *own = p->own[0].low;
   const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
-  int64_t n = looks ? RECORDS * own->in->shared->run.policy->portfolio : 0;
+  int64_t n = looks ? RECORDS * (2 * own->in->shared->run.policy->portfolio + 2) : 0;
   for (int32_t i = 0; looks && hec_policies[i]; i++)
     if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
       n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
@@ -382,14 +425,13 @@ static void compare(hec_portfolio *p) {
   }
 }
 
-static void *do_work(void *context) {
+static void do_work(void *context) {
   hec_portfolio *p = context;
   if (p->work.looks)
     drop_others(p);
   compare(p);
   if (p->work.looks)
     look_for_pairs(p);
-  return NULL;
 }
 
 static void begin_work(hec_portfolio *p, bool looks) {
@@ -409,16 +451,18 @@ static void begin_work(hec_portfolio *p, bool looks) {
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     if (i != p->followed && p->own[i].low)
       catch_up(p, &p->own[i], p->n_seen - 1);
-  w->threaded = now->in->detail && pthread_create(&w->thread, NULL, do_work, p) == 0;
+  w->begun = p->helper ? p->helper->begin(do_work, p) : NULL;
 }
 
 static void end_work(hec_portfolio *p) {
   comparison *w = &p->work;
   w->running = false;
-  if (w->threaded)
-    (void)pthread_join(w->thread, NULL);
+  if (w->begun)
+    p->helper->end(w->begun);
   else
-    (void)do_work(p);
+    do_work(p);
+  if (w->looks)
+    add_price(&p->own[p->followed].pair, w->back_s);
   add_price(&p->own[p->followed].pair, w->now_s);
   choose(p);
   p->last = w->iter;
@@ -532,10 +576,20 @@ void hec_portfolio_end(hec_lowering *low) {
   p->n_seen++;
   double s = price(&p->scales, now->low, false);
   add_peak(&p->scales, now->low, &now->pair);
+  bool fails = p->expected_s > 0 && s > (1 + FAILS) * p->expected_s;
+  if (fails)
+    add_price(&now->pair, s);
   if (p->work.running)
     return;
   p->work.now_s = s;
   bool late = s > (1 + LATE) * p->expected_s || !now->pair.fits;
+  if (fails)
+    choose(p);
+  if (p->next != p->followed) { /* another seems faster already; compared once it has run */
+    p->expected_s = p->own[p->next].pair.s;
+    p->rest = 0;
+    return;
+  }
   bool due = p->n_seen > RECORDS && (late || p->rest <= 0 || p->iter - p->last >= period_of(p));
   if (looks(p))
     begin_work(p, true);

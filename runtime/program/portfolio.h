@@ -14,8 +14,8 @@
  *
  * A look or comparison is the host's work beside the iterations. It takes the planning time of so many programs, and its
  * result is followed from the first iteration that begins later. One is made at a time. What was missed meanwhile is made
- * good from the last records. In an executor a thread does the work, and the iteration of the result waits for it; the
- * simulator does it then.
+ * good from the last records. A helper does the work (lower.h), and the iteration of the result waits for it; without one it
+ * is done then.
  *
  * Whole experts or slices is decided once, before the first iteration: executors keep experts as they began with them.
  * Slices need less memory where experts do not divide evenly over the ranks. So they are tried where memory is short, on
@@ -43,6 +43,7 @@ bool hec_portfolio_affordable(const hec_problem *problem);
 /* For a new lowering whose policy has one (policy.h, `portfolio`) and whose problem has a pricer. From then on it stands for
  * what it follows. */
 void hec_portfolio_start(hec_lowering *low);
+void hec_portfolio_help(hec_lowering *low, const hec_helper *helper);
 void hec_portfolio_free(hec_lowering *low); /* afterwards the lowering is its own planner's, still to be freed */
 
 void hec_portfolio_begin(hec_lowering *low, int64_t iter,

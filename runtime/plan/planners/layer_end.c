@@ -468,6 +468,27 @@ static double with_s(const hec_layer_end *end, const hec_layer_times *times, dou
   return end_s(end, &t);
 }
 
+/* Of the fastest device. */
+static double mean_s(const hec_layer_end *end, bool backward, int32_t rows) {
+  const hec_work_shape *shape = backward ? &end->backward : &end->problem->expert;
+  double min = 0;
+  for (int32_t r = 0; r < end->n_ranks; r++) {
+    double s = hec_work_experts_s(&end->problem->cluster->devices[r], shape, &rows, 1, 1);
+    min = r == 0 || s < min ? s : min;
+  }
+  return min;
+}
+
+double hec_layer_end_least(const hec_layer_end *end) {
+  uint64_t all = 0;
+  for (int32_t e = 0; e < end->n_experts; e++)
+    all += end->total[e];
+  int32_t mean = (int32_t)(all / (uint64_t)end->n_ranks);
+  hec_layer_times t = {.forward_s = mean_s(end, false, mean), .replicas_s = end->replicas_s};
+  t.backward_s = end->problem->train ? mean_s(end, true, mean) : 0;
+  return end_s(end, &t);
+}
+
 double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share) {
   uint64_t all = 0, max = 0;
   for (int32_t r = 0; r < end->n_ranks; r++) {

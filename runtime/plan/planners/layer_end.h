@@ -87,6 +87,8 @@ void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_he
 
 void hec_layer_end_split(hec_layer_end *end);   /* plainly; O(experts * ranks) */
 void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */
+/* No later than any split and any guests end the layer: nothing travels, and all ranks compute the mean. O(ranks). */
+double hec_layer_end_least(const hec_layer_end *end);
 /* About the soonest end that a split could have with the guests as they are: what may be worth a split. The dispatch
  * would take `share` of what it does in `times`, and the busiest rank would compute the mean. O(ranks + nodes). */
 double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share);

@@ -40,9 +40,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLACEMENTS_MAX = 12 };
+enum { PLACEMENTS_MAX = 16 };
 enum { HOMES, EARLY, LATE }; /* of policy->own: parts that can be switched off, to see what they are worth */
 #define NEAR 0.03            /* of an end: what gains less is within the error of the prediction */
+#define DRIFT 0.25           /* before any was seen */
 
 typedef struct {
   hec_guests guests;
@@ -52,7 +53,7 @@ typedef struct {
   uint64_t *sum;                     /* [n_ranks * n_experts] of past loads */
   uint32_t *mean, *other;            /* [n_ranks * n_experts] expected; the same of other experts */
   uint64_t *expected;                /* [n_layers * n_experts] the window's mean at the last decision */
-  double *drift;                     /* [n_layers] share of tokens that were not expected, lately */
+  double *drift;                     /* [n_layers] share of tokens that were not expected, lately; < 0: not yet known */
   uint64_t *load;                    /* [n_experts] */
   int32_t *home, *best_home;         /* [n_experts] of a candidate */
   uint8_t *resident, *best_resident; /* [n_experts * n_ranks] likewise */
@@ -103,8 +104,14 @@ static void learn_drift(hec_policy_run *run, joint *state, int32_t layer) {
     all += last[e];
     was += expected[e];
   }
-  if (was > 0 && all > 0)
-    state->drift[layer] = (state->drift[layer] + (double)off / (double)(all + was)) / 2;
+  if (was == 0 || all == 0)
+    return;
+  double drift = (double)off / (double)(all + was);
+  state->drift[layer] = state->drift[layer] < 0 ? drift : (state->drift[layer] + drift) / 2;
+}
+
+static double drift_of(const joint *state, int32_t layer) {
+  return state->drift[layer] < 0 ? DRIFT : state->drift[layer];
 }
 
 /* Expected: the mean of the window; of the share that drifts, all experts alike. */
@@ -118,7 +125,7 @@ static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
   for (int32_t r = 0; r < run->plan.n_ranks; r++) {
     const uint64_t *sum = state->sum + (size_t)r * (size_t)n_experts;
     uint32_t *mean = state->mean + (size_t)r * (size_t)n_experts, *other = state->other + (size_t)r * (size_t)n_experts;
-    double row = 0, drift = state->drift[layer];
+    double row = 0, drift = drift_of(state, layer);
     for (int32_t e = 0; e < n_experts; e++)
       row += (double)sum[e];
     for (int32_t e = 0; e < n_experts; e++) {
@@ -143,20 +150,20 @@ static void read_placement(const hec_policy_run *run, joint *state, int32_t laye
   }
 }
 
-/* `copies` of each expert, where that divides the ranks. Copy k of the j-th expert of place p in the k-th part of the
- * ranks, at place p + k o(j) with shifts o = 0, 1, 2, 4 .. (MicroMoE's placement), so that ranks share experts with
- * many others. */
-static void spread_evenly(const hec_policy_run *run, joint *state, int32_t copies) {
-  int32_t n_ranks = run->plan.n_ranks, n_experts = run->plan.n_experts, size = n_ranks / copies, before = 0;
+/* `copies` of each expert inside units of `unit` ranks, where that divides them. Copy k of the j-th expert of place p in the
+ * k-th part of its unit, at place p + k o(j) with shifts o = 0, 1, 2, 4 .. (MicroMoE's placement), so that ranks share
+ * experts with many others. */
+static void spread_evenly(const hec_policy_run *run, joint *state, int32_t copies, int32_t unit) {
+  int32_t n_ranks = run->plan.n_ranks, n_experts = run->plan.n_experts, size = unit / copies, before = 0;
   memset(state->resident, 0, (size_t)n_experts * (size_t)n_ranks);
   for (int32_t e = 0, last = -1; e < n_experts; e++) {
-    int32_t place = (int32_t)((int64_t)e * size / n_experts);
-    before = place == last ? before + 1 : 0;
-    last = place;
+    int32_t all = (int32_t)((int64_t)e * (n_ranks / copies) / n_experts), first = all / size * unit, place = all % size;
+    before = all == last ? before + 1 : 0;
+    last = all;
     int64_t shift = before == 0 ? 0 : before < 30 ? INT64_C(1) << (before - 1) : before;
-    state->home[e] = place;
+    state->home[e] = first + place;
     for (int32_t k = 1; k < copies; k++)
-      state->resident[e * n_ranks + k * size + (int32_t)((place + k * shift) % size)] = 1;
+      state->resident[e * n_ranks + first + k * size + (int32_t)((place + k * shift) % size)] = 1;
   }
 }
 
@@ -205,9 +212,12 @@ static double try_on(hec_policy_run *run, joint *state, int32_t layer, const uin
   return s;
 }
 
-/* On what is expected, and on the same loads of other experts: a placement lasts, and loads change. */
+/* On what is expected, and on the same loads of other experts: a placement lasts, and loads change. Loads that have nothing to
+ * do with each other differ by about half of the tokens. */
 static double try_placement(hec_policy_run *run, joint *state, int32_t layer) {
-  return 0.75 * try_on(run, state, layer, state->mean) + 0.25 * try_on(run, state, layer, state->other);
+  double other = 2 * drift_of(state, layer);
+  other = other > 1 ? 1 : other;
+  return (1 - other) * try_on(run, state, layer, state->mean) + other * try_on(run, state, layer, state->other);
 }
 
 static void write_placement(hec_policy_run *run, const joint *state, int32_t layer) {
@@ -229,18 +239,22 @@ static void sum_loads(const hec_policy_run *run, joint *state) {
       state->load[e] += state->mean[r * n_experts + e];
 }
 
-/* Whether the layer is placed anew. */
+/* Whether the layer is placed anew. A placement that could not pay however the layer is split is not tried. */
 static bool replace(hec_policy_run *run, joint *state, int32_t layer) {
   size_t n_experts = (size_t)run->plan.n_experts, cells = n_experts * (size_t)run->plan.n_ranks;
   read_placement(run, state, layer);
-  double now_s = try_placement(run, state, layer), best = 0;
+  double now_s = try_placement(run, state, layer), best = 0, period = hec_policy_period(run);
   bool found = false;
+  sum_loads(run, state);
   for (int32_t i = 0; i < state->n_placements; i++) {
-    sum_loads(run, state);
     place(run, state, &state->placement[i], layer);
     run->units += state->placement[i].units;
-    double s = try_placement(run, state, layer);
-    double gain = (now_s - s) * hec_policy_period(run) - moving_s(run, state, layer);
+    double move_s = moving_s(run, state, layer);
+    hec_layer_end_place(&state->guests.end, layer, state->mean, state->home, state->resident);
+    run->units += state->guests.end.units;
+    if ((now_s - hec_layer_end_least(&state->guests.end)) * period - move_s <= best)
+      continue;
+    double gain = (now_s - try_placement(run, state, layer)) * period - move_s;
     if (gain <= best)
       continue;
     best = gain;
@@ -271,10 +285,12 @@ static void decide(hec_policy_run *run) {
   hec_quota_clear(&run->plan);
   if (hec_history_length(&run->history) == 0 || run->problem->n_ranks == 1)
     return;
-  bool due = hec_policy_due(run, &state->last), moved = false;
+  bool moved = false, due = hec_history_length(&run->history) > 1 && hec_policy_due(run, &state->last); /* drift is known */
   for (int32_t layer = 0; layer < run->plan.n_layers; layer++) {
     read_history(run, state, layer);
+    uint64_t before = run->units;
     moved = (due && run->policy->own[HOMES] > 0 && replace(run, state, layer)) || moved;
+    run->units_once += run->units - before;
     read_placement(run, state, layer);
     (void)try_on(run, state, layer, state->mean);
     write_placement(run, state, layer);
@@ -319,21 +335,26 @@ static void expect_skew(const hec_policy_run *run, joint *state) {
       state->mean[r * p->n_experts + e] = (uint32_t)(assignments / sum / sqrt(1 + (7 * e + 3) % p->n_experts));
 }
 
-/* 1, 2, 4 .. copies of everything as memory allows, whichever ends the layer soonest then. */
-static int32_t best_copies(hec_policy_run *run, joint *state, int32_t room, int32_t layer) {
+/* 1, 2, 4 .. copies of everything as memory allows, anywhere or on one node, whichever ends the layer soonest then: writes that. */
+static void place_first(hec_policy_run *run, joint *state, int32_t room, int32_t layer) {
   const hec_problem *p = run->problem;
+  int32_t node = p->n_ranks % p->n_nodes == 0 ? p->n_ranks / p->n_nodes : p->n_ranks, best = 1, best_unit = p->n_ranks;
   double best_s = 0;
-  int32_t best = 1;
   for (int32_t copies = 1; p->n_ranks % copies == 0 && copies <= p->n_ranks; copies *= 2) {
     int32_t slots = (p->n_experts + p->n_ranks / copies - 1) / (p->n_ranks / copies);
     if (copies > 1 && slots > room)
       break;
-    spread_evenly(run, state, copies);
-    double s = try_on(run, state, layer, state->mean);
-    best = copies == 1 || s < (1 - NEAR) * best_s ? copies : best;
-    best_s = best == copies ? s : best_s;
+    for (int32_t unit = p->n_ranks; unit > 0; unit = unit > node && copies > 1 && node % copies == 0 ? node : 0) {
+      spread_evenly(run, state, copies, unit);
+      double s = try_on(run, state, layer, state->mean);
+      if (copies > 1 && s >= (1 - NEAR) * best_s)
+        continue;
+      best = copies;
+      best_unit = unit;
+      best_s = s;
+    }
   }
-  return best;
+  spread_evenly(run, state, best, best_unit);
 }
 
 /* It costs nothing: nobody had to move. The first layer hides less than the others, which are alike. */
@@ -342,9 +363,20 @@ static void first_placement(hec_policy_run *run, joint *state, int32_t room) {
   expect_skew(run, state);
   for (int32_t l = 0; l <= last; l++) {
     if (l <= 1)
-      spread_evenly(run, state, best_copies(run, state, room, l));
+      place_first(run, state, room, l);
     write_placement(run, state, l);
   }
+}
+
+/* EPLB's groups of experts, four or more of which make a node's, where it keeps replicas inside nodes; 0: it cannot. */
+static int32_t groups_of(const hec_problem *p) {
+  int32_t groups = p->n_nodes;
+  if (p->n_nodes == 1 || p->n_ranks % p->n_nodes != 0 || p->n_experts % p->n_nodes != 0 ||
+      p->n_ranks != p->n_nodes * p->cluster->devices_per_node)
+    return 0;
+  while (groups < 4 * p->n_nodes && p->n_experts % (2 * groups) == 0)
+    groups *= 2;
+  return groups;
 }
 
 static void init(hec_policy_run *run) {
@@ -367,10 +399,14 @@ static void init(hec_policy_run *run) {
   state->guests.m = guest_room(p, &run->plan.rematerialise);
   state->guests.end.regathers = run->plan.rematerialise;
   int32_t share = hec_problem_share(p), room = resident_room(p);
-  for (int32_t extra = 0; extra <= room && share + extra <= p->n_experts && state->n_placements < PLACEMENTS_MAX;
-       extra = extra == 0 ? 1 : 2 * extra)
-    state->placement[state->n_placements++] =
-        hec_eplb_new(arena, p->n_experts, (share + extra) * p->n_ranks, 1, 1, p->n_ranks);
+  int32_t groups = groups_of(p);
+  for (int32_t extra = 0; extra <= room && share + extra <= p->n_experts && state->n_placements + 2 <= PLACEMENTS_MAX;
+       extra = extra == 0 ? 1 : 2 * extra) {
+    int32_t n_slots = (share + extra) * p->n_ranks;
+    state->placement[state->n_placements++] = hec_eplb_new(arena, p->n_experts, n_slots, 1, 1, p->n_ranks);
+    if (groups > 0)
+      state->placement[state->n_placements++] = hec_eplb_new(arena, p->n_experts, n_slots, groups, p->n_nodes, p->n_ranks);
+  }
   run->state = state;
   hec_policy_keep(run, &state->last, sizeof state->last);
   hec_policy_keep(run, state->expected, (size_t)p->n_layers * experts * sizeof *state->expected);
@@ -380,7 +416,7 @@ static void init(hec_policy_run *run) {
   hec_quota_reserve(&run->plan, arena, p->n_experts * 4 * p->n_ranks);
   for (int32_t l = 0; l < p->n_layers; l++) {
     run->m[l] = state->guests.m;
-    state->drift[l] = 0.25; /* nothing known of it */
+    state->drift[l] = -1;
   }
 }
 
@@ -408,6 +444,7 @@ const hec_policy hec_policy_joint = {
     .portfolio = 12,
     .window = 2,
     .by_source = true,
+    .all_ranks = true,
     .period = 100,
     .rearranges = true,
     .options = options,
