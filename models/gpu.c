@@ -192,7 +192,7 @@ hec_status hec_gpu_load(const char *spec, hec_arena *arena, hec_gpu *gpu) {
 
 hec_status hec_gpu_scale(const char *sister, hec_arena *arena, hec_gpu *gpu) {
   if (!hec_gpu_known(sister))
-    return hec_fail(HEC_BAD_INPUT, "expected a device preset (hecate-sim --list devices), found \"%s\"", sister);
+    return hec_fail(HEC_BAD_INPUT, "expected a device preset (hecate-sim `list` devices), found \"%s\"", sister);
   gpu->n_own = gpu->n_fits = 0;
   return add_sister(sister, 0, arena, gpu);
 }

@@ -8,9 +8,9 @@ typedef struct {
   double port;         /* bytes/s into a device inside its node */
   double node;         /* bytes/s into a node, all NICs; with one node in use: port */
   double rank;         /* bytes/s of a rank's share of `node`; with one node in use: port */
-  /* The same three for rows of assignments, as the problem's dispatcher carries them: bytes of assignments (bytes.token each)
-   * over what its kernels take, the mean of there and back, for tokens that are spread evenly over the experts. Without a
-   * dispatcher they are the three above. */
+  /* The same three for rows of assignments, as the problem's dispatcher carries them. They are bytes of assignments
+   * (bytes.token each) over what its kernels take, the mean of there and back. Tokens are spread evenly over the experts.
+   * Without a dispatcher they are the three above. */
   double token_port, token_node, token_rank;
 } hec_rates;
 

@@ -369,18 +369,31 @@ static int32_t keepers(hec_lowering *low, int32_t layer, int32_t expert, int32_t
   return count;
 }
 
-/* The non-zero entries of pair_bytes as transfers, ascending; pair_bytes becomes zero again. */
+static inline void add_pair(hec_lowering *low, int32_t source, int32_t destination, int64_t bytes) {
+  size_t at = (size_t)source * (size_t)low->problem->n_ranks + (size_t)destination;
+  low->in->pair_bytes[at] += bytes;
+  low->in->pair_set[at / 64] |= UINT64_C(1) << at % 64;
+}
+
+/* The entries of pair_bytes that were added to, as transfers, ascending; they become zero again. Few pairs have any, so
+ * words of 64 pairs are looked at first. */
 static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
-  int32_t n_ranks = low->problem->n_ranks;
+  size_t n_ranks = (size_t)low->problem->n_ranks, n_words = (n_ranks * n_ranks + 63) / 64;
   list->n = 0;
-  for (int32_t s = 0; s < n_ranks; s++)
-    for (int32_t d = 0; d < n_ranks; d++) {
-      int64_t *bytes = &low->in->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
+  for (size_t word = 0; word < n_words; word++) {
+    for (uint64_t set = low->in->pair_set[word]; set != 0; set &= set - 1) {
+      size_t at = 64 * word + (size_t)__builtin_ctzll(set);
+      int64_t *bytes = &low->in->pair_bytes[at];
       if (*bytes > 0)
-        hec_transfer_list_add(list,
-                              (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1});
+        hec_transfer_list_add(list, (hec_transfer){.bytes = *bytes,
+                                                   .source = (int32_t)(at / n_ranks),
+                                                   .destination = (int32_t)(at % n_ranks),
+                                                   .item = -1,
+                                                   .after = -1});
       *bytes = 0;
     }
+    low->in->pair_set[word] = 0;
+  }
 }
 
 typedef struct {
@@ -388,18 +401,17 @@ typedef struct {
   int32_t layer, expert;
   bool back;
   hec_state state; /* gradients, or parameters that were updated */
+  int64_t bytes;   /* of an expert */
+  double bytes_per_param;
 } replica_pieces;
 
 static void add_piece(void *context, hec_replica_piece piece) {
   const replica_pieces *of = context;
   hec_lowering *low = of->low;
-  bool gradient = of->state == HEC_STATE_GRAD;
-  double whole = gradient ? low->problem->bytes.expert_grad : low->problem->bytes.expert_param;
-  double params = hec_moe_expert_params(low->problem->moe);
-  int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, piece.part, piece.n_parts);
+  int64_t bytes = hec_part_bytes(of->bytes, of->bytes_per_param, piece.part, piece.n_parts);
   int32_t source = of->back ? piece.destination : piece.source;
   int32_t destination = of->back ? piece.source : piece.destination;
-  low->in->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
+  add_pair(low, source, destination, bytes);
   if (low->in->detail && bytes > 0)
     hec_move_list_add(&low->in->moves,
                       (hec_move){source, destination, {of->layer, of->expert, piece.part, piece.n_parts, of->state}});
@@ -407,14 +419,34 @@ static void add_piece(void *context, hec_replica_piece piece) {
 
 /* One step of all experts of the layer, there or back, into low->migration and low->moves. */
 static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step, bool back, hec_state state) {
+  double whole = state == HEC_STATE_GRAD ? low->problem->bytes.expert_grad : low->problem->bytes.expert_param;
+  replica_pieces of = {.low = low,
+                       .layer = layer,
+                       .back = back,
+                       .state = state,
+                       .bytes = (int64_t)whole,
+                       .bytes_per_param = whole / hec_moe_expert_params(low->problem->moe)};
   low->in->moves.n = 0;
-  for (int32_t e = 0; e < low->problem->n_experts; e++) {
-    replica_pieces of = {low, layer, e, back, state};
-    int32_t n = keepers(low, layer, e, low->in->holders);
-    hec_replica_pieces(low->problem, e, low->in->holders, n, step, add_piece, &of);
+  for (of.expert = 0; of.expert < low->problem->n_experts; of.expert++) {
+    int32_t n = keepers(low, layer, of.expert, low->in->holders);
+    if (n > 1)
+      hec_replica_pieces(low->problem, of.expert, low->in->holders, n, step, add_piece, &of);
   }
   take_pairs(low, &low->in->migration);
   hec_move_list_sort(&low->in->moves);
+}
+
+/* What went there comes back: the same pairs, the other way. */
+static void list_back(hec_lowering *low, const hec_transfer_list *there) {
+  for (size_t i = 0; i < there->n; i++)
+    add_pair(low, there->data[i].destination, there->data[i].source, there->data[i].bytes);
+  take_pairs(low, &low->in->migration);
+}
+
+static void keep_inside(hec_lowering *low) {
+  low->in->inside.n = 0;
+  for (size_t i = 0; i < low->in->migration.n; i++)
+    hec_transfer_list_add(&low->in->inside, low->in->migration.data[i]);
 }
 
 enum { REPLICA_STEPS = 4, REPLICA_BACK = 2 };
@@ -427,7 +459,12 @@ static int32_t emit_replica_steps(hec_lowering *low, int32_t layer, int first, i
   int32_t id = -1;
   for (int k = first; k < end; k++) {
     bool back = k >= REPLICA_BACK;
-    list_pieces(low, layer, steps[k], back, back && low->problem->zero ? HEC_STATE_PARAM : HEC_STATE_GRAD);
+    if (back && first == 0 && !low->in->detail)
+      list_back(low, steps[k] == HEC_REPLICA_INSIDE ? &low->in->inside : &low->in->migration);
+    else
+      list_pieces(low, layer, steps[k], back, back && low->problem->zero ? HEC_STATE_PARAM : HEC_STATE_GRAD);
+    if (k == 0)
+      keep_inside(low);
     if (low->in->migration.n == 0)
       continue;
     hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
@@ -483,7 +520,7 @@ int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   if (low->in->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
     for (size_t i = 0; i < low->in->migration.n; i++) {
       const hec_transfer *t = &low->in->migration.data[i];
-      low->in->pair_bytes[(size_t)t->source * (size_t)problem->n_ranks + (size_t)t->destination] += t->bytes;
+      add_pair(low, t->source, t->destination, t->bytes);
     }
     take_pairs(low, &low->in->migration);
     hec_move_list_sort(&low->in->moves);

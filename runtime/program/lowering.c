@@ -105,6 +105,7 @@ static void make_own(hec_lowering *low) {
   low->in->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->in->dispatched = hec_dispatched_new(problem, arena);
   low->in->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
+  low->in->pair_set = HEC_NEW(arena, uint64_t, (ranks * ranks + 63) / 64);
   low->in->arrived = HEC_NEW(arena, int64_t, ranks);
   low->in->inside_bytes = HEC_NEW(arena, int64_t, ranks);
   low->own = low->in->schedule->start ? low->in->schedule->start(problem, arena) : NULL;
@@ -201,6 +202,7 @@ void hec_lowering_free(hec_lowering *low) {
   hec_collective_plan_free(&low->in->each);
   free(low->in->moves.data);
   free(low->in->migration.data);
+  free(low->in->inside.data);
   free(low->in->overload);
   low->in->overload = NULL;
 }

@@ -3,8 +3,8 @@
 #define HEC_PROGRAM_LOWERING_STATE_H
 #include "runtime/plan/planners/spread_cost.h"
 #include "runtime/plan/problem.h"
-#include "runtime/program/layer_cells.h"
 #include "runtime/program/emit.h"
+#include "runtime/program/layer_cells.h"
 
 /* Transfers that several exchanges are of, as they are or reversed, and what the first of these found of them. */
 typedef struct {
@@ -80,12 +80,12 @@ struct hec_lowering_inside {
   const hec_collective *collective;
   hec_arena *arena;
   hec_lowering_shared *shared;
-  bool beside; /* `shared` is another's, who plans */
+  bool beside;          /* `shared` is another's, who plans */
   const char *own_note; /* what the schedule says of itself; NULL: nothing */
   char note[HEC_NOTE_BYTES];
   hec_program program;
   hec_routing routing; /* the shared one; its pairs are the proxies' where rows travel once per node */
-  hec_plan before; /* the plan whose homes and residents are in force */
+  hec_plan before;     /* the plan whose homes and residents are in force */
   int32_t micro_batch, n_micro_batches;
   hec_layer_ops *
       *layers_of;        /* [micro-batches] of each that is under way (hec_lowering_interleave); NULL: one at a time */
@@ -95,12 +95,14 @@ struct hec_lowering_inside {
   uint8_t *gathered;     /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
   int32_t *holders;      /* scratch [n_ranks + copies of a row] */
   struct hec_dispatched *dispatched; /* dispatched.h; NULL: an all-to-all of assignments */
-  int64_t *pair_bytes;   /* scratch [n_ranks * n_ranks], zero between uses */
-  const hec_collective_plan *chosen; /* of low->sparse, until another lowering chooses */
-  bool in_parts; /* some copies have travelled in parts */
+  int64_t *pair_bytes;               /* scratch [n_ranks * n_ranks], zero between uses */
+  uint64_t
+      *pair_set; /* scratch [ceil(n_ranks * n_ranks / 64)]: bits of those that emit_sparse.c fills, zero between uses */
+  const hec_collective_plan *chosen;            /* of low->sparse, until another lowering chooses */
+  bool in_parts;                                /* some copies have travelled in parts */
   int32_t part_hold[HEC_COLLECTIVE_STAGES_MAX]; /* holds of what is passed on, while it is emitted */
-  hec_transfer_list migration;
-  double *overload; /* [n_overload_capacity] */
+  hec_transfer_list migration, inside;          /* inside: of replicas in a node, until they go back */
+  double *overload;                             /* [n_overload_capacity] */
   size_t n_overload, overload_capacity;
   bool migrated, one_off;
   hec_token_choice choice;
