@@ -67,14 +67,14 @@ static bool fit_memory(search *s, hec_training *t, bool free_recompute, hec_trai
   return false;
 }
 
-/* Micro-batches and dispatchers of one layout: the fastest is kept. */
-static void try_layout(search *s, const hec_layout *layout) {
+/* Micro-batches and dispatchers of one layout at one ZeRO level: the fastest stays in `best`. */
+static void try_level(search *s, const hec_layout *layout, int32_t zero, hec_layout_choice *best) {
   hec_training t = *s->of->base;
-  hec_layout_choice best = {.result = {.step_s = 0}};
   const hec_recipe *recipe = &s->of->base->recipe;
   bool free_recompute = !hec_recipe_states(recipe, "recompute"),
        free_dispatcher = !hec_recipe_states(recipe, "dispatcher");
   t.layout = *layout;
+  t.recipe.zero = zero;
   for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++)
     for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
       hec_training_result result;
@@ -87,9 +87,19 @@ static void try_layout(search *s, const hec_layout *layout) {
       if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, free_recompute, &result))
         continue;
       s->found->n_fit++;
-      if (!best.training.moe || result.step_s < best.result.step_s)
-        best = (hec_layout_choice){t, result};
+      if (!best->training.moe || result.step_s < best->result.step_s)
+        *best = (hec_layout_choice){t, result};
     }
+}
+
+/* Without a pipeline FSDP too, unless the recipe states the level. In a pipeline it would gather in every micro-batch, and
+ * level 2 would reduce gradients in each: neither is priced there. */
+static void try_layout(search *s, const hec_layout *layout) {
+  const hec_recipe *recipe = &s->of->base->recipe;
+  hec_layout_choice best = {.result = {.step_s = 0}};
+  try_level(s, layout, recipe->zero, &best);
+  if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
+    try_level(s, layout, 3, &best);
   if (!best.training.moe)
     return;
   HEC_RESERVE(s->all, s->capacity, s->n + 1);
@@ -183,11 +193,12 @@ hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_
       {"longer pipeline bubble", s->bubble_s - b->bubble_s},
       {"exposed dispatch and combine", s->dispatch_s - b->dispatch_s},
       {"traffic of tp, cp and etp", s->tensor_s - b->tensor_s},
-      {"exposed data-parallel traffic", s->data_s - b->data_s},
+      {"exposed data-parallel traffic", s->data_s + s->sharded_s - b->data_s - b->sharded_s},
       {"optimizer with fewer ranks to share it", s->optimizer_s - b->optimizer_s},
       {slower->training.recipe.recompute > best->training.recipe.recompute ? "recomputation, which it needs to fit"
                                                                            : "smaller matrix products or uneven stages",
-       (s->busy_s - s->dispatch_s - s->tensor_s) - (b->busy_s - b->dispatch_s - b->tensor_s)},
+       (s->busy_s - s->dispatch_s - s->tensor_s - s->sharded_s) -
+           (b->busy_s - b->dispatch_s - b->tensor_s - b->sharded_s)},
   };
   hec_layout_reason max = parts[0];
   for (size_t i = 1; i < sizeof parts / sizeof parts[0]; i++)

@@ -4,6 +4,7 @@
  *   tp, etp         1, 2, 4 and 8, inside an NVLink domain
  *   cp, pp, vpp, ep all that divide: cp for sequences of 8,192 tokens and more, vpp where parts are even
  *   micro-batch 1, 2, 4; recomputation none, norm+act, moe, full; every dispatcher that suits the device
+ *   zero        the recipe's, and FSDP (3) without a pipeline
  *
  * What the recipe states stays. A step is first predicted from a few micro-batches. In a steady pipeline with equal
  * micro-batches each further one costs what the busiest device takes for it. The best are then simulated in full. */

@@ -24,6 +24,7 @@ typedef struct {
   hec_piece_exposed *inside; /* [n_parts][n_micro][2] sums of its layers, forward and backward */
   hec_piece_exposed *passed; /* [pp] of a device's micro-batches */
   double *dense, *expert;    /* [pp] parameters */
+  double *sharded_s;         /* [pp] exposed gathers and reductions of FSDP */
   priced_load *priced;       /* [n_priced] by the address of the rows, a power of two; NULL: no loads */
   size_t n_priced;
 } run;
@@ -163,6 +164,7 @@ static void add_gathers(run *r) {
       part_s -= far ? r->passed[d].dispatch_s / micro / parts : 0; /* the dispatch has the NICs */
       double exposed_s = data_s - hec_training_hidden(t) * part_s;
       exposed_s = exposed_s > 0 ? exposed_s : 0;
+      r->sharded_s[d] += exposed_s;
       cost->compute_ps[HEC_PIECE_FORWARD] += hec_seconds_to_ps(exposed_s / 3); /* one gather of three transfers */
       cost->compute_ps[HEC_PIECE_INPUT_GRADIENT] += hec_seconds_to_ps(exposed_s * 2 / 3);
     }
@@ -206,6 +208,7 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .tensor_s = r->passed[d].tensor_s,
                                   .host_s = r->passed[d].host_s,
                                   .gather_s = r->passed[d].gather_s,
+                                  .sharded_s = r->sharded_s[d],
                                   .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
   if (t->recipe.zero < 3) {
     bool far = hec_group_inside(t, t->layout.ep, t->layout.etp) < t->layout.ep;
@@ -267,6 +270,7 @@ static hec_status run_it(run *r, hec_pipeline_run *pipeline, hec_training_result
   r->passed = HEC_NEW(&r->arena, hec_piece_exposed, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);
   r->expert = HEC_NEW(&r->arena, double, pp);
+  r->sharded_s = HEC_NEW(&r->arena, double, pp);
   int64_t *send_ps = HEC_NEW(&r->arena, int64_t, r->n_parts);
   for (int32_t i = 0; i + 1 < r->n_parts; i++)
     send_ps[i] = hec_seconds_to_ps(hec_training_send_s(r->t));

@@ -28,7 +28,8 @@ typedef struct {
       host_s; /* it waits for the host's launches, in busy_s; where dispatch is added by the schedule, before it is */
   double tensor_s; /* tensor- and context-parallel traffic of it, in busy_s */
   double gather_s; /* of the job's, in busy_s */
-  double data_s;   /* exposed data-parallel traffic */
+  double sharded_s; /* exposed gathers and reductions of FSDP of it, in busy_s */
+  double data_s;    /* exposed data-parallel traffic, once a step */
   double optimizer_s;
   double tokens_per_s_per_gpu, model_tflops_per_gpu; /* all tokens; FLOPs of what is not dropped */
   double mfu;                                        /* of the dense bf16 peak on the data sheet */

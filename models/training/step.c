@@ -8,7 +8,7 @@
 #include <string.h>
 
 const hec_step_constants hec_step_constants_fitted = {
-    .in_step = 1.25, .nic = 0.72, .hidden = 0.64, .host_s = 4.1e-3, .overlapped = 0.45};
+    .in_step = 1.30, .nic = 0.76, .hidden = 0.64, .host_s = 4.1e-3, .overlapped = 0.45};
 
 hec_status hec_step_constants_read(const char *text, hec_step_constants *constants) {
   const struct {

@@ -13,8 +13,9 @@
  *   data      gradients and parameters of the data-parallel groups, once a step (FSDP: in every micro-batch); hidden up to
  *             `hidden` of what a micro-batch takes
  *
- * Five constants are global. Source of the form and of three of them: fitted to the Mixtral-8x22B runs of arXiv 2504.14960
- * (31 runs on H100); `hecate-validate training` prints the errors. */
+ * Five constants are global. Source of the form and of three of them: fitted to the Mixtral-8x22B-G8T8 runs of arXiv
+ * 2504.14960 (17 runs on H100, `hecate-validate training --fit g8t8-`), whose traffic is a larger share than in the paper's
+ * other model; `hecate-validate training` prints the errors. */
 #ifndef HEC_MODELS_TRAINING_STEP_H
 #define HEC_MODELS_TRAINING_STEP_H
 #include "models/training/groups.h"

@@ -31,13 +31,15 @@ static hec_training base_of(const char *model, int32_t gpus, int32_t batch, cons
 static void try_all(const hec_training *base, const hec_layout *layout, double *best_s) {
   static const char *const recomputes[] = {"recompute=none", "recompute=norm+act", "recompute=norm+moe",
                                            "recompute=full"};
+  int32_t levels = layout->pp == 1 && layout->gpus > 1 && !hec_recipe_states(&base->recipe, "zero") ? 2 : 1;
   for (int32_t micro = 1; micro <= 4; micro *= 2)
-    for (int32_t r = 0; r < 4; r++) {
+    for (int32_t r = 0; r < 4 * levels; r++) {
       hec_training t = *base;
       hec_training_result result;
-      ck_ok(hec_recipe_read(recomputes[r], &t.recipe));
+      ck_ok(hec_recipe_read(recomputes[r % 4], &t.recipe));
       t.layout = *layout;
       t.micro_batch = micro;
+      t.recipe.zero = r < 4 ? t.recipe.zero : 3;
       if (hec_training_check(&t) == HEC_OK &&
           hec_training_run(&(hec_training_job){.training = &t}, &result) == HEC_OK && result.memory.fits)
         *best_s = *best_s > 0 && *best_s < result.step_s ? *best_s : result.step_s;

@@ -41,7 +41,7 @@ static hec_status make_choice(const hec_training_args *args, const hec_job_optio
   to->set_up = set_up;
   HEC_TRY(hec_set_up_make(&with, options, reader, arena, set_up));
   /* The rest was written for the set-up, but nobody stated it: how sure the answer is hangs on that. */
-  static const char *const chosen[] = {"dispatcher", "recompute", NULL};
+  static const char *const chosen[] = {"dispatcher", "recompute", "zero", NULL};
   hec_recipe_state_as(&set_up->training.recipe, &t->recipe, chosen);
   return HEC_OK;
 }
@@ -204,8 +204,10 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   hec_status status =
       hec_fail(HEC_FAILED,
                "none of %d layouts fits into the memory of a GPU; nearest is %s with full recomputation, "
-               "which needs %.1f of %.1f GiB; take more GPUs, shorter sequences or zero=3",
-               (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824, m->device_bytes / 1073741824);
+               "which needs %.1f of %.1f GiB; take more GPUs%s",
+               (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824, m->device_bytes / 1073741824,
+               hec_recipe_states(&found->tightest.training.recipe, "zero") ? ", shorter sequences or another zero="
+                                                                          : " or shorter sequences");
   hec_text_free(&layout);
   return status;
 }

@@ -29,8 +29,10 @@ static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) 
     hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
   hec_text_add(out, "\n");
   hec_text_free(&flags);
-  if (t->recipe.zero > 1)
-    hec_text_add(cannot, "ZeRO above 1 is Megatron-FSDP there, with flags of its own; ");
+  if (t->recipe.zero == 2)
+    hec_text_add(cannot, "ZeRO 2 is Megatron-FSDP there, with flags of its own; ");
+  if (t->recipe.dispatch)
+    hec_text_add(cannot, "tokens in fp8 on the way to their experts have no flag there; ");
   if (t->recipe.overlap && t->layout.pp > 1 && t->layout.vpp == 1)
     hec_text_add(cannot, "--overlap-moe-expert-parallel-comm wants virtual stages in a pipeline; ");
   return HEC_OK;

@@ -39,6 +39,8 @@ static void choice_words(const hec_training *t, hec_text *out) {
   layout_words(&t->layout, out);
   hec_text_printf(out, " with micro-batches of %d, dispatcher %s,", (int)t->micro_batch,
                   part_of(&t->recipe, "dispatcher=", &part));
+  if (t->recipe.zero >= 3)
+    hec_text_add(out, " FSDP (zero=3),");
   hec_text_printf(out, " recomputation %s", part_of(&t->recipe, "recompute=", &part));
   hec_text_free(&part);
 }
@@ -98,6 +100,8 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
 static void add_row(const hec_recommended *r, const char *mark, const char *why, hec_text *out) {
   hec_text layout = {0}, how = {0}, recompute = {0};
   layout_words(&r->choice.training.layout, &layout);
+  if (r->choice.training.recipe.zero >= 3)
+    hec_text_add(&layout, " zero=3");
   hec_text_add(&layout, mark);
   hec_text_printf(&how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
@@ -233,6 +237,9 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
                     fp8_recipe(recipe));
   if (recipe->zero > 0)
     hec_text_add(out, " --use-distributed-optimizer");
+  if (recipe->zero >= 3) /* Megatron-FSDP; its guide asks for all four */
+    hec_text_add(out, " --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
+                      " --no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor");
   const hec_dispatcher *dispatcher = hec_dispatchers[recipe->dispatcher];
   hec_text_printf(out, " --moe-token-dispatcher-type %s", dispatcher->megatron_type);
   if (dispatcher->megatron_backend)
