@@ -37,7 +37,7 @@ grep -qF "$work" one/report.html && fail "a path of this machine"
 grep -qF "$source_dir" one/report.html && fail "a path of the sources"
 
 # Options: one iteration asked for, several schedules, several kinds of attention, forward, skew, experts in shards.
-for options in "--timeline-iter 4" "--policy ep,hecate --schedule serial,pipemoe,hecate" "--attention full,s2:local=64 --policy ep" \
+for options in "--timeline-iter 2" "--policy ep,hecate --schedule serial,pipemoe,hecate" "--attention full,s2:local=64 --policy ep" \
   "--phase forward --policy ep,eplb" "--skew rank=2:500us --policy ep,hecate" "--esp 4 --schedule published" "--law max_min --policy ep,hecate" \
   "--policy ideal" "--ranks 8 --policy ep"; do
   read -ra words <<<"$options"

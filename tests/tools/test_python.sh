@@ -52,7 +52,7 @@ done
 # PyTorch itself, of whichever Python has it.
 with_torch=
 for python in python3 /usr/bin/python3; do
-  [ -n "$with_torch" ] || ! "$python" -c 'import torch' 2>/dev/null || with_torch=$python
+  [ -n "$with_torch" ] || ! "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' 2>/dev/null || with_torch=$python
 done
 if [ -z "$with_torch" ]; then
   echo "SKIPPED python (PyTorch): not installed; the recorder ran over a stand-in"

@@ -8,7 +8,7 @@ unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASK
 box="2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
 slow="1x8 nvlink=90G@9us flops=100T mem=16G"
 tiny="1x4 nvlink=90G flops=100T mem=16G"
-head -n 4 "$sample" >loads.jsonl
+head -n 5 "$sample" >loads.jsonl
 cat >spec.json <<END
 {"trace": ["loads.jsonl", {"synth": {"workload": "zipf", "exponent": 1.2, "top_k": [1, 2], "layers": 2, "experts": 16,
            "source_ranks": 8, "tokens": 64, "iterations": 3, "seed": 3}}],
@@ -70,8 +70,8 @@ END
 policies=(--policy ep,eplb,hecate,fastermoe,smartmoe --model tiny)
 check_row whole.json 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="published" and r["esp"]==1' \
   loads.jsonl --cluster "$box" --ranks 8 --tokens 512 --schedule published "${policies[@]}"
-"$build/hecate-trace" synth --workload zipf --exponent 1.2 --top-k 2 --layers 2 --experts 16 --source-ranks 8 --tokens 256 \
-  --iterations 6 --seed 3 --out made.jsonl || fail synth
+"$build/hecate-trace" synth --workload zipf --exponent 1.2 --top-k 2 --layers 2 --experts 16 --source-ranks 8 --tokens 64 \
+  --iterations 3 --seed 3 --out made.jsonl || fail synth
 check_row whole.json '"top_k=2" in r["trace"] and r["cluster"][:3]=="1x8" and r["ranks"]==4 and r["tokens"]=="auto" and r["law"]=="nccl_rounds" and r["schedule"]=="lina" and r["esp"]==1' \
   made.jsonl --cluster "$slow" --ranks 4 --law nccl_rounds --schedule lina "${policies[@]}"
 
