@@ -19,7 +19,8 @@ static const char *const clusters[] = {
 static const struct {
   const char *policy, *schedule;
 } pairs[] = {{"ep", "fsmoe"},   {"janus", "hecate"}, {"hecate", "hecate"},  {"ultraep", "laer"},  {"echo", "laer"},
-             {"eplb", "fsmoe"}, {"lplb", "hiermoe"}, {"micromoe", "fsmoe"}, {"flashlb", "fsmoe"}, {"taot", "laer"}, {"flexmoe", "fsmoe"}};
+             {"eplb", "fsmoe"}, {"lplb", "hiermoe"}, {"micromoe", "fsmoe"}, {"flashlb", "fsmoe"}, {"taot", "laer"},
+             {"flexmoe", "fsmoe"}};
 
 /* Loads that fall with an expert's place, `steep` times, alike in every iteration up to a few tokens. */
 static void fill(hec_load *load, const hec_problem *p, int32_t steep, uint64_t *seed) {
@@ -232,7 +233,8 @@ HEC_TEST(residents_stay_on_a_node) {
   uint64_t seed = 7;
   hec_policy alone = *hec_policy_find("joint");
   alone.portfolio = 0;
-  hec_problem *p = hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=1G@5us flops=312T mem=40G", RANKS, LAYERS, FEW, 2, true);
+  hec_problem *p =
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=1G@5us flops=312T mem=40G", RANKS, LAYERS, FEW, 2, true);
   p->ep = FEW;
   p->bytes.expert_grad *= 16; /* gradients are what costs */
   hec_load load = hec_load_new(&arena, LAYERS, RANKS, FEW);
@@ -292,10 +294,11 @@ HEC_TEST(keeps_up_with_changing_loads) {
       loads[i] = hec_load_new(&arena, LAYERS, RANKS, EXPERTS);
       for (int32_t l = 0; l < LAYERS; l++) {
         int32_t hot = (int32_t)(hec_test_random(&random) % EXPERTS);
-        uint32_t all = (uint32_t)(p->tokens * p->top_k), parts = 1 + (uint32_t)(hec_test_random(&random) % 16);
+        uint32_t all = (uint32_t)(p->tokens * p->top_k);
+        uint32_t each = all / EXPERTS / (1 + (uint32_t)(hec_test_random(&random) % 16));
         for (int32_t r = 0; r < RANKS; r++)
           for (int32_t e = 0; e < EXPERTS; e++)
-            hec_load_row(&loads[i], l, r)[e] = all / EXPERTS / parts + (e == hot ? all - all / EXPERTS / parts * EXPERTS : 0);
+            hec_load_row(&loads[i], l, r)[e] = each + (e == hot ? all - each * EXPERTS : 0);
       }
     }
     double best = 0, s = run(p, &hec_law_alpha_beta, loads, hec_policy_find("joint"), "joint");
