@@ -11,9 +11,10 @@
 
 enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2 };
 enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not followed may still learn from */
-/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds on one core of an EPYC, four settings
- * of tools/joint-grid. When it looks, a policy plans once for all schedules. */
-enum { LOOK_UNITS = 150, COMPARISON_UNITS = 200 };
+/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds of processor time of one core of an
+ * EPYC, medians of eight settings of tools/joint-grid. A look took 26 to 289, where a policy plans once for all schedules, a
+ * comparison 50 to 583. */
+enum { LOOK_UNITS = 110, COMPARISON_UNITS = 215 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
 #define FAILS 0.1       /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
@@ -345,11 +346,14 @@ static double moving_s(hec_portfolio *p, hec_lowering *from, const hec_lowering 
   return s;
 }
 
-static void choose(hec_portfolio *p) {
+/* `exact`: among those that plan with the loads of the iteration alone. */
+static void choose(hec_portfolio *p, bool exact) {
   hec_pair *now = &p->own[p->followed].pair;
   int32_t best = p->followed;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
-    best = !p->own[i].low ? best : is_better(&p->own[i].pair, &p->own[best].pair) ? i : best;
+    if (p->own[i].low && (!exact || p->own[i].pair.policy->known == HEC_KNOWN_EXACT) &&
+        is_better(&p->own[i].pair, &p->own[best].pair))
+      best = i;
   double gain_s = likely_s(now) - likely_s(&p->own[best].pair);
   if (best == p->followed)
     return;
@@ -464,7 +468,7 @@ static void end_work(hec_portfolio *p) {
   if (w->looks)
     add_price(&p->own[p->followed].pair, w->back_s);
   add_price(&p->own[p->followed].pair, w->now_s);
-  choose(p);
+  choose(p, false);
   p->last = w->iter;
   p->gap = w->looks || w->n_seen <= RECORDS + 1 ? 0 : 2 * p->gap + 1;
   p->rest = p->gap;
@@ -584,7 +588,7 @@ void hec_portfolio_end(hec_lowering *low) {
   p->work.now_s = s;
   bool late = s > (1 + LATE) * p->expected_s || !now->pair.fits;
   if (fails)
-    choose(p);
+    choose(p, true);
   if (p->next != p->followed) { /* another seems faster already; compared once it has run */
     p->expected_s = p->own[p->next].pair.s;
     p->rest = 0;

@@ -19,7 +19,8 @@ static const char *const clusters[] = {
 static const struct {
   const char *policy, *schedule;
 } pairs[] = {{"ep", "fsmoe"},   {"janus", "hecate"}, {"hecate", "hecate"},  {"ultraep", "laer"},  {"echo", "laer"},
-             {"eplb", "fsmoe"}, {"lplb", "hiermoe"}, {"micromoe", "fsmoe"}, {"flashlb", "fsmoe"}, {"taot", "laer"}};
+             {"eplb", "fsmoe"}, {"lplb", "hiermoe"}, {"micromoe", "fsmoe"}, {"flashlb", "fsmoe"}, {"taot", "laer"},
+             {"flexmoe", "fsmoe"}};
 
 /* Loads that fall with an expert's place, `steep` times, alike in every iteration up to a few tokens. */
 static void fill(hec_load *load, const hec_problem *p, int32_t steep, uint64_t *seed) {
@@ -222,4 +223,90 @@ HEC_TEST(follows_when_the_host_is_done) {
   cluster->plan_b_s = 1e-9; /* all in all some tens of these short iterations */
   ck_assert_int_eq(first_followed(p, loads), ITERATIONS);
   hec_arena_free(&arena);
+}
+
+/* Fewer experts than ranks: what keeps an expert is on one node, so that no gradients are reduced between nodes. Expert-parallel
+ * groups, one a node here, would each have a holder. */
+HEC_TEST(residents_stay_on_a_node) {
+  enum { FEW = RANKS / 2 };
+  hec_arena arena = {0};
+  uint64_t seed = 7;
+  hec_policy alone = *hec_policy_find("joint");
+  alone.portfolio = 0;
+  hec_problem *p =
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=1G@5us flops=312T mem=40G", RANKS, LAYERS, FEW, 2, true);
+  p->ep = FEW;
+  p->bytes.expert_grad *= 16; /* gradients are what costs */
+  hec_load load = hec_load_new(&arena, LAYERS, RANKS, FEW);
+  hec_lowering *low = hec_lowering_new(p, &alone, hec_schedule_find("joint"), NULL, &arena);
+  for (int32_t i = 0; i < 4; i++) {
+    fill(&load, p, 0, &seed);
+    hec_lower_iteration(low, i, &load, 1, 1);
+  }
+  const hec_plan *plan = &hec_lowering_run(low)->plan;
+  for (int32_t l = 0; l < LAYERS; l++)
+    for (int32_t e = 0; e < FEW; e++) {
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds), node = hec_problem_node(p, hec_plan_home(plan, l, e));
+      for (int32_t i = 0; i < n; i++)
+        if (kinds[i] == HEC_COPY_RESIDENT)
+          ck_assert_int_eq(hec_problem_node(p, ranks[i]), node);
+    }
+  hec_lowering_free(low);
+  hec_arena_free(&arena);
+}
+
+/* Homes are placed once a period, so that is no part of an ordinary iteration, however long it takes. */
+HEC_TEST(placing_is_charged_once) {
+  hec_arena arena = {0};
+  uint64_t seed = 7;
+  hec_policy alone = *hec_policy_find("joint");
+  alone.portfolio = 0;
+  hec_problem *p = hec_test_problem(&arena, clusters[0], RANKS, LAYERS, EXPERTS, 2, true);
+  hec_load load = hec_load_new(&arena, LAYERS, RANKS, EXPERTS);
+  hec_lowering *low = hec_lowering_new(p, &alone, hec_schedule_find("joint"), NULL, &arena);
+  uint64_t once = 0, ordinary[4] = {0};
+  for (int32_t i = 0; i < 4; i++) {
+    fill(&load, p, 3, &seed);
+    hec_lower_iteration(low, i, &load, 1, 1);
+    const hec_program *program = hec_lowering_program(low);
+    for (size_t k = 0; k < program->n_ops; k++)
+      if (program->ops[k].kind == HEC_OP_PLAN && program->ops[k].layer < 0)
+        *(program->ops[k].one_off ? &once : &ordinary[i]) += program->ops[k].plan.units;
+    ck_assert_int_eq(hec_lowering_one_off(low), i == 2); /* loads of two iterations are known */
+  }
+  ck_assert_uint_gt(once, 2 * ordinary[2]);
+  ck_assert_uint_lt(ordinary[2], 2 * ordinary[3]);
+  hec_lowering_free(low);
+  hec_arena_free(&arena);
+}
+
+/* One hot expert in each layer, each time another one: what seemed fastest on one record was lucky with it. */
+HEC_TEST(keeps_up_with_changing_loads) {
+  for (uint64_t seed = 1; seed <= 2; seed++) {
+    hec_arena arena = {0};
+    uint64_t random = seed;
+    hec_problem *p = hec_test_problem(&arena, clusters[3], RANKS, LAYERS, EXPERTS, 2, true);
+    p->pricer = hec_law_pricer(&hec_law_alpha_beta);
+    hec_load loads[ITERATIONS];
+    for (int32_t i = 0; i < ITERATIONS; i++) {
+      loads[i] = hec_load_new(&arena, LAYERS, RANKS, EXPERTS);
+      for (int32_t l = 0; l < LAYERS; l++) {
+        int32_t hot = (int32_t)(hec_test_random(&random) % EXPERTS);
+        uint32_t all = (uint32_t)(p->tokens * p->top_k);
+        uint32_t each = all / EXPERTS / (1 + (uint32_t)(hec_test_random(&random) % 16));
+        for (int32_t r = 0; r < RANKS; r++)
+          for (int32_t e = 0; e < EXPERTS; e++)
+            hec_load_row(&loads[i], l, r)[e] = each + (e == hot ? all - each * EXPERTS : 0);
+      }
+    }
+    double best = 0, s = run(p, &hec_law_alpha_beta, loads, hec_policy_find("joint"), "joint");
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+      double one = run(p, &hec_law_alpha_beta, loads, hec_policy_find(pairs[i].policy), pairs[i].schedule);
+      best = i == 0 || one < best ? one : best;
+    }
+    ck_assert_msg(s <= best, "seed %d: joint %.6g s, best pair %.6g s", (int)seed, s, best);
+    hec_arena_free(&arena);
+  }
 }

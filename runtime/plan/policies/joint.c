@@ -10,9 +10,9 @@
  *
  * Heuristic, layer by layer:
  *
- *   rarely        homes and residents: of the present ones, contiguous ones, and EPLB's placements with 0, 1, 2, 4 .. slots more
- *   (period)      than experts, the one whose layer ends soonest on past loads, copies included; if what it saves until the next
- *                 time pays for moving parameters and optimizer state
+ *   rarely        homes and residents: of the present ones and EPLB's placements with 0, 1, 2, 4 .. slots more than experts, with
+ *   (period)      replicas anywhere or inside a node, the one whose layer ends soonest on past loads, copies included; if what it
+ *                 saves until the next time pays for moving parameters and optimizer state. Not before two records are known
  *   before the    on the mean of past loads: the k hottest experts everywhere, k = 0, 1, 2, 4 .. all, whichever ends soonest; and
  *   gate          from there copies one by one (spill)
  *   after it      on the exact loads: more copies one by one, gathered in line, if that ends the layer sooner than without; and
@@ -213,11 +213,17 @@ static double try_on(hec_policy_run *run, joint *state, int32_t layer, const uin
 }
 
 /* On what is expected, and on the same loads of other experts: a placement lasts, and loads change. Loads that have nothing to
- * do with each other differ by about half of the tokens. */
-static double try_placement(hec_policy_run *run, joint *state, int32_t layer) {
+ * do with each other differ by about half of the tokens. Above `max` at least that: then the rest is not tried. */
+static double try_placement(hec_policy_run *run, joint *state, int32_t layer, double max) {
   double other = 2 * drift_of(state, layer);
   other = other > 1 ? 1 : other;
-  return (1 - other) * try_on(run, state, layer, state->mean) + other * try_on(run, state, layer, state->other);
+  hec_layer_end_place(&state->guests.end, layer, state->mean, state->home, state->resident);
+  run->units += state->guests.end.units;
+  double least = hec_layer_end_least(&state->guests.end);
+  if (least > max)
+    return least;
+  double mean_s = try_on(run, state, layer, state->mean), s = (1 - other) * mean_s + other * least;
+  return s > max ? s : (1 - other) * mean_s + other * try_on(run, state, layer, state->other);
 }
 
 static void write_placement(hec_policy_run *run, const joint *state, int32_t layer) {
@@ -243,18 +249,15 @@ static void sum_loads(const hec_policy_run *run, joint *state) {
 static bool replace(hec_policy_run *run, joint *state, int32_t layer) {
   size_t n_experts = (size_t)run->plan.n_experts, cells = n_experts * (size_t)run->plan.n_ranks;
   read_placement(run, state, layer);
-  double now_s = try_placement(run, state, layer), best = 0, period = hec_policy_period(run);
+  double now_s = try_placement(run, state, layer, INFINITY), best = 0, period = hec_policy_period(run);
   bool found = false;
   sum_loads(run, state);
   for (int32_t i = 0; i < state->n_placements; i++) {
     place(run, state, &state->placement[i], layer);
     run->units += state->placement[i].units;
     double move_s = moving_s(run, state, layer);
-    hec_layer_end_place(&state->guests.end, layer, state->mean, state->home, state->resident);
-    run->units += state->guests.end.units;
-    if ((now_s - hec_layer_end_least(&state->guests.end)) * period - move_s <= best)
-      continue;
-    double gain = (now_s - try_placement(run, state, layer)) * period - move_s;
+    double s = try_placement(run, state, layer, now_s - (best + move_s) / period);
+    double gain = (now_s - s) * period - move_s;
     if (gain <= best)
       continue;
     best = gain;
