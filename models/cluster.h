@@ -48,8 +48,8 @@ typedef struct {
 
 /* Kernels in a step take longer than alone: lower clocks, interference, gaps that host and allocator leave, ranks that are late.
  * Fitted to 31 published Mixtral-8x22B runs on H100 (arXiv 2504.14960), with the network's and the overlap's constants.
- * It goes with the attention kernels of the largest table. Training steps take the fastest, and 1.25 (training/step.c;
- * docs/devices.md shows the errors of either constant with either kernel). */
+ * It goes with the attention kernels of the largest table. Training steps take the fastest, and have another form
+ * (training/step.h). */
 #define HEC_IN_STEP 1.183
 /* What rings reach of a GPU's NIC over what the messages of an exchange do: 0.96 of its rate over 0.718 (cluster_gpu.c). */
 #define HEC_NIC_RING (0.96 / 0.718)

@@ -7,7 +7,7 @@
  * `anchored` is of pairs of runs of one recipe, one of them measured. `assumed` is of the same runs with the default recipe
  * in place of their own. Laws between nodes were measured on InfiniBand: over other fabrics nothing is measured. All runs of
  * this class come from two sources, so its `nine` holds them with constants from other sources alone: without the host's of
- * EFA half are within 91 %, all within a factor of 3.46. */
+ * EFA half are within 91 %, all within a factor of 3.47. */
 #ifndef HEC_MODELS_TRAINING_BAND_H
 #define HEC_MODELS_TRAINING_BAND_H
 #include "models/training/groups.h"
