@@ -7,7 +7,7 @@
 #include "sim/simulate.h"
 
 /* How many random cases to run: a quarter of n, times HECATE_TEST_CASES (a whole number, default 1). Under a sanitizer a
- * sixteenth, since it takes ten times as long for each. No quarter of them reaches fewer lines than all. */
+ * sixteenth, since it takes ten times as long for each. */
 int hec_test_cases(int n);
 
 typedef struct {
