@@ -11,9 +11,8 @@
 
 enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2 };
 enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not followed may still learn from */
-/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds of processor time of one core of an
- * EPYC, medians of eight settings of tools/joint-grid. A look took 26 to 289, where a policy plans once for all schedules, a
- * comparison 50 to 583. */
+/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds on one core of an EPYC, medians of
+ * eight settings of tools/joint-grid. A look took 26 to 289, as a policy plans once for all schedules, a comparison 50 to 583. */
 enum { LOOK_UNITS = 110, COMPARISON_UNITS = 215 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
@@ -155,7 +154,6 @@ static double price(scales *on, const hec_lowering *low, bool goes_on) {
   return low->problem->pricer->iteration_s(on->pricing, &low->in->program, goes_on);
 }
 
-/* Rows whose placements last learn: where their price falls, it stays there. */
 static void add_price(hec_pair *pair, double s) {
   bool learns = pair->policy->known == HEC_KNOWN_PERIODIC && s < pair->s;
   double weight = (learns ? LEARNT : MEMORY) * pair->weight, off = s - pair->s;
@@ -314,7 +312,6 @@ static double price_back(hec_portfolio *p, const hec_pair *pair) {
   return same.s;
 }
 
-/* All that are kept have then been priced on the same records. */
 static void look_for_pairs(hec_portfolio *p) {
   hec_pair list[PORTFOLIO_KEPT + 1];
   int32_t n = find_pairs(p, p->sliced, list);
@@ -363,8 +360,7 @@ static void choose(hec_portfolio *p, bool exact) {
     p->next = best;
 }
 
-/* What the policy has missed until the iteration, as far as it was kept. Where placements last, it also makes the decisions
- * that it would have made: some go step by step. */
+/* What the policy has missed until the iteration, as far as it was kept; where placements last, its decisions, too. */
 static void catch_up(hec_portfolio *p, candidate *c, int32_t until) {
   hec_policy_run *run = &c->low->in->shared->run;
   int32_t first = p->n_seen - RECORDS_KEPT;
