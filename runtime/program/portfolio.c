@@ -16,11 +16,11 @@ enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not follo
 enum { LOOK_UNITS = 110, COMPARISON_UNITS = 215 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
-#define FAILS 0.1       /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
+#define FAILS 0.1 /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
 #define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
 #define DOUBT 0.5       /* of how far prices rose: about the error of a mean of so few */
 #define LEARNT 0.15     /* likewise what it counts where the price of a row that learns has fallen */
-#define MEMORY 0.45      /* what a comparison counts in the next one's mean */
+#define MEMORY 0.45     /* what a comparison counts in the next one's mean */
 #define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
 #define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
 
@@ -54,7 +54,7 @@ typedef struct {
 typedef struct {
   bool running, looks;
   void *begun;    /* by the helper; NULL: the work is done when its time is over */
-  int32_t n_seen;   /* iterations before it */
+  int32_t n_seen; /* iterations before it */
   int32_t n_micro_batches;
   int64_t iter;              /* the last of them */
   double takes_s, now_s;     /* it; that last iteration, of what is followed */
@@ -354,8 +354,8 @@ static void choose(hec_portfolio *p, bool exact) {
   double gain_s = likely_s(now) - likely_s(&p->own[best].pair);
   if (best == p->followed)
     return;
-  bool pays =
-      gain_s > DEAD_ZONE * now->s && gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
+  bool pays = gain_s > DEAD_ZONE * now->s &&
+              gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
   if (pays || now->fits != p->own[best].pair.fits)
     p->next = best;
 }
