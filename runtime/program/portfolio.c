@@ -11,17 +11,16 @@
 
 enum { PORTFOLIO_KEPT = 12, OF_A_POLICY = 2 };
 enum { RECORDS = 2, RECORDS_KEPT = 5 }; /* of a comparison; that those not followed may still learn from */
-/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds of processor time of one core of an
- * EPYC, medians of eight settings of tools/joint-grid. A look took 26 to 289, where a policy plans once for all schedules, a
- * comparison 50 to 583. */
+/* Units of planning to lower and price a transfer, or an operation of a rank: nanoseconds on one core of an EPYC, medians of
+ * eight settings of tools/joint-grid. A look took 26 to 289, as a policy plans once for all schedules, a comparison 50 to 583. */
 enum { LOOK_UNITS = 110, COMPARISON_UNITS = 215 };
 #define DEAD_ZONE 0.005 /* of an iteration: what gains less is not worth a change */
 #define LATE 0.01       /* of an iteration: what takes so much longer than expected is compared again */
-#define FAILS 0.1       /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
+#define FAILS 0.1 /* of an iteration: it counts before others were compared on the same loads, which may be at fault */
 #define PAYS_WITHIN 0.5 /* of a period: what it must save as much as moving costs; later another may be followed */
 #define DOUBT 0.5       /* of how far prices rose: about the error of a mean of so few */
 #define LEARNT 0.15     /* likewise what it counts where the price of a row that learns has fallen */
-#define MEMORY 0.45      /* what a comparison counts in the next one's mean */
+#define MEMORY 0.45     /* what a comparison counts in the next one's mean */
 #define ROOM 0.99       /* of memory that a pair may take whose peak depends on the loads: other ones need more */
 #define SHARDS 0.05     /* of an iteration: what slices must gain on loads that are only expected */
 
@@ -55,7 +54,7 @@ typedef struct {
 typedef struct {
   bool running, looks;
   void *begun;    /* by the helper; NULL: the work is done when its time is over */
-  int32_t n_seen;   /* iterations before it */
+  int32_t n_seen; /* iterations before it */
   int32_t n_micro_batches;
   int64_t iter;              /* the last of them */
   double takes_s, now_s;     /* it; that last iteration, of what is followed */
@@ -155,7 +154,6 @@ static double price(scales *on, const hec_lowering *low, bool goes_on) {
   return low->problem->pricer->iteration_s(on->pricing, &low->in->program, goes_on);
 }
 
-/* Rows whose placements last learn: where their price falls, it stays there. */
 static void add_price(hec_pair *pair, double s) {
   bool learns = pair->policy->known == HEC_KNOWN_PERIODIC && s < pair->s;
   double weight = (learns ? LEARNT : MEMORY) * pair->weight, off = s - pair->s;
@@ -314,7 +312,6 @@ static double price_back(hec_portfolio *p, const hec_pair *pair) {
   return same.s;
 }
 
-/* All that are kept have then been priced on the same records. */
 static void look_for_pairs(hec_portfolio *p) {
   hec_pair list[PORTFOLIO_KEPT + 1];
   int32_t n = find_pairs(p, p->sliced, list);
@@ -357,14 +354,13 @@ static void choose(hec_portfolio *p, bool exact) {
   double gain_s = likely_s(now) - likely_s(&p->own[best].pair);
   if (best == p->followed)
     return;
-  bool pays =
-      gain_s > DEAD_ZONE * now->s && gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
+  bool pays = gain_s > DEAD_ZONE * now->s &&
+              gain_s * PAYS_WITHIN * period_of(p) > moving_s(p, p->own[p->followed].low, p->own[best].low);
   if (pays || now->fits != p->own[best].pair.fits)
     p->next = best;
 }
 
-/* What the policy has missed until the iteration, as far as it was kept. Where placements last, it also makes the decisions
- * that it would have made: some go step by step. */
+/* What the policy has missed until the iteration, as far as it was kept; where placements last, its decisions, too. */
 static void catch_up(hec_portfolio *p, candidate *c, int32_t until) {
   hec_policy_run *run = &c->low->in->shared->run;
   int32_t first = p->n_seen - RECORDS_KEPT;

@@ -18,9 +18,9 @@ static const char *const clusters[] = {
     "1x8 nvlink=900G@2us nic=50G@5us flops=990T mem=80G", "4x2 nvlink=32G@5us nic=6G@10us flops=312T mem=40G"};
 static const struct {
   const char *policy, *schedule;
-} pairs[] = {{"ep", "fsmoe"},   {"janus", "hecate"}, {"hecate", "hecate"},  {"ultraep", "laer"},  {"echo", "laer"},
-             {"eplb", "fsmoe"}, {"lplb", "hiermoe"}, {"micromoe", "fsmoe"}, {"flashlb", "fsmoe"}, {"taot", "laer"},
-             {"flexmoe", "fsmoe"}};
+} pairs[] = {{"ep", "fsmoe"},      {"janus", "hecate"}, {"hecate", "hecate"}, {"ultraep", "laer"},
+             {"echo", "laer"},     {"eplb", "fsmoe"},   {"lplb", "hiermoe"},  {"micromoe", "fsmoe"},
+             {"flashlb", "fsmoe"}, {"taot", "laer"},    {"flexmoe", "fsmoe"}};
 
 /* Loads that fall with an expert's place, `steep` times, alike in every iteration up to a few tokens. */
 static void fill(hec_load *load, const hec_problem *p, int32_t steep, uint64_t *seed) {

@@ -288,7 +288,8 @@ static void decide(hec_policy_run *run) {
   hec_quota_clear(&run->plan);
   if (hec_history_length(&run->history) == 0 || run->problem->n_ranks == 1)
     return;
-  bool moved = false, due = hec_history_length(&run->history) > 1 && hec_policy_due(run, &state->last); /* drift is known */
+  bool moved = false,
+       due = hec_history_length(&run->history) > 1 && hec_policy_due(run, &state->last); /* drift is known */
   for (int32_t layer = 0; layer < run->plan.n_layers; layer++) {
     read_history(run, state, layer);
     uint64_t before = run->units;
@@ -408,7 +409,8 @@ static void init(hec_policy_run *run) {
     int32_t n_slots = (share + extra) * p->n_ranks;
     state->placement[state->n_placements++] = hec_eplb_new(arena, p->n_experts, n_slots, 1, 1, p->n_ranks);
     if (groups > 0)
-      state->placement[state->n_placements++] = hec_eplb_new(arena, p->n_experts, n_slots, groups, p->n_nodes, p->n_ranks);
+      state->placement[state->n_placements++] =
+          hec_eplb_new(arena, p->n_experts, n_slots, groups, p->n_nodes, p->n_ranks);
   }
   run->state = state;
   hec_policy_keep(run, &state->last, sizeof state->last);
