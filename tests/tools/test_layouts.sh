@@ -90,6 +90,16 @@ expect out.txt 'd["layout"]["dp"]' 16
 # ---- What was not said is said ----
 run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=h100" --policy ep --json
 expect out.txt 'any("one NIC a node" in a for a in d["assumed"]), d["layout"]["gpus"], d["band"]["of"]' "(True, 16, 'assumed')"
+# A file of one's own device is found again for the groups of a layout, and a scaled device is called so.
+"${tool[@]}" --preset h100 | sed 's/"name": "h100"/"name": "own"/' >own.json
+for gpu in h100 own.json; do
+  run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=$gpu nics=8" --policy ep,hecate --json
+  mv out.txt $gpu.txt
+done
+[ "$(value own.json.txt '[p["step_s"] for p in d["policies"]]')" = "$(value h100.txt '[p["step_s"] for p in d["policies"]]')" ] ||
+  fail "a device's own file prices another step"
+run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=gb200 nics=8" --policy ep --json
+expect out.txt '[a for a in d["assumed"] if "scaled" in a]' "['GPU gb200: costs measured on b200, scaled by data sheets']"
 run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster h800 --gpus 128 --policy ep --json
 expect out.txt 'any("128 GPUs in nodes like those of cluster h800, which has 64" in a for a in d["assumed"])' True
 run e8.jsonl --setup mixtral-8x7b-64-h100 --recipe "graph=none overlap=off dispatch=bf16 fused=off recompute=none grads=bf16 head=last fabric=infiniband" --policy ep --json

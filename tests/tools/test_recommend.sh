@@ -24,6 +24,7 @@ assert abs(best["ep_step_s"] / steps["ep"] - 1) < 1e-9
 assert best["policy"] in steps and best["layout"] in r["recommendation"]
 assert 0 <= r["confidence"]["stays_first"] <= r["confidence"]["constants_changed"]
 assert r["searched"]["fit"] <= r["searched"]["predicted"]
+assert r["synthetic"] and "under the synthetic loads" in r["recommendation"]
 words = open("flags.txt").read().split()
 assert words.count("--global-batch-size") == 1 and words[words.index("--global-batch-size") + 1] == "128"
 P

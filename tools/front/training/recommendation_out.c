@@ -325,6 +325,7 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   for (char *at = words.data; *at; at++)
     *at = *at == '\n' ? ' ' : *at;
   hec_json_string(&json, "recommendation", words.data);
+  hec_json_bool(&json, "synthetic", r->rows[0].set_up->job.header.synthetic != NULL);
   hec_text_free(&words);
   hec_json_array(&json, "ranked");
   for (int32_t i = 0; i < r->n; i++)
