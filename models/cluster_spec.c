@@ -6,6 +6,7 @@
  * made once: O(R^2 * route length), 1024 devices in some 10 ms and 30 MB at most. */
 #include "models/cluster_spec.h"
 
+#include "models/gpu.h"
 #include "models/preset_data.h"
 
 #include <errno.h>

@@ -97,25 +97,59 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   hec_text_free(&words);
 }
 
-static void add_row(const hec_recommended *r, const char *mark, const char *why, hec_text *out) {
-  hec_text layout = {0}, how = {0}, recompute = {0};
-  layout_words(&r->choice.training.layout, &layout);
+/* The columns of words, as wide as their longest. */
+typedef struct {
+  int layout, how, policy;
+} widths;
+
+static void row_words(const hec_recommended *r, const char *mark, hec_text *layout, hec_text *how) {
+  hec_text recompute = {0};
+  layout_words(&r->choice.training.layout, layout);
   if (r->choice.training.recipe.zero >= 3)
-    hec_text_add(&layout, " zero=3");
-  hec_text_add(&layout, mark);
-  hec_text_printf(&how, "%d, %s", (int)r->choice.training.micro_batch,
+    hec_text_add(layout, " zero=3");
+  hec_text_add(layout, mark);
+  hec_text_printf(how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
-  hec_text_printf(out, "%-30s %-12s %8.4g  %8.4g  %-10s %5.1f GiB%s%s\n", layout.data, how.data,
-                  best_of(r)->result.step_s, r->choice.result.step_s, best_of(r)->policy->name,
-                  needed_gib(&best_of(r)->result.memory), *why ? "  " : "", why);
-  hec_text_free(&layout);
-  hec_text_free(&how);
   hec_text_free(&recompute);
 }
 
+static const char *mark_of(const hec_recommendation *r, int32_t i) {
+  return i == r->n ? " (today)" : "";
+}
+
+static void widen(int *width, size_t length) {
+  *width = (int)length > *width ? (int)length : *width;
+}
+
+static widths widths_of(const hec_recommendation *r) {
+  widths w = {30, 12, 10};
+  for (int32_t i = 0; i < r->n + r->has_today; i++) {
+    const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
+    hec_text layout = {0}, how = {0};
+    row_words(row, mark_of(r, i), &layout, &how);
+    widen(&w.layout, layout.length);
+    widen(&w.how, how.length);
+    widen(&w.policy, strlen(best_of(row)->policy->name));
+    hec_text_free(&layout);
+    hec_text_free(&how);
+  }
+  return w;
+}
+
+static void add_row(const hec_recommended *r, const char *mark, const char *why, const widths *w, hec_text *out) {
+  hec_text layout = {0}, how = {0};
+  row_words(r, mark, &layout, &how);
+  hec_text_printf(out, "%-*s %-*s %8.4g  %8.4g  %-*s %5.1f GiB%s%s\n", w->layout, layout.data, w->how, how.data,
+                  best_of(r)->result.step_s, r->choice.result.step_s, w->policy, best_of(r)->policy->name,
+                  needed_gib(&best_of(r)->result.memory), *why ? "  " : "", why);
+  hec_text_free(&layout);
+  hec_text_free(&how);
+}
+
 static void add_table(const hec_recommendation *r, hec_text *out) {
-  hec_text_printf(out, "\n%-30s %-12s %8s  %8s  %-10s %9s  %s\n", "layout", "micro, rec.", "step (s)", "balanced",
-                  "policy", "memory", "why it is slower");
+  const widths w = widths_of(r);
+  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "layout", w.how, "micro, rec.", "step (s)",
+                  "balanced", w.policy, "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     hec_text why = {0};
@@ -126,7 +160,7 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
       hec_text_add(&why, row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit");
     if (i > 0 && reason.seconds > 0)
       hec_text_printf(&why, "%s%s, %+.2g s", why.length ? "; " : "", reason.words, reason.seconds);
-    add_row(row, i == r->n ? " (today)" : "", why.data ? why.data : "", out);
+    add_row(row, mark_of(r, i), why.data ? why.data : "", &w, out);
     hec_text_free(&why);
   }
   hec_text_add(out, "\n");
@@ -191,7 +225,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
     hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
   hec_summary_add_foot("not searched:",
-                       "uneven stages, ZeRO levels, pipeline schedules other than 1f1b and interleaved.", out);
+                       "uneven stages, ZeRO 2, FSDP in a pipeline, schedules other than 1f1b and interleaved.", out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_add(&words, "without a policy: ");
   hec_recommendation_megatron(r, &words);
