@@ -29,11 +29,11 @@ static struct {
   double done, of, given;
   double until_s;          /* when it is over at the latest; 0: not known */
   double stage_s, drawn_s; /* when */
-  bool silent, ending;
+  bool silent, ending, running;
 } p;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t begins = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static atomic_bool begun, stopped, shown;
 static atomic_flag writing = ATOMIC_FLAG_INIT;
 
@@ -151,6 +151,8 @@ void hec_progress_stop(void) {
 static void *live(void *unused) {
   (void)unused;
   (void)pthread_mutex_lock(&mutex);
+  p.running = true;
+  (void)pthread_cond_signal(&begins);
   while (!p.ending) {
     struct timespec until;
     (void)clock_gettime(CLOCK_REALTIME, &until);
@@ -166,13 +168,18 @@ static void *live(void *unused) {
   return NULL;
 }
 
-/* Signals are the other threads': their handler waits for this one. */
+/* Signals are the other threads': their handler waits for this one. Returns when the thread runs: one that is only being made
+ * may hold locks of the C library or of a sanitizer, and a fork at that moment would leave them locked in the child. */
 static void start_thread(void) {
   sigset_t all, before;
   (void)sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before);
   p.threaded = pthread_create(&p.thread, NULL, live, NULL) == 0;
   (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  (void)pthread_mutex_lock(&mutex);
+  while (p.threaded && !p.running)
+    (void)pthread_cond_wait(&begins, &mutex);
+  (void)pthread_mutex_unlock(&mutex);
 }
 
 static void before_fork(void) {
