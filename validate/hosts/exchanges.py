@@ -234,19 +234,20 @@ class Mpi:
 
     @staticmethod
     def await_result(run, out, err, limit_s):
+        def text(file):  # the command writes to the same open file: to seek in it would move where it writes
+            return os.pread(file.fileno(), 1 << 26, 0).decode()
+
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             ended = run.poll() is not None
-            out.seek(0)
             try:
-                return json.loads(out.read())
+                return json.loads(text(out))
             except json.JSONDecodeError:
                 if ended:
                     break
             time.sleep(0.05)
-        err.seek(0)
-        sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {' '.join(map(str, run.args))}: "
-                 f"{err.read()[-600:] or f'no result in {limit_s} s'}")
+        why = f"no result in {limit_s} s" if run.poll() is None else f"ended with status {run.poll()} and no result"
+        sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {' '.join(map(str, run.args))}: {text(err)[-600:] or why}")
 
     def close(self):
         pass
