@@ -4,9 +4,11 @@
 #include "runtime/base/arena.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static FILE *or_no_memory(FILE *file) {
   if (!file && errno == ENOMEM)
@@ -68,4 +70,9 @@ void hec_file_beside(const char *file, const char *name, hec_text *path) {
   if (name[0] != '/' && slash)
     hec_text_add_bytes(path, file, (size_t)(slash - file) + 1);
   hec_text_add(path, name);
+}
+
+bool hec_file_claim(int file) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  return fcntl(file, F_SETLK, &lock) == 0 || (errno != EACCES && errno != EAGAIN);
 }

@@ -43,90 +43,94 @@ static hec_gemm_work gemm_of(uint64_t *seed) {
                          .quantise = hec_test_below(seed, 2)};
 }
 
-HEC_TEST_ROWS(gemm, devices) {
-  hec_gpu gpu = load(_i);
-  uint64_t seed = 5;
+/* SHAPES shapes of each fit of the law that the device has, from one row of random numbers. */
+typedef void shape_check(const hec_gpu *gpu, const hec_law_fit *fit, uint64_t *seed);
+static void check_shapes(int device, const char *law, uint64_t seed, shape_check *check) {
+  hec_gpu gpu = load(device);
   for (int32_t f = 0; f < gpu.n_fits; f++)
-    for (int k = 0; is_of(&gpu.fits[f], "gemm") && k < SHAPES; k++) {
-      hec_gemm_work work = gemm_of(&seed);
-      if (gpu.sheet.flops[HEC_LAW_FP8] <= 0)
-        work.precision = HEC_LAW_BF16;
-      hec_gemm_work m = work, n = work, depth = work, row = work;
-      m.m += between(&seed, 1, 1e5);
-      n.n += between(&seed, 1, 1e5);
-      depth.k += between(&seed, 1, 1e5);
-      row.m += 1;
-      more_is_no_less(&gpu, &gpu.fits[f], "m", &work, &m, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "n", &work, &n, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "k", &work, &depth, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "a row", &work, &row, 2);
-    }
+    for (int k = 0; is_of(&gpu.fits[f], law) && k < SHAPES; k++)
+      check(&gpu, &gpu.fits[f], &seed);
   hec_arena_free(&arena);
+}
+
+static void check_gemm(const hec_gpu *gpu, const hec_law_fit *fit, uint64_t *seed) {
+  hec_gemm_work work = gemm_of(seed);
+  if (gpu->sheet.flops[HEC_LAW_FP8] <= 0)
+    work.precision = HEC_LAW_BF16;
+  hec_gemm_work m = work, n = work, depth = work, row = work;
+  m.m += between(seed, 1, 1e5);
+  n.n += between(seed, 1, 1e5);
+  depth.k += between(seed, 1, 1e5);
+  row.m += 1;
+  more_is_no_less(gpu, fit, "m", &work, &m, INFINITY);
+  more_is_no_less(gpu, fit, "n", &work, &n, INFINITY);
+  more_is_no_less(gpu, fit, "k", &work, &depth, INFINITY);
+  more_is_no_less(gpu, fit, "a row", &work, &row, 2);
+}
+
+HEC_TEST_ROWS(gemm, devices) {
+  check_shapes(_i, "gemm", 5, check_gemm);
+}
+
+static void check_grouped(const hec_gpu *gpu, const hec_law_fit *fit, uint64_t *seed) {
+  enum { EXPERTS = 32 };
+  int64_t rows[EXPERTS], n = 1 + (int64_t)hec_test_below(seed, EXPERTS);
+  for (int64_t e = 0; e < n; e++)
+    rows[e] = between(seed, 1, 1e5) - (int64_t)hec_test_below(seed, 2);
+  rows[0] += 1;
+  hec_grouped_work work = {.hidden = between(seed, 64, 3e4),
+                           .inter = between(seed, 16, 6e4),
+                           .tokens = between(seed, 1, 1e6),
+                           .top_k = 1 + (int64_t)hec_test_below(seed, 8),
+                           .gated = hec_test_below(seed, 2)};
+  work.load = hec_grouped_load_of(rows, (int32_t)n);
+  hec_grouped_work hidden = work, inter = work, choices = work, row = work;
+  hidden.hidden += between(seed, 1, 1e4);
+  inter.inter += between(seed, 1, 1e4);
+  choices.top_k += 1;
+  int32_t busiest = 0;
+  for (int32_t e = 1; e < n; e++)
+    busiest = rows[e] > rows[busiest] ? e : busiest;
+  rows[busiest] += 1;
+  row.load = hec_grouped_load_of(rows, (int32_t)n);
+  more_is_no_less(gpu, fit, "hidden", &work, &hidden, INFINITY);
+  more_is_no_less(gpu, fit, "inter", &work, &inter, INFINITY);
+  more_is_no_less(gpu, fit, "choices", &work, &choices, INFINITY);
+  more_is_no_less(gpu, fit, "a row", &work, &row, 2);
 }
 
 HEC_TEST_ROWS(grouped, devices) {
-  hec_gpu gpu = load(_i);
-  uint64_t seed = 6;
-  for (int32_t f = 0; f < gpu.n_fits; f++)
-    for (int k = 0; is_of(&gpu.fits[f], "grouped") && k < SHAPES; k++) {
-      enum { EXPERTS = 32 };
-      int64_t rows[EXPERTS], n = 1 + (int64_t)hec_test_below(&seed, EXPERTS);
-      for (int64_t e = 0; e < n; e++)
-        rows[e] = between(&seed, 1, 1e5) - (int64_t)hec_test_below(&seed, 2);
-      rows[0] += 1;
-      hec_grouped_work work = {.hidden = between(&seed, 64, 3e4),
-                               .inter = between(&seed, 16, 6e4),
-                               .tokens = between(&seed, 1, 1e6),
-                               .top_k = 1 + (int64_t)hec_test_below(&seed, 8),
-                               .gated = hec_test_below(&seed, 2)};
-      work.load = hec_grouped_load_of(rows, (int32_t)n);
-      hec_grouped_work hidden = work, inter = work, choices = work, row = work;
-      hidden.hidden += between(&seed, 1, 1e4);
-      inter.inter += between(&seed, 1, 1e4);
-      choices.top_k += 1;
-      int32_t busiest = 0;
-      for (int32_t e = 1; e < n; e++)
-        busiest = rows[e] > rows[busiest] ? e : busiest;
-      rows[busiest] += 1;
-      row.load = hec_grouped_load_of(rows, (int32_t)n);
-      more_is_no_less(&gpu, &gpu.fits[f], "hidden", &work, &hidden, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "inter", &work, &inter, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "choices", &work, &choices, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "a row", &work, &row, 2);
-    }
-  hec_arena_free(&arena);
+  check_shapes(_i, "grouped", 6, check_grouped);
+}
+
+static void check_attention(const hec_gpu *gpu, const hec_law_fit *fit, uint64_t *seed) {
+  int64_t heads = 1 + (int64_t)hec_test_below(seed, 128), kv = 1 + (int64_t)hec_test_below(seed, (uint64_t)heads);
+  hec_attention_work work = {.batch = between(seed, 1, 512),
+                             .seq = between(seed, 1, 3e5),
+                             .heads = heads,
+                             .kv_heads = kv,
+                             .head_dim = between(seed, 16, 1024),
+                             .head_dim_v = between(seed, 16, 1024),
+                             .causal = hec_test_below(seed, 2),
+                             .backward = hec_test_below(seed, 2),
+                             .latent = hec_test_below(seed, 2)};
+  hec_attention_work seq = work, batch = work, more_heads = work, wider = work, full = work, token = work;
+  seq.seq += between(seed, 1, 1e4);
+  batch.batch += 1;
+  more_heads.heads += 1;
+  wider.head_dim += 8;
+  full.causal = false;
+  token.seq += 1;
+  more_is_no_less(gpu, fit, "seq", &work, &seq, INFINITY);
+  more_is_no_less(gpu, fit, "batch", &work, &batch, 2.01);
+  more_is_no_less(gpu, fit, "heads", &work, &more_heads, 2.01);
+  more_is_no_less(gpu, fit, "head_dim", &work, &wider, 2);
+  more_is_no_less(gpu, fit, "full", &work, &full, 2.01);
+  more_is_no_less(gpu, fit, "a token", &work, &token, 4);
 }
 
 HEC_TEST_ROWS(attention, devices) {
-  hec_gpu gpu = load(_i);
-  uint64_t seed = 7;
-  for (int32_t f = 0; f < gpu.n_fits; f++)
-    for (int k = 0; is_of(&gpu.fits[f], "attention") && k < SHAPES; k++) {
-      int64_t heads = 1 + (int64_t)hec_test_below(&seed, 128), kv = 1 + (int64_t)hec_test_below(&seed, (uint64_t)heads);
-      hec_attention_work work = {.batch = between(&seed, 1, 512),
-                                 .seq = between(&seed, 1, 3e5),
-                                 .heads = heads,
-                                 .kv_heads = kv,
-                                 .head_dim = between(&seed, 16, 1024),
-                                 .head_dim_v = between(&seed, 16, 1024),
-                                 .causal = hec_test_below(&seed, 2),
-                                 .backward = hec_test_below(&seed, 2),
-                                 .latent = hec_test_below(&seed, 2)};
-      hec_attention_work seq = work, batch = work, more_heads = work, wider = work, full = work, token = work;
-      seq.seq += between(&seed, 1, 1e4);
-      batch.batch += 1;
-      more_heads.heads += 1;
-      wider.head_dim += 8;
-      full.causal = false;
-      token.seq += 1;
-      more_is_no_less(&gpu, &gpu.fits[f], "seq", &work, &seq, INFINITY);
-      more_is_no_less(&gpu, &gpu.fits[f], "batch", &work, &batch, 2.01);
-      more_is_no_less(&gpu, &gpu.fits[f], "heads", &work, &more_heads, 2.01);
-      more_is_no_less(&gpu, &gpu.fits[f], "head_dim", &work, &wider, 2);
-      more_is_no_less(&gpu, &gpu.fits[f], "full", &work, &full, 2.01);
-      more_is_no_less(&gpu, &gpu.fits[f], "a token", &work, &token, 4);
-    }
-  hec_arena_free(&arena);
+  check_shapes(_i, "attention", 7, check_attention);
 }
 
 HEC_TEST_ROWS(collectives, devices) {
@@ -149,30 +153,28 @@ HEC_TEST_ROWS(collectives, devices) {
   hec_arena_free(&arena);
 }
 
+static void check_dispatch(const hec_gpu *gpu, const hec_law_fit *fit, uint64_t *seed) {
+  int64_t nodes = 1 + (int64_t)hec_test_below(seed, 16), choices = 1 + (int64_t)hec_test_below(seed, 8);
+  const double others = (double)(nodes - 1) / (double)nodes;
+  hec_dispatch_work work = {.tokens = between(seed, 1, 1e6),
+                            .bytes = (double)between(seed, 64, 1e5),
+                            .ranks = hec_distinct_groups(256, 8 * nodes, choices),
+                            .nodes = others * hec_distinct_groups(256, nodes, choices),
+                            .ranks_per_node = 8,
+                            .n_nodes = (int32_t)nodes,
+                            .sms = 2 + (int32_t)hec_test_below(seed, 40)};
+  hec_dispatch_work tokens = work, bytes = work, chosen = work, fewer_sms = work;
+  tokens.tokens += 1;
+  bytes.bytes += 128;
+  chosen.ranks = hec_distinct_groups(256, 8 * nodes, choices + 1);
+  chosen.nodes = others * hec_distinct_groups(256, nodes, choices + 1);
+  fewer_sms.sms -= 1;
+  more_is_no_less(gpu, fit, "a token", &work, &tokens, 2);
+  more_is_no_less(gpu, fit, "bytes", &work, &bytes, 3.1);
+  more_is_no_less(gpu, fit, "choices", &work, &chosen, 2.01);
+  more_is_no_less(gpu, fit, "fewer SMs", &work, &fewer_sms, 2.01);
+}
+
 HEC_TEST_ROWS(dispatch, devices) {
-  hec_gpu gpu = load(_i);
-  uint64_t seed = 9;
-  for (int32_t f = 0; f < gpu.n_fits; f++)
-    for (int k = 0; is_of(&gpu.fits[f], "dispatch") && k < SHAPES; k++) {
-      int64_t nodes = 1 + (int64_t)hec_test_below(&seed, 16), choices = 1 + (int64_t)hec_test_below(&seed, 8);
-      const double others = (double)(nodes - 1) / (double)nodes;
-      hec_dispatch_work work = {.tokens = between(&seed, 1, 1e6),
-                                .bytes = (double)between(&seed, 64, 1e5),
-                                .ranks = hec_distinct_groups(256, 8 * nodes, choices),
-                                .nodes = others * hec_distinct_groups(256, nodes, choices),
-                                .ranks_per_node = 8,
-                                .n_nodes = (int32_t)nodes,
-                                .sms = 2 + (int32_t)hec_test_below(&seed, 40)};
-      hec_dispatch_work tokens = work, bytes = work, chosen = work, fewer_sms = work;
-      tokens.tokens += 1;
-      bytes.bytes += 128;
-      chosen.ranks = hec_distinct_groups(256, 8 * nodes, choices + 1);
-      chosen.nodes = others * hec_distinct_groups(256, nodes, choices + 1);
-      fewer_sms.sms -= 1;
-      more_is_no_less(&gpu, &gpu.fits[f], "a token", &work, &tokens, 2);
-      more_is_no_less(&gpu, &gpu.fits[f], "bytes", &work, &bytes, 3.1);
-      more_is_no_less(&gpu, &gpu.fits[f], "choices", &work, &chosen, 2.01);
-      more_is_no_less(&gpu, &gpu.fits[f], "fewer SMs", &work, &fewer_sms, 2.01);
-    }
-  hec_arena_free(&arena);
+  check_shapes(_i, "dispatch", 9, check_dispatch);
 }

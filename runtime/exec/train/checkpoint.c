@@ -317,14 +317,13 @@ static hec_status make_folder(const char *path, hec_status code) {
 
 hec_status hec_checkpoint_hold(const hec_checkpoint *c) {
   HEC_TRY(make_folder(c->folder, HEC_BAD_INPUT));
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   hec_text path = {0};
   hec_text_printf(&path, "%s/.lock", c->folder);
   int file = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0666); /* stays open: closing it would give the lock back */
   hec_status status = HEC_OK;
   if (file < 0)
     status = hec_fail(HEC_BAD_INPUT, "%s: cannot be written: %s", path.data, strerror(errno));
-  else if (fcntl(file, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN))
+  else if (!hec_file_claim(file))
     status = hec_fail(HEC_BAD_INPUT, "%s: another run writes its checkpoints there; wait for it or choose another folder",
                       c->folder);
   hec_text_free(&path);

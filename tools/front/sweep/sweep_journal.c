@@ -10,6 +10,7 @@
  * end is cut off and one whose sum is wrong does not count: its row is computed again. A part is the same file with
  * the rows in order and none missing. */
 #define HEC_FORMAT "hecate-sweep-rows"
+#include "runtime/base/files.h"
 #include "runtime/base/table.h"
 #include "tools/front/sweep/sweep_kind.h"
 
@@ -207,11 +208,10 @@ static hec_status take_over(hec_sweep_journal *journal, const hec_text *header, 
 
 hec_status hec_sweep_journal_open(const char *path, const char *tool, int32_t shard, int32_t n_shards,
                                   hec_sweep_rows *rows, hec_sweep_journal *journal) {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   *journal = (hec_sweep_journal){open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666), path};
   if (journal->file < 0)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be written: %s", path, strerror(errno));
-  if (fcntl(journal->file, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN))
+  if (!hec_file_claim(journal->file))
     return hec_fail(HEC_BAD_INPUT, "%s: in use by another process", path);
   char *text = NULL;
   size_t length = 0;
