@@ -17,7 +17,7 @@ struct hec_arena_block {
 };
 
 enum { ALIGNMENT = 16, HEADER = (sizeof(hec_arena_block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT };
-static const size_t first_block_bytes = 64 << 10, largest_step_bytes = 16 << 20, alone_bytes = 1 << 20;
+static const size_t first_block_bytes = 64 << 10, largest_step_bytes = 16 << 20, alone_bytes = 128 << 10;
 
 static hec_no_memory_handler *no_memory_handler;
 static void *no_memory_context;

@@ -10,9 +10,14 @@
  * of a sweep whose lines are all in the finished part. malloc's symbols are replaced, so cJSON, zlib, GSL and the C
  * library are meant as much as hecate. For glibc alone.
  *
+ * Runs from the start cost the square of what a command does. So one run, the trunk, makes a child at each allocation, which
+ * goes on without that memory, and itself goes on with it, as if there had been no child: while it has one thread, no other
+ * children, no file in the folder, and no memory that a child would share. From there on, runs begin at the start.
+ *
  * Runs work in a folder that is made here below TMPDIR and emptied after each of them; nothing outside it is removed. Without
  * HEC_FAIL_ALLOCATIONS=1 in the environment the program runs as if nothing were preloaded. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +42,8 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 
 static _Atomic long left = -1; /* allocations before the one that fails; below 0: it was, or none does */
 static atomic_bool *fired;     /* shared with the parent */
+static bool is_trunk;          /* this process makes a child at each allocation */
+static bool fails_in_branch(const void *caller);
 
 /* The loader makes room for the thread-local data of a library when it is first used, and ends the process when it cannot. */
 static bool is_of_loader(const void *caller) {
@@ -44,6 +52,8 @@ static bool is_of_loader(const void *caller) {
 }
 
 static bool fails(const void *caller) {
+  if (is_trunk)
+    return fails_in_branch(caller);
   if (atomic_load_explicit(&left, memory_order_relaxed) < 0 || atomic_fetch_sub(&left, 1) != 0)
     return false;
   if (is_of_loader(caller)) {
@@ -83,9 +93,23 @@ void *dlopen(const char *name, int flags) {
     void *(*function)(const char *, int);
   } own = {dlsym(RTLD_NEXT, "dlopen")};
   long before = atomic_exchange(&left, -1);
+  bool trunk = is_trunk;
+  is_trunk = false;
   void *handle = own.function(name, flags);
+  is_trunk = trunk;
   atomic_store(&left, before);
   return handle;
+}
+
+/* Memory that a branch would share with the trunk, of ranks for instance: the trunk ends here. */
+void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  union {
+    void *object;
+    void *(*function)(void *, size_t, int, int, int, off_t);
+  } own = {dlsym(RTLD_NEXT, "mmap")};
+  if (is_trunk && (flags & MAP_SHARED) && (protection & PROT_WRITE))
+    _exit(0);
+  return own.function(at, bytes, protection, flags, fd, offset);
 }
 
 /* ---- What a run leaves ---- */
@@ -176,33 +200,63 @@ static struct {
   int argc;
   char **argv, **environment;
   int out, errors;         /* files that take the place of stdout and stderr */
+  int report;              /* stdout of the test */
   char folder[PATH_BYTES]; /* of this program's own making */
 } program;
 
-static void run(long k, outcome *o) {
+/* Leaves that many bytes in the file, and writes after them. */
+static void cut(int fd, off_t bytes) {
+  (void)!ftruncate(fd, bytes);
+  (void)lseek(fd, bytes, SEEK_SET);
+}
+
+static int ended(pid_t child) {
   int status = 0;
-  *o = (outcome){.code = -1};
-  (void)!ftruncate(program.out, 0);
-  (void)!ftruncate(program.errors, 0);
-  (void)lseek(program.out, 0, SEEK_SET);
-  (void)lseek(program.errors, 0, SEEK_SET);
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* What a child did, after its end. */
+static void look(pid_t child, outcome *o) {
+  char path[64];
+  o->code = ended(child);
+  (void)snprintf(path, sizeof path, "/proc/self/fd/%d", program.out);
+  read_file(path, &o->out);
+  ssize_t n = pread(program.errors, o->errors, sizeof o->errors - 1, 0);
+  o->errors[n > 0 ? n : 0] = 0;
+  take_files(program.folder, &o->left);
+}
+
+static outcome whole_run, last_run; /* of a run without failure; of the last one */
+static struct {
+  long k, n_failed, n_wrong; /* runs, those that the failure ended, those that did not end as they should */
+  bool measures;             /* two runs without failure print different things */
+  bool is_whole;             /* the trunk came to its end */
+} * all;                     /* shared with the trunk */
+
+static void end_trunk(void) {
+  all->is_whole |= is_trunk; /* branches end here too */
+}
+
+static pid_t begin(long k, bool trunk) {
+  cut(program.out, 0);
+  cut(program.errors, 0);
   atomic_store(fired, false);
   pid_t child = fork();
   if (child == 0) {
     (void)dup2(program.out, STDOUT_FILENO);
     (void)dup2(program.errors, STDERR_FILENO);
     atomic_store(&left, k);
+    is_trunk = trunk;
+    (void)atexit(end_trunk);
     exit(program.main(program.argc, program.argv, program.environment));
   }
-  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
-  o->code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  char path[64];
-  (void)snprintf(path, sizeof path, "/proc/self/fd/%d", program.out);
-  read_file(path, &o->out);
-  ssize_t n = pread(program.errors, o->errors, sizeof o->errors - 1, 0);
-  o->errors[n > 0 ? n : 0] = 0;
-  take_files(program.folder, &o->left);
+  return child;
+}
+
+static void run(long k, outcome *o) {
+  look(begin(k, false), o);
 }
 
 /* A journal has some of the lines of the part that it becomes. */
@@ -247,28 +301,81 @@ static const char *judge(const outcome *o, const outcome *whole, bool measures) 
   return !measures && o->out.sum != whole->out.sum ? "other output" : NULL;
 }
 
+static void count(void) {
+  const char *wrong = judge(&last_run, &whole_run, all->measures);
+  all->n_failed += last_run.code == 1;
+  all->n_wrong += wrong != NULL;
+  if (wrong && all->n_wrong <= 20)
+    dprintf(program.report, "allocation %ld: %s: exit code %d: %s\n", all->k, wrong, last_run.code,
+            last_run.errors[0] ? last_run.errors : "-");
+}
+
+/* ---- The trunk ---- */
+
+enum { FDS_MAX = 64 };
+
+/* Nothing that a child does can be seen by this process, apart from where open files are read. */
+static bool is_alone(void) {
+  char entries[1024];
+  siginfo_t of;
+  if (!__libc_single_threaded || waitid(P_ALL, 0, &of, WEXITED | WNOHANG | WNOWAIT) == 0)
+    return false;
+  int fd = open(program.folder, O_RDONLY | O_DIRECTORY);
+  ssize_t n = getdents64(fd, entries, sizeof entries);
+  (void)close(fd);
+  return n == 2 * 24; /* "." and "..": the folder is empty */
+}
+
+/* The child fails to get the memory; this process gets it, after the child's end. */
+static bool fails_in_branch(const void *caller) {
+  off_t at[FDS_MAX];
+  if (is_of_loader(caller)) {
+    all->k++;
+    return false;
+  }
+  if (!is_alone())
+    _exit(0);
+  for (int fd = 0; fd < FDS_MAX; fd++)
+    at[fd] = lseek(fd, 0, SEEK_CUR);
+  is_trunk = false; /* what is asked for meanwhile is not the program's */
+  int error = errno;
+  pid_t child = fork();
+  if (child == 0) {
+    atomic_store(&left, -1);
+    errno = ENOMEM;
+    return true;
+  }
+  look(child, &last_run);
+  count();
+  cut(STDOUT_FILENO, at[STDOUT_FILENO]);
+  cut(STDERR_FILENO, at[STDERR_FILENO]);
+  for (int fd = 0; fd < FDS_MAX; fd++)
+    if (at[fd] >= 0)
+      (void)lseek(fd, at[fd], SEEK_SET);
+  errno = error;
+  all->k++;
+  is_trunk = true;
+  return false;
+}
+
 static int run_all(void) {
-  static outcome whole, o;
-  long k = 0, n_failed = 0, n_wrong = 0;
-  run(-1, &whole);
-  if (whole.left.wrong[0] || whole.code != 0) {
-    dprintf(STDOUT_FILENO, "a run without failure: exit code %d %s%s\n", whole.code, whole.left.wrong, whole.errors);
+  run(-1, &whole_run);
+  if (whole_run.left.wrong[0] || whole_run.code != 0) {
+    dprintf(STDOUT_FILENO, "a run without failure: exit code %d %s%s\n", whole_run.code, whole_run.left.wrong,
+            whole_run.errors);
     return 1;
   }
-  run(-1, &o);
-  bool measures = o.out.sum != whole.out.sum;
-  for (;; k++) {
-    run(k, &o);
+  run(-1, &last_run);
+  all->measures = last_run.out.sum != whole_run.out.sum;
+  look(begin(-1, true), &last_run);
+  for (; !all->is_whole; all->k++) {
+    run(all->k, &last_run);
     if (!atomic_load(fired))
       break;
-    const char *wrong = judge(&o, &whole, measures);
-    n_failed += o.code == 1;
-    n_wrong += wrong != NULL;
-    if (wrong && n_wrong <= 20)
-      dprintf(STDOUT_FILENO, "allocation %ld: %s: exit code %d: %s\n", k, wrong, o.code, o.errors[0] ? o.errors : "-");
+    count();
   }
-  dprintf(STDOUT_FILENO, "%ld allocations, %ld ended the run, %ld wrong\n", k, n_failed, n_wrong);
-  return n_wrong > 0 || n_failed == 0;
+  dprintf(STDOUT_FILENO, "%ld allocations, %ld ended the run, %ld wrong\n", all->k, all->n_failed, all->n_wrong);
+  return all->n_wrong > 0 || all->n_failed == 0;
 }
 
 static int instead_of_main(int argc, char **argv, char **environment) {
@@ -282,9 +389,11 @@ static int instead_of_main(int argc, char **argv, char **environment) {
     return 1;
   }
   fired = mmap(NULL, sizeof *fired, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   program.argc = argc;
   program.argv = argv;
   program.environment = environment;
+  program.report = dup(STDOUT_FILENO);
   program.out = memfd_create("out", MFD_CLOEXEC);
   program.errors = memfd_create("errors", MFD_CLOEXEC);
   int code = run_all();
