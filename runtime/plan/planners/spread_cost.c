@@ -148,10 +148,14 @@ static hec_spread_pattern pattern_new(hec_arena *arena, size_t n) {
       .at = HEC_NEW(arena, int32_t, n), .load = HEC_NEW(arena, double, n), .delay = HEC_NEW(arena, double, n)};
 }
 
+/* Room for a few patterns of every expert of every layer: a job that is small clears little memory. */
 static hec_spread_memo memo_new(hec_arena *arena, const hec_spread *spread) {
-  enum { ENTRIES = 1 << 17 };
-  size_t entries = sum_length(spread) > ENTRIES ? sum_length(spread) : ENTRIES;
-  int32_t receivers = 16 * spread->problem->n_ranks + ENTRIES / 4;
+  enum { ENTRIES = 1 << 17, PATTERNS_OF_EXPERT = 4 };
+  const hec_problem *problem = spread->problem;
+  size_t patterns = PATTERNS_OF_EXPERT * (size_t)problem->n_layers * (size_t)problem->n_experts;
+  size_t wanted = patterns < ENTRIES / sum_length(spread) ? patterns * sum_length(spread) : ENTRIES;
+  size_t entries = sum_length(spread) > wanted ? sum_length(spread) : wanted;
+  int32_t receivers = 16 * problem->n_ranks + (int32_t)wanted / 4;
   return (hec_spread_memo){.slot = HEC_NEW(arena, struct hec_spread_known, HEC_SPREAD_KNOWN),
                            .receivers = HEC_NEW(arena, int32_t, receivers),
                            .entries = pattern_new(arena, entries),
