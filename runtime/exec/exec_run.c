@@ -163,7 +163,7 @@ static int64_t next_due(const hec_exec *exec, int64_t now) {
   for (int32_t l = 0; l < HEC_N_LANES; l++) {
     const hec_lane_queue *lane = &exec->lane[l];
     const hec_exec_op *op = lane->head < lane->n ? lane->op[lane->head] : NULL;
-    if (!op || op->state != HEC_OP_RUNNING || !op->exchange || op->exchange->phase != 2)
+    if (!op || op->state != HEC_OP_RUNNING || !op->exchange || !op->exchange->done)
       continue;
     int64_t held = hec_exchange_held_until(exec, op);
     due = held < due ? held : due;
