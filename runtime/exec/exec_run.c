@@ -193,9 +193,13 @@ static hec_status idle(hec_exec *exec) {
   exec->turns = hec_rank_turns(exec->rank);
   if (peer >= 0 && now - exec->progress_ns > exec->rank->limit_ns)
     return hec_exec_late(exec, op, peer);
-  int64_t delayed_ns = delay_ns(exec);
+  int64_t delayed_ns = delay_ns(exec), looked_ns;
+  exec->rank->looked_ns = 0;
   hec_status status = exec->rank->transport->wait(exec->rank, next_due(exec, now));
   exec->late_ns = delay_ns(exec) - delayed_ns;
+  looked_ns = exec->rank->looked_ns;
+  if (looked_ns > 0 && hec_clock_ns() - looked_ns < exec->late_ns) /* what comes while it sleeps again is not late */
+    exec->late_ns = hec_clock_ns() - looked_ns;
   return status;
 }
 

@@ -296,6 +296,7 @@ static hec_status wait_until(hec_rank *rank, int64_t until_ns) {
     int64_t now = now_ns(), left = until_ns - now;
     if (changed || left <= 0)
       return HEC_OK;
+    rank->looked_ns = now;
     if (polls < POLLS_CROWDED && c->poll_ns == 0) {
       (void)sched_yield();
     } else if (now >= poll_until_ns) {
