@@ -51,6 +51,26 @@ int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *firs
   return n;
 }
 
+static double left_of(const hec_cluster *c, hec_link_kind out, hec_link_kind in, int32_t index) {
+  int32_t first;
+  double left = 1;
+  for (int32_t way = 0; way < 2; way++)
+    if (index < hec_cluster_kind(c, way ? in : out, &first)) {
+      const hec_link *link = &c->links[first + index];
+      left = link->bandwidth < left * link->whole ? link->bandwidth / link->whole : left;
+    }
+  return left;
+}
+
+double hec_cluster_port_left(const hec_cluster *c, int32_t device) {
+  return left_of(c, HEC_LINK_PORT_OUT, HEC_LINK_PORT_IN, device);
+}
+
+double hec_cluster_nic_left(const hec_cluster *c, int32_t device) {
+  int32_t near = (int32_t)((int64_t)(device % c->devices_per_node) * c->nics / c->devices_per_node);
+  return left_of(c, HEC_LINK_NIC_OUT, HEC_LINK_NIC_IN, hec_cluster_node(c, device) * c->nics + near);
+}
+
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes) {
   if (!same_node || p2p->ll_bytes == 0)
     return 1;

@@ -79,6 +79,7 @@ typedef struct {
   int32_t node;     /* whose NIC or port; -1 for leaf links */
   double nominal;   /* bytes/s, data sheet */
   double bandwidth; /* bytes/s, nominal * efficiency: what every law uses */
+  double whole;     /* the same before --slow */
   int64_t latency_ps;
   bool by_laws;                 /* rate and shares are a GPU's (cluster_gpu.c) */
   int32_t n_shares;             /* 0: every message reaches the whole bandwidth */
@@ -117,7 +118,6 @@ typedef struct {
   double plan_a_s, plan_b_s;      /* simulated planning time: a + b * work units */
   hec_curves measured;            /* of every device, and of its collectives; n 0: none */
   const struct hec_gpu_laws *gpu; /* of its collectives inside a node; NULL: by the links */
-  double law_port;                /* bytes/s that a port has by them: a slower one slows them */
   int32_t *route_at;   /* [n_devices * n_devices + 1] into route_link; (s, d) at s * n_devices + d; empty for s == d */
   int32_t *route_link; /* link ids, in the order they are crossed */
   uint8_t *route_side; /* per entry: 1 the link is on the source's side, 2 on the destination's, 3 both (fabric);
@@ -219,6 +219,10 @@ static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) {
 
 /* The links of a kind, one after another from *first on, by device, node * nics + NIC, or leaf: returns how many. */
 int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *first);
+
+/* Share that --slow leaves of a device's port, and of the NIC that is near it: of both directions the smaller one. */
+double hec_cluster_port_left(const hec_cluster *c, int32_t device);
+double hec_cluster_nic_left(const hec_cluster *c, int32_t device);
 
 /* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
 void hec_cluster_describe(const hec_cluster *c, hec_text *text);

@@ -108,6 +108,7 @@ static hec_link link_of(hec_link_kind kind, int32_t device, int32_t node, hec_li
                     .node = node,
                     .nominal = spec.bandwidth,
                     .bandwidth = spec.bandwidth * spec.efficiency,
+                    .whole = spec.bandwidth * spec.efficiency,
                     .latency_ps = (int64_t)(spec.latency_s * 1e12 + 0.5),
                     .by_laws = spec.by_laws,
                     .n_shares = spec.n_shares,
@@ -227,8 +228,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .cores = spec->cores,
                            .plan_a_s = spec->plan_a_s,
                            .plan_b_s = spec->plan_b_s,
-                           .gpu = spec->port.by_laws ? spec->gpu : NULL,
-                           .law_port = spec->port.bandwidth * spec->port.efficiency};
+                           .gpu = spec->port.by_laws ? spec->gpu : NULL};
   memcpy(cluster->name, spec->name, sizeof cluster->name);
   hec_make_plain(cluster->name); /* whether of a file, a path or a line */
   make_links(spec, &l, arena, cluster->links);

@@ -53,11 +53,10 @@ static double hop_s(const hec_cluster *c, int32_t from, int32_t to) {
 
 /* By what factor the slowest port is slower than the laws say (--slow): 1 or more. */
 static double slowest_port(const hec_cluster *c, int32_t n_ranks) {
-  double factor = 1;
-  for (int32_t i = 0; i < c->n_links && c->links[i].device >= 0; i++)
-    if (c->links[i].device < n_ranks && c->law_port > factor * c->links[i].bandwidth)
-      factor = c->law_port / c->links[i].bandwidth;
-  return factor;
+  double left = 1;
+  for (int32_t r = 0; r < n_ranks; r++)
+    left = slower(left, hec_cluster_port_left(c, r));
+  return 1 / left;
 }
 
 /* Seconds by the fitted law of a node's GPUs; false: the ranks are on several nodes, or the GPU has no such law. */

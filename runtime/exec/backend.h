@@ -30,7 +30,7 @@ typedef struct {
   /* This process cannot take part in a launch that others may already wait in: ends the job, with the code as its exit
    * code. Whoever speaks says why before; another one is heard if it is the only one to fail. NULL: no others. */
   void (*abandon)(int code);
-  void (*close)(void); /* at the end of the program; NULL: nothing to do */
+  void (*close)(int code); /* at the end of the program, whose exit code it is; -1: it goes on. NULL: nothing to do */
 } hec_backend;
 
 #define HEC_BACKEND_LIST(X) X(cpu) X(mpi) X(nccl)

@@ -199,9 +199,9 @@ static void abandon(int code) {
   plugin->abort(code);
 }
 
-static void close_job(void) {
+static void close_job(int code) {
   if (begun)
-    plugin->end();
+    plugin->end(code);
   begun = false; /* backend nccl closes it too, when it has used it */
 }
 

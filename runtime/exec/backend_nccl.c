@@ -359,9 +359,9 @@ static void here(int32_t *n_ranks, int32_t *n_cores) {
     hec_backend_mpi.here(n_ranks, n_cores);
 }
 
-static void close_job(void) {
+static void close_job(int code) {
   if (managed())
-    hec_backend_mpi.close();
+    hec_backend_mpi.close(code);
 }
 
 const hec_backend hec_backend_nccl = {

@@ -3,14 +3,13 @@
  *   dispatch, combine   token rows, of one chunk: assigned rows of one side, computed rows of the other (rows.h); without
  *                       cells: bytes that stand where the work table says
  *   gather, scatter ..  parcels of experts: parameters, gradients, optimizer state, found by (layer, expert, part)
- *   all-reduce          slice p of the buffer belongs to rank p: every rank sends slice p to p, p adds in ascending order
- *                       of ranks (its own first), then sends the sum to all: 2 (n-1)/n of the bytes into and out of each;
- *                       of stride s among the ranks of equal place alone, of slices that are theirs
+ *   all-reduce          a ring: n - 1 steps that add, n - 1 that copy, each a slice from every rank to the next; of
+ *                       stride s a ring of the ranks of equal place
  *   counts              every rank's row to all
  *
  * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory.
  * Otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
- * order is ascending by source, so both give the same bits. */
+ * order is ascending by source, around a ring by steps. So both give the same bits. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/link/device_link.h"
@@ -243,12 +242,6 @@ void hec_exchange_bind_rows(hec_exec *exec, hec_exec_op *op, bool adds, hec_stag
 
 /* ---- Everybody with everybody ---- */
 
-static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, int64_t *floats) {
-  int64_t begin = hec_part_begin(n, rank, n_ranks);
-  *floats = hec_part_begin(n, rank + 1, n_ranks) - begin;
-  return buffer + begin;
-}
-
 /* What an all-reduce sums: a span of dense gradients; what its second half alone brings: of parameters. */
 static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   hec_dense dense = hec_exec_dense(exec, op->layer);
@@ -259,42 +252,61 @@ static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   return (op->allreduce.half == HEC_ALLREDUCE_GATHER ? dense.params : dense.grads) + first;
 }
 
+/* Around a ring of n ranks, rank i is place i. In step k = 0 .. n-2 of the first half it sends slice i - k - 1 to the
+ * next, and adds slice i - k - 2 of the one before. So it ends with slice i of the sum. In step k of the second half it
+ * sends slice i - k, and gets slice i - k - 1. All modulo n. Every rank sends 2 (n-1)/n of the bytes, to its next alone:
+ * what the laws price, and what NCCL does. One ring, however many NICs a node has: the transport chooses among them. */
+typedef struct {
+  float *all, *staging; /* staging: NULL where the transport adds */
+  int64_t n;            /* floats of all */
+  int32_t place, members, before, next, lane;
+} ring;
+
+static ring ring_of(hec_exec *exec, const hec_op *op) {
+  int32_t stride = op->allreduce.stride > 1 ? op->allreduce.stride : 1, first = exec->r % stride;
+  ring of = {.place = exec->r / stride, .members = exec->n_ranks / stride, .lane = (int32_t)op->lane};
+  of.all = reduced(exec, op, &of.n);
+  of.staging = adds(exec) ? NULL : exec->staging;
+  of.next = (of.place + 1) % of.members * stride + first;
+  of.before = (of.place + of.members - 1) % of.members * stride + first;
+  return of;
+}
+
+static hec_segment slice_of(const ring *of, int32_t slice) {
+  slice = (slice + 2 * of->members) % of->members;
+  int64_t begin = hec_part_begin(of->n, slice, of->members), end = hec_part_begin(of->n, slice + 1, of->members);
+  return (hec_segment){of->all + begin, (end - begin) * (int64_t)sizeof(float)};
+}
+
+/* Step k of a half as a post; of the first half what is added after it, in *addition. */
+static hec_post ring_step(hec_exec *exec, const ring *of, int32_t k, hec_piece *addition) {
+  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 2);
+  int32_t sent = of->place - k - (addition != NULL);
+  segment[0] = slice_of(of, sent);
+  segment[1] = slice_of(of, sent - 1);
+  if (addition && of->staging) {
+    *addition = (hec_piece){segment[1].at, of->staging, segment[1].bytes / (int64_t)sizeof(float)};
+    segment[1].at = of->staging;
+  }
+  hec_post post = {.lane = of->lane,
+                   .sends = HEC_NEW(&exec->step, hec_message, 1),
+                   .receives = HEC_NEW(&exec->step, hec_message, 1),
+                   .add = addition && !of->staging};
+  hec_message_add(post.sends, &post.n_sends, of->next, &segment[0], 1);
+  hec_message_add(post.receives, &post.n_receives, of->before, &segment[1], 1);
+  return post;
+}
+
 static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
-  int64_t n, mine, theirs;
-  float *all = reduced(exec, &op->op, &n);
-  hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
-  bool direct = adds(exec);
-  x->post.add = direct;
-  x->second = (hec_post){.lane = x->post.lane,
-                         .sends = HEC_NEW(&exec->step, hec_message, exec->n_ranks),
-                         .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
-  x->additions = HEC_NEW(&exec->step, hec_piece, exec->n_ranks);
-  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 4 * exec->n_ranks);
-  int32_t stride = op->op.allreduce.stride > 1 ? op->op.allreduce.stride : 1, members = exec->n_ranks / stride;
-  float *own = slice_at(all, n, exec->r / stride, members, &mine), *staging = exec->staging;
-  for (int32_t p = exec->r % stride; p < exec->n_ranks; p += stride) {
-    if (p == exec->r)
-      continue;
-    float *other = slice_at(all, n, p / stride, members, &theirs);
-    segment[0] = segment[3] = (hec_segment){other, theirs * (int64_t)sizeof(float)};
-    segment[1] = segment[2] = (hec_segment){own, mine * (int64_t)sizeof(float)};
-    if (!direct && mine > 0) {
-      x->additions[x->n_additions++] = (hec_piece){own, staging, mine};
-      segment[1].at = staging;
-      staging += mine;
-    }
-    hec_message_add(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
-    hec_message_add(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
-    hec_message_add(x->second.sends, &x->second.n_sends, p, &segment[2], 1);
-    hec_message_add(x->second.receives, &x->second.n_receives, p, &segment[3], 1);
-    segment += 4;
-  }
-  if (op->op.allreduce.half == HEC_ALLREDUCE_GATHER) {
-    x->post = x->second;
-    x->n_additions = 0;
-  }
-  if (op->op.allreduce.half != HEC_ALLREDUCE_WHOLE)
-    x->second = (hec_post){.lane = x->post.lane};
+  ring of = ring_of(exec, &op->op);
+  hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
+  x->posts = HEC_NEW(&exec->step, hec_post, 2 * of.members);
+  x->additions = HEC_NEW(&exec->step, hec_piece, 2 * of.members);
+  for (int32_t k = 0; k < of.members - 1 && op->op.allreduce.half != HEC_ALLREDUCE_GATHER; k++, x->n_posts++)
+    x->posts[x->n_posts] = ring_step(exec, &of, k, &x->additions[x->n_posts]);
+  for (int32_t k = 0; k < of.members - 1 && op->op.allreduce.half != HEC_ALLREDUCE_SCATTER; k++)
+    x->posts[x->n_posts++] = ring_step(exec, &of, k, NULL);
+  x->post = x->n_posts > 0 ? x->posts[0] : (hec_post){.lane = of.lane};
 }
 
 static void bind_counts(hec_exec *exec, hec_exec_op *op) {
@@ -387,8 +399,13 @@ static hec_status exchange(hec_exec *exec, hec_post *post) {
   return hec_post_is_empty(post) ? HEC_OK : exec->rank->link->exchange(exec->rank, post);
 }
 
+/* After post k of a ring. */
+static void add_step(hec_exec *exec, const hec_exchange_state *x, int32_t k) {
+  if (x->additions[k].n > 0)
+    exec->rank->processor->math->add(exec->rank->processor, &x->additions[k], 1);
+}
+
 static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
-  hec_processor *on = exec->rank->processor;
   hec_exchange_state *x = op->exchange;
   int64_t n;
   float *all = reduced(exec, &op->op, &n);
@@ -396,9 +413,11 @@ static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
   bool whole = op->op.allreduce.stride <= 1 && op->op.allreduce.half == HEC_ALLREDUCE_WHOLE;
   if (exec->rank->link->allreduce && whole) /* the link's is of all ranks */
     return exec->rank->link->allreduce(exec->rank, x->post.lane, all, n);
-  HEC_TRY(exchange(exec, &x->post));
-  on->math->add(on, x->additions, x->n_additions);
-  return exchange(exec, &x->second);
+  for (int32_t k = 0; k < x->n_posts; k++) {
+    HEC_TRY(exchange(exec, &x->posts[k]));
+    add_step(exec, x, k);
+  }
+  return HEC_OK;
 }
 
 /* The host's own row goes out; the table comes back for whoever plans. */
@@ -436,23 +455,25 @@ static hec_status test(hec_exec *exec, hec_post *post, bool *done, bool *moved) 
   return HEC_OK;
 }
 
+/* What follows the post that is done: the next step of a ring, or nothing. */
+static hec_status go_on(hec_exec *exec, hec_exchange_state *x) {
+  if (x->n_posts > 0)
+    add_step(exec, x, x->step);
+  x->done = ++x->step >= x->n_posts;
+  if (x->done)
+    return HEC_OK;
+  x->post = x->posts[x->step];
+  return start(exec, &x->post);
+}
+
 hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) {
   hec_exchange_state *x = op->exchange;
-  *done = x->phase == 2;
-  if (x->phase == 0) {
-    HEC_TRY(test(exec, &x->post, done, moved));
-    if (*done && op->op.kind == HEC_OP_ALLREDUCE) {
-      exec->rank->processor->math->add(exec->rank->processor, x->additions, x->n_additions);
-      HEC_TRY(start(exec, &x->second));
-      x->phase = 1;
-      *done = false;
-    } else if (*done) {
-      x->phase = 2;
-    }
-  } else if (x->phase == 1) {
-    HEC_TRY(test(exec, &x->second, done, moved));
-    x->phase = *done ? 2 : 1;
-  }
+  bool arrived = false;
+  if (!x->done)
+    HEC_TRY(test(exec, &x->post, &arrived, moved));
+  if (arrived)
+    HEC_TRY(go_on(exec, x));
+  *done = x->done;
   return HEC_OK;
 }
 
@@ -463,7 +484,7 @@ static int64_t posted_by(const hec_exec *exec, const hec_exec_op *op, int32_t p)
 
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op) {
   const hec_exchange_state *x = op->exchange;
-  int32_t peer = hec_post_missing_peer(x->phase == 1 ? &x->second : &x->post);
+  int32_t peer = hec_post_missing_peer(&x->post);
   for (int32_t i = 0; peer < 0 && i < x->n_partners; i++)
     if (posted_by(exec, op, x->partners[i]) < exec->start_ns)
       peer = x->partners[i];

@@ -163,7 +163,7 @@ static int64_t next_due(const hec_exec *exec, int64_t now) {
   for (int32_t l = 0; l < HEC_N_LANES; l++) {
     const hec_lane_queue *lane = &exec->lane[l];
     const hec_exec_op *op = lane->head < lane->n ? lane->op[lane->head] : NULL;
-    if (!op || op->state != HEC_OP_RUNNING || !op->exchange || op->exchange->phase != 2)
+    if (!op || op->state != HEC_OP_RUNNING || !op->exchange || !op->exchange->done)
       continue;
     int64_t held = hec_exchange_held_until(exec, op);
     due = held < due ? held : due;
@@ -193,9 +193,13 @@ static hec_status idle(hec_exec *exec) {
   exec->turns = hec_rank_turns(exec->rank);
   if (peer >= 0 && now - exec->progress_ns > exec->rank->limit_ns)
     return hec_exec_late(exec, op, peer);
-  int64_t delayed_ns = delay_ns(exec);
+  int64_t delayed_ns = delay_ns(exec), looked_ns;
+  exec->rank->looked_ns = 0;
   hec_status status = exec->rank->transport->wait(exec->rank, next_due(exec, now));
   exec->late_ns = delay_ns(exec) - delayed_ns;
+  looked_ns = exec->rank->looked_ns;
+  if (looked_ns > 0 && hec_clock_ns() - looked_ns < exec->late_ns) /* what comes while it sleeps again is not late */
+    exec->late_ns = hec_clock_ns() - looked_ns;
   return status;
 }
 

@@ -21,10 +21,11 @@ typedef struct {
 } hec_open_buffer_of;
 
 typedef struct hec_exchange_state {
-  hec_post post;
-  int32_t phase; /* of an all-reduce: 0 reduce-scatter, 1 all-gather, 2 done */
-  hec_post second;
-  hec_piece *additions; /* [n_additions] after the exchange (staged) or, of an all-reduce, after phase 0 */
+  hec_post post; /* in progress */
+  bool done;
+  hec_post *posts; /* [n_posts] of an all-reduce, one after the other */
+  int32_t n_posts, step;
+  hec_piece *additions; /* [n_additions] after the exchange (staged); of an all-reduce [n_posts], one after each post */
   int32_t n_additions;
   hec_piece *own; /* [n_own] slices that stay on the rank: copied at the start of a gather */
   int32_t n_own;

@@ -29,8 +29,28 @@ static double slowest_flops(const hec_problem *problem) {
   return slowest;
 }
 
+hec_gpu hec_dispatch_gpu(const hec_problem *problem, int32_t rank) {
+  hec_gpu gpu = *problem->dispatch.gpu;
+  gpu.sheet.nvlink_bandwidth *= hec_cluster_port_left(problem->cluster, rank);
+  gpu.sheet.nic_bandwidth *= hec_cluster_nic_left(problem->cluster, rank);
+  return gpu;
+}
+
+/* With the slowest port and the slowest NIC of all ranks. */
+static hec_gpu slowest_gpu(const hec_problem *p) {
+  hec_gpu slowest = *p->dispatch.gpu;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    const hec_gpu_sheet sheet = hec_dispatch_gpu(p, r).sheet;
+    if (sheet.nvlink_bandwidth < slowest.sheet.nvlink_bandwidth)
+      slowest.sheet.nvlink_bandwidth = sheet.nvlink_bandwidth;
+    if (sheet.nic_bandwidth < slowest.sheet.nic_bandwidth)
+      slowest.sheet.nic_bandwidth = sheet.nic_bandwidth;
+  }
+  return slowest;
+}
+
 /* Seconds of one more token, the mean of both ways. */
-static double token_s(const hec_problem *p, double ranks, double nodes) {
+static double token_s(const hec_problem *p, const hec_gpu *gpu, double ranks, double nodes) {
   int32_t per_node = p->cluster->devices_per_node;
   double s = 0;
   for (int back = 0; back < 2; back++) {
@@ -41,22 +61,23 @@ static double token_s(const hec_problem *p, double ranks, double nodes) {
                               .ranks_per_node = p->ep < per_node ? p->ep : per_node,
                               .n_nodes = (p->ep + per_node - 1) / per_node,
                               .sms = p->dispatch.sms};
-    s += p->dispatch.by->part_s(p->dispatch.gpu, &work, back);
+    s += p->dispatch.by->part_s(gpu, &work, back);
     work.tokens = p->tokens / 2;
-    s -= p->dispatch.by->part_s(p->dispatch.gpu, &work, back);
+    s -= p->dispatch.by->part_s(gpu, &work, back);
   }
   return s / 2 / (p->tokens - p->tokens / 2);
 }
 
 static void kernel_rates(const hec_problem *p, hec_rates *rates) {
   int32_t per_node = p->cluster->devices_per_node;
+  const hec_gpu gpu = slowest_gpu(p);
   double n_nodes = (p->ep + per_node - 1) / per_node, others = (n_nodes - 1) / n_nodes, all = p->top_k * p->bytes.token;
-  rates->token_port = all / token_s(p, hec_distinct_groups(p->n_experts, p->ep, p->top_k), 0);
+  rates->token_port = all / token_s(p, &gpu, hec_distinct_groups(p->n_experts, p->ep, p->top_k), 0);
   rates->token_rank = rates->token_node = rates->token_port;
   if (n_nodes < 2)
     return;
   double nodes = others * hec_distinct_groups(p->n_experts, (int64_t)n_nodes, p->top_k);
-  rates->token_rank = others * all / token_s(p, 0, nodes);
+  rates->token_rank = others * all / token_s(p, &gpu, 0, nodes);
   rates->token_node = per_node * rates->token_rank;
 }
 

@@ -1,6 +1,8 @@
 /* The few rates that published planners reason with: one number per kind, from the problem's cluster. */
 #ifndef HEC_PLAN_RATES_H
 #define HEC_PLAN_RATES_H
+#include "models/gpu.h"
+
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
@@ -15,5 +17,8 @@ typedef struct {
 } hec_rates;
 
 hec_rates hec_rates_of(const hec_problem *problem);
+
+/* The dispatcher's GPU as a rank has it: --slow leaves less of its port and its NIC. Uplinks are not in the law. */
+hec_gpu hec_dispatch_gpu(const hec_problem *problem, int32_t rank);
 
 #endif

@@ -2,6 +2,7 @@
 #include "runtime/program/dispatched.h"
 
 #include "models/training/dispatcher.h"
+#include "runtime/plan/rates.h"
 #include "runtime/plan/token_sets.h"
 #include "runtime/program/lowering_state.h"
 #include "runtime/program/nodes.h"
@@ -144,7 +145,8 @@ static double part_s(const hec_lowering *low, int32_t r, int32_t degree, bool ba
                                   .ranks_per_node = p->ep < per_node ? p->ep : per_node,
                                   .n_nodes = (p->ep + per_node - 1) / per_node,
                                   .sms = p->dispatch.sms};
-  return p->dispatch.by->part_s(p->dispatch.gpu, &work, back);
+  const hec_gpu gpu = hec_dispatch_gpu(p, r);
+  return p->dispatch.by->part_s(&gpu, &work, back);
 }
 
 static double longest_s(const hec_lowering *low, int32_t degree) {

@@ -132,6 +132,6 @@ int main(int n_arguments, char **arguments) {
     fprintf(stderr, "%s\n", hec_last_error());
   else if (mpi->speaks())
     printf("passed on %d ranks\n", options.n_ranks);
-  mpi->close();
+  mpi->close((int)status);
   return (int)status;
 }

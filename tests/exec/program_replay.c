@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "%s\n", hec_last_error());
   else if (mpi->speaks())
     printf("passed on %d ranks\n", ranks);
-  mpi->close();
+  mpi->close(0);
   hec_arena_free(&arena);
   return (int)status;
 }

@@ -1,7 +1,9 @@
 /* Tokens under a dispatcher: a case by hand; rows of random programs against sets counted token by token. What an all-to-all
  * has where there is nothing to spare; chunks, fp8, seconds of kernels, and both ways of simulating. */
 #include "models/gpu.h"
+#include "models/straggler.h"
 #include "models/training/dispatcher.h"
+#include "runtime/plan/rates.h"
 #include "runtime/plan/token_sets.h"
 #include "runtime/program/dispatched.h"
 #include "runtime/program/emit.h"
@@ -79,10 +81,27 @@ HEC_TEST(by_hand) {
 
 /* Of the same: copies that a rank makes {0, 20, 40, 20} and gets {10, 10, 30, 30}, the larger over T. Tokens to, or from, the
  * other node {10, 0, 10, 0}. In seconds by the law's formula, written out. */
-HEC_TEST(seconds_by_hand) {
+static const struct {
+  const char *slow;
+  double port[4], nic[4]; /* left of a rank's */
+} by_slow[] = {{NULL, {1, 1, 1, 1}, {1, 1, 1, 1}},
+               {"link=nic_out:node1:0.5", {1, 1, 1, 1}, {1, 1, 0.5, 0.5}},
+               {"link=port_in:device1:0.25,link=nic_in:node0:0.5,link=nic_out:node0:0.8",
+                {1, 0.25, 1, 1},
+                {0.5, 0.5, 1, 1}}};
+
+HEC_TEST_ROWS(seconds_by_hand, by_slow) {
   static const double ranks[4] = {1, 2, 4, 3}, nodes[4] = {1, 0, 1, 0};
   hec_load load;
+  hec_text said = {0};
   hec_problem *p = hand_case(&load);
+  hec_rates whole = hec_rates_of(p);
+  hec_cluster slowed;
+  ck_ok(hec_stragglers_apply(&(hec_stragglers){by_slow[_i].slow, NULL}, 4, p->cluster, &arena, &slowed, &said));
+  hec_text_free(&said);
+  p->cluster = &slowed;
+  /* Planners reason with one rate, the slowest rank's. */
+  ck_assert((by_slow[_i].slow != NULL) == (hec_rates_of(p).token_rank < whole.token_rank));
   const hec_gpu_sheet *sheet = &p->dispatch.gpu->sheet;
   hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
   const hec_program *program = hec_lowering_program(low);
@@ -96,8 +115,10 @@ HEC_TEST(seconds_by_hand) {
     ck_assert_ptr_nonnull(kernels_s);
     for (int32_t r = 0; r < 4; r++) {
       double bytes = p->bytes.token, copy = (c[2] + c[3] * ranks[r] * bytes + c[4] * nodes[r] * bytes) / SMS;
-      double token = hec_overlap(copy, ranks[r] / 2 * bytes / (c[5] * sheet->nvlink_bandwidth), c[7]);
-      double work = 10 * hec_overlap(token, nodes[r] * bytes / (c[6] * sheet->nic_bandwidth), c[7]);
+      double port = c[5] * by_slow[_i].port[r] * sheet->nvlink_bandwidth;
+      double token = hec_overlap(copy, ranks[r] / 2 * bytes / port, c[7]);
+      double nic = c[6] * by_slow[_i].nic[r] * sheet->nic_bandwidth;
+      double work = 10 * hec_overlap(token, nodes[r] * bytes / nic, c[7]);
       double s = c[0] + c[1] * 1 + c[8] * bytes + work + sqrt(work * c[9]);
       ck_assert_double_eq_tol(kernels_s[r] / s, 1, 1e-12);
     }

@@ -123,7 +123,7 @@ static hec_status run(settings *s, hec_text *out) {
   if (backend->speaks())
     (s->json ? json_rows : print_rows)(s, rows, n_rows, transport, out);
   if (backend->close)
-    backend->close();
+    backend->close(0);
   return HEC_OK;
 }
 

@@ -62,7 +62,7 @@ static void say_dispatch(hec_job *job, hec_arena *arena) {
   hec_job_assume(
       job, arena,
       "dispatcher: %s%s; its time is its own law's on every network; which tokens share nodes is inferred from "
-      "counts; planners price tokens as an all-to-all",
+      "counts; planners price tokens as it carries them",
       by->name, precision);
   if (by->copied)
     hec_job_assume(job, arena,

@@ -116,7 +116,7 @@ int hec_target_exit(hec_target *target, const char *program, hec_status status, 
   if (target->backend && code != 0 && !launched && target->backend->abandon)
     target->backend->abandon(code);
   if (target->backend && target->backend->close)
-    target->backend->close();
+    target->backend->close(code);
   return code;
 }
 

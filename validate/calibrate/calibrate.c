@@ -117,6 +117,35 @@ static hec_status fit_set(hec_calibration *c, const hec_sample_set *set, hec_are
   return HEC_OK;
 }
 
+/* Between hosts, what of an exchange waits in queues or passes a limit in one go is missing in its time, and the next one pays
+ * for it. Time grows in proportion to size all the same, so its growth says what links carry. Short exchanges may lie
+ * inside such a queue as a whole. So it is the growth over the long ones: above the geometric mean of the shortest and the
+ * longest. What they take beyond that, for no bytes, is latency. x [n] > 0, y [n]; the long ones change places to the front. */
+static hec_status fit_growth(double *x, double *y, int32_t n, hec_arena *arena, hec_line *line) {
+  double min = INFINITY, max = 0;
+  for (int32_t i = 0; i < n; i++) {
+    min = fmin(min, x[i]);
+    max = fmax(max, x[i]);
+  }
+  int32_t n_long = 0, *x_at = HEC_NEW(arena, int32_t, n + 1);
+  for (int32_t i = 0; i < n; i++)
+    if (x[i] >= sqrt(min * max)) {
+      x[n_long] = x[i];
+      y[n_long++] = y[i];
+      x_at[n_long] = n_long;
+    }
+  hec_fit fit;
+  hec_fit_options ends = {.n_knots = 2};
+  HEC_TRY(hec_fit_curve(&(hec_observations){n_long, x_at, x, y}, &ends, arena, &fit));
+  int32_t last = fit.n_knots - 1;
+  *line = (hec_line){.how = fit.how, .n_observations = fit.n_observations};
+  line->residual_median = fit.residual_median;
+  line->residual_p90 = fit.residual_p90;
+  line->b = last > 0 ? (fit.y[1] - fit.y[0]) / (fit.x[1] - fit.x[0]) : fit.y[0] / fit.x[0];
+  line->a = fmax(fit.y[0] - line->b * fit.x[0], 0);
+  return HEC_OK;
+}
+
 /* All exchanges together scale the links, which is what planners see. What each kind then takes of that is a curve: some
  * add what they receive, some move rows, some whole experts. */
 static hec_status fit_links(hec_calibration *c, hec_arena *arena) {
@@ -133,6 +162,8 @@ static hec_status fit_links(hec_calibration *c, hec_arena *arena) {
       y[n] = pairs->y[i];
     }
   }
+  if (n > 0 && c->samples.between_hosts)
+    return fit_growth(x, y, n, arena, &c->exchange);
   return n > 0 ? hec_fit_line(x, y, n, arena, &c->exchange) : HEC_OK;
 }
 
@@ -151,6 +182,8 @@ static hec_status fit_exchange(hec_calibration *c, hec_curve_kind kind, hec_aren
   hec_observations observed = {.n = pairs->n, .x_at = x_at, .x = x, .y = pairs->y};
   *curve = (hec_calibrated_curve){.kind = kind};
   HEC_TRY(hec_fit_curve(&observed, &options, arena, &curve->fit));
+  for (int32_t j = 0; c->samples.between_hosts && j < curve->fit.n_knots; j++)
+    curve->fit.y[j] = fmax(curve->fit.y[j], curve->fit.x[j]); /* never less than its links take: see fit_growth */
   c->n_curves++;
   return HEC_OK;
 }

@@ -82,21 +82,27 @@ static void add_bytes(hec_samples *samples, const hec_program *program, const he
   add_piece(set, bytes);
 }
 
-/* Share of the operation's span in which its rank computed. */
-static double computed(const hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id,
+static bool exchanges(const hec_op *op) {
+  return op->kind == HEC_OP_EXCHANGE || op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS;
+}
+
+/* Share of the operation's span in which its rank did something else: it computed or, between hosts, whose links all of
+ * its exchanges share, moved other bytes. */
+static double busy(const hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id,
                        int32_t rank) {
   size_t n_ranks = (size_t)program->n_ranks;
   int64_t end = t->end_ps[(size_t)id * n_ranks + (size_t)rank], span = hec_span_ps(&samples->spans, program, id, rank);
-  int64_t begin = end - span, busy = 0;
+  int64_t begin = end - span, sum = 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     int64_t from = t->begin_ps[i * n_ranks + (size_t)rank], to = t->end_ps[i * n_ranks + (size_t)rank];
-    if (program->ops[i].lane != HEC_LANE_COMPUTE || to < 0)
+    bool moves = samples->between_hosts && i != (size_t)id && exchanges(&program->ops[i]);
+    if ((program->ops[i].lane != HEC_LANE_COMPUTE && !moves) || to < 0)
       continue;
     from = from > begin ? from : begin;
     to = to < end ? to : end;
-    busy += to > from ? to - from : 0;
+    sum += to > from ? to - from : 0;
   }
-  return (double)busy / (double)span;
+  return (double)sum / (double)span;
 }
 
 static bool is_chain(const hec_program *program, const hec_op *op) {
@@ -110,7 +116,8 @@ static bool is_chain(const hec_program *program, const hec_op *op) {
 
 /* Between hosts an exchange takes longer than computing, so ranks that end one early begin the next early. MPI sends at once, whether or
  * not the other side has posted. What moves before the last has begun is then missing in its span, down to nothing. Only where the
- * ranks begin together does a span say what the links take. */
+ * ranks begin together does a span say what the links take. And it says so of the rank that ends last: the others share links with
+ * it, which the closed form leaves out. */
 static bool in_step(const hec_samples *samples, int32_t id, int64_t span_ps) {
   return (double)samples->spans.apart_ps[id] <= IN_STEP * (double)span_ps;
 }
@@ -123,9 +130,14 @@ static void add_exchange(hec_samples *samples, const hec_program *program, const
     return;
   (void)hec_link_cost_exchange(links, program->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
                                op->reverse, op->exchange.n_chunks);
+  int32_t last = 0; /* by the closed form */
+  for (int32_t r = 1; r < program->n_ranks; r++)
+    last = links->done_s[r] > links->done_s[last] ? r : last;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     int64_t span = hec_span_ps(&samples->spans, program, id, r);
-    if (span > 0 && links->done_s[r] > 0 && computed(samples, program, t, id, r) < HEC_COMPUTED_MAX &&
+    if (samples->between_hosts && r != last)
+      continue;
+    if (span > 0 && links->done_s[r] > 0 && busy(samples, program, t, id, r) < HEC_BUSY_MAX &&
         (!samples->between_hosts || in_step(samples, id, span)))
       add_pair(&samples->exchange[kind], links->done_s[r], 1e-12 * (double)span, samples->reading);
   }
@@ -141,7 +153,7 @@ static void add_op(hec_samples *samples, const hec_program *program, const hec_t
   bool moves = op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     double seconds = 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r);
-    if (seconds <= 0 || (moves && computed(samples, program, t, id, r) >= HEC_COMPUTED_MAX))
+    if (seconds <= 0 || (moves && busy(samples, program, t, id, r) >= HEC_BUSY_MAX))
       continue;
     if (op->kind == HEC_OP_COMPUTE)
       add_rows(samples, program, op, r, seconds);

@@ -31,7 +31,7 @@ typedef struct {
 } hec_sample_pairs;
 
 enum { HEC_SAMPLE_SETS_MAX = 64 };
-#define HEC_COMPUTED_MAX 0.1 /* of the span of a rank that moves bytes: above, it is no observation */
+#define HEC_BUSY_MAX 0.1 /* of the span of a rank that moves bytes, with something else: above, it is no observation */
 
 typedef struct {
   hec_sample_set sets[HEC_SAMPLE_SETS_MAX];
@@ -41,7 +41,7 @@ typedef struct {
   hec_spans spans;
   double busy_s, lasted_s; /* of exchanges: processor time that moving bytes took, and how long they lasted */
   int32_t reading;         /* that is being added */
-  bool between_hosts;      /* only exchanges that their ranks begin together count */
+  bool between_hosts;      /* only exchanges count that their ranks begin together, and that are alone */
 } hec_samples;             /* zero-initialise */
 
 /* Adds all operations of an executed iteration under a schedule without overlap, whose timeline is mended (experiment.h), as reading

@@ -224,7 +224,7 @@ class Mpi:
             run = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
             try:
                 return self.await_result(run, out, err, limit_s)
-            finally:  # MPICH may hang once it has said all: see docs/running.md
+            finally:  # what it says is enough
                 if run.poll() is None:
                     os.killpg(run.pid, signal.SIGKILL)
                 run.wait()

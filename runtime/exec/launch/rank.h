@@ -32,7 +32,8 @@ struct hec_rank {
   char *
       memory; /* this rank's region, page-aligned, zero at the start; of its device where there is one (then not zero) */
   size_t memory_bytes;
-  int64_t limit_ns; /* longest wait for a peer */
+  int64_t limit_ns;  /* longest wait for a peer */
+  int64_t looked_ns; /* of a wait that looks several times: when it last looked and went on waiting; 0: not known */
   const hec_transport *transport;
   hec_processor *processor;   /* computes for it, on `memory` */
   const hec_cluster *cluster; /* link rates for transports that imitate them; NULL: none do */

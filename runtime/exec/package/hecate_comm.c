@@ -148,7 +148,7 @@ int hec_run(const hec_run_options *options, hec_body *body, void *context) {
 void hec_finish(void) {
   for (int32_t i = 0; hec_backends[i]; i++)
     if (hec_backends[i]->close)
-      hec_backends[i]->close();
+      hec_backends[i]->close(-1);
 }
 
 /* ---- A rank's end ---- */
