@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-enum { CALIBRATE };
+enum { REFINE };
 
 /* How the rows differ. */
 typedef struct {
@@ -199,7 +199,7 @@ static void decide(hec_policy_run *run) {
 
 static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   hecate_state *state = run->state;
-  if (run->policy->own[CALIBRATE] == 0)
+  if (run->policy->own[REFINE] == 0)
     return;
   run->planned = true;
   (void)hec_calibrate_layer(&state->calibrate, &run->plan, layer, load, run->m[layer], &run->units);
@@ -214,7 +214,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 #define OPTIONS_OF_COPIES                                                                                              \
   OPTIONS, HEC_POLICY_M(),                                                                                             \
-      HEC_POLICY_WHOLE("calibrate", CALIBRATE, 0, 1, .help = "copy more after the gate where it pays (0: never)",      \
+      HEC_POLICY_WHOLE("refine", REFINE, 0, 1, .help = "copy more after the gate where it pays (0: never)",            \
                        .source = "the paper: an optional stage")
 
 static const hec_option options[] = {OPTIONS_OF_COPIES, HEC_POLICY_PERIOD(), {0}},
@@ -235,7 +235,7 @@ const hec_policy hec_policy_hecate = {
     .period = 100,
     .refine = refine,
     .options = options,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true, .weigh = true},
 };
 
@@ -248,7 +248,7 @@ const hec_policy hec_policy_hecate_published = {
     .period = 100,
     .refine = refine,
     .options = options,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true},
 };
 
@@ -262,7 +262,7 @@ const hec_policy hec_policy_hecate_rm = {
     .period = 100,
     .refine = refine,
     .options = options,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true, .rematerialise = true},
 };
 
@@ -274,7 +274,7 @@ const hec_policy hec_policy_hecate_nosharding = {
     .known = HEC_KNOWN_LAST,
     .refine = refine,
     .options = options_nosharding,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.materialise = true},
 };
 
