@@ -72,7 +72,7 @@ HEC_TEST(grids_that_do_not_differ_are_one) {
   const hec_report_cell *cell = maps->maps[0].cells;
   ck_assert_int_eq((int)maps->maps[0].n_joined, 2);
   ck_assert_str_eq(cell[0].name, "eplb");
-  ck_assert_ptr_nonnull(strstr(cell[0].about, "periodic replication"));
+  ck_assert_ptr_nonnull(strstr(cell[0].about, "copies in spare slots"));
   ck_assert_ptr_eq(cell[0].schedule, NULL); /* the laws' differ */
   ck_assert_str_eq(cell[1].schedule, "hecate");
   ck_assert_double_eq_tol(cell[0].seconds.low, 0.08, 1e-12);
