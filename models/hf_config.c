@@ -163,13 +163,37 @@ static hec_status read_latent_attention(const reader *r) {
   return HEC_OK;
 }
 
+/* Layers of multi-token prediction, by any of their names. */
+static hec_status count_predicted(const reader *r, int64_t *n) {
+  static const char *const keys[] = {"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"};
+  *n = 0;
+  for (size_t k = 0; k < sizeof keys / sizeof *keys && *n == 0; k++)
+    HEC_TRY(whole(r, keys[k], 0, COUNT_MAX, 0, n));
+  return HEC_OK;
+}
+
+/* Blocks whose attention is linear: qwen3_next names each in layer_types or says which is not; minimax writes 0 for them. */
+static hec_status count_linear(const reader *r, int32_t *n) {
+  int64_t every;
+  HEC_TRY(whole(r, "full_attention_interval", 1, COUNT_MAX, 1, &every));
+  const hec_json_value *types = member(r->root, "layer_types"), *zeros = member(r->root, "attn_type_list"),
+                       *list = types ? types : zeros;
+  *n = list ? 0 : r->moe->n_layers - r->moe->n_layers / (int32_t)every;
+  for (const hec_json_value *v = list && hec_json_is_array(list) ? hec_json_first(list) : NULL; v; v = hec_json_next(v))
+    *n += types ? hec_json_is_string(v) && strcmp(hec_json_text(v), "linear_attention") == 0
+                : hec_json_is_number(v) && hec_json_number(v) == 0;
+  return HEC_OK;
+}
+
 /* What training adds, and what is in the file but not in our model. */
 static hec_status assume(const reader *r) {
   hec_moe *moe = r->moe;
   int64_t longest, window, predicted;
+  int32_t linear;
   HEC_TRY(whole(r, "max_position_embeddings", 1, 1 << 28, ASSUMED_SEQUENCE, &longest));
   HEC_TRY(whole(r, "sliding_window", 1, 1 << 28, 0, &window));
-  HEC_TRY(whole(r, "num_nextn_predict_layers", 0, COUNT_MAX, 0, &predicted));
+  HEC_TRY(count_predicted(r, &predicted));
+  HEC_TRY(count_linear(r, &linear));
   bool windowed;
   HEC_TRY(hec_json_bool_or(r->json, r->root, "use_sliding_window", true, &windowed));
   moe->seq_len = moe->tokens_per_rank = (int32_t)(longest < ASSUMED_SEQUENCE ? longest : ASSUMED_SEQUENCE);
@@ -182,6 +206,9 @@ static hec_status assume(const reader *r) {
       (int)moe->seq_len);
   if (windowed && window > 0 && window < moe->seq_len)
     hec_text_printf(r->said, "; not modelled: the sliding window of %lld tokens", (long long)window);
+  if (linear > 0)
+    hec_text_printf(r->said, "; not modelled: linear attention, in %d of %d blocks (counted as the others')",
+                    (int)linear, (int)moe->n_layers);
   if (predicted > 0)
     hec_text_printf(r->said, "; not counted: %lld layer%s of multi-token prediction", (long long)predicted,
                     predicted == 1 ? "" : "s");

@@ -2,7 +2,7 @@
  *
  * Such a file has a "model_type". It names widths and counts, but not how a model is trained: sequence length, bytes of
  * gradients and optimizer are assumed, and `said` tells so. Known families: mixtral, deepseek_v2, deepseek_v3, kimi_k2,
- * qwen2_moe, qwen3_moe, olmoe, gpt_oss, llama4 (the text model inside it), glm4_moe. Others are read by the same keys where
+ * qwen2_moe, qwen3_moe, qwen3_next, olmoe, gpt_oss, llama4 (the text model inside it), glm4_moe, minimax_m2. Others are read by the same keys where
  * they have them. */
 #ifndef HEC_MODELS_HF_CONFIG_H
 #define HEC_MODELS_HF_CONFIG_H

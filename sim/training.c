@@ -247,7 +247,7 @@ static hec_status match_parts(run *r) {
   }
   if (r->n_parts == r->t->layout.pp * r->t->layout.vpp)
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "pipeline %s: expected a layout of %d parts, found pp=%d vpp=%d; use vpp=%d",
+  return hec_fail(HEC_BAD_INPUT, "pipeline %s: expected a layout of %d virtual stages, found pp=%d vpp=%d; use vpp=%d",
                   r->order.schedule->name, (int)r->n_parts, (int)l->pp, (int)l->vpp,
                   (int)(r->n_parts > l->pp ? r->n_parts / l->pp : 1));
 }

@@ -26,7 +26,7 @@ typedef struct {
   double transfers;                              /* mean per iteration */
 } timing;
 
-/* Lowering with planning and calibration, simulation, and what the report needs; median of n iterations after a
+/* Lowering with planning before and after the gate, simulation, and what the report needs; median of n iterations after a
  * warm-up. */
 static timing time_policy(const hec_problem *problem, const hec_policy *policy, const hec_law *law,
                           const hec_load *loads, int32_t n_loads, int32_t n) {
@@ -132,7 +132,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-bench",
       .usage = "hecate-bench [options]\n       hecate-bench COMMAND [options]",
       .summary =
-          "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
+          "Times lowering (planning before and after the gate in it), simulation and reporting per iteration, planning alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
           "Transfers: of tokens and experts from rank to rank, per iteration; simulated: so many millions a second.\n"
           "Synthetic loads in memory, one thread, wall clock, medians.",

@@ -241,7 +241,7 @@ static const hec_tool_command commands[] = {
     {"plan", "one plan: owners and copies of experts, tokens per rank, bytes moved", hec_plan_command, NULL},
     {"flows", "a bare set of flows, or a traffic matrix on a cluster: when each ends", hec_flows_command, NULL},
     {"sweep", "every configuration of a product, a row each", hec_sweep_command, NULL},
-    {"sweep merge", "the parts of a sweep that was split over machines, joined", NULL, NULL},
+    {"sweep merge", "the files of a sweep that was split over machines, joined", NULL, NULL},
     {"breakeven", "tokens above which a copy of an expert pays", hec_breakeven_command, NULL},
     {.name = NULL}};
 

@@ -4,8 +4,8 @@
 const hec_band hec_bands[HEC_N_BANDS] = {
     [HEC_BAND_ANCHORED] = {"anchored", "times are relative to a measured run of the same recipe", 0.05, 1.25},
     [HEC_BAND_FABRIC] = {"fabric", "nodes are joined by something else than InfiniBand", 1.0, 3.5},
-    [HEC_BAND_STATED] = {"stated", "the main parts of the recipe are stated", 0.07, 1.25},
-    [HEC_BAND_ASSUMED] = {"assumed", "main parts of the recipe are not stated", 0.15, 1.75},
+    [HEC_BAND_STATED] = {"stated", "the main settings of the recipe are stated", 0.07, 1.25},
+    [HEC_BAND_ASSUMED] = {"assumed", "main settings of the recipe are not stated", 0.15, 1.75},
 };
 
 hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated) {

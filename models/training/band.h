@@ -14,7 +14,7 @@
 
 typedef enum { HEC_BAND_ANCHORED, HEC_BAND_FABRIC, HEC_BAND_STATED, HEC_BAND_ASSUMED, HEC_N_BANDS } hec_band_kind;
 typedef struct {
-  const char *name, *of; /* "stated"; "the main parts of the recipe are stated" */
+  const char *name, *of; /* "stated"; "the main settings of the recipe are stated" */
   double half, nine;
 } hec_band;
 extern const hec_band hec_bands[HEC_N_BANDS];

@@ -38,7 +38,7 @@ static hec_status read_layers(const char *whole, const char **text, hec_layout *
     int32_t n = 0;
     ++*text;
     if (layout->n_given == HEC_STAGES_MAX || !whole_number(text, 0, &n))
-      return hec_fail(HEC_BAD_INPUT, "layout \"%s\": expected layers of at most %d parts after pp=N:, found \"%.20s\"",
+      return hec_fail(HEC_BAD_INPUT, "layout \"%s\": expected layers of at most %d virtual stages after pp=N:, found \"%.20s\"",
                       whole, (int)HEC_STAGES_MAX, *text);
     layout->given[layout->n_given++] = n;
   } while (**text == ',');
@@ -75,7 +75,7 @@ hec_status hec_layout_read(const char *text, hec_layout *layout) {
     HEC_TRY(read_one(text, &at, &read, &seen));
   if (read.n_given > 0 && read.n_given != read.pp && read.n_given != (int64_t)read.pp * read.vpp)
     return hec_fail(HEC_BAD_INPUT,
-                    "layout \"%s\": expected layers of %d stages, or of pp x vpp parts, found %d numbers", text,
+                    "layout \"%s\": expected layers of %d stages, or of pp x vpp virtual stages, found %d numbers", text,
                     (int)read.pp, (int)read.n_given);
   *layout = read;
   return HEC_OK;
@@ -109,7 +109,7 @@ static hec_status check_model(const hec_layout *l, const hec_moe *moe) {
   if (parts > moe->n_layers + 2 || parts > HEC_STAGES_MAX)
     return hec_fail(
         HEC_BAD_INPUT,
-        "layout: pp=%d vpp=%d: expected at most as many parts as the model has layers (%d), found %lld; pp=%d "
+        "layout: pp=%d vpp=%d: expected at most as many virtual stages as the model has layers (%d), found %lld; pp=%d "
         "vpp=1 would fit",
         (int)l->pp, (int)l->vpp, (int)moe->n_layers, (long long)parts,
         (int)(l->pp <= moe->n_layers ? l->pp : moe->n_layers));
@@ -117,7 +117,7 @@ static hec_status check_model(const hec_layout *l, const hec_moe *moe) {
   for (int32_t i = 0; i < l->n_given; i++)
     layers += l->given[i];
   if (l->n_given > 0 && (layers != moe->n_layers || l->n_given != parts))
-    return hec_fail(HEC_BAD_INPUT, "layout: layers per stage: expected %d in %lld parts, found %lld in %d",
+    return hec_fail(HEC_BAD_INPUT, "layout: layers per stage: expected %d in %lld virtual stages, found %lld in %d",
                     (int)moe->n_layers, (long long)parts, (long long)layers, (int)l->n_given);
   return HEC_OK;
 }

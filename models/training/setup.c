@@ -151,7 +151,7 @@ hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **tex
     hec_text names = {0};
     hec_preset_names("recipe", &names);
     hec_status status = hec_fail(
-        HEC_BAD_INPUT, "`recipe` %.200s: expected parts like \"precision=bf16 zero=1\" or a preset (%s), found neither",
+        HEC_BAD_INPUT, "`recipe` %.200s: expected settings like \"precision=bf16 zero=1\" or a preset (%s), found neither",
         spec, names.data ? names.data : "none");
     hec_text_free(&names);
     return status;

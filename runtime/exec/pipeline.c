@@ -113,11 +113,11 @@ hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule, c
     return hec_fail(HEC_BAD_INPUT,
                     "pipeline %s: expected one whose pieces are whole forwards and backwards to be executed, found one "
                     "that %s; use 1f1b, interleaved or gpipe",
-                    schedule->name, schedule->copies > 1 ? "holds every part twice" : "splits or pairs them");
+                    schedule->name, schedule->copies > 1 ? "holds every virtual stage twice" : "splits or pairs them");
   if (shape->n_chunks > 1 && shape->n_stages > 1 && shape->n_stages % 2 != 0)
     return hec_fail(
         HEC_BAD_INPUT,
-        "pipeline %s: expected an even number of stages to be executed with several parts each, found %d; use %d",
+        "pipeline %s: expected an even number of stages to be executed with several virtual stages each, found %d; use %d",
         schedule->name, (int)shape->n_stages, (int)shape->n_stages + 1);
   return HEC_OK;
 }
@@ -137,7 +137,7 @@ hec_status hec_pipelined_check(const hec_pipelined *p, const hec_policy *policy)
     return hec_fail(
         HEC_BAD_INPUT,
         "policy %s: expected one that leaves experts where they are to be executed with `zero` 1, which keeps "
-        "optimizer state in parts; use ep",
+        "sharded optimizer state; use ep",
         policy->name);
   return HEC_OK;
 }

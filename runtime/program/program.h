@@ -64,7 +64,7 @@ typedef enum {
   X(COMBINE, "combine", TOKEN, COMBINE, TOKENS)                                                                        \
   X(UNPERMUTE, "unpermute", COMPUTE, NONE, UNPERMUTE)                                                                  \
   X(GATHER, "SparseAllGather", PARAM, GATHER, GATHER)                                                                  \
-  X(CALIBRATE, "SparseAllGather (calibration)", PARAM, GATHER, GATHER)                                                 \
+  X(CALIBRATE, "SparseAllGather (after the gate)", PARAM, GATHER, GATHER)                                                 \
   X(REGATHER, "SparseAllGather (re-materialisation)", PARAM, GATHER, GATHER)                                           \
   X(SCATTER, "SparseReduceScatter", GRAD, SCATTER, SCATTER)                                                            \
   X(REDUCE, "gradient reduction", GRAD, NONE, REDUCE)                                                                  \

@@ -226,7 +226,7 @@ static const struct {
   int32_t stages;
 } refused[] = {{"interleaved", "ep", "an even number of stages", 3},
                {"zb-h1", "ep", "splits or pairs", 2},
-               {"dualpipe", "ep", "holds every part twice", 2},
+               {"dualpipe", "ep", "holds every virtual stage twice", 2},
                {"1f1b", "fastermoe", "plans anew", 2},
                {"1f1b", "ep-balanced", "other loads", 2},
                {"1f1b", "eplb", "leaves experts where they are", 2}};

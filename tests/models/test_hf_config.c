@@ -62,6 +62,22 @@ static const family families[] = {
      "8192, `intermediate_size_mlp`: 16384, `interleave_moe_layer_step`: 2, `moe_layers`: null,`num_attention_heads`: "
      "40, `num_key_value_heads`: 8, `head_dim`: 128, `num_hidden_layers`: 48,`num_local_experts`: 128, "
      "`num_experts_per_tok`: 1, `vocab_size`: 202048}}"},
+    {"minimax-m2", 62, 62, 256, 8, 1536, 1536, 0, 1536, 48, 8, 128,
+     "{`model_type`: `minimax_m2`, `hidden_size`: 3072, `intermediate_size`: 1536, `num_attention_heads`: 48,"
+     "`num_key_value_heads`: 8, `head_dim`: 128, `num_hidden_layers`: 62, `num_local_experts`: 256,"
+     "`num_experts_per_tok`: 8, `attn_type_list`: [1, 1], `num_mtp_modules`: 3, `vocab_size`: 200064,"
+     "`max_position_embeddings`: 196608}"},
+    {"moonlight-16b-a3b", 27, 26, 64, 6, 1408, 11264, 2, 1408, 16, 16, 160,
+     "{`model_type`: `deepseek_v3`, `hidden_size`: 2048, `intermediate_size`: 11264, `moe_intermediate_size`: 1408,"
+     "`num_attention_heads`: 16, `num_key_value_heads`: 16, `num_hidden_layers`: 27, `n_routed_experts`: 64,"
+     "`n_shared_experts`: 2, `num_experts_per_tok`: 6, `first_k_dense_replace`: 1, `moe_layer_freq`: 1,"
+     "`q_lora_rank`: null, `kv_lora_rank`: 512, `qk_nope_head_dim`: 128, `qk_rope_head_dim`: 64, `v_head_dim`: 128,"
+     "`num_nextn_predict_layers`: 0, `vocab_size`: 163840, `max_position_embeddings`: 8192}"},
+    {NULL, 48, 48, 512, 10, 512, 5120, 1, 512, 16, 2, 256, /* its linear attention is not read */
+     "{`model_type`: `qwen3_next`, `hidden_size`: 2048, `intermediate_size`: 5120, `moe_intermediate_size`: 512,"
+     "`shared_expert_intermediate_size`: 512, `num_attention_heads`: 16, `num_key_value_heads`: 2, `head_dim`: 256,"
+     "`num_hidden_layers`: 48, `num_experts`: 512, `num_experts_per_tok`: 10, `decoder_sparse_step`: 1,"
+     "`mlp_only_layers`: [], `full_attention_interval`: 4, `vocab_size`: 151936, `max_position_embeddings`: 262144}"},
     {NULL, 4, 1, 8, 2, 16, 64, 0, 16, 4, 4, 8, /* steps, exceptions */
      "{`model_type`: `qwen3_moe`, `hidden_size`: 32, `intermediate_size`: 64, `moe_intermediate_size`: "
      "16,`num_attention_heads`: 4, `num_hidden_layers`: 4, `num_experts`: 8, `num_experts_per_tok`: "
@@ -137,7 +153,10 @@ HEC_TEST(says_what_it_took_and_assumed) {
                {1, "not counted: 1 layer of multi-token prediction", "sliding"},
                {4, "not modelled: the sliding window of 128 tokens", "blocks have"},
                {7, "1 shared expert of width 5632", "sliding"},
-               {9, "24 of 48 blocks have experts (dense ones alternate", "sliding"}};
+               {9, "24 of 48 blocks have experts (dense ones alternate", "sliding"},
+               {10, "not counted: 3 layers of multi-token prediction", "linear"},
+               {11, "26 of 27 blocks have experts", "not counted"},
+               {12, "not modelled: linear attention, in 36 of 48 blocks", "not counted"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hec_text said = {0};
     said_of(cases[i].family, &said);

@@ -118,10 +118,14 @@ static double total_params(const hec_moe *moe) {
 static const struct {
   const char *name, *billions, *format;
 } published[] = {
-    {"gpt-moe-s", "1.84", "%.2f"},     {"gpt-moe-l", "7.36", "%.2f"},      {"bert-moe", "3.27", "%.2f"},
-    {"bert-moe-deep", "6.54", "%.2f"}, {"mixtral-8x7b", "46.7", "%.1f"},   {"mixtral-8x22b", "141", "%.0f"},
-    {"qwen3-30b-a3b", "30.5", "%.1f"}, {"qwen3-235b-a22b", "235", "%.0f"}, {"deepseek-v3", "671", "%.0f"},
-    {"gpt-oss-20b", "20.9", "%.1f"},   {"olmoe", "6.92", "%.2f"},
+    {"gpt-moe-s", "1.84", "%.2f"},       {"gpt-moe-l", "7.36", "%.2f"},
+    {"bert-moe", "3.27", "%.2f"},        {"bert-moe-deep", "6.54", "%.2f"},
+    {"mixtral-8x7b", "46.7", "%.1f"},    {"mixtral-8x22b", "141", "%.0f"},
+    {"qwen3-30b-a3b", "30.5", "%.1f"},   {"qwen3-235b-a22b", "235", "%.0f"},
+    {"deepseek-v3", "671", "%.0f"},      {"gpt-oss-20b", "20.9", "%.1f"},
+    {"olmoe", "6.92", "%.2f"},           {"minimax-m2", "229", "%.0f"},
+    {"minimax-m1", "456", "%.0f"},       {"qwen3-next-80b-a3b", "80", "%.0f"},
+    {"moonlight-16b-a3b", "16", "%.0f"},
 };
 
 HEC_TEST_ROWS(published_totals, published) {

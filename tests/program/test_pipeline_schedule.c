@@ -174,8 +174,8 @@ static const struct {
 } refused[] = {
     {"1f1b", {0, 1, 4, 0}, "pipeline 1f1b: expected at least 1 stage, found 0; use 1 to"},
     {"gpipe", {2, 1, 0, 0}, "expected at least 1 micro-batch, found 0"},
-    {"1f1b", {4, 2, 8, 0}, "expected 1 part of the model per stage, found 2; use 1, or the pipeline interleaved"},
-    {"interleaved", {4, 1, 8, 0}, "expected several parts of the model per stage, found 1; use 2 or more"},
+    {"1f1b", {4, 2, 8, 0}, "expected 1 virtual stage per stage, found 2; use 1, or the pipeline interleaved"},
+    {"interleaved", {4, 1, 8, 0}, "expected several virtual stages per stage, found 1; use 2 or more"},
     {"interleaved",
      {4, 2, 10, 0},
      "expected a multiple of the stages as micro-batches, found 10; use 8 or 12, or groups of 10"},
@@ -188,14 +188,14 @@ static const struct {
      "last group of no fewer micro-batches than stages, found 2; use groups of 12, or 14 micro"},
     {"1f1b-overlap",
      {4, 1, 8, 0},
-     "pipeline 1f1b-overlap: expected several parts of the model per stage, found 1; use 2"},
+     "pipeline 1f1b-overlap: expected several virtual stages per stage, found 1; use 2"},
     {"1f1b-overlap", {4, 2, 9, 0}, "found 9; use 8 or 12"},
-    {"zb-h1", {4, 2, 8, 0}, "expected 1 part of the model per stage, found 2"},
+    {"zb-h1", {4, 2, 8, 0}, "expected 1 virtual stage per stage, found 2"},
     {"dualpipe", {3, 2, 12, 0}, "pipeline dualpipe: expected an even number of stages, found 3; use 2 or 4"},
     {"dualpipe", {1, 0, 12, 0}, "found 1; use 2, or dualpipev"},
     {"dualpipe", {4, 2, 6, 0}, "expected at least 2 micro-batches per stage, found 6; use 8 or more"},
     {"dualpipe", {4, 2, 9, 0}, "expected an even number of micro-batches, found 9; use 8 or 10"},
-    {"dualpipe", {4, 3, 8, 0}, "expected 2 parts per stage, found 3; use 2"},
+    {"dualpipe", {4, 3, 8, 0}, "expected 2 virtual stages per stage, found 3; use 2"},
     {"dualpipev", {4, 2, 7, 0}, "expected at least 2 micro-batches per stage, found 7; use 8 or more"},
     {"1f1b", {1 << 20, 1, 1 << 20, 0}, "expected fewer pieces"},
 };
@@ -221,7 +221,7 @@ static void swap(hec_pipeline_piece *a, hec_pipeline_piece *b) {
 }
 
 HEC_TEST_LOOP(the_check_finds, 7) {
-  static const char *const words[] = {"runs a second time",  "what it needs comes later", "misses a piece in part 0",
+  static const char *const words[] = {"runs a second time",  "what it needs comes later", "misses a piece in virtual stage 0",
                                       "no such chunk",       "another stage runs",        "what it needs comes later",
                                       "it needs comes later"};
   hec_pipeline_order o = hec_test_pipeline_order(_i == 6 ? "1f1b-overlap" : "zb-h1",

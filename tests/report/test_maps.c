@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 #include "tools/front/sweep/sweep.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char spec[] =
@@ -21,6 +22,7 @@ typedef struct {
   hec_report_maps maps;
 } maker;
 
+/* seconds: below 0, the row does not fit; NAN, it cannot run. */
 static void make(double (*seconds)(at), maker *m) {
   m->sweep = (hec_sweep){.n = 0};
   ck_ok(hec_sweep_parse(spec, sizeof spec - 1, "spec", &m->sweep));
@@ -33,8 +35,9 @@ static void make(double (*seconds)(at), maker *m) {
                 place[HEC_AXIS_law]};
     hec_sweep_row row = {.model = "m", .cluster = "c"};
     (void)strcpy(row.schedule, where.ranks ? "hecate" : where.law ? "lina" : "serial");
-    row.value[HEC_SWEEP_MEDIAN] = seconds(where);
-    row.value[HEC_SWEEP_FITS] = 1;
+    row.value[HEC_SWEEP_MEDIAN] = fabs(seconds(where));
+    row.value[HEC_SWEEP_FITS] = seconds(where) > 0;
+    row.why = isnan(seconds(where)) ? "it cannot" : NULL;
     row.value[HEC_SWEEP_TOKENS_USED] = where.tokens ? 4096 : where.ranks ? 512 : 1024;
     hec_sweep_rows_set(&m->rows, i, &row);
   }
@@ -69,7 +72,7 @@ HEC_TEST(grids_that_do_not_differ_are_one) {
   const hec_report_cell *cell = maps->maps[0].cells;
   ck_assert_int_eq((int)maps->maps[0].n_joined, 2);
   ck_assert_str_eq(cell[0].name, "eplb");
-  ck_assert_ptr_nonnull(strstr(cell[0].about, "periodic replication"));
+  ck_assert_ptr_nonnull(strstr(cell[0].about, "copies in spare slots"));
   ck_assert_ptr_eq(cell[0].schedule, NULL); /* the laws' differ */
   ck_assert_str_eq(cell[1].schedule, "hecate");
   ck_assert_double_eq_tol(cell[0].seconds.low, 0.08, 1e-12);
@@ -140,5 +143,36 @@ HEC_TEST(gains_that_differ_keep_grids_apart) {
       "(512 to 1024 tokens), 1 micro-batch, law alpha_beta.\n"
       "Rearrangement wins nowhere and comes nearest, 300 % behind, with 8 ranks, tokens per rank auto (512 to "
       "1024 tokens), 1 micro-batch, law alpha_beta.\n");
+  finish(&m);
+}
+
+/* One micro-batch: on 8 ranks ep is too large; on 16 it cannot run. Two: nothing fits on 8, nothing runs on 16 with 4096 tokens. */
+static double by_memory(at a) {
+  double ms = a.policy == 0 ? 100 : a.policy == 1 ? 80 : 50;
+  if (a.micro_batches)
+    return 1e-3 * (a.ranks == 0 ? -ms : a.tokens ? (double)NAN : ms);
+  return 1e-3 * (a.policy > 0 ? ms : a.ranks == 0 ? -ms : (double)NAN);
+}
+
+HEC_TEST(without_ep_that_fits) {
+  maker m = {0};
+  hec_text verdict = {0};
+  make(by_memory, &m);
+  const hec_report_cell *one = m.maps.maps[0].cells, *two = m.maps.maps[1].cells;
+  ck_assert_int_eq(m.maps.n_maps, 2);
+  ck_assert_str_eq(one[0].no_ep, "ep does not fit");
+  ck_assert_str_eq(one[1].no_ep, "ep cannot run");
+  ck_assert(!(one[0].vs_ep.low > 0) && !(one[1].vs_ep.low > 0));
+  ck_assert_double_eq_tol(one[0].over_next.low, 1.6, 1e-12);
+  ck_assert(two[0].who < 0 && two[0].ran && two[3].who < 0 && !two[3].ran);
+  ck_assert(two[1].no_ep == NULL && two[1].vs_ep.low > 1.9);
+  hec_report_maps_verdict(&m.maps, &verdict);
+  static const char *const says[] = {
+      "hecate in 10 of 10 cells", "FSSDP (hecate) wins everywhere: 2.00 times as fast as ep where ep fits.\n",
+      "In 8 of the 10 cells ep does not fit or cannot run: gains there are over the next that fits.\n",
+      "In 4 more cells nothing fits into memory.\nIn 2 more cells nothing can run: the CSV says why.\n"};
+  for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+    ck_assert_msg(strstr(verdict.data, says[i]) != NULL, "no \"%s\" in \"%s\"", says[i], verdict.data);
+  hec_text_free(&verdict);
   finish(&m);
 }

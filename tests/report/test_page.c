@@ -377,7 +377,7 @@ HEC_TEST(drawn_adds_up) {
 
 HEC_TEST(regime_maps) {
   hec_report_cell cells[] = {
-      {HOSTILE, "what it does", 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE, NULL},
+      {HOSTILE, "what it does", 0, {0.01, 0.01}, {1.5, 1.5}, "b", {3, 3.2}, "ep/" HOSTILE, NULL, NULL, true},
       {.name = "b", .who = 1, .seconds = {0.01, 0.02}},
       {.who = -1},
       {.name = HOSTILE, .who = 0, .seconds = {0.01, 0.01}, .over_next = {1.7, 2}, .next_name = NULL}};
@@ -404,8 +404,8 @@ HEC_TEST(regime_maps) {
                           .n_rows = 9};
   hec_text verdict = {0}, page = {0};
   hec_report_maps_verdict(&maps, &verdict);
-  ck_assert_ptr_nonnull(strstr(verdict.data, "in 56 of 112 cells, 1.50 to 2.00 times as fast as the next"));
-  ck_assert_ptr_nonnull(strstr(verdict.data, "In 28 cells no system runs and fits."));
+  ck_assert_ptr_nonnull(strstr(verdict.data, "in 56 of 84 cells, 1.50 to 2.00 times as fast as the next"));
+  ck_assert_ptr_nonnull(strstr(verdict.data, "In 28 more cells nothing can run: the CSV says why."));
   hec_report_write(&(hec_report){.tool = "t", .title = HOSTILE, .maps = &maps, .verdict = verdict.data}, &page);
   check_page(page.data, NULL);
   check_chart(page.data, &hec_chart_regime, true);
@@ -420,6 +420,7 @@ HEC_TEST(regime_maps) {
   ck_assert_ptr_nonnull(strstr(page.data, "1 of 9 configurations could not run"));
   ck_assert_uint_eq(count(page.data, "<small>3.00 to 3.20x as fast as ep/"), HEC_REPORT_MAPS);
   ck_assert_uint_eq(count(page.data, "within 0.5 % of"), 0);
+  ck_assert_uint_eq(count(page.data, "<small>cannot run<"), HEC_REPORT_MAPS);
   hec_text_free(&verdict);
   hec_text_free(&page);
 }
@@ -437,7 +438,7 @@ HEC_TEST_LOOP(leads_and_ties, 4) {
   hec_report_cell cells[2];
   for (int k = 0; k < 2; k++) {
     double over = cases[_i].next[k] / 0.01;
-    cells[k] = (hec_report_cell){"a", NULL, 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL, NULL};
+    cells[k] = (hec_report_cell){"a", NULL, 0, {0.01, 0.01}, {over, over}, "b", {0, 0}, NULL, NULL, NULL, true};
   }
   hec_report_map map = {"", cells, 1};
   const char *const x[] = {"1", "2"}, *const y[] = {""}, *const names[] = {"a"};

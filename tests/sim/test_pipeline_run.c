@@ -451,7 +451,7 @@ HEC_TEST(a_circle_is_told) {
   ck_assert_int_eq(hec_pipeline_run_make(&o, &costs, &arena, &run), HEC_FAILED);
   ck_assert_str_eq(hec_last_error(),
                    "pipeline 1f1b: stages wait for each other: stage 0 has run 1 of 4 pieces and waits "
-                   "for the input of the backward of micro-batch 0, part 0; this is a bug of the schedule");
+                   "for the input of the backward of micro-batch 0, virtual stage 0; this is a bug of the schedule");
 }
 
 /* A backward whose own forward comes later can never run, also with nobody else to wait for. */

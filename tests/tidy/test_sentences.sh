@@ -35,6 +35,7 @@ for tool in hecate-sim hecate-run hecate-trace hecate-validate hecate-bench; do
   done < <("$build/$tool" --help=complete | sed -n 's/^command\t\([^\t]*\)\t.*/\1/p')
 done
 python3 "$count" help --max 0 help-*.txt || fail "help texts: shorter sentences"
+[ "$(wc -l <"$source_dir/README.md")" -le 150 ] && ! grep -nE '.{121}' "$source_dir/README.md" || fail "README.md: expected 150 lines of 120 columns at most"
 # What a user notices of a version: about ten lines, each once.
 sed -n '/^What a user notices:/,/^### /s/^- \*\*\([^*]*\)\*\*.*/\1/p' "$source_dir/CHANGELOG.md" >noticed.txt
 [ "$(wc -l <noticed.txt)" -ge 8 ] && [ "$(wc -l <noticed.txt)" -le 12 ] || fail "CHANGELOG.md: $(wc -l <noticed.txt) lines of what a user notices"

@@ -22,7 +22,7 @@ CLASSES = {"dispatch": "dispatch", "combine": "combine", "SparseAllGather": "gat
            "expert ReduceScatter": "combine", "node dispatch": "dispatch", "node combine": "combine",
            "dispatch inside nodes": "dispatch", "combine inside nodes": "combine",
            "replica reduce-scatter": "replica", "replica all-gather": "replica", "tensor AllGather": "tensor",
-           "tensor ReduceScatter": "tensor", "SparseAllGather (calibration)": "gather", "SparseAllGather (re-materialisation)": "gather"}
+           "tensor ReduceScatter": "tensor", "SparseAllGather (after the gate)": "gather", "SparseAllGather (re-materialisation)": "gather"}
 failed = 0
 
 

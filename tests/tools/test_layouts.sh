@@ -145,7 +145,7 @@ done
 # ---- Mistakes ----
 refuses 2 "pp=2 would fit" e128.jsonl --setup qwen3-235b-256-h100 --layout "pp=3 ep=8"
 refuses 2 "ep: expected a divisor of 128, found 256; ep=128 would fit" e128.jsonl --model qwen3-30b-a3b --layout ep=256 --gpus 256
-refuses 2 "expected at most as many parts as the model has layers (48), found 64" e128.jsonl --model qwen3-30b-a3b --layout "pp=64" --gpus 64
+refuses 2 "expected at most as many virtual stages as the model has layers (48), found 64" e128.jsonl --model qwen3-30b-a3b --layout "pp=64" --gpus 64
 refuses 2 "2048 would fit" e128.jsonl --setup qwen3-235b-256-h100 --global-batch 2047
 refuses 2 "expected records of 256 experts, as model deepseek-v3 has, found 128" e128.jsonl --setup deepseek-v3-2048-h800
 refuses 2 "--setup" e8.jsonl --setup nosuch

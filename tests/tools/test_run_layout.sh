@@ -98,7 +98,7 @@ leaves experts where they are|pp=2 ep=2|--zero 1 --policy eplb
 use 1f1b, interleaved or gpipe|pp=2|--pipeline dualpipe
 use 1f1b, interleaved or gpipe|pp=2|--pipeline zb-h1
 --pipeline|pp=2|--pipeline nonsense
-several parts|pp=2|--pipeline interleaved
+several virtual stages|pp=2|--pipeline interleaved
 an even number of stages|pp=3 vpp=2|--micro-batches 6
 use ep or eplb|pp=2|--policy ep,hecate
 --schedule: expected serial|pp=2|--schedule deepspeed

@@ -19,11 +19,11 @@ gains() {
 }
 
 # Attention hides the copies of 2 of 64 experts: the others' homes decide, unless copies after the gate do.
-gains 1.15 1.5 calibrate=0 --cluster p3dn-4x8 --tokens 2048
-gains 0.95 1.05 calibrate=1 --cluster p3dn-4x8 --tokens 2048
+gains 1.15 1.5 refine=0 --cluster p3dn-4x8 --tokens 2048
+gains 0.95 1.05 refine=1 --cluster p3dn-4x8 --tokens 2048
 # It hides some 25: what is left has few tokens wherever it is.
-gains 0.95 1.05 calibrate=0 --cluster p4d-4x8 --tokens 8192
-gains 0.95 1.05 calibrate=1 --cluster p4d-4x8 --tokens 8192
+gains 0.95 1.05 refine=0 --cluster p4d-4x8 --tokens 8192
+gains 0.95 1.05 refine=1 --cluster p4d-4x8 --tokens 8192
 # Memory for one copy only: shards are laid out for copies that do not come.
-gains 0.85 1 calibrate=0,m=1 --cluster p4d-4x8 --tokens 8192
+gains 0.85 1 refine=0,m=1 --cluster p4d-4x8 --tokens 8192
 [ $failures -eq 0 ]

@@ -214,7 +214,7 @@ sed -n '/^not modelled:/,/^more:/p' first.txt | grep -v '^more:' | tr -s ' \n' '
 grep -q "^$(sed -n 's/^Fastest that fits[^:]*: \([^ ,(]*\).*/\1/p' first.txt) " rows.txt && grep -q '^ep ' rows.txt || fail "no row of the fastest, or of ep"
 awk 'length > 100 { exit 1 }' first.txt || fail "a line of the first screen is wider than 100 columns"
 for words in "not modelled: pipeline parallelism" "^assumed: .*model shape"; do grep -q "$words" first.txt || fail "no \"$words\""; done
-"$sim" "$sample" --policy ep --schedule published | grep -q '^Keep what you have: ep (schedule serial), .*No other policy was compared' || fail "ep alone"
+"$sim" "$sample" --policy ep --schedule published | grep -q '^Only ep was compared (schedule serial): .* ms per iteration' || fail "ep alone"
 # What a policy went without is said.
 "$sim" "$sample" --policy exflow,moetuner --json >notes.json
 grep -q '"note": "groups: .*: the second problem is skipped' notes.json || fail "moetuner does not say what it skipped"

@@ -6,10 +6,12 @@ if ! command -v python3 >/dev/null; then
   exit 77
 fi
 cat >terminal.py <<'P'
-import os, pty, sys, tty
+import fcntl, os, pty, struct, sys, termios, tty
 child, end = pty.fork()
 if child == 0:
     tty.setraw(1)  # no carriage returns
+    if "WIDE" in os.environ:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, int(os.environ["WIDE"]), 0, 0))
     os.execv(sys.argv[1], sys.argv[1:])
 out = b""
 while True:
@@ -56,6 +58,17 @@ at_terminal yes hecate-sim flows two --cluster p4d-4x8
 at_terminal yes hecate-run alltoallv two --check --iterations 2
 at_terminal no hecate-run alltoallv two --check --iterations 2 --json
 
+# Prose is as wide as a narrow terminal, and at most 100 columns; a table keeps its lines.
+widest() { # of lines of prose: those that no table has
+  WIDE=$1 NO_COLOR=1 python3 terminal.py "$build/${sim[0]}" "${sim[@]:1}" >there.txt || fail "a terminal of $1 columns"
+  plain there.txt | sed 's/^hecate-sim: .*hecate-sim 0/hecate-sim 0/' | grep -vE '^(policy|bound|ep|hecate) |^Written' |
+    awk '{ if (length > max) max = length } END { print max }'
+}
+for columns in 60 80 100; do
+  [ "$(widest $columns)" -le $columns ] && [ "$(widest $columns)" -gt $((columns * 9 / 10)) ] || fail "$columns columns: lines of $(widest $columns)"
+done
+[ "$(widest 200)" -le 100 ] || fail "200 columns: lines of $(widest 200)"
+
 # What takes long says at a terminal where it is.
 printf '{"trace": "few.jsonl", "policy": ["ep"], "model": "tiny"}' >spec.json
 printf 'layer,expert,count\n0,0,3\n0,1,2\n' >log.csv
@@ -66,6 +79,8 @@ import os, pty, signal, sys, tty
 child, end = pty.fork()
 if child == 0:
     tty.setraw(1)
+    if "PIPED" in os.environ:  # only stderr is the terminal
+        os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
     os.execv(sys.argv[2], sys.argv[2:])
 out, asked = b"", False
 while True:
@@ -97,6 +112,7 @@ until_line " h left" "" hecate-trace synth --workload zipf --iterations 10000000
 [ -z "$(ls | grep endless)" ] || fail "Ctrl-C left $(ls)"
 until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 3 --out stopped
 [ ! -e stopped ] || fail "Ctrl-C left $(find stopped)"
+PIPED=1 until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 3
 until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1 --warmup 0
 printf '{"trace": "%s", "policy": "all", "law": "max_min", "micro_batches": 20, "tokens": [1024, 4096]}' "$sample" >long.json
 until_line " rows, " "hecate-sim sweep: * rows done; the same command goes on from there" hecate-sim sweep long.json --out interrupted

@@ -84,6 +84,10 @@ refuses 2 "train with --moe-routing-trace-path DIR, then hecate-trace import DIR
 makes "$fixtures/megatron-router-trace/router_trace_rank0.jsonl" --experts 4
 echo 'INFO 01-01 10:00:10 [eplb_state.py:420] EPLB step: 100: avg_tokens=12.50, max_tokens=40, balancedness=0.3125' >server.log
 refuses 2 "vLLM: start it with --enable-return-routed-experts, save the responses as FILE, then hecate-trace import FILE --experts E" server.log --out o
+echo '[2026-01-01 12:00:00 TP0] Decode batch, #running-req: 1, #token: 100, gen throughput (token/s): 12' >sglang.log
+refuses 2 "send requests with return_routed_experts, save the responses as FILE, then hecate-trace import FILE --experts E" sglang.log --out o
+printf 'PAR1\025\004' >loads.parquet
+refuses 2 "found a Parquet file; python3 -c \"import pandas" loads.parquet --out o
 head -n 1 "$fixtures/json-routed-experts/responses.jsonl" >FILE
 makes FILE --experts 4
 printf 'step,layer,e0,e1,e2\n0,0,10,20,30\n0,1,5,5,50\n1,0,1,2,3\n1,1,3,2,1\n' >wide.csv

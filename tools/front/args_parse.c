@@ -165,7 +165,8 @@ static void help(const hec_command *command, bool all) {
     help_all(command);
   if (command->examples)
     printf("\nExamples\n%s\n", command->examples);
-  printf("\nExit codes: %s.\n", command->exits ? command->exits : HEC_ARGS_EXITS);
+  printf("\nExit codes: %s.\nProgress: on stderr, if that is a terminal; also when stdout is piped.\n",
+         command->exits ? command->exits : HEC_ARGS_EXITS);
 }
 
 static bool is_help(const char *word) {

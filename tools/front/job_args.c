@@ -239,9 +239,8 @@ void hec_job_args_list(void) {
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
     hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
-  printf("pipelines, and how long a stage idles if all cost the same (p stages with v parts each; F forward, B input "
-         "gradient,\n"
-         "W weight gradient, F&B a forward beside a backward)\n");
+  printf("pipelines, and how long a stage idles if all cost the same (p stages with v virtual stages each;\n"
+         "F forward, B input gradient, W weight gradient, F&B a forward beside a backward)\n");
   for (int32_t i = 0; hec_pipeline_schedules[i]; i++)
     hec_args_list_item(hec_pipeline_schedules[i]->name, "%s; %s [%s]", hec_pipeline_schedules[i]->summary,
                        hec_pipeline_schedules[i]->bubble, hec_pipeline_schedules[i]->source);

@@ -67,7 +67,7 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
     wanted.warmup = 0;
   HEC_TRY(hec_job_make(&wanted, reader, arena, job));
   if (job->problem.mp > 1 && job->moe.attention == HEC_ATTENTION_S2)
-    return hec_fail(HEC_BAD_INPUT, "--mp: s2 attention in parts is simulated only (hecate-sim), found --mp %" PRId32,
+    return hec_fail(HEC_BAD_INPUT, "--mp: sharded s2 attention is simulated only (hecate-sim), found --mp %" PRId32,
                     job->problem.mp);
   HEC_TRY(hec_stragglers_none_late(&job->cluster, job->problem.n_ranks));
   if (options->layers == 0 && wanted.layers < header->n_layers)

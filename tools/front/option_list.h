@@ -36,7 +36,7 @@
   X(nonmoe_scale, REAL, 0, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6, none) \
   X(ep, WHOLE, 0, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536, none) \
   X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
-  X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536, none) \
+  X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S shards (default 1)", 1, 65536, none) \
   X(dispatcher, TEXT, NULL, "D", "how tokens travel (--list): alltoall (default), allgather, deepep, hybridep; with --layout short for dispatcher= in --recipe", 0, 0, dispatchers) \
   X(dispatch_sms, WHOLE, 0, "N", "SMs that copy tokens, of dispatcher deepep (default 24)", 1, 1024, none) \
   X(dispatch_precision, TEXT, NULL, "P", "of tokens on the way to their experts: bf16 (default) or fp8; they come back in bf16", 0, 0, travels) \
@@ -67,7 +67,7 @@
 
 /* A training job of many GPUs: members of hec_training_args; axes of a sweep, too. */
 #define HEC_TRAINING_OPTION_LIST(X) \
-  X(setup, TEXT, NULL, "NAME|FILE", "a training job as a file: model, GPUs, layout, batch, recipe; preset (--list) or JSON file; the other options change parts of it", 0, 0, setups) \
+  X(setup, TEXT, NULL, "NAME|FILE", "a training job as a file: model, GPUs, layout, batch, recipe; preset (--list) or JSON file; the other options change what they name", 0, 0, setups) \
   X(layout, TEXT, NULL, "TEXT", "how the GPUs are shared out: \"tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1\"; what is not named is 1. Predicts a training step instead of an iteration of one group.", 0, 0, none) \
   X(gpus, WHOLE, 0, "N", "GPUs of the job (default: the set-up's, else all of the cluster)", 1, 1048576, none) \
   X(global_batch, WHOLE, 0, "N", "sequences of a step, all GPUs together", 1, 1073741824, none) \

@@ -41,7 +41,7 @@ static hec_status check_options(const hec_job_options *o) {
   } refused[] = {
       {o->ep > 0, "--ep: means nothing beside --layout, which has ep= in it"},
       {o->esp > 1, "--esp: experts in shards are not executed in pipeline stages; leave it out"},
-      {o->mp > 1, "--mp: attention in parts is not executed in pipeline stages; leave it out"},
+      {o->mp > 1, "--mp: sharded attention is not executed in pipeline stages; leave it out"},
       {o->placement != NULL, "--placement: is not executed in pipeline stages yet; leave out --layout"},
       /* "published" is what executions take unless --schedule is given, so it cannot be told from no answer. */
       {strcmp(o->schedule, "published") != 0 && strcmp(o->schedule, "serial") != 0,
@@ -59,8 +59,8 @@ static hec_status check_parts(const hec_layout *l, const hec_moe *moe) {
   for (int32_t part = 0; part < n_parts; part++)
     if (hec_layout_layers(l, moe, part, &first) == 0)
       return hec_fail(HEC_BAD_INPUT,
-                      "--layout: expected at least one layer in each of the %d parts (pp x vpp) to be executed, found "
-                      "none in part %d; choose fewer parts, or more than %d --layers",
+                      "--layout: expected at least one layer in each of the %d virtual stages (pp x vpp) to be executed, found "
+                      "none in virtual stage %d; choose fewer, or more than %d --layers",
                       (int)n_parts, (int)part, (int)moe->n_layers);
   return HEC_OK;
 }

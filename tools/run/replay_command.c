@@ -65,7 +65,7 @@ static const hec_run_option_words layout_words[] = {
      "tp, cp and "
      "etp are not executed"},
     {"pipeline", NULL, "with --layout: gpipe, 1f1b (default) or interleaved (default with virtual stages)"},
-    {"zero", NULL, "with --layout: 1 keeps optimizer state in parts, a rank each (ZeRO-1; default 0)"},
+    {"zero", NULL, "with --layout: 1 shards optimizer state over the ranks of a stage (ZeRO-1; default 0)"},
     {.key = NULL},
 };
 

@@ -87,7 +87,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--iter", HEC_ARG_INT, &s->iter, "I",
        "iteration, as in the trace's \"iter\"; one past its last: the plan after all records (--period 1: made afresh)",
        0, HEC_ITER_MAX},
-      {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
+      {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after it (default)", 0, 0},
       {"--write-matrix", HEC_ARG_TEXT, &s->matrix, "FILE",
        "write the bytes dispatched from rank to rank, for hecate-sim flows and nccl-tests' alltoallv_perf", 0, 0},
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},

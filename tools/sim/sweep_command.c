@@ -141,7 +141,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .usage = "hecate-sim sweep SPEC.json [options]\n       hecate-sim sweep merge PART... [--out FILE]",
       .summary =
           "Simulates every configuration of a product of traces, models, clusters, scales, layouts, options, laws, "
-          "schedules and\npolicies: one row each. merge joins the parts of shards.",
+          "schedules and\npolicies: one row each. merge joins the files of its shards.",
       .examples = example,
       .notes = notes.data,
       .exits = exits,

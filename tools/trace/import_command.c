@@ -42,7 +42,7 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
       HEC_ARG_WHOLE("--ep", o->ep, "N", "ranks that share the experts, where a file counts its own (default: all)", 1,
                     1 << 20),
       HEC_ARG_WHOLE("--pp", o->pp, "N",
-                    "pipeline stages, each the next part of the ranks, with the next layers (default 1)", 1, 1 << 20),
+                    "pipeline stages, each the next ranks, with the next layers (default 1)", 1, 1 << 20),
       HEC_ARG_WORD("--axes", o->axes, "NAMES",
                    "of a bare table, the slowest first. Ids of experts: tokens,layers,top_k or layers,tokens,top_k, "
                    "tokens,layers or layers,tokens (top-1), tokens,top_k (one layer). Counts: steps,layers,experts, "

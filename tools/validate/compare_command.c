@@ -47,7 +47,7 @@ static const hec_run_option_words layout_words[] = {
     {"layout", NULL,
      "compare training steps in pipeline stages: \"pp=2 vpp=2\"; ranks = pp x dp, each with a core of its own"},
     {"pipeline", NULL, "with --layout: gpipe, 1f1b (default) or interleaved (default with virtual stages)"},
-    {"zero", NULL, "with --layout: 1 keeps optimizer state in parts, a rank each (ZeRO-1; default 0)"},
+    {"zero", NULL, "with --layout: 1 shards optimizer state over the ranks of a stage (ZeRO-1; default 0)"},
     {.key = NULL},
 };
 

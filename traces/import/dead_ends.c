@@ -21,6 +21,14 @@ static const dead_end dead_ends[] = {
      "a text log, which has no loads",
      "vLLM: start it with --enable-return-routed-experts, save the responses as FILE, then hecate-trace import FILE "
      "--experts E"},
+    {{"#running-req"},
+     "a text log of SGLang, which has no loads",
+     "send requests with return_routed_experts, save the responses as FILE, then hecate-trace import FILE --experts E"},
+    {{"PAR1"},
+     "a Parquet file",
+     "python3 -c \"import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.stdout,index=False)\" FILE "
+     ">FILE.csv, "
+     "with columns step,layer,expert,count"},
     {{"logits"},
      "logits",
      "expert ids are the K largest of each token: numpy.save(\"ids.npy\", logits.argsort()[..., -K:]), then "
@@ -49,5 +57,8 @@ hec_status hec_import_dead_end(const char *path, const char *head, size_t n) {
         "expert: awk -F, -v OFS=, 'NR==1{print \"step,layer,expert,count\";next}{for(i=3;i<=NF;i++)print "
         "$1,$2,i-3,$i}'",
         path, expected, (int)(strcspn(head, "\r\n") < 60 ? strcspn(head, "\r\n") : 60), head);
-  return hec_fail(HEC_BAD_INPUT, "%s: %s nothing that begins like one (--format chooses)", path, expected);
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: %s nothing that begins like one; docs/traces.md says how each recorder is switched on, and how "
+                  "to write a table",
+                  path, expected);
 }

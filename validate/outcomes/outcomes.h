@@ -55,7 +55,7 @@ typedef struct {
                    computes more or less, at the measured time of the experts: nothing predicted is in it */
   double busiest[HEC_N_METHODS]; /* loads: busiest rank over mean, mean over layers and micro-batches */
   double step_error[2],
-      alltoall_error[2]; /* least and most over methods, with the sign; steps against both measurements */
+      alltoall_error[2]; /* min and max over methods, with the sign; steps against both measurements */
   double min_gap;        /* of the predicted steps: a method's over the next one's, less 1 */
   bool order_kept, within_bound;
 } hec_outcome_set;

@@ -113,7 +113,7 @@ typedef struct {
   hec_published_value value[HEC_N_LOADS][HEC_PUBLISHED_ROWS_MAX];
   double objective[HEC_N_LOADS];
   int32_t agree[HEC_N_LOADS], disagree[HEC_N_LOADS];
-  hec_span moved[HEC_PUBLISHED_ROWS_MAX]; /* least and most of ours over the changes and the short run unchanged */
+  hec_span moved[HEC_PUBLISHED_ROWS_MAX]; /* min and max of ours over the changes and the short run unchanged */
   const char *moved_by[HEC_PUBLISHED_ROWS_MAX];           /* input whose change moves the row most; NULL: none does */
   hec_published_change change[HEC_PUBLISHED_CHANGES_MAX]; /* the first is "none": the same inputs, as short a run */
   int32_t n_changes;

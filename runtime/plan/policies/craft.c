@@ -166,7 +166,7 @@ const hec_policy hec_policy_craft = {
     .name = "craft",
     .fills = {.shares = 1, .more = 1},
     .tried = true,
-    .summary = "a budget of replicas, given to the layers that gain most by them",
+    .summary = "A budget of copies goes to the layers that gain most by them. Other layers get none.",
     .source = "CRAFT, arXiv 2603.28768",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",

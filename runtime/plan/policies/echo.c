@@ -93,7 +93,8 @@ const hec_policy hec_policy_echo = {
     .name = "echo",
     .fills = {.shares = 1, .more = 2},
     .tried = true,
-    .summary = "excess of full ranks cloned to spare ones after the gate, one-shot greedy (unused slots are free here)",
+    .summary =
+        "After the gate, what full ranks have too much goes to clones on ranks with room. Unused slots are free here.",
     .source = "ECHO, Megatron-LM PR 2368",
     .options = options,
     .own = {[GUESTS] = 2},

@@ -102,7 +102,8 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_exflow = {
     .name = "exflow",
     .fills = {.shares = 1},
-    .summary = "static placement by inter-layer affinity, equally many experts a rank; its saving is not modelled",
+    .summary = "Experts that tokens choose one after the other stand on one rank and never move. What that saves is "
+               "not modelled here.",
     .source = "ExFlow, arXiv 2401.08383",
     .known = HEC_KNOWN_STATIC,
     .schedule = "serial",

@@ -57,7 +57,7 @@ const hec_policy hec_policy_fastermoe = {
     .name = "fastermoe",
     .fills = {.any = true},
     .tried = true,
-    .summary = "hot experts shadowed everywhere after the gate",
+    .summary = "After the gate, hot experts are copied to all ranks for one micro-batch. A cost model chooses them.",
     .source = "FasterMoE, PPoPP 2022",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",

@@ -90,7 +90,8 @@ const hec_policy hec_policy_feplb = {
     HEC_SPILL_POLICY,
     .name = "feplb",
     .fills = {.shares = 1, .more = 2},
-    .summary = "whole hot experts moved inside the node after the gate (published with copy engines)",
+    .summary = "After the gate, whole hot experts change ranks inside the node for one micro-batch. Published with "
+               "copy engines.",
     .source = "FEPLB, arXiv 2604.19654",
     .options = options,
     .own = {[DYNAMIC] = 2},

@@ -324,7 +324,7 @@ const hec_policy hec_policy_flashlb = {
     .name = "flashlb",
     .fills = {.shares = 1, .more = 1},
     .tried = true,
-    .summary = "as eplb-global, but replicas and places chosen together, and only layers that gain",
+    .summary = "As eplb-global, but copies and their ranks are chosen together. Only layers that gain are changed.",
     .source = "FlashLB, vllm-ascend PR 3042 and 6477",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",

@@ -280,7 +280,7 @@ const hec_policy hec_policy_flexmoe = {
     .name = "flexmoe",
     .fills = {.shares = 3},
     .tried = true,
-    .summary = "replicas in reserved slots, adjusted step by step",
+    .summary = "Hot experts get copies in reserved slots, and cold ones give theirs up. Each decision changes a few.",
     .source = "FlexMoE, arXiv 2304.03946",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",

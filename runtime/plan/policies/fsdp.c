@@ -21,7 +21,7 @@ const hec_policy hec_policy_fsdp = {
     .name = "fsdp",
     .tried = true,
     .fills = {.any = true},
-    .summary = "every expert gathered on every rank, no token moves",
+    .summary = "Every rank gathers every expert from its shards. No token leaves its rank.",
     .source = "ZeRO-3, arXiv 1910.02054; PyTorch FSDP",
     .known = HEC_KNOWN_STATIC,
     .schedule = "hecate",

@@ -36,7 +36,7 @@ static void init(hec_policy_run *run) {
 const hec_policy hec_policy_given = {
     .name = "given",
     .fills = {.any = true},
-    .summary = "the placement of `placement` FILE, as it stands",
+    .summary = "Experts stand as the file of `placement` says. They never move.",
     .source = "the user's file: EPLB, vllm-ascend or TensorRT-LLM",
     .known = HEC_KNOWN_STATIC,
     .schedule = "serial",

@@ -71,7 +71,8 @@ const hec_policy hec_policy_harmoeny = {
     .name = "harmoeny",
     .fills = {.any = true},
     .tried = true,
-    .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
+    .summary = "After the gate, the emptiest rank takes tokens of the fullest, with a copy of the expert. Published "
+               "for inference.",
     .source = "HarMoEny, arXiv 2506.12417",
     .options = options,
     .own = {[MIN] = 150},

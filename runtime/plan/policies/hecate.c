@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-enum { CALIBRATE };
+enum { REFINE };
 
 /* How the rows differ. */
 typedef struct {
@@ -199,7 +199,7 @@ static void decide(hec_policy_run *run) {
 
 static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   hecate_state *state = run->state;
-  if (run->policy->own[CALIBRATE] == 0)
+  if (run->policy->own[REFINE] == 0)
     return;
   run->planned = true;
   (void)hec_calibrate_layer(&state->calibrate, &run->plan, layer, load, run->m[layer], &run->units);
@@ -214,7 +214,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 #define OPTIONS_OF_COPIES                                                                                              \
   OPTIONS, HEC_POLICY_M(),                                                                                             \
-      HEC_POLICY_WHOLE("calibrate", CALIBRATE, 0, 1, .help = "copy more after the gate where it pays (0: never)",      \
+      HEC_POLICY_WHOLE("refine", REFINE, 0, 1, .help = "copy more after the gate where it pays (0: never)",            \
                        .source = "the paper: an optional stage")
 
 static const hec_option options[] = {OPTIONS_OF_COPIES, HEC_POLICY_PERIOD(), {0}},
@@ -230,12 +230,13 @@ const hec_policy hec_policy_hecate = {
     .name = "hecate",
     .fills = {.any = true},
     .tried = true,
-    .summary = "FSSDP: heterogeneous sharding, copies where the layer ends sooner with them (published: always)",
+    .summary = "FSSDP: homes follow the loads, and hot experts are copied before and after the gate. It copies only if "
+               "the layer then ends sooner.",
     .known = HEC_KNOWN_LAST,
     .period = 100,
     .refine = refine,
     .options = options,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true, .weigh = true},
 };
 
@@ -243,12 +244,12 @@ const hec_policy hec_policy_hecate_published = {
     HECATE,
     .name = "hecate-published",
     .fills = {.any = true},
-    .summary = "FSSDP as published: copies all experts that attention hides, whether or not the layer ends sooner",
+    .summary = "FSSDP as in the paper: homes follow the loads. Before the gate it copies all that attention hides.",
     .known = HEC_KNOWN_LAST,
     .period = 100,
     .refine = refine,
     .options = options,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true},
 };
 
@@ -257,12 +258,13 @@ const hec_policy hec_policy_hecate_rm = {
     .name = "hecate-rm",
     .fills = {.any = true},
     .tried = true,
-    .summary = "hecate-published with copies gathered again in backward",
+    .summary =
+        "As hecate-published, with less memory. Copies are dropped after forward and gathered again in backward.",
     .known = HEC_KNOWN_LAST,
     .period = 100,
     .refine = refine,
     .options = options,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.shard = true, .materialise = true, .rematerialise = true},
 };
 
@@ -270,11 +272,11 @@ const hec_policy hec_policy_hecate_nosharding = {
     HECATE,
     .name = "hecate-nosharding",
     .fills = {.any = true},
-    .summary = "hecate-published with even contiguous shards for ever",
+    .summary = "As hecate-published, but homes never move. They stand as in ep.",
     .known = HEC_KNOWN_LAST,
     .refine = refine,
     .options = options_nosharding,
-    .own = {[CALIBRATE] = 1},
+    .own = {[REFINE] = 1},
     .form = &(const hecate_form){.materialise = true},
 };
 
@@ -282,7 +284,7 @@ const hec_policy hec_policy_hecate_nomaterialisation = {
     HECATE,
     .name = "hecate-nomaterialisation",
     .fills = {.any = true},
-    .summary = "heterogeneous sharding only, no copies",
+    .summary = "Homes follow the loads, as in hecate. There are no copies.",
     .known = HEC_KNOWN_PERIODIC,
     .whole = true,
     .period = 100,

@@ -146,7 +146,8 @@ static const hec_option options[] = {
 const hec_policy hec_policy_hiermoe = {
     .name = "hiermoe",
     .fills = {.shares = 1},
-    .summary = "periodic swaps of experts by a hierarchical cost model; its schedule sends a token once per node",
+    .summary =
+        "Pairs of experts change places by a cost model of nodes and ranks. Its schedule sends a token once to a node.",
     .source = "HierMoE, arXiv 2508.09591",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "hiermoe",

@@ -41,7 +41,7 @@ const hec_policy hec_policy_janus = {
     .name = "janus",
     .fills = {.any = true},
     .tried = true,
-    .summary = "experts fetched instead of tokens sent, where that is less traffic",
+    .summary = "All experts are fetched to the tokens if that is less traffic. Else tokens travel as in ep.",
     .source = "Janus, SIGCOMM 2023",
     .known = HEC_KNOWN_STATIC,
     .schedule = "hecate",

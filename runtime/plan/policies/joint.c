@@ -439,7 +439,8 @@ static const hec_option options[] = {
 const hec_policy hec_policy_joint = {
     .name = "joint",
     .fills = {.any = true},
-    .summary = "homes, copies before and after the gate, and the split of tokens by when the layer is predicted to end",
+    .summary = "Homes, copies before and after the gate, and the split of tokens are chosen together. The aim is that "
+               "the layer ends soonest.",
     .source = "this project",
     .known = HEC_KNOWN_EXACT,
     .schedule = "joint",

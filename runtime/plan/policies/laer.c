@@ -43,8 +43,9 @@ static hec_replica_cost cost_of(const hec_problem *problem) {
   hec_rates rates = hec_rates_of(problem);
   double rows = (problem->train ? 4 : 2) * problem->bytes.token;
   int32_t forwards = problem->train ? 3 + problem->moe->recompute : 1;
-  return (hec_replica_cost){
-      .node_s = rows / rates.token_port, .network_s = rows / rates.token_node, .compute_s = forwards * rates.assignment_s};
+  return (hec_replica_cost){.node_s = rows / rates.token_port,
+                            .network_s = rows / rates.token_node,
+                            .compute_s = forwards * rates.assignment_s};
 }
 
 static void write_layer(hec_policy_run *run, const laer *state, int32_t layer) {
@@ -90,7 +91,8 @@ const hec_policy hec_policy_laer = {
     .name = "laer",
     .tried = true,
     .fills = {.any = true},
-    .summary = "FSEP: sharded experts, slots filled each micro-batch by a plan on past loads",
+    .summary =
+        "FSEP: each expert is cut over all ranks. Every micro-batch, ranks gather the experts that past loads ask for.",
     .source = "LAER-MoE, arXiv 2602.11686",
     .known = HEC_KNOWN_LAST,
     .schedule = "laer",

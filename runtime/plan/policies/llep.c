@@ -86,7 +86,7 @@ const hec_policy hec_policy_llep = {
     .name = "llep",
     .fills = {.any = true},
     .tried = true,
-    .summary = "excess over a cap spilled to the least loaded ranks after the gate",
+    .summary = "After the gate, what exceeds a rank's cap goes to the emptiest ranks. The experts' weights follow.",
     .source = "LLEP, arXiv 2601.17111",
     .options = options,
     .own = {[THRESHOLD] = 1.3, [CAP] = 1, [MIN] = 1024},

@@ -221,7 +221,8 @@ const hec_policy hec_policy_lplb = {
     .name = "lplb",
     .fills = {.shares = 1, .more = 2},
     .tried = true,
-    .summary = "fixed replicas on a small graph, tokens split by a linear programme after the gate",
+    .summary = "Hot experts have a copy on a fixed neighbour rank. After the gate, a linear programme splits tokens "
+               "over both.",
     .source = "LPLB, github.com/deepseek-ai/LPLB",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",

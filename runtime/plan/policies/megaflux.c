@@ -241,7 +241,8 @@ const hec_policy hec_policy_megaflux = {
     .name = "megaflux",
     .fills = {.shares = 1, .more = 4},
     .tried = true,
-    .summary = "blocks of tokens from full ranks to 4 guest slots a rank, after the gate (published inside one kernel)",
+    .summary =
+        "After the gate, blocks of tokens go from full ranks to 4 guest slots a rank. Published inside one kernel.",
     .source = "MegaFlux, arXiv 2610.00671; DynamicEPLB for DeepGEMM's MegaMoE",
     .options = options,
     .own = {[GUESTS] = 4, [BLOCK] = 128},

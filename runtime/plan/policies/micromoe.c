@@ -197,7 +197,7 @@ const hec_policy hec_policy_micromoe = {
     .name = "micromoe",
     .fills = {.shares = 2},
     .tried = true,
-    .summary = "two copies of every expert, tokens split over them by a linear programme after the gate",
+    .summary = "Every expert has two copies or more. After the gate, a linear programme splits tokens over them.",
     .source = "MicroMoE, arXiv 2511.16947",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",

@@ -56,7 +56,8 @@ static void start_chain(moetuner *state, const hec_problem *problem, hec_arena *
   for (int32_t a = 0; a < n; a++)
     for (int32_t b = 0; b < n; b++) {
       bool near = hec_problem_node(problem, a) == hec_problem_node(problem, b);
-      state->chain.seconds[a * n + b] = a == b ? 0 : problem->bytes.token / (near ? rates.token_port : rates.token_rank);
+      state->chain.seconds[a * n + b] =
+          a == b ? 0 : problem->bytes.token / (near ? rates.token_port : rates.token_rank);
     }
 }
 
@@ -197,7 +198,8 @@ static const hec_option options[] = {
 const hec_policy hec_policy_moetuner = {
     .name = "moetuner",
     .fills = {.shares = 1},
-    .summary = "one placement of whole experts from a profile, loads as equal as can be; forward phase",
+    .summary = "One placement for the whole run: loads as equal as possible, then little traffic between layers. It "
+               "plans from a profile.",
     .source = "MoETuner, arXiv 2502.06643",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",

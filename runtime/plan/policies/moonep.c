@@ -77,6 +77,7 @@ const hec_policy hec_policy_moonep = {
     .name = "moonep",
     .fills = {.shares = 2},
     .tried = true,
-    .summary = "exactly equal shares after the gate, each receiver filled by one donor (unused slots are free here)",
+    .summary = "After the gate, tokens move until all ranks have equal shares. Each receiver has one donor; unused "
+               "slots are free here.",
     .source = "MoonEP, github.com/MoonshotAI/MoonEP",
 };

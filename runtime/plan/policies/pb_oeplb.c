@@ -253,7 +253,7 @@ static const hec_option options[] = {
 const hec_policy hec_policy_pb_oeplb = {
     .name = "pb-oeplb",
     .fills = {.shares = 1},
-    .summary = "pairs of experts swapped where a layer is out of balance, with a dead zone; no replicas",
+    .summary = "Pairs of experts change places where a layer is out of balance. Small imbalance is left alone.",
     .source = "PB-OEPLB, github.com/sjqsjq/EPLB",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",

@@ -87,7 +87,7 @@ const hec_policy hec_policy_prophet = {
     .name = "prophet",
     .fills = {.any = true},
     .tried = true,
-    .summary = "hot experts copied to part of the ranks, planned on the last iteration",
+    .summary = "Hot experts are copied to some of the ranks. The iteration before decides which.",
     .source = "Pro-Prophet, arXiv 2411.10003",
     .known = HEC_KNOWN_LAST,
     .schedule = "hecate",

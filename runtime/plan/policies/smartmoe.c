@@ -134,7 +134,7 @@ const hec_policy hec_policy_smartmoe = {
     .name = "smartmoe",
     .fills = {.shares = 1},
     .tried = true,
-    .summary = "periodic re-placement of whole experts, no replicas",
+    .summary = "Whole experts move between ranks from time to time, to level the loads. No expert has a copy.",
     .source = "SmartMoE, USENIX ATC 2023",
     .window = 2,
     .period = 25,
@@ -146,7 +146,7 @@ const hec_policy hec_policy_dataforest_remap = {
     SMARTMOE,
     .name = "dataforest-remap",
     .fills = {.shares = 1},
-    .summary = "one greedy map of a profile (the first records), then frozen; no replicas",
+    .summary = "The first records decide where whole experts stand. After that nothing moves.",
     .source = "DataFore, ISCA 2026; DataForest-Remap, github.com/sjqsjq/EPLB",
     .window = 10,
     .period = 1000000000, /* never again */

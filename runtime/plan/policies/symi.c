@@ -84,7 +84,8 @@ static void decide(hec_policy_run *run) {
 const hec_policy hec_policy_symi = {
     .name = "symi",
     .fills = {.shares = 4},
-    .summary = "sharded optimizer, slots refilled each iteration by popularity (host memory and its bus not charged)",
+    .summary = "Optimizer state is sharded and stays. Every iteration, slots are filled by the last loads; host memory "
+               "and its bus are free here.",
     .source = "SYMI, arXiv 2504.19925",
     .known = HEC_KNOWN_LAST,
     .schedule = "serial",

@@ -128,7 +128,8 @@ const hec_policy hec_policy_taot = {
     .name = "taot",
     .fills = {.shares = 1, .more = 2},
     .tried = true,
-    .summary = "excess of full ranks cloned after the gate, inside the node where that is as good",
+    .summary = "After the gate, what full ranks have too much goes to clones. They stand inside the node where that is "
+               "as good.",
     .source = "LoongForge TAOT, arXiv 2608.03676",
     .options = options,
     .own = {[GUESTS] = 2, [STEPS] = 50},

@@ -201,8 +201,8 @@ const hec_policy hec_policy_ultraep = {
     .name = "ultraep",
     .fills = {.shares = 1, .more = 2},
     .tried = true,
-    .summary =
-        "least reachable load inside a node with 2 guest slots a rank, after the gate (unused slots are free here)",
+    .summary = "After the gate, a search finds the lowest load that the ranks of a node can reach. Each has 2 guest "
+               "slots, free if unused.",
     .source = "UltraEP, arXiv 2606.04101",
     .options = options,
     .own = {[GUESTS] = 2, [THRESHOLD] = 1, [SLACK] = 1.01, [TRIES] = 3, [MIN] = 1024},

@@ -12,7 +12,7 @@ static void order(hec_pipeline_order *o, int32_t device) {
 
 static hec_status fits(const hec_pipeline_shape *shape) {
   if (shape->n_stages > 1 && shape->n_chunks < 2)
-    return hec_pipeline_refuse("1f1b-overlap", "several parts of the model per stage", shape->n_chunks, "2 or more");
+    return hec_pipeline_refuse("1f1b-overlap", "several virtual stages per stage", shape->n_chunks, "2 or more");
   return hec_pipeline_interleave_fits("1f1b-overlap", shape);
 }
 

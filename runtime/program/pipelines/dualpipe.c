@@ -33,7 +33,7 @@ static hec_status fits(const hec_pipeline_shape *s) {
 
 const hec_pipeline_schedule hec_pipeline_dualpipe = {
     .name = "dualpipe",
-    .summary = "from both ends, each forward beside a backward; two devices hold each part",
+    .summary = "from both ends, each forward beside a backward; two devices hold each virtual stage",
     .source = "DeepSeek-V3, arXiv:2412.19437",
     .bubble = "(p/2-1) (F&B + B - 2W)",
     .min_chunks = 2,

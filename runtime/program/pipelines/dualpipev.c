@@ -21,7 +21,7 @@ static hec_status fits(const hec_pipeline_shape *s) {
 
 const hec_pipeline_schedule hec_pipeline_dualpipev = {
     .name = "dualpipev",
-    .summary = "down the stages and back, each forward beside a backward; one device holds each part",
+    .summary = "down the stages and back, each forward beside a backward; one device holds each virtual stage",
     .source = "DualPipeV, github.com/deepseek-ai/DualPipe",
     .bubble = "(p-1) (F&B + B - 2W) / 2",
     .min_chunks = 2,

@@ -12,7 +12,7 @@ static hec_status fits(const hec_pipeline_shape *shape) {
 
 const hec_pipeline_schedule hec_pipeline_interleaved = {
     .name = "interleaved",
-    .summary = "1f1b with several parts of the model per stage, so that the bubble is smaller",
+    .summary = "1f1b with several virtual stages per stage, so that the bubble is smaller",
     .source = "Megatron-LM, arXiv:2104.04473",
     .bubble = "(p-1) (F+B+W) / v",
     .min_chunks = 2,

@@ -39,16 +39,16 @@ static hec_status fit(const hec_pipeline_schedule *s, hec_pipeline_shape *shape)
     shape->n_chunks = s->min_chunks;
   if (shape->n_chunks < s->min_chunks || shape->n_chunks > s->max_chunks) {
     if (s->max_chunks > s->min_chunks)
-      return hec_pipeline_refuse(s->name, "several parts of the model per stage", shape->n_chunks, "%d or more",
+      return hec_pipeline_refuse(s->name, "several virtual stages per stage", shape->n_chunks, "%d or more",
                                  (int)s->min_chunks);
-    return hec_pipeline_refuse(s->name, s->min_chunks == 1 ? "1 part of the model per stage" : "2 parts per stage",
+    return hec_pipeline_refuse(s->name, s->min_chunks == 1 ? "1 virtual stage per stage" : "2 virtual stages per stage",
                                shape->n_chunks, "%d%s", (int)s->min_chunks,
                                s->min_chunks == 1 ? ", or the pipeline interleaved" : "");
   }
   if (shape->group == 0)
     shape->group = shape->n_stages;
   if ((int64_t)shape->n_stages * shape->n_chunks * shape->n_micro_batches > PIECES_MAX / KINDS)
-    return hec_pipeline_refuse(s->name, "fewer pieces (stages x parts x micro-batches)", shape->n_micro_batches,
+    return hec_pipeline_refuse(s->name, "fewer pieces (stages x virtual stages x micro-batches)", shape->n_micro_batches,
                                "fewer micro-batches");
   return s->fits ? s->fits(shape) : HEC_OK;
 }
@@ -120,10 +120,10 @@ void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const h
                         hec_text *text) {
   static const char *const names[] = {"forward", "input gradient", "weight gradient", "backward", "forward"};
   const int32_t *part = &order->part[device * order->shape.n_chunks];
-  hec_text_printf(text, "%s of micro-batch %d, part %d", names[piece->kind], (int)piece->micro_batch,
+  hec_text_printf(text, "%s of micro-batch %d, virtual stage %d", names[piece->kind], (int)piece->micro_batch,
                   (int)part[piece->chunk]);
   if (piece->kind == HEC_PIECE_PAIR)
-    hec_text_printf(text, " beside the backward of micro-batch %d, part %d", (int)piece->beside_micro_batch,
+    hec_text_printf(text, " beside the backward of micro-batch %d, virtual stage %d", (int)piece->beside_micro_batch,
                     (int)part[piece->beside_chunk]);
 }
 
@@ -178,7 +178,7 @@ hec_status hec_pipeline_order_check(const hec_pipeline_order *order) {
   for (int32_t i = 0; status == HEC_OK && i < n; i++)
     if (had[i] != HAD_ALL)
       status = hec_fail(
-          HEC_FAILED, "pipeline %s: micro-batch %d misses a piece in part %d; this is a bug of the schedule",
+          HEC_FAILED, "pipeline %s: micro-batch %d misses a piece in virtual stage %d; this is a bug of the schedule",
           order->schedule->name, (int)(i % order->shape.n_micro_batches), (int)(i / order->shape.n_micro_batches));
   hec_arena_free(&arena);
   return status;

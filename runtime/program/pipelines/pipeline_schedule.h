@@ -111,7 +111,7 @@ void hec_pipeline_add_pair(hec_pipeline_order *order, int32_t chunk, int32_t mic
 hec_status hec_pipeline_refuse(const char *name, const char *expected, int32_t found, const char *use, ...)
     __attribute__((format(printf, 4, 5))) HEC_MUST_USE;
 
-/* "forward of micro-batch 3, part 2": for messages. Valid until the caller frees the text. */
+/* "forward of micro-batch 3, virtual stage 2": for messages. Valid until the caller frees the text. */
 void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece,
                         hec_text *text);
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CLASSES = 8 };
+enum { CLASSES = 8, BESIDE_MAX = 4 /* columns of maps that stand beside each other */ };
 static const double gain_from[CLASSES] = {0, 1 + HEC_SUMMARY_CLOSE, 1.05, 1.1, 1.25, 1.5, 2, 3};
 
 /* Ranges of one winner over the cells it wins. */
@@ -44,6 +44,30 @@ static int64_t combinations_of(const hec_report_maps *maps) {
   return n;
 }
 
+/* Cells in which something runs and fits. */
+static int64_t won_of(const hec_report_maps *maps) {
+  int64_t n = 0;
+  for (int32_t i = 0; i < maps->n_names; i++)
+    n += maps->n_cells[i];
+  return n;
+}
+
+/* Cells without a winner: which are too large, which are no configuration at all. */
+static void add_empty(const hec_report_maps *maps, hec_text *out) {
+  int64_t n_ran = 0, n = 0;
+  for (int32_t i = 0; i < maps->n_maps; i++)
+    for (int32_t k = 0; k < maps->n_x * maps->n_y; k++)
+      if (maps->maps[i].cells[k].who < 0) {
+        n_ran += maps->maps[i].cells[k].ran ? maps->maps[i].n_joined : 0;
+        n += maps->maps[i].n_joined;
+      }
+  if (n_ran > 0)
+    hec_text_printf(out, "In %" PRId64 " more cell%s nothing fits into memory.\n", n_ran, n_ran == 1 ? "" : "s");
+  if (n > n_ran)
+    hec_text_printf(out, "In %" PRId64 " more cell%s nothing can run: the CSV says why.\n", n - n_ran,
+                    n - n_ran == 1 ? "" : "s");
+}
+
 /* "1.04", "1.04 to 1.61" */
 static void add_range(hec_number low, hec_number high, hec_text *out) {
   hec_text_add(out, low.text);
@@ -52,16 +76,14 @@ static void add_range(hec_number low, hec_number high, hec_text *out) {
 }
 
 void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out) {
-  int64_t n = combinations_of(maps) * maps->n_x * maps->n_y, won = 0;
+  int64_t won = won_of(maps);
   if (maps->n_names == 0) {
     hec_text_add(out, "No system runs and fits anywhere in this sweep.\n");
     return;
   }
-  for (int32_t i = 0; i < maps->n_names; i++)
-    won += maps->n_cells[i];
   margin m = margin_of(maps, 0);
   hec_text_printf(out, "Fastest that fits and drops nothing: %s in %" PRId64 " of %" PRId64 " cells", maps->names[0],
-                  maps->n_cells[0], n);
+                  maps->n_cells[0], won);
   if (m.ahead.high > 0) {
     hec_text_add(out, ", ");
     add_range(hec_times(m.ahead.low), hec_times(m.ahead.high), out);
@@ -74,8 +96,12 @@ void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out) {
                     m.n_close);
   hec_text_add(out, ".\n");
   hec_text_add(out, maps->families ? maps->families : "");
-  if (won < n)
-    hec_text_printf(out, "In %" PRId64 " cells no system runs and fits.\n", n - won);
+  if (maps->n_without_ep > 0)
+    hec_text_printf(out,
+                    "In %" PRId64 " of the %" PRId64
+                    " cells ep does not fit or cannot run: gains there are over the next that fits.\n",
+                    maps->n_without_ep, won);
+  add_empty(maps, out);
 }
 
 static void add_heading(const char *text, const char *scope, hec_text *out) {
@@ -93,15 +119,15 @@ static int32_t class_of(const hec_report_cell *cell) {
   return c;
 }
 
-static void add_cell(const hec_report_cell *cell, hec_text *out) {
+static void add_cell(const hec_report_maps *maps, const hec_report_cell *cell, hec_text *out) {
   if (cell->who < 0) {
-    hec_text_add(out, "<td><b>-</b><small>nothing that fits</small></td>");
+    hec_text_printf(out, "<td><b>-</b><small>%s</small></td>", cell->ran ? "nothing fits" : "cannot run");
     return;
   }
   hec_text_printf(out, "<td class=\"g%" PRId32 "\">", class_of(cell));
   hec_page_name(&(hec_page_item){cell->who, cell->name, cell->about}, out);
   if (cell->schedule && cell->schedule[0]) {
-    hec_text_add(out, "<small>schedule ");
+    hec_text_printf(out, "<small>%s ", maps->of_schedules ? "schedule" : "pipeline");
     hec_page_add(cell->schedule, out);
     hec_text_add(out, "</small>");
   }
@@ -110,6 +136,10 @@ static void add_cell(const hec_report_cell *cell, hec_text *out) {
     add_range(hec_times(cell->vs_ep.low), hec_times(cell->vs_ep.high), out);
     hec_text_add(out, "x as fast as ");
     hec_page_add(cell->ep, out);
+    hec_text_add(out, "</small>");
+  } else if (cell->no_ep) {
+    hec_text_add(out, "<small>");
+    hec_page_add(cell->no_ep, out);
     hec_text_add(out, "</small>");
   }
   hec_text_add(out, "<small>");
@@ -145,7 +175,7 @@ static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_
     hec_text_add(out, "<tr>");
     add_heading(maps->y_value[y], "row", out);
     for (int32_t x = 0; x < maps->n_x; x++)
-      add_cell(&map->cells[y * maps->n_x + x], out);
+      add_cell(maps, &map->cells[y * maps->n_x + x], out);
     hec_text_add(out, "</tr>\n");
   }
   hec_text_add(out, "</tbody></table>");
@@ -162,7 +192,7 @@ static void say(const hec_report_maps *maps, hec_text *out) {
       hec_page_add(maps->names[i], out);
       hec_text_printf(out, "%s %" PRId64, i ? "" : " wins", maps->n_cells[i]);
       if (i == 0)
-        hec_text_printf(out, " of %" PRId64 " cells", n * maps->n_x * maps->n_y);
+        hec_text_printf(out, " of %" PRId64 " cells in which something fits", won_of(maps));
     }
     if (maps->n_names > 4)
       hec_text_printf(out, ", %" PRId32 " others fewer", maps->n_names - 4);
@@ -198,7 +228,10 @@ static void add_keys(const hec_report_maps *maps, hec_text *out) {
   for (int32_t i = 0; i < maps->n_maps; i++)
     for (int32_t k = 0; k < maps->n_x * maps->n_y; k++)
       over_ep = over_ep || maps->maps[i].cells[k].vs_ep.low > 0;
-  hec_text_printf(out, "<div class=\"keys\"><span>speed over %s, from:</span>", over_ep ? "ep" : "the next");
+  hec_text_printf(out, "<div class=\"keys\"><span>speed over %s, from:</span>",
+                  !over_ep                 ? "the next"
+                  : maps->n_without_ep > 0 ? "ep (over the next where ep does not fit or cannot run)"
+                                           : "ep");
   for (int32_t c = 0; c < CLASSES; c++)
     hec_text_printf(out, "<span><i class=\"swatch g%" PRId32 "\"></i>%s%s</span>", c,
                     c ? hec_fixed(gain_from[c], c == 1 ? 3 : 2).text : "no gain", c ? "x" : "");
@@ -209,7 +242,7 @@ static void draw(const hec_report *report, hec_text *out) {
   const hec_report_maps *maps = report->maps;
   say(maps, out);
   add_keys(maps, out);
-  hec_text_add(out, "<div class=\"panels maps\">\n");
+  hec_text_printf(out, "<div class=\"panels maps%s\">\n", maps->n_x > BESIDE_MAX ? " wide" : "");
   for (int32_t i = 0; i < maps->n_maps && i < HEC_REPORT_MAPS; i++)
     add_map(maps, &maps->maps[i], out);
   hec_text_add(out, "</div>\n");

@@ -103,13 +103,15 @@ typedef struct {
 typedef struct {
   const char *name;  /* policy, or "policy/schedule" */
   const char *about; /* what it does; NULL: not known */
-  int32_t who;       /* of hec_report_maps.names; -1: nothing ran there */
+  int32_t who;       /* of hec_report_maps.names; -1: nothing that ran there fits */
   hec_report_range seconds;
   hec_report_range over_next; /* speed over the second */
   const char *next_name;      /* NULL: not the same everywhere */
-  hec_report_range vs_ep;     /* speed over the baseline, as the CSV has it */
+  hec_report_range vs_ep;     /* speed over the baseline, as the CSV has it; none where that does not fit */
   const char *ep;             /* that baseline, as `name` */
   const char *schedule;       /* of the winner, the same everywhere, where the name does not say it; else NULL */
+  const char *no_ep;          /* why it is not compared with: "ep does not fit"; NULL: it is, or the sweep has none */
+  bool ran;                   /* something ran there, be it too large */
 } hec_report_cell;
 
 typedef struct {
@@ -132,6 +134,7 @@ typedef struct {
   const int64_t *n_cells;   /* [n_names] of each, of all combinations */
   int32_t n_names;
   const char *families;     /* a sentence per family on where it wins, a line each */
+  int64_t n_without_ep;     /* cells with a no_ep, of all combinations */
   int64_t n_failed, n_rows; /* configurations that could not run; all */
 } hec_report_maps;
 
@@ -149,8 +152,8 @@ typedef enum { HEC_STEP_PART_LIST(HEC_STEP_PART_ENUM) HEC_N_STEP_PARTS } hec_ste
 extern const char *const hec_step_part_name[HEC_N_STEP_PARTS];
 
 typedef struct {
-  const char *name, *about; /* what it is, under the pointer */
-  bool best, fits, shown;   /* shown at first; the others unfold */
+  const char *name, *about;                          /* what it is, under the pointer */
+  bool best, fits, shown;                            /* shown at first; the others unfold */
   double step_s, part_s[HEC_N_STEP_PARTS];           /* of the stage that computes most */
   double tokens_per_s, tflops, mfu, vs_ep, overload; /* overload below 0: balanced */
   double needed_bytes;                               /* of the fullest stage */

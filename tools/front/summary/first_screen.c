@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_MAX = 5 }; /* beside the bound */
+enum { ROWS_MAX = 5 };         /* beside the bound */
 static const double LOOSE = 2; /* above: the bound says little */
 
 /* Rows to show, each once. */
@@ -98,6 +98,15 @@ static const char *unit_of(const hec_summary *summary) {
   return summary->job->problem.train ? "iteration" : "forward pass";
 }
 
+/* "ep (which does not fit)", "given (your placement)" */
+static void add_other(const hec_summary *summary, const hec_summary_row *row, hec_text *words) {
+  const bool fits = hec_summary_fits(summary, row);
+  hec_text_printf(words, "%s%s%s%s%s", row->label, row->placed || !fits ? " (" : "",
+                  row->placed ? "your placement" : "", row->placed && !fits ? ", " : "",
+                  fits ? "" : "which does not fit");
+  hec_text_add(words, row->placed || !fits ? ")" : "");
+}
+
 /* "It is 1.20x as fast as ep and 1.05x as fast as given (your placement), mostly by ..." */
 static void add_gain(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
   const int32_t baseline = hec_summary_baseline(summary), placed = hec_summary_placed(summary);
@@ -105,11 +114,14 @@ static void add_gain(hec_summary *summary, int32_t best, const char *between, he
   if (!over_baseline && !over_placed)
     return;
   hec_text_printf(words, "%sIt is", between);
-  if (over_baseline)
-    hec_text_printf(words, " %.2fx as fast as %s", gain(summary, best, baseline), summary->rows[baseline].label);
-  if (over_placed)
-    hec_text_printf(words, "%s %.2fx as fast as %s (your placement)", over_baseline ? " and" : "",
-                    gain(summary, best, placed), summary->rows[placed].label);
+  if (over_baseline) {
+    hec_text_printf(words, " %.2fx as fast as ", gain(summary, best, baseline));
+    add_other(summary, &summary->rows[baseline], words);
+  }
+  if (over_placed) {
+    hec_text_printf(words, "%s %.2fx as fast as ", over_baseline ? " and" : "", gain(summary, best, placed));
+    add_other(summary, &summary->rows[placed], words);
+  }
   hec_summary_add_reason(&summary->rows[best], &summary->rows[over_placed ? placed : baseline], words);
   hec_text_add(words, ".");
 }
@@ -151,31 +163,36 @@ static void add_cost(const hec_summary *summary, const hec_summary_row *row, hec
     hec_text_printf(words, " (%.0f %%).", share);
 }
 
+const char *hec_summary_rates(const hec_cluster *cluster) {
+  return cluster->measured.n > 0 ? "measured"
+         : cluster->gpu && cluster->gpu->gpu.n_own > 0
+             ? "fitted to published measurements of such GPUs, links between nodes assumed"
+         : cluster->gpu ? "scaled from a similar GPU with published measurements, links between nodes assumed"
+                        : "data sheets and assumptions, not measured on your machine";
+}
+
 /* How sure this is, as far as the cluster says. */
 static void add_trust(const hec_summary *summary, hec_text *words) {
   const hec_cluster *cluster = &summary->job->cluster;
   hec_text_printf(words, "This is a prediction: the rates of cluster %s are %s.", cluster->name,
-                  cluster->measured.n > 0 ? "measured"
-                  : cluster->gpu && cluster->gpu->gpu.n_own > 0
-                      ? "fitted to published measurements of such GPUs, links between nodes assumed"
-                  : cluster->gpu ? "scaled from a similar GPU with published measurements, links between nodes assumed"
-                                 : "data sheets and assumptions, not measured on your machine");
+                  hec_summary_rates(cluster));
 }
 
 static void add_advice(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
   int32_t kept = hec_summary_kept(summary, best);
   hec_summary_row *row = &summary->rows[kept >= 0 ? kept : best];
-  hec_text_printf(words, "%s%s: %s (schedule %s), %.3f ms per %s.",
-                  kept >= 0 ? "Keep what you have" : "Fastest that fits",
-                  kept < 0 && hec_summary_drops(summary) ? " and drops nothing" : "", row->label, row->schedule,
-                  1e3 * hec_summary_median(row), unit_of(summary));
+  const bool alone = summary->n_rows == 1;
+  if (alone)
+    hec_text_printf(words, "Only %s was compared (schedule %s)", row->label, row->schedule);
+  else
+    hec_text_printf(words, "%s%s: %s (schedule %s)", kept >= 0 ? "Keep what you have" : "Fastest that fits",
+                    kept < 0 && hec_summary_drops(summary) ? " and drops nothing" : "", row->label, row->schedule);
+  hec_text_printf(words, "%s %.3f ms per %s.", alone ? ":" : ",", 1e3 * hec_summary_median(row), unit_of(summary));
   if (kept < 0)
     add_gain(summary, best, between, words);
-  else if (summary->n_rows == 1)
-    hec_text_printf(words, "%sNo other policy was compared.", between);
-  else if (kept == best)
+  else if (!alone && kept == best)
     hec_text_printf(words, "%sNo other policy that fits is faster.", between);
-  else
+  else if (!alone)
     hec_text_printf(words, "%sThe fastest that fits, %s, gains %.1f %%: too little to choose by.", between,
                     summary->rows[best].label, hec_summary_percent(gain(summary, best, kept) - 1));
   add_published(summary, kept >= 0 ? kept : best, between, words);
@@ -188,13 +205,23 @@ static void add_advice(hec_summary *summary, int32_t best, const char *between, 
   add_trust(summary, words);
 }
 
+/* Where nothing fits: how much is missing, and what would help. */
+static void add_no_fit(const hec_summary *summary, const char *between, hec_text *words) {
+  const hec_summary_row *smallest = NULL;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (is_system(&summary->rows[i]) && (!smallest || summary->rows[i].peak_bytes < smallest->peak_bytes))
+      smallest = &summary->rows[i];
+  hec_text_add(words, "No policy fits into the memory of a device of this cluster.");
+  if (smallest)
+    hec_text_printf(words, "%sThe smallest, %s, needs %.3g GB; a device has %.3g GB.", between, smallest->label,
+                    1e-9 * smallest->peak_bytes, 1e-9 * hec_summary_memory(summary));
+  hec_text_printf(words, "%sUse more ranks, devices with more memory, or fewer --tokens.", between);
+}
+
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words) {
   int32_t best = hec_summary_winner(summary);
   if (best < 0)
-    hec_text_printf(words,
-                    "No policy fits into the memory of a device of this cluster.%sUse more ranks, devices with more "
-                    "memory, or fewer --tokens.",
-                    between);
+    add_no_fit(summary, between, words);
   else
     add_advice(summary, best, between, words);
 }

@@ -1,5 +1,5 @@
 /* For people: two tables of one row per policy (how long, where the time goes) and the verdict in words. Times are in
- * milliseconds. Tables are at most 110 columns wide, the verdict 100. */
+ * milliseconds. Tables are at most 110 columns wide, prose 100; on a narrower terminal prose is as wide as that. */
 #include "runtime/plan/rates.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
@@ -8,8 +8,17 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-enum { COLUMNS = 100 };
+enum { CLOSE_TOLD = 8 };                  /* rows that are practically as fast as the best */
+enum { COLUMNS_MIN = 40, COLUMNS = 100 }; /* below the min a terminal breaks tables anyway */
+
+static size_t columns(void) {
+  struct winsize window;
+  bool known = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
+  return known && window.ws_col >= COLUMNS_MIN && window.ws_col < COLUMNS ? window.ws_col : COLUMNS;
+}
 
 void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
@@ -33,7 +42,7 @@ void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
 }
 
 void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out) {
-  hec_text_wrap(out, words, column, indent, COLUMNS);
+  hec_text_wrap(out, words, column, indent, columns());
   hec_text_add(out, "\n");
 }
 
@@ -370,11 +379,13 @@ void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names)
       at[n++] = i;
   }
   hec_summary_sort(summary, at, n);
-  for (int32_t i = 0; i < n; i++) {
+  for (int32_t i = 0; i < n && i < CLOSE_TOLD; i++) {
     hec_summary_row *row = &summary->rows[at[i]];
     hec_text_printf(names, "%s%s (%.1f %%)", i ? ", " : "", row->label,
                     hec_summary_percent(hec_summary_median(row) / min - 1));
   }
+  if (n > CLOSE_TOLD)
+    hec_text_printf(names, " and %" PRId32 " more", n - CLOSE_TOLD);
   free(at);
 }
 

@@ -12,6 +12,8 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
 int32_t hec_summary_kept(hec_summary *summary, int32_t best);
 /* Its verdict: what to do, what that gains and costs, how sure it is; `between` its sentences. */
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words);
+/* What its rates rest on: "scaled from a similar GPU ..." */
+const char *hec_summary_rates(const hec_cluster *cluster);
 /* Rows that matter, the fastest first: the best, plain EP, the user's placement, the best of each family. Then the
  * fastest of the rest, variants of what is there last. row: [n_max]. How many. */
 int32_t hec_summary_choose_rows(hec_summary *summary, int32_t n_max, int32_t *row);

@@ -149,6 +149,9 @@ void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row
 /* What it ran under; of a row that could not run what it would have, "" where that would have been chosen. */
 const char *hec_sweep_schedule(const hec_sweep_rows *rows, int64_t index);
 
+/* The cluster of a row that ran. */
+hec_status hec_sweep_cluster(const hec_sweep_rows *rows, int64_t index, hec_arena *arena,
+                             hec_cluster *cluster) HEC_MUST_USE;
 /* All rows must be there. */
 hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena);
 /* A ratio or value of a row as CSV and JSON have it; NAN: none. */

@@ -21,6 +21,7 @@ struct hec_sweep_kind {
   int32_t n;
   int32_t seconds, vs_ep, fits, synthetic; /* of columns */
   int32_t dropped;                         /* likewise: share of the assignments */
+  int32_t error_factor;                    /* likewise, of published runs (models/training/band.h); -1: there is none */
   int32_t vs_rearrangement, best;          /* of columns; best: the more the better, over all jobs; -1: there is none */
 
   const char *best_of;                  /* what `best` counts: "tokens/s per GPU" */

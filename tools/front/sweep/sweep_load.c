@@ -152,6 +152,12 @@ static hec_status make_cluster(const hec_sweep_value *value, hec_arena *arena, h
                         : hec_cluster_load(value->text, arena, cluster);
 }
 
+hec_status hec_sweep_cluster(const hec_sweep_rows *rows, int64_t index, hec_arena *arena, hec_cluster *cluster) {
+  const hec_sweep_value *value = hec_sweep_at(rows->sweep, index, HEC_AXIS_cluster);
+  return strcmp(value->text, HEC_SWEEP_AUTO) == 0 ? hec_cluster_load(rows->row[index]->cluster, arena, cluster)
+                                                  : make_cluster(value, arena, cluster);
+}
+
 static hec_status load_cluster(hec_sweep *s, hec_sweep_value *value) {
   hec_arena arena = {0};
   hec_cluster cluster;

@@ -110,20 +110,35 @@ static void set_next(hec_report_cell *cell, const char *name, double seconds) {
   cell->over_next = (hec_report_range){seconds / cell->seconds.low, seconds / cell->seconds.low};
 }
 
+/* Why a cell is not compared with the baseline that its sweep has: what does not fit is no choice. */
+static const char *without_baseline(mapper *m, int64_t index, int64_t ep) {
+  const hec_sweep *s = m->grid->rows->sweep;
+  if (ep >= 0)
+    return hec_arena_printf(m->arena, "%s does not fit", m->names[system_of(m, ep)]);
+  int64_t first = index - index % hec_sweep_policies(s);
+  for (int64_t i = first; i < first + hec_sweep_policies(s); i++)
+    if (hec_sweep_policy(s, i)->baseline)
+      return hec_arena_printf(m->arena, "%s cannot run", m->names[system_of(m, i)]);
+  return NULL;
+}
+
 static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *cell) {
   const hec_sweep_rows *rows = m->grid->rows;
   int64_t ep = hec_sweep_baseline(rows, index);
   double before = cell->seconds.low, median = rows->row[index]->value[rows->sweep->kind->seconds],
          vs_ep = hec_sweep_value_of(rows, index, rows->sweep->kind->vs_ep);
   const char *second = cell->who < 0 ? NULL : cell->name;
-  *cell = (hec_report_cell){.who = who, .name = m->names[who], .about = m->about[who], .seconds = {median, median}};
+  *cell = (hec_report_cell){
+      .who = who, .ran = true, .name = m->names[who], .about = m->about[who], .seconds = {median, median}};
   if (rows->sweep->axis[HEC_AXIS_schedule].n == 1)
     cell->schedule = hec_sweep_schedule(rows, index);
   if (second)
     set_next(cell, second, before);
-  if (ep >= 0 && isfinite(vs_ep)) {
+  if (ep >= 0 && isfinite(vs_ep) && rows->row[ep]->value[rows->sweep->kind->fits] > 0) {
     cell->vs_ep = (hec_report_range){vs_ep, vs_ep};
     cell->ep = m->names[system_of(m, ep)];
+  } else {
+    cell->no_ep = without_baseline(m, index, ep);
   }
 }
 
@@ -131,12 +146,13 @@ static void add_row(mapper *m, int64_t index) {
   const hec_sweep *s = m->grid->rows->sweep;
   const hec_sweep_row *row = m->grid->rows->row[index];
   const hec_policy *policy = hec_sweep_policy(s, index);
-  if (!hec_sweep_competes(m->grid->rows, index))
-    return;
   hec_sweep_cell *at =
       &m->grid->cells[(combination_of(m->grid, index) * m->grid->n_y + place_of(s, index, m->grid->y)) * m->grid->n_x +
                       place_of(s, index, m->grid->x)];
   hec_report_cell *cell = &at->cell;
+  cell->ran = cell->ran || !row->why;
+  if (!hec_sweep_competes(m->grid->rows, index))
+    return;
   double median = row->value[s->kind->seconds], *family_s = &at->family_s[family_of(policy)];
   *family_s = *family_s > 0 && *family_s <= median ? *family_s : median;
   int32_t who = system_of(m, index);
@@ -177,8 +193,10 @@ static void order_names(mapper *m, hec_report_maps *maps) {
     rank[order[i]] = i;
   }
   for (int64_t i = 0; i < n_cells; i++)
-    if (grid->cells[i].cell.who >= 0)
+    if (grid->cells[i].cell.who >= 0) {
       grid->cells[i].cell.who = rank[grid->cells[i].cell.who];
+      maps->n_without_ep += grid->cells[i].cell.no_ep != NULL;
+    }
   maps->names = names;
   maps->n_cells = cells;
   maps->n_names = n;
@@ -213,9 +231,14 @@ static hec_report_range gain_of(const hec_report_cell *cell) {
   return cell->vs_ep.low > 0 ? cell->vs_ep : cell->over_next;
 }
 
+static const char *why_not(const hec_report_cell *cell) {
+  return cell->no_ep ? cell->no_ep : "";
+}
+
 static bool is_same(const hec_report_cell *a, const hec_report_cell *b) {
   double of_a = gain_of(a).low, of_b = gain_of(b).low;
-  return a->who == b->who && (of_a > 0) == (of_b > 0) && (a->over_next.low > 0) == (b->over_next.low > 0) &&
+  return a->who == b->who && a->ran == b->ran && (a->vs_ep.low > 0) == (b->vs_ep.low > 0) &&
+         (a->over_next.low > 0) == (b->over_next.low > 0) && strcmp(why_not(a), why_not(b)) == 0 &&
          fabs(of_a - of_b) <= same * of_a;
 }
 

@@ -50,6 +50,8 @@ const char *hec_sweep_common(const hec_sweep *sweep, hec_arena *arena);
 
 /* Where rows of several jobs can be compared, the one that is best of those that fit and drop nothing. A line. */
 void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out);
+/* How sure this is: what the rates of its clusters rest on, or how far off published runs were. A line. */
+void hec_sweep_say_trust(const hec_sweep_rows *rows, hec_text *out);
 /* One sentence per family that the sweep has: where it wins, by how much. A line each. */
 void hec_sweep_say_families(const hec_sweep_grid *grid, hec_text *out);
 

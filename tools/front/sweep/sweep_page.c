@@ -44,6 +44,7 @@ void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out)
   hec_report_maps maps = hec_sweep_maps(rows, &arena);
   hec_sweep_say_best(rows, &verdict);
   hec_report_maps_verdict(&maps, &verdict);
+  hec_sweep_say_trust(rows, &verdict);
   hec_report_fact *assumed = HEC_NEW(&arena, hec_report_fact, s->axis[HEC_AXIS_law].n + 2), facts[HEC_SWEEP_AXES + 2];
   hec_report report = {.tool = tool, .title = "sweep", .maps = &maps, .verdict = verdict.data, .assumed = assumed};
   facts[report.n_facts++] = (hec_report_fact){"sweep", describe_sweep(s, &arena)};

@@ -17,7 +17,8 @@
   X(RECORDS, "records", NULL, "records", summary->n_records)                                                           \
   X(BALANCED_STEP, "balanced_step_s", "balanced", "step_s", summary->balanced.step_s)                                  \
   X(BALANCED_MFU, "balanced_mfu", "balanced", "mfu", summary->balanced.mfu)                                            \
-  X(BALANCED_FITS, "balanced_fits", "balanced", "fits", summary->balanced.memory.fits)
+  X(BALANCED_FITS, "balanced_fits", "balanced", "fits", summary->balanced.memory.fits)                                 \
+  X(ERROR_FACTOR, "error_factor", NULL, "error_factor", hec_training_band(summary)->nine)
 #define ID(id, ...) STEP_##id,
 enum { HEC_STEP_VALUE_LIST(ID) STEP_OWN };
 enum { STEP_VALUES = STEP_OWN + HEC_N_TRAINING_VALUES };
@@ -85,6 +86,7 @@ const hec_sweep_kind hec_sweep_steps = {.schedule_used = "pipeline_used",
                                         .fits = STEP_OWN + HEC_TRAINING_FITS,
                                         .synthetic = STEP_SYNTHETIC,
                                         .vs_rearrangement = -1,
+                                        .error_factor = STEP_ERROR_FACTOR,
                                         .best = STEP_OWN + HEC_TRAINING_TOKENS_PER_S,
                                         .dropped = STEP_OWN + HEC_TRAINING_DROPPED,
                                         .best_of = "tokens/s per GPU",

@@ -3,6 +3,7 @@
 #include "tools/front/sweep/sweep_maps.h"
 
 #include "tools/front/page/number.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -173,17 +174,23 @@ void hec_sweep_add_values(const hec_sweep_rows *rows, int32_t axis, const bool *
 
 /* ---- The best ---- */
 
-void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out) {
-  const hec_sweep *s = rows->sweep;
-  const hec_sweep_kind *kind = s->kind;
+/* The best row of those that fit and drop nothing, or of those of the baseline alone; -1: there is none. */
+static int64_t best_row(const hec_sweep_rows *rows, bool baseline) {
+  const hec_sweep_kind *kind = rows->sweep->kind;
   int64_t best = -1;
-  for (int64_t i = 0; kind->best >= 0 && i < s->n; i++)
+  for (int64_t i = 0; kind->best >= 0 && i < rows->sweep->n; i++)
     if (hec_sweep_competes(rows, i) && !(rows->row[i]->value[kind->dropped] > 0) &&
+        (!baseline || hec_sweep_policy(rows->sweep, i)->baseline) &&
         (best < 0 || rows->row[i]->value[kind->best] > rows->row[best]->value[kind->best]))
       best = i;
-  if (best < 0)
-    return;
-  hec_text_printf(out, "Most %s, %s:", kind->best_of, hec_fixed(rows->row[best]->value[kind->best], 0).text);
+  return best;
+}
+
+/* ", 12095: layout ep=8, policy eplb, 1.35 s." */
+static void add_best(const hec_sweep_rows *rows, int64_t best, hec_text *out) {
+  const hec_sweep *s = rows->sweep;
+  const hec_sweep_kind *kind = s->kind;
+  hec_text_printf(out, ", %s:", hec_fixed(rows->row[best]->value[kind->best], 0).text);
   const char *between = " ";
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
     bool *one = hec_malloc((size_t)s->axis[a].n, sizeof *one);
@@ -197,6 +204,94 @@ void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out) {
     free(one);
   }
   hec_text_printf(out, "%s%s.\n", between, hec_seconds(rows->row[best]->value[kind->seconds]).text);
+}
+
+void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out) {
+  const hec_sweep_kind *kind = rows->sweep->kind;
+  int64_t best = best_row(rows, false), ep = best_row(rows, true);
+  if (best < 0)
+    return;
+  hec_text_printf(out, "Most %s", kind->best_of);
+  add_best(rows, best, out);
+  if (ep < 0 || ep == best)
+    return;
+  hec_text_printf(out, "That is %s times the most with plain expert parallelism",
+                  hec_times(rows->row[best]->value[kind->best] / rows->row[ep]->value[kind->best]).text);
+  add_best(rows, ep, out);
+}
+
+/* ---- How sure ---- */
+
+enum { CLUSTERS_TOLD = 8 };
+
+/* Clusters of the rows that ran, once each, up to so many; what their rates rest on. */
+typedef struct {
+  const char *name[CLUSTERS_TOLD], *rates[CLUSTERS_TOLD];
+  int32_t n;
+} told_clusters;
+
+static void tell_cluster(const hec_sweep_rows *rows, int64_t index, told_clusters *told) {
+  const char *name = rows->row[index]->cluster;
+  hec_arena arena = {0};
+  hec_cluster cluster;
+  for (int32_t i = 0; i < told->n; i++)
+    if (strcmp(told->name[i], name) == 0)
+      return;
+  if (told->n < CLUSTERS_TOLD && hec_sweep_cluster(rows, index, &arena, &cluster) == HEC_OK) {
+    told->name[told->n] = name;
+    told->rates[told->n++] = hec_summary_rates(&cluster);
+  }
+  hec_arena_free(&arena);
+}
+
+/* "the rates of p4d-4x8, dgx-h100 are scaled ...; those of mine are measured" */
+static void say_rates(const hec_sweep_rows *rows, hec_text *out) {
+  told_clusters told = {.n = 0};
+  for (int64_t i = 0; i < rows->sweep->n; i++)
+    if (!rows->row[i]->why)
+      tell_cluster(rows, i, &told);
+  const char *between = "These are predictions: the rates of ";
+  for (int32_t i = 0; i < told.n; i++) {
+    bool again = false;
+    for (int32_t k = 0; k < i; k++)
+      again = again || strcmp(told.rates[k], told.rates[i]) == 0;
+    if (again)
+      continue;
+    hec_text_printf(out, "%s%s", between, told.name[i]);
+    for (int32_t k = i + 1; k < told.n; k++)
+      if (strcmp(told.rates[k], told.rates[i]) == 0)
+        hec_text_printf(out, ", %s", told.name[k]);
+    hec_text_printf(out, " are %s", told.rates[i]);
+    between = "; those of ";
+  }
+  hec_text_add(out, told.n > 0 ? ".\n" : "");
+}
+
+void hec_sweep_say_trust(const hec_sweep_rows *rows, hec_text *out) {
+  const hec_sweep_kind *kind = rows->sweep->kind;
+  double low = INFINITY, high = 0;
+  if (kind->error_factor < 0) {
+    say_rates(rows, out);
+    return;
+  }
+  for (int64_t i = 0; i < rows->sweep->n; i++)
+    if (!rows->row[i]->why) {
+      double factor = rows->row[i]->value[kind->error_factor];
+      low = factor < low ? factor : low;
+      high = factor > high ? factor : high;
+    }
+  if (high > low)
+    hec_text_printf(
+        out,
+        "These are predictions: nine of ten published runs took between 1/F and F times the predicted step, "
+        "with F from %.3g to %.3g by row (error_factor of the CSV; hecate-validate training).\n",
+        low, high);
+  else if (high > 0)
+    hec_text_printf(
+        out,
+        "These are predictions: nine of ten published runs took between 1/%.3g and %.3g times the predicted "
+        "step (hecate-validate training).\n",
+        high, high);
 }
 
 /* ---- Families ---- */
@@ -213,7 +308,8 @@ typedef struct {
   hec_arena arena;
   int64_t *won[HEC_SWEEP_AXES], *of[HEC_SWEEP_AXES]; /* [values] cells that it wins, that anything fits in */
   int64_t n_won, n_of;
-  hec_report_range vs_ep; /* where it wins */
+  hec_report_range vs_ep; /* where it wins and ep fits */
+  bool without_ep;        /* it also wins where ep does not fit or cannot run */
   double behind;          /* at least so much more than the winner's time it takes; INFINITY: it fits nowhere */
   int64_t nearest;        /* the cell of that */
 } tally;
@@ -246,6 +342,7 @@ static void count_cell(tally *t, int64_t i) {
     t->nearest = i;
   }
   double gain = cell->cell.vs_ep.low;
+  t->without_ep = t->without_ep || (won && cell->cell.no_ep);
   if (!won || !(gain > 0))
     return;
   t->vs_ep.low = t->vs_ep.low > 0 && t->vs_ep.low < gain ? t->vs_ep.low : gain;
@@ -374,8 +471,8 @@ static void add_wins(tally *t, hec_text *out) {
     add_most(t, out);
   if (t->family != HEC_FAMILY_EP && t->vs_ep.low > 0) {
     hec_number low = hec_times(t->vs_ep.low), high = hec_times(t->vs_ep.high);
-    hec_text_printf(out, ": %s%s%s times as fast as ep", low.text, strcmp(low.text, high.text) != 0 ? " to " : "",
-                    strcmp(low.text, high.text) != 0 ? high.text : "");
+    hec_text_printf(out, ": %s%s%s times as fast as ep%s", low.text, strcmp(low.text, high.text) != 0 ? " to " : "",
+                    strcmp(low.text, high.text) != 0 ? high.text : "", t->without_ep ? " where ep fits" : "");
   }
   hec_text_add(out, ".\n");
 }

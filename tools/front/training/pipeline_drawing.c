@@ -56,11 +56,11 @@ static const char *title_of(drawer *d, int32_t device, const hec_pipeline_piece 
   hec_text text = {0};
   hec_text_printf(&text, "%s %d", kinds[p->kind], (int)p->micro_batch);
   if (parts)
-    hec_text_printf(&text, " of part %d", (int)part[p->chunk]);
+    hec_text_printf(&text, " of virtual stage %d", (int)part[p->chunk]);
   if (p->kind == HEC_PIECE_PAIR)
     hec_text_printf(&text, " beside backward %d", (int)p->beside_micro_batch);
   if (p->kind == HEC_PIECE_PAIR && parts)
-    hec_text_printf(&text, " of part %d", (int)part[p->beside_chunk]);
+    hec_text_printf(&text, " of virtual stage %d", (int)part[p->beside_chunk]);
   const char *title = hec_arena_text(&d->out->arena, text.data);
   hec_text_free(&text);
   return title;
