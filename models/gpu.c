@@ -54,13 +54,32 @@ static hec_status read_sources(const hec_json *json, const hec_json_value *root,
   return HEC_OK;
 }
 
-static hec_status read_constants(const hec_json *json, const hec_json_value *object, hec_law_fit *fit) {
+/* A file of an older version may lack constants that its laws have got since: their terms then do nothing, as they did. */
+static void leave_out(const hec_law_fit *fit, const char *constant, hec_arena *arena, hec_gpu *gpu) {
+  const char *before = gpu->absent ? gpu->absent : "",
+             *name = hec_arena_printf(arena, "%s %s", fit->law->name, constant);
+  if (!strstr(before, name))
+    gpu->absent = hec_arena_printf(arena, "%s%s%s", before, *before ? ", " : "", name);
+}
+
+static hec_status read_constants(const hec_json *json, const hec_json_value *object, hec_arena *arena, hec_gpu *gpu,
+                                 hec_law_fit *fit) {
   const hec_json_value *constants = hec_json_get(object, "constants"), *assumed = hec_json_get(object, "assumed");
-  if (!constants || !hec_json_is_object(constants) || hec_json_length(constants) != fit->law->n_constants)
-    return hec_json_error(json, constants ? constants : object,
-                          "\"constants\": an object with all constants of the law");
+  const char *known[HEC_LAW_CONSTANTS_MAX + 1] = {NULL};
   for (int32_t i = 0; i < fit->law->n_constants; i++)
-    HEC_TRY(hec_json_want_double(json, constants, fit->law->constants[i].name, 0, 1e15, &fit->constants[i]));
+    known[i] = fit->law->constants[i].name;
+  if (!constants)
+    return hec_json_error(json, object, "\"constants\": an object with the constants of the law");
+  HEC_TRY(hec_json_only(json, constants, known));
+  for (int32_t i = 0; i < fit->law->n_constants; i++) {
+    const double off = fit->law->constants[i].off;
+    if (off < 0 || hec_json_get(constants, known[i])) {
+      HEC_TRY(hec_json_want_double(json, constants, known[i], 0, 1e15, &fit->constants[i]));
+      continue;
+    }
+    fit->constants[i] = off;
+    leave_out(fit, known[i], arena, gpu);
+  }
   for (const hec_json_value *v = assumed ? hec_json_first(assumed) : NULL; v; v = hec_json_next(v)) {
     int32_t i = 0;
     while (i < fit->law->n_constants &&
@@ -97,7 +116,7 @@ static hec_status read_fit(const hec_json *json, const hec_json_value *object, h
   HEC_TRY(hec_json_want_double(json, object, "p90", 0, 1e6, &fit->p90));
   HEC_TRY(hec_json_double_or(json, object, "noise_median", 0, 1e6, -1, &fit->noise_median));
   HEC_TRY(hec_json_double_or(json, object, "noise_p90", 0, 1e6, -1, &fit->noise_p90));
-  HEC_TRY(read_constants(json, object, fit));
+  HEC_TRY(read_constants(json, object, arena, gpu, fit));
   gpu->n_fits++;
   return HEC_OK;
 }

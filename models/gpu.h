@@ -9,7 +9,8 @@
  *      "sources": {"sheet": "..."}}
  *
  * `median`, `p90`: error of rows that the fit did not see (cross-validated by whole shapes); `noise_*`: how much repeats of the
- * same row differ. `assumed`: constants that no row depends on; they have the law's start value. Where a device has no fit of
+ * same row differ. `assumed`: constants that no row depends on; they have the law's start value. A constant that a law can do
+ * without (hec_law_constant.off) may be left out: files stay readable when a law gets another one. Where a device has no fit of
  * its own it takes its sister's, whose constants are shares of data-sheet rates; hec_law_fit.scaled says so.
  * `hecate-validate calibrate --from` writes the fits. */
 #ifndef HEC_MODELS_GPU_H
@@ -37,12 +38,15 @@ enum { HEC_GPU_FITS_MAX = 128, HEC_GPU_SOURCES_MAX = 32 };
 typedef struct hec_gpu {
   const char *name, *title, *sister; /* sister: NULL without */
   const char *spec;                  /* what it was loaded by; NULL: parsed */
+  const char *absent; /* constants that its own fits lack, "attention latent": their terms do nothing; NULL: none */
   hec_gpu_sheet sheet;
   int32_t n_fits, n_own; /* own ones first */
   hec_law_fit *fits;     /* [n_fits] */
   int32_t n_sources;
   const char **source_of, **sources; /* [n_sources] fields, and where they are from */
 } hec_gpu;
+
+#define HEC_GPU_ABSENT "GPU %s: its file has no %s; terms of these constants do nothing" /* name, absent */
 
 /* `spec`: a preset's name (models/presets/device-NAME.json) or the path of a file. */
 hec_status hec_gpu_load(const char *spec, hec_arena *arena, hec_gpu *gpu) HEC_MUST_USE;

@@ -31,18 +31,6 @@ hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe
   return status;
 }
 
-static hec_status no_such_preset(const char *name) {
-  hec_text names = {0}, near = {0};
-  hec_preset_names("moe", &names);
-  hec_preset_suggest("moe", name, &near);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "`model` %s: expected a preset (%s) or the path of a JSON file, found neither%s", name,
-               names.data ? names.data : "none", near.data ? near.data : "");
-  hec_text_free(&names);
-  hec_text_free(&near);
-  return status;
-}
-
 hec_status hec_moe_load(const char *name, hec_moe *moe) {
   return hec_moe_load_said(name, moe, NULL);
 }
@@ -52,7 +40,7 @@ hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) {
   if (preset)
     return hec_moe_parse(preset->text, preset->name, moe);
   if (access(name, F_OK) != 0 && errno != EACCES) /* a folder on the way that is closed is not "no such preset" */
-    return no_such_preset(name);
+    return hec_preset_unknown("moe", "model", name, " or the path of a JSON file");
   hec_json *json;
   HEC_TRY(hec_json_read(name, &json));
   hec_status status = read_document(json, name, moe, said);

@@ -17,7 +17,9 @@ extern const hec_preset_data hec_preset_table[];
 const hec_preset_data *hec_preset_find(const char *kind, const char *name);
 /* Appends the names of that kind, in the order of the table, separated by ", ". */
 void hec_preset_names(const char *kind, hec_text *names);
-/* Appends "; did you mean "h100"?" when a name of that kind is near. */
+/* Appends " (did you mean "h100"?)" when a name of that kind is near. */
 void hec_preset_suggest(const char *kind, const char *name, hec_text *words);
+/* HEC_BAD_INPUT: "`KEY` NAME: expected a preset of hecate-sim --list" with the nearest one, and OTHERS. */
+hec_status hec_preset_unknown(const char *kind, const char *key, const char *name, const char *others) HEC_MUST_USE;
 
 #endif

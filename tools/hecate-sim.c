@@ -121,6 +121,15 @@ static void add_first_screen(const settings *s, hec_summary *summary, hec_text *
   hec_text_free(&more);
 }
 
+/* Frees the text. */
+static hec_status print_text(const settings *s, hec_text *text) {
+  if (!s->json && s->out)
+    hec_output_mention(s->out, true, false, s->timelines, text);
+  hec_status status = hec_output_print(text);
+  hec_text_free(text);
+  return status;
+}
+
 static hec_status print(const settings *s, hec_summary *summary) {
   hec_text text = {0};
   if (s->json)
@@ -129,11 +138,7 @@ static hec_status print(const settings *s, hec_summary *summary) {
     hec_summary_table(summary, &text);
   else
     add_first_screen(s, summary, &text);
-  if (!s->json && s->out)
-    hec_output_mention(s->out, true, false, s->timelines, &text);
-  hec_status status = hec_output_print(&text);
-  hec_text_free(&text);
-  return status;
+  return print_text(s, &text);
 }
 
 static hec_status check_out(const settings *s) {
@@ -185,11 +190,7 @@ static hec_status run_training(const settings *s, hec_trace_reader *reader, hec_
     hec_training_json(&summary, &text);
   else
     hec_training_screen(&summary, s->full, &text);
-  if (!s->json && s->out)
-    hec_output_mention(s->out, true, false, s->timelines, &text);
-  hec_status status = hec_output_print(&text);
-  hec_text_free(&text);
-  return status;
+  return print_text(s, &text);
 }
 
 static hec_status list(const char *what) {

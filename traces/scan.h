@@ -1,5 +1,6 @@
 /* Pull scanner over JSON text of any length: the caller asks for what it expects, nothing is built. One window of bytes
- * is in memory; integer lists are parsed straight from it. Values nobody asked for are checked and skipped. */
+ * is in memory; integer lists are parsed straight from it. Values nobody asked for are checked and skipped. Own code, because cJSON
+ * keeps the whole document in memory, and traces are larger than that. */
 #ifndef HEC_TRACES_SCAN_H
 #define HEC_TRACES_SCAN_H
 #include "runtime/base/text.h"

@@ -1,4 +1,5 @@
-/* Numbers about numbers: ratios, quantiles, errors of predictions, rankings. Sorting copies; nothing is kept. */
+/* Numbers about numbers: ratios, quantiles, errors of predictions, rankings. Sorting copies; nothing is kept.
+ * Own code: of these GSL has means and quantiles alone, and wants them sorted. */
 #ifndef HEC_VALIDATE_STATS_H
 #define HEC_VALIDATE_STATS_H
 #include <stdint.h>

@@ -1,7 +1,10 @@
 /* Recipes as a table of parts and words: see recipe.h. */
 #include "models/training/recipe.h"
 
+#include "runtime/base/nearest.h"
+
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct {
@@ -65,6 +68,23 @@ static hec_status unknown(int part, const char *found, size_t length) {
   return status;
 }
 
+static hec_status no_part(const char *text, const char *at, size_t key, size_t length) {
+  char name[64];
+  hec_text names = {0};
+  (void)snprintf(name, sizeof name, "%.*s", (int)key, at);
+  hec_nearest_search search = {.word = name};
+  for (int i = 0; i < N_PARTS; i++) {
+    hec_text_printf(&names, "%s%s", i > 0 ? ", " : "", parts[i].key);
+    hec_nearest_offer(&search, parts[i].key);
+  }
+  hec_text_add(&names, " with =WORD");
+  hec_nearest_hint(&search, &names);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "recipe \"%.200s\": expected %s, found \"%.*s\"", text, names.data,
+                               (int)(length < 40 ? length : 40), at);
+  hec_text_free(&names);
+  return status;
+}
+
 static hec_status read_words(int part, const char *text, size_t length, int32_t *value) {
   *value = 0;
   for (size_t at = 0; at <= length;) {
@@ -89,11 +109,7 @@ hec_status hec_recipe_read(const char *text, hec_recipe *recipe) {
     while (i < N_PARTS && (strlen(parts[i].key) != key || strncmp(parts[i].key, at, key) != 0))
       i++;
     if (i == N_PARTS || at[key] != '=')
-      return hec_fail(
-          HEC_BAD_INPUT,
-          "recipe \"%.200s\": expected precision, dispatcher, overlap, graph, fused, recompute, zero, grads, "
-          "dp-overlap, head or fabric with =WORD, found \"%.*s\"",
-          text, (int)(length < 40 ? length : 40), at);
+      return no_part(text, at, key, length);
     HEC_TRY(read_words(i, at + key + 1, length - key - 1, field(&read, i)));
     read.stated |= 1u << i;
     at += length;

@@ -124,15 +124,8 @@ hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) 
   const hec_preset_data *preset = hec_preset_find("setup", name);
   if (preset)
     return hec_setup_parse(preset->text, preset->length, preset->name, arena, setup);
-  if (access(spec, F_OK) != 0 && errno != EACCES) {
-    hec_text names = {0};
-    hec_preset_names("setup", &names);
-    hec_status status =
-        hec_fail(HEC_BAD_INPUT, "`setup` %.200s: expected a preset (%s) or the path of a JSON file, found neither",
-                 spec, names.data ? names.data : "none");
-    hec_text_free(&names);
-    return status;
-  }
+  if (access(spec, F_OK) != 0 && errno != EACCES)
+    return hec_preset_unknown("setup", "setup", name, " or the path of a JSON file");
   hec_json *json;
   HEC_TRY(hec_json_read(spec, &json));
   hec_status status = read_document(json, arena, setup);
@@ -147,15 +140,8 @@ hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **tex
   if (strchr(spec, '=') || spec[strspn(spec, " ")] == 0)
     return HEC_OK;
   const hec_preset_data *preset = hec_preset_find("recipe", spec);
-  if (!preset) {
-    hec_text names = {0};
-    hec_preset_names("recipe", &names);
-    hec_status status = hec_fail(
-        HEC_BAD_INPUT, "`recipe` %.200s: expected settings like \"precision=bf16 zero=1\" or a preset (%s), found neither",
-        spec, names.data ? names.data : "none");
-    hec_text_free(&names);
-    return status;
-  }
+  if (!preset)
+    return hec_preset_unknown("recipe", "recipe", spec, " or settings like \"precision=bf16 zero=1\"");
   HEC_TRY(hec_json_parse(preset->text, preset->length, preset->name, &json));
   const char *recipe;
   hec_status status = hec_json_only(json, hec_json_root(json), known);

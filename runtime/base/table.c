@@ -3,6 +3,7 @@
 
 #include "runtime/base/nearest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Row i of a table; NULL at its end. Tables hold pointers of their own types: their bytes are copied, not read as void *. */
@@ -52,12 +53,11 @@ void hec_table_expect(const hec_table *table, const char *name, hec_text *expect
   int n = 0;
   for (const char *one; (one = next_name(table, &i)) != NULL; n++)
     hec_nearest_offer(&search, one);
-  if (!table->list || n <= HEC_TABLE_LISTED) {
-    hec_text_add(expected, "one of ");
+  hec_text_add(expected, "one of ");
+  if (!table->list || n <= HEC_TABLE_LISTED)
     hec_table_names(table, expected);
-    return;
-  }
-  hec_text_printf(expected, "one of the %d names that \"%s\" lists", n, table->list);
+  else
+    hec_text_printf(expected, "the %d names that \"%s\" lists", n, table->list);
   hec_nearest_hint(&search, expected);
 }
 
@@ -67,4 +67,21 @@ hec_status hec_table_unknown(const hec_table *table, const char *where, const ch
   hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected %s, found \"%.60s\"", where, expected.data, name);
   hec_text_free(&expected);
   return status;
+}
+
+hec_status hec_word_of(const char *words, const char *where, const char *word, int32_t *which) {
+  enum { WORDS_MAX = 16, WORDS_BYTES = 160 };
+  char copy[WORDS_BYTES], *rest = copy;
+  struct {
+    const char *name;
+  } names[WORDS_MAX];
+  const void *rows[WORDS_MAX + 1] = {NULL};
+  HEC_ASSERT(strlen(words) < sizeof copy);
+  (void)snprintf(copy, sizeof copy, "%s", words);
+  for (int32_t n = 0; n < WORDS_MAX && (names[n].name = strtok_r(rest, " ", &rest)) != NULL; n++)
+    rows[n] = &names[n];
+  for (*which = 0; rows[*which]; ++*which)
+    if (strcmp(names[*which].name, word) == 0)
+      return HEC_OK;
+  return hec_table_unknown(&(hec_table){.rows = rows}, where, word);
 }

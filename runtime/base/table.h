@@ -22,10 +22,13 @@ const void *hec_table_find(const void *rows, const char *name);
 void hec_table_names(const hec_table *table, hec_text *names);
 
 /* What to expect where a name was not found, for the place of X in "expected X, found NAME". Up to HEC_TABLE_LISTED names
- * are all told; of a longer table the nearest name, and the command that lists all. */
+ * are all told, of a longer table the command that lists them; and the nearest name. */
 enum { HEC_TABLE_LISTED = 6 };
 void hec_table_expect(const hec_table *table, const char *name, hec_text *expected);
 /* HEC_BAD_INPUT: "WHERE: expected ..., found "NAME"". */
 hec_status hec_table_unknown(const hec_table *table, const char *where, const char *name) HEC_MUST_USE;
+
+/* Words that have no rows, as one text: "train forward". Which of them `word` is; else the error as above. */
+hec_status hec_word_of(const char *words, const char *where, const char *word, int32_t *which) HEC_MUST_USE;
 
 #endif

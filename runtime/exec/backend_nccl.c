@@ -9,6 +9,7 @@
  *
  * Links: nccl where every rank has a device of its own, else local (device_link.h). */
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
 #include "runtime/exec/launch/plugin.h"
@@ -176,15 +177,12 @@ static hec_status choose_link(const char *wanted, int32_t n_ranks, const hec_dev
   *out = processes || n_ranks <= n_devices ? &hec_device_link_nccl : &hec_device_link_local;
   if (!wanted)
     return HEC_OK;
-  const hec_device_link *const *link = hec_device_links;
-  while (*link && strcmp((*link)->name, wanted) != 0)
-    link++;
-  *out = *link;
-  if (!*link)
-    return hec_fail(HEC_BAD_INPUT, "`transport`: expected nccl or local, found \"%s\"", wanted);
-  if (processes && *link == &hec_device_link_local)
+  *out = hec_table_find(hec_device_links, wanted);
+  if (!*out)
+    return hec_table_unknown(&(hec_table){.rows = hec_device_links}, "`transport`", wanted);
+  if (processes && *out == &hec_device_link_local)
     return hec_fail(HEC_BAD_INPUT, "`transport` local: its ranks are threads of one process, these are processes");
-  if (!processes && *link == &hec_device_link_nccl && n_ranks > n_devices)
+  if (!processes && *out == &hec_device_link_nccl && n_ranks > n_devices)
     return hec_fail(HEC_BAD_INPUT,
                     "`transport` nccl: expected at most one rank to a device, found %d ranks and %d device%s; local "
                     "shares devices",

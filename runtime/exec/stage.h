@@ -11,6 +11,14 @@ static inline bool hec_post_is_empty(const hec_post *post) {
   return post->n_sends == 0 && post->n_receives == 0;
 }
 
+/* All of it has moved. */
+static inline void hec_post_set_moved(hec_post *post) {
+  for (int32_t i = 0; i < post->n_sends; i++)
+    post->sends[i].moved = post->sends[i].bytes;
+  for (int32_t i = 0; i < post->n_receives; i++)
+    post->receives[i].moved = post->receives[i].bytes;
+}
+
 /* Bytes of a send that may leave now: all, or of a forwarded message the whole chunks that have arrived. */
 static inline int64_t hec_post_ready(const hec_post *post, const hec_message *send) {
   if (send->after < 0)

@@ -20,7 +20,7 @@ void hec_series_free(hec_series *series);
 double hec_series_quantile(hec_series *series, double q);
 
 enum { HEC_FLOAT_BITS = 24 };   /* of a float32's significand */
-#define HEC_SUMMARY_NEAR 0.1 /* of the fastest median: near enough that another network law may turn the order */
+#define HEC_SUMMARY_NEAR 0.1    /* of the fastest median: near enough that another network law may turn the order */
 #define HEC_SUMMARY_CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
 
 /* What a run's comparison with the dense reference found. */
@@ -38,19 +38,19 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
-  const char *label;       /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
+  const char *label;          /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
   const char *about, *source; /* what its policy does, and its paper; NULL: not known */
-  bool executed;           /* not simulated */
-  bool reference;          /* no system but a reference row (ideal, ep-balanced) */
-  bool baseline;           /* the row others are compared to */
-  bool rearranges;         /* its policy's flag: the fastest of these is what others are compared to as well */
-  bool placed;             /* likewise: what the user has today, which the verdict compares with */
-  const char *published;   /* the schedule that its policy was published with */
-  double published_s;      /* of rows that people run today: median under that schedule; 0: not known */
-  hec_series iteration_s;  /* per iteration, one-off costs included */
-  hec_series overload;     /* per (iteration, micro-batch, layer) */
-  const char *bound_class; /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
-  hec_series bound_s;      /* per iteration: no policy of the class under the schedule is faster; empty: none */
+  bool executed;              /* not simulated */
+  bool reference;             /* no system but a reference row (ideal, ep-balanced) */
+  bool baseline;              /* the row others are compared to */
+  bool rearranges;            /* its policy's flag: the fastest of these is what others are compared to as well */
+  bool placed;                /* likewise: what the user has today, which the verdict compares with */
+  const char *published;      /* the schedule that its policy was published with */
+  double published_s;         /* of rows that people run today: median under that schedule; 0: not known */
+  hec_series iteration_s;     /* per iteration, one-off costs included */
+  hec_series overload;        /* per (iteration, micro-batch, layer) */
+  const char *bound_class;    /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
+  hec_series bound_s;         /* per iteration: no policy of the class under the schedule is faster; empty: none */
   hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
   double weighted_s, stride;                  /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s, skew_s; /* sums over iterations */
@@ -152,6 +152,8 @@ void hec_summary_free(hec_summary *summary); /* the series of its rows */
  * all, ordinary, stride: as hec_summary_add. */
 void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, const hec_breakdown *all,
                                const hec_breakdown *ordinary, int64_t stride);
+/* From -1: the range of those values that are not negative. values NULL: none. */
+void hec_summary_widen(int32_t *min, int32_t *max, const int32_t *values, int32_t n);
 /* Which reported iteration of the row is nearest its median; the earlier wins ties. */
 int64_t hec_summary_nearest_median(hec_summary_row *row);
 

@@ -66,7 +66,7 @@ static void add_memory(hec_summary_row *row, const hec_program *program) {
   }
 }
 
-static void widen(int32_t *min, int32_t *max, const int32_t *values, int32_t n) {
+void hec_summary_widen(int32_t *min, int32_t *max, const int32_t *values, int32_t n) {
   for (int32_t i = 0; values && i < n; i++) {
     if (values[i] < 0)
       continue;
@@ -98,8 +98,8 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
     hec_series_add(&row->overload, overload[i]);
   add_memory(row, program);
   const hec_policy_run *run = hec_lowering_run(low);
-  widen(&row->t_min, &row->t_max, run->t, run->problem->n_layers);
-  widen(&row->m_min, &row->m_max, run->m, run->problem->n_layers);
+  hec_summary_widen(&row->t_min, &row->t_max, run->t, run->problem->n_layers);
+  hec_summary_widen(&row->m_min, &row->m_max, run->m, run->problem->n_layers);
   (void)snprintf(row->note, sizeof row->note, "%s", hec_lowering_note(low));
   add_choice(&row->choice, hec_lowering_choice(low));
   if (run->policy->drops)

@@ -73,6 +73,15 @@ HEC_TEST(a_short_table_is_told_whole) {
   ck_assert_str_eq(hec_last_error(), "--schedule: expected one of serial, hecate, found \"x\"");
 }
 
+HEC_TEST(words_are_told_as_a_table_is) {
+  int32_t which;
+  ck_assert_int_eq(hec_word_of("train forward", "`phase`", "forward", &which), HEC_OK);
+  ck_assert_int_eq(which, 1);
+  ck_assert_int_eq(hec_word_of("train forward", "`phase`", "foward", &which), HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(),
+                   "`phase`: expected one of train, forward (did you mean \"forward\"?), found \"foward\"");
+}
+
 HEC_TEST(a_long_table_tells_the_nearest_and_how_to_list) {
   hec_table table = {.rows = many, .offered = is_offered, .also = "auto", .list = "tool --list"};
   ck_assert_int_eq(hec_table_unknown(&table, "--schedule", "hecat"), HEC_BAD_INPUT);

@@ -96,7 +96,7 @@ stand_in -UDEVICES -DDEVICES=1
 offers "1 device found (NVIDIA H200)]"
 stand_in -UDEVICES -DDEVICES=2
 offers "2 devices found (NVIDIA H200, NVIDIA H200 NVL)]"
-refuses 2 "--transport: expected nccl or local, found \"shm\"" "$sample" --backend nccl --transport shm
+refuses 2 "--transport: expected one of local, nccl, found \"shm\"" "$sample" --backend nccl --transport shm
 refuses 2 "--transport nccl: expected at most one rank to a device, found 3 ranks and 2 devices" \
   "$sample" --backend nccl --transport nccl --ranks 3
 refuses 2 "--virtual: expected transport local, found nccl" "$sample" --backend nccl --transport nccl --virtual --ranks 2

@@ -96,7 +96,8 @@ HEC_TEST_ROWS(mistakes_are_told, mistakes) {
 
 HEC_TEST(no_such_setup) {
   hec_setup s;
-  ck_refused(hec_setup_load("deepseek-v9", &arena, &s), "expected a preset (");
+  ck_refused(hec_setup_load("deepseek-v9", &arena, &s),
+             "expected a preset of hecate-sim `list` or the path of a JSON file");
 }
 
 HEC_TEST(recipes) {
@@ -117,7 +118,7 @@ HEC_TEST(recipes) {
   ck_assert_str_eq(text, "zero=2");
   ck_ok(hec_setup_recipe("torchtitan", &arena, &text));
   ck_assert_ptr_nonnull(strstr(text, "zero=3"));
-  ck_refused(hec_setup_recipe("torchtytan", &arena, &text), "or a preset (");
+  ck_refused(hec_setup_recipe("torchtytan", &arena, &text), "(did you mean \"torchtitan\"?) or parts like");
   hec_setup s;
   ck_ok(parse("{\"recipe\": \"torchtitan\"}", &s));
   ck_refused(parse("{\n\"recipe\": \"torch\"}", &s), "mine.json:2: recipe: `recipe` torch: expected parts");

@@ -26,13 +26,13 @@ expect out.txt 'any("24 of 132 SMs" in x for x in d["defaults_taken"])' True
 run --dispatcher deepep --dispatch-precision fp8 --json
 expect out.txt 'any("fp8" in x for x in d["defaults_taken"])' True
 expect out.txt "round(d['policies'][0]['bytes']['dispatch'] / $(value deepep.json 'd["policies"][0]["bytes"]["dispatch"]'), 3)" 0.758 # half at 33/64
-refused 'expected one of alltoall, allgather, deepep, hybridep, found "deepp"' "${tool[@]}" "${job[@]}" --dispatcher deepp
+refused 'expected one of alltoall, allgather, deepep, hybridep (did you mean "deepep"?), found "deepp"' "${tool[@]}" "${job[@]}" --dispatcher deepp
 refused 'found a100-40, for which nobody has published times' "${tool[@]}" loads.jsonl --policy ep --cluster p4d-4x8 --dispatcher deepep
 refused 'which names no GPU' "${tool[@]}" loads.jsonl --policy ep --cluster "2x8 flops=312T nvlink=300G nic=50G mem=40G" --dispatcher hybridep
 refused 'expected dispatcher deepep beside it, found alltoall' "${tool[@]}" "${job[@]}" --dispatch-sms 8
 refused 'expected less than the 132 SMs of h100, found 132' "${tool[@]}" "${job[@]}" --dispatcher deepep --dispatch-sms 132
 refused 'expected whole experts, found --esp 2' "${tool[@]}" "${job[@]}" --dispatcher deepep --esp 2
-refused 'expected bf16 or fp8, found "fp4"' "${tool[@]}" "${job[@]}" --dispatch-precision fp4
+refused 'expected one of bf16, fp8 (did you mean "fp8"?), found "fp4"' "${tool[@]}" "${job[@]}" --dispatch-precision fp4
 refused 'unknown option "--dispatcher"; hecate-sim has it' "$build/hecate-run" loads.jsonl --dispatcher deepep
 
 # A sweep has it as an axis, and a row of it is the run of that name.

@@ -98,6 +98,13 @@ for gpu in h100 own.json; do
 done
 [ "$(value own.json.txt '[p["step_s"] for p in d["policies"]]')" = "$(value h100.txt '[p["step_s"] for p in d["policies"]]')" ] ||
   fail "a device's own file prices another step"
+# So is a file of a version whose laws had fewer constants, and what it lacks is said.
+sed -z 's/,\n *"masked": [01],\n *"latent": [0-9]*//g' own.json >older.json
+for of in "--layout ep=8" "--ranks 8"; do
+  # shellcheck disable=SC2086
+  run e8.jsonl --model mixtral-8x7b $of --cluster "2x8 gpu=older.json nics=8" --policy ep --json
+  [[ $(cat out.txt) == *"GPU own: its file has no attention masked, attention latent; terms"* ]] || fail "$of: an older device file"
+done
 run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=gb200 nics=8" --policy ep --json
 expect out.txt '[a for a in d["assumed"] if "scaled" in a]' "['GPU gb200: costs measured on b200, scaled by data sheets']"
 run e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster h800 --gpus 128 --policy ep --json

@@ -48,7 +48,7 @@ expect p2.jsonl 'd["iterations"][1]["layers"]' "[[3, 4]]"
 
 refuses 2 "expected a trace (hecate-trace convert --help)"
 refuses 2 "expected --out FILE" a.json
-refuses 2 "--form: expected jsonl or json, found \"xml\"" a.json --out x --form xml
+refuses 2 "--form: expected one of jsonl, json, found \"xml\"" a.json --out x --form xml
 refuses 2 "unexpected argument" a.json b.json --out x
 refuses 2 "none: cannot be opened" none --out x
 refuses 2 "-: expected a file that can be read twice" - --out x

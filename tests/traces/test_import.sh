@@ -161,7 +161,7 @@ has "left out  transitions between layers: "
 echo old >kept.jsonl
 refuses 2 "rank 2: expected files of ranks 0 to 2 (--ranks), found 2 of them" above --ranks 3 --out kept.jsonl
 refuses 2 "--pp: expected a number that divides the 2 ranks, found 3" above --pp 3 --out kept.jsonl
-refuses 2 "--counted: expected before_drop or after_drop" above --counted never --out kept.jsonl
+refuses 2 "--counted: expected one of before_drop, after_drop" above --counted never --out kept.jsonl
 refuses 2 "--phase: expected train, prefill" above --phase x --out kept.jsonl
 refuses 2 "steps: expected at least one from --from to --until, found none" above --from 7 --out kept.jsonl
 refuses 2 "logit_shape[1]: expected 5 (--experts), found 4" above --experts 5 --out kept.jsonl

@@ -1,5 +1,6 @@
 /* Command-line options as a table: the same rows parse, check ranges, print the help, and make manual pages and completion
- * (pages.h). Every option of every tool is such a row. */
+ * (pages.h). Every option of every tool is such a row. Own code, because getopt and argp know neither ranges nor pages,
+ * and libhecate reads options without their globals. */
 #ifndef HEC_FRONT_ARGS_H
 #define HEC_FRONT_ARGS_H
 #include "runtime/base/arena.h"

@@ -190,18 +190,26 @@ static void list_presets(const char *kind, const char *title) {
 }
 
 hec_status hec_job_args_print_preset(const char *name) {
-  const hec_preset_data *preset = hec_preset_find("moe", name);
+  static const char *const kinds[][2] = {
+      {"moe", ""}, {"cluster", ""}, {"device", ""}, {"setup", "setup-"}, {"recipe", "recipe-"}};
+  const hec_preset_data *preset = NULL;
+  hec_text near = {0};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !preset; i++) {
+    size_t n = strlen(kinds[i][1]);
+    if (strncmp(name, kinds[i][1], n) != 0)
+      continue;
+    preset = hec_preset_find(kinds[i][0], name + n);
+    if (near.length == 0)
+      hec_preset_suggest(kinds[i][0], name + n, &near);
+  }
+  hec_status status = HEC_OK;
   if (!preset)
-    preset = hec_preset_find("cluster", name);
-  if (!preset)
-    preset = hec_preset_find("device", name);
-  if (!preset && strncmp(name, "setup-", 6) == 0)
-    preset = hec_preset_find("setup", name + 6);
-  if (!preset && strncmp(name, "recipe-", 7) == 0)
-    preset = hec_preset_find("recipe", name + 7);
-  if (!preset)
-    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model, cluster, device, setup-NAME or recipe-NAME of --list, found \"%s\"",
-                    name);
+    status =
+        hec_fail(HEC_BAD_INPUT,
+                 "--preset: expected a model, cluster, device, setup-NAME or recipe-NAME of --list%s, found \"%s\"",
+                 near.data ? near.data : "", name);
+  hec_text_free(&near);
+  HEC_TRY(status);
   (void)fwrite(preset->text, 1, preset->length, stdout); /* what does not arrive is seen when the tool ends */
   return HEC_OK;
 }

@@ -3,6 +3,7 @@
 #include "models/training/dispatcher.h"
 #include "runtime/program/job.h"
 #include "tools/front/job_make.h"
+#include "tools/front/options.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -76,11 +77,11 @@ hec_status hec_job_choose_dispatch(const hec_job_options *options, hec_arena *ar
   hec_problem *p = &job->problem;
   const char *name = options->dispatcher ? options->dispatcher : "alltoall", *precision = options->dispatch_precision;
   const hec_dispatcher *by = hec_table_find(hec_dispatchers, name);
-  bool fp8 = precision && strcmp(precision, "fp8") == 0;
+  int32_t fp8 = 0;
   if (!by)
     return hec_table_unknown(&hec_dispatcher_table, "--dispatcher", name);
-  if (precision && !fp8 && strcmp(precision, "bf16") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--dispatch-precision: expected bf16 or fp8, found \"%s\"", precision);
+  if (precision)
+    HEC_TRY(hec_run_option_word("--dispatch-precision", precision, &fp8));
   if (by == &hec_dispatcher_alltoall && !fp8)
     return take_sms(job, by, options->dispatch_sms);
   if (options->executed)

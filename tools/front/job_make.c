@@ -1,11 +1,13 @@
 /* See job_make.h. A default is taken only where the user, then the trace's header, say nothing. */
 #include "tools/front/job_make.h"
 
+#include "models/gpu_compute.h"
 #include "models/preset_data.h"
 #include "models/straggler.h"
 #include "runtime/plan/placement/placement.h"
 #include "runtime/program/job.h"
 #include "sim/simulate.h"
+#include "tools/front/options.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,7 +15,7 @@
 #include <string.h>
 
 enum { TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_MIN = 12 };
-enum { FEW_TOKENS = 512 }; /* per rank: fewer than any training step has */
+enum { FEW_TOKENS = 512 };               /* per rank: fewer than any training step has */
 enum { CPU_EXPERT_BYTES_MAX = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
 enum { TOKENS_MAX = 1 << 28 };           /* what a model allows */
 
@@ -196,9 +198,12 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   HEC_TRY(options->cluster_text ? hec_cluster_parse_json(options->cluster_text, name, arena, &job->cluster)
                                 : hec_cluster_load(name, arena, &job->cluster));
   job->cluster_spec = hec_arena_text(arena, name);
+  const hec_cluster *cluster = &job->cluster;
+  const hec_gpu_laws *laws = cluster->devices[0].gpu;
+  if (laws && laws->gpu.absent)
+    hec_job_assume(job, arena, HEC_GPU_ABSENT, laws->gpu.name, laws->gpu.absent);
   if (!hec_cluster_is_line(name))
     return HEC_OK;
-  const hec_cluster *cluster = &job->cluster;
   if (cluster->n_nodes > 1 && !line_has(name, "nics="))
     hec_job_assume(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
   if (cluster->n_nodes > 1 && cluster->nics > 1 && !line_has(name, "pxn="))
@@ -358,9 +363,9 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
       hec_job_assume(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
     return HEC_OK;
   }
-  *train = strcmp(options->phase, "train") == 0;
-  if (!*train && strcmp(options->phase, "forward") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--phase: expected train or forward, found \"%s\"", options->phase);
+  int32_t which;
+  HEC_TRY(hec_run_option_word("--phase", options->phase, &which));
+  *train = which == 0;
   return HEC_OK;
 }
 

@@ -73,6 +73,10 @@ const hec_run_option *hec_run_option_find(const char *name) {
   return option ? option : find(hec_training_rows, HEC_N_TRAINING_OPTIONS, key, strlen(key));
 }
 
+hec_status hec_run_option_word(const char *flag, const char *word, int32_t *which) {
+  return hec_word_of(hec_run_option_find(flag)->values->words, flag, word, which);
+}
+
 /* "a, b, c" without the commas. */
 static void add_listed(const hec_text *names, hec_text *out) {
   for (const char *p = names->data ? names->data : ""; *p; p++)

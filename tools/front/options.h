@@ -50,6 +50,8 @@ static inline bool hec_run_option_is_number(const hec_run_option *option) {
 }
 /* The row of a key; of a flag as well, "--micro-batches". NULL: there is none. */
 const hec_run_option *hec_run_option_find(const char *name);
+/* Which of the row's words it is; HEC_BAD_INPUT: none of them. */
+hec_status hec_run_option_word(const char *flag, const char *word, int32_t *which) HEC_MUST_USE;
 static inline void *hec_run_option_in(const hec_run_option *option, void *options) {
   return (char *)options + option->offset;
 }

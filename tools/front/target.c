@@ -6,6 +6,7 @@
 #include "runtime/exec/link/device_link.h"
 #include "tools/front/args.h"
 #include "tools/front/machine.h"
+#include "tools/front/options.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,12 +35,9 @@ static hec_status find_transport(const char *name, hec_target *target) {
 }
 
 static hec_status choose_precision(const char *name, hec_target *target) {
-  static const char *const names[HEC_N_PRECISIONS] = {"fp32", "tf32", "bf16"};
-  int32_t p = 0;
-  while (name && p < HEC_N_PRECISIONS && strcmp(name, names[p]) != 0)
-    p++;
-  if (p == HEC_N_PRECISIONS)
-    return hec_fail(HEC_BAD_INPUT, "--precision: expected one of fp32, tf32, bf16, found \"%s\"", name);
+  int32_t p = 0; /* in the order of hec_precision */
+  if (name)
+    HEC_TRY(hec_run_option_word("--precision", name, &p));
   target->precision = (hec_precision)p;
   if (p > 0 && !target->backend->link)
     return hec_fail(HEC_BAD_INPUT, "--precision %s: backend %s has products in fp32 only", name, target->backend->name);

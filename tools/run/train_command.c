@@ -264,6 +264,39 @@ static const char *file_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+/* The model's shape as JSON, for the header of what is recorded. */
+static void add_shape(const hec_moe *m, hec_text *out) {
+  const struct {
+    const char *key;
+    int32_t value;
+  } sizes[] = {{"layers", m->n_layers},
+               {"d_model", m->d_model},
+               {"d_ffn", m->d_ffn},
+               {"ffn_matrices", 2},
+               {"experts", m->n_experts},
+               {"top_k", m->top_k},
+               {"heads", m->n_heads},
+               {"seq_len", m->seq_len},
+               {"vocabulary", m->vocabulary},
+               {"tokens_per_rank", m->tokens_per_rank},
+               {"dtype_bytes", 4},
+               {"grad_bytes", 4},
+               {"optimizer_bytes", 8}};
+  hec_json_out json = hec_json_begin(out, 0);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "name", "charlm");
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    hec_json_int(&json, sizes[i].key, sizes[i].value);
+  if (m->attention != HEC_ATTENTION_CAUSAL) { /* the default */
+    hec_text kind = {0};
+    hec_attention_write(m->attention, m->s2, m->n_heads, &kind);
+    hec_json_string(&json, "attention", kind.data);
+    hec_text_free(&kind);
+  }
+  hec_json_close(&json);
+  out->data[--out->length] = 0; /* the line's end: it becomes a member */
+}
+
 /* What the trace says of itself. Paths of this machine mean nothing elsewhere: names of files only. */
 static void describe(command *c) {
   const settings *s = c->s;
@@ -288,19 +321,7 @@ static void describe(command *c) {
     const char *value = word[0] == '-' && equals ? equals + 1 : word;
     hec_text_printf(&c->notes, " %.*s%s", (int)(value - word), word, file_name(value));
   }
-  hec_text_printf(&c->shape,
-                  "{\"name\":\"charlm\",\"layers\":%" PRId32 ",\"d_model\":%" PRId32 ",\"d_ffn\":%" PRId32
-                  ",\"ffn_matrices\":2,\"experts\":%" PRId32 ",\"top_k\":%" PRId32 ",\"heads\":%" PRId32
-                  ",\"seq_len\":%" PRId32 ",\"vocabulary\":%" PRId32 ",\"tokens_per_rank\":%" PRId32
-                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8",
-                  m->n_layers, m->d_model, m->d_ffn, m->n_experts, m->top_k, m->n_heads, m->seq_len, m->vocabulary,
-                  m->tokens_per_rank);
-  if (m->attention != HEC_ATTENTION_CAUSAL) { /* the default */
-    hec_text_add(&c->shape, ",\"attention\":\"");
-    hec_attention_write(m->attention, m->s2, m->n_heads, &c->shape);
-    hec_text_add(&c->shape, "\"");
-  }
-  hec_text_add(&c->shape, "}");
+  add_shape(m, &c->shape);
   char name[NAME_BYTES];
   const char *text = file_name(s->text);
   (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts,

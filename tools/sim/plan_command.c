@@ -5,6 +5,7 @@
 #include "tools/sim/sim_commands.h"
 
 #include "models/traffic_matrix.h"
+#include "runtime/base/table.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/placement/placement.h"
 #include "runtime/program/job.h"
@@ -21,6 +22,7 @@
 typedef struct {
   hec_job_options job;
   const char *trace, *stage, *matrix, *layer_word, *export, *out;
+  int32_t refine;      /* of the stage */
   int64_t layer, iter; /* layer -1: none is printed */
   bool json, reshard;
   const hec_placement_format *format; /* of --export; NULL: none */
@@ -45,8 +47,7 @@ static hec_status read_layer(settings *s) {
 static hec_status check(settings *s) {
   if (!s->job.policy || s->iter < 0)
     return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
-  if (strcmp(s->stage, "decide") != 0 && strcmp(s->stage, "refine") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--stage: expected decide or refine, found \"%s\"", s->stage);
+  HEC_TRY(hec_word_of("decide refine", "--stage", s->stage, &s->refine));
   if (s->export)
     HEC_TRY(hec_placement_format_of(s->export, &s->format));
   HEC_TRY(read_layer(s));
@@ -303,24 +304,27 @@ static hec_status export(const settings *s, const hec_policy_run *run, hec_arena
   return status;
 }
 
+/* What is computed of a recorded load. `rewritten` has room for it. */
+static hec_load computed(hec_policy_run *run, const hec_load *recorded, hec_load *rewritten) {
+  if (!run->policy->rewrite)
+    return *recorded;
+  memcpy(rewritten->counts, recorded->counts, hec_load_cells(recorded) * sizeof *recorded->counts);
+  hec_load load = *rewritten;
+  hec_policy_rewrite(run, &load);
+  return load;
+}
+
 /* Plans the iteration in full: decide, then (stage refine) refine of the layer. */
 static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run, const hec_iteration *iteration,
                      hec_load *rewritten, hec_arena *arena, found_plan *found) {
   hec_plan before = hec_plan_new(arena, &job->problem, run->plan.n_slices);
   hec_plan_assign(&before, &run->plan);
-  hec_load load = iteration->loads[0];
-  if (run->policy->rewrite) {
-    size_t cells = hec_load_cells(&load);
-    memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
-    load = *rewritten;
-    hec_policy_rewrite(run, &load);
-  }
+  hec_load load = computed(run, &iteration->loads[0], rewritten);
   hec_policy_decide(run, iteration->iter, 0);
   found->due = run->planned;
-  bool refine = strcmp(s->stage, "refine") == 0;
-  for (int32_t l = 0; refine && s->export && l < job->problem.n_layers; l++)
+  for (int32_t l = 0; s->refine && s->export && l < job->problem.n_layers; l++)
     hec_policy_refine(run, l, &load);
-  if (refine && !s->export)
+  if (s->refine && !s->export)
     hec_policy_refine(run, (int32_t)s->layer, &load);
   found->job = job;
   found->run = run;
@@ -364,13 +368,7 @@ static void note_plan(found_plan *found, const int64_t *after) {
 static bool advance(hec_policy_run *run, const hec_iteration *iteration, hec_load *rewritten) {
   bool decided = false;
   for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {
-    hec_load load = iteration->loads[iteration->n_loads == 1 ? 0 : mb];
-    if (run->policy->rewrite) {
-      size_t cells = hec_load_cells(&load);
-      memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
-      load = *rewritten;
-      hec_policy_rewrite(run, &load);
-    }
+    hec_load load = computed(run, &iteration->loads[iteration->n_loads == 1 ? 0 : mb], rewritten);
     hec_policy_decide(run, iteration->iter, mb);
     decided = decided || run->planned;
     for (int32_t l = 0; l < run->problem->n_layers; l++)

@@ -189,10 +189,10 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 static hec_status convert(const char *in, const char *out, const char *form) {
-  bool object = form ? strcmp(form, "json") == 0 : ends_with(out, ".json") || ends_with(out, ".json.gz");
+  int32_t object = ends_with(out, ".json") || ends_with(out, ".json.gz");
   hec_trace_converted result;
-  if (form && !object && strcmp(form, "jsonl") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--form: expected jsonl or json, found \"%.40s\"", form);
+  if (form)
+    HEC_TRY(hec_word_of("jsonl json", "--form", form, &object));
   HEC_TRY(hec_output_check_stream(out));
   HEC_TRY(check_input(in, out));
   HEC_TRY(hec_trace_convert(in, out, object ? HEC_FORM_OBJECT : HEC_FORM_LINES, &result));

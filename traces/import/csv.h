@@ -1,4 +1,5 @@
-/* Tables as text (RFC 4180): a line of names, then lines of fields; quotes around a field, doubled inside. */
+/* Tables as text (RFC 4180): a line of names, then lines of fields; quotes around a field, doubled inside.
+ * Own code: fields are used where they were read, and messages name line and column. */
 #ifndef HEC_TRACES_IMPORT_CSV_H
 #define HEC_TRACES_IMPORT_CSV_H
 #include "traces/digits.h"

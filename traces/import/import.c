@@ -2,6 +2,7 @@
  * the smallest of those waiting, and every queue gives its rows of that step before any goes on. So no more than one step
  * is in memory, and files may be of any length. A merge of L queues asks each once a step: O(rows + steps x L). */
 #include "traces/import/import.h"
+#include "runtime/base/table.h"
 #include "traces/import/axes.h"
 #include "traces/import/job.h"
 
@@ -243,11 +244,11 @@ hec_status hec_import_next(hec_import *job, hec_import_record *record, bool *mor
 /* ---- beginning and end ---- */
 
 static hec_status read_counted(const hec_import_options *options, hec_counted *counted) {
+  int32_t after;
   if (!options->counted)
     return HEC_OK;
-  if (strcmp(options->counted, "before_drop") != 0 && strcmp(options->counted, "after_drop") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--counted: expected before_drop or after_drop, found \"%.40s\"", options->counted);
-  *counted = options->counted[0] == 'b' ? HEC_COUNTED_BEFORE_DROP : HEC_COUNTED_AFTER_DROP;
+  HEC_TRY(hec_word_of("before_drop after_drop", "`counted`", options->counted, &after));
+  *counted = after ? HEC_COUNTED_AFTER_DROP : HEC_COUNTED_BEFORE_DROP;
   return HEC_OK;
 }
 

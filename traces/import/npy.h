@@ -1,6 +1,6 @@
 /* NumPy's .npy format, version 1 to 3: magic, version, length of the header (2 or 4 bytes), the header, the numbers.
  * The header is a Python dictionary: {'descr': '<u2', 'fortran_order': False, 'shape': (1024, 48, 8), }. What its axes
- * mean it does not say: axes.h. */
+ * mean it does not say: axes.h. Own code: readers of it are in Python or C++. */
 #ifndef HEC_TRACES_IMPORT_NPY_H
 #define HEC_TRACES_IMPORT_NPY_H
 #include "traces/import/bytes.h"

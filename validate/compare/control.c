@@ -76,13 +76,6 @@ const hec_control hec_controls[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-const hec_control *hec_control_find(const char *name) {
-  for (const hec_control *c = hec_controls; c->name; c++)
-    if (strcmp(c->name, name) == 0)
-      return c;
-  return NULL;
-}
-
 /* The program with other bytes: a shallow copy but for the transfers. Exchanges that share transfers share the factor. */
 static hec_program with_bytes(const hec_control *control, const hec_program *program, hec_program *broken) {
   hec_program copy = *program;

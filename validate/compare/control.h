@@ -16,7 +16,6 @@ typedef struct {
 
 enum { HEC_CONTROLS_MAX = 8 };
 extern const hec_control hec_controls[]; /* ends with a row without name */
-const hec_control *hec_control_find(const char *name);
 
 /* A control is tried on configurations where it changes the prediction by at least this share. */
 #define HEC_CONTROL_TERM 0.05

@@ -11,6 +11,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/plan/problem.h"
+#include "runtime/program/summary.h"
 #include "runtime/program/timeline.h"
 #include "sim/simulate.h"
 
@@ -141,15 +142,6 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-static void widen(int32_t *min, int32_t *max, const int32_t *values, int32_t n) {
-  for (int32_t i = 0; i < n; i++) {
-    if (values[i] < 0)
-      continue;
-    *min = *min < 0 || values[i] < *min ? values[i] : *min;
-    *max = values[i] > *max ? values[i] : *max;
-  }
-}
-
 static void add_memory(bench *b, const hec_program *program, hec_setup_cell *cell) {
   cell->param_bytes = larger(cell->param_bytes, peak_of(program, is_param, b->arena));
   cell->state_bytes = larger(cell->state_bytes, peak_of(program, is_state, b->arena));
@@ -191,8 +183,8 @@ static void add_iteration(bench *b, int64_t stride, hec_setup_cell *cell) {
   const hec_policy_run *run = hec_lowering_run(b->low);
   for (int32_t l = 0; l < cell->n_layers; l++)
     cell->copies += run->plan.copy_at[(size_t)(l + 1) * (size_t)(run->plan.n_experts + 1) - 1];
-  widen(&cell->t_min, &cell->t_max, run->t, cell->n_layers);
-  widen(&cell->m_min, &cell->m_max, run->m, cell->n_layers);
+  hec_summary_widen(&cell->t_min, &cell->t_max, run->t, cell->n_layers);
+  hec_summary_widen(&cell->m_min, &cell->m_max, run->m, cell->n_layers);
 }
 
 static void finish(const bench *b, const hec_problem *problem, hec_setup_cell *cell) {

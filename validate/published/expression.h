@@ -3,7 +3,8 @@
  *   formula   product {(+|-) product}     product   factor {(*|/) factor}
  *   factor    number | RUN.FIELD | FIELD | (formula) | least(formula, ..) | most(formula, ..)
  *
- * A name may hold "-", so a minus stands between blanks. a / b is NAN unless b > 0: nothing is left to compare with. */
+ * A name may hold "-", so a minus stands between blanks. a / b is NAN unless b > 0: nothing is left to compare with.
+ * Own code: no library of formulas knows RUN.FIELD and this division. */
 #ifndef HEC_VALIDATE_PUBLISHED_EXPRESSION_H
 #define HEC_VALIDATE_PUBLISHED_EXPRESSION_H
 #include "models/json.h"

@@ -417,11 +417,6 @@ static hec_status run(hec_rank *rank, local *own, const hec_post *post) {
   return wait_until_closed(rank, own, post);
 }
 
-static void set_moved(hec_message *list, int32_t n) {
-  for (int32_t i = 0; i < n; i++)
-    list[i].moved = list[i].bytes;
-}
-
 static hec_status exchange(hec_rank *rank, hec_post *post) {
   local *own = rank->link_own;
   check_post(rank, post);
@@ -436,8 +431,7 @@ static hec_status exchange(hec_rank *rank, hec_post *post) {
     leave_all(rank, own, post);
     return status;
   }
-  set_moved(post->sends, post->n_sends);
-  set_moved(post->receives, post->n_receives);
+  hec_post_set_moved(post);
   return HEC_OK;
 }
 

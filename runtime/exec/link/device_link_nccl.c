@@ -47,11 +47,6 @@ static const char *run_group(const nccl *own, int32_t lane, const hec_link_piece
   return words ? words : ended;
 }
 
-static void set_moved(hec_message *list, int32_t n) {
-  for (int32_t i = 0; i < n; i++)
-    list[i].moved = list[i].bytes;
-}
-
 static hec_status exchange(hec_rank *rank, hec_post *post) {
   nccl *own = rank->link_own;
   HEC_ASSERT(!post->add && post->lane > HEC_LANE_COMPUTE && post->lane < HEC_N_LANES && !rank->serial);
@@ -66,8 +61,7 @@ static hec_status exchange(hec_rank *rank, hec_post *post) {
   hec_arena_rewind(&own->arena, mark);
   if (words)
     return fail(rank, post->lane, words);
-  set_moved(post->sends, post->n_sends);
-  set_moved(post->receives, post->n_receives);
+  hec_post_set_moved(post);
   return HEC_OK;
 }
 

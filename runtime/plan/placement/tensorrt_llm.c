@@ -12,7 +12,7 @@
  *
  * Of YAML only this is read: comments, one "---" at the begin, "key: whole number" in any order, and the block above.
  * Its lists stand in brackets (over several lines, too) or a slot a line as "- 138". No tabs, quotes, tags, anchors,
- * maps in braces. One pass over the text. */
+ * maps in braces. One pass over the text. Own code: a YAML library would take what TensorRT-LLM never writes. */
 #include "runtime/plan/placement/placement.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* The linear assignment problem: every row to a column of its own, at the least sum of costs. */
+/* The linear assignment problem: every row to a column of its own, at the least sum of costs. Own code: every rank must find the
+ * same one, whatever libraries it has. */
 #ifndef HEC_PLAN_ASSIGNMENT_H
 #define HEC_PLAN_ASSIGNMENT_H
 #include "runtime/base/arena.h"

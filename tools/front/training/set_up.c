@@ -134,10 +134,10 @@ static hec_status merge(maker *m) {
   to->micro_batch = a->micro_batch > 0 ? a->micro_batch : to->micro_batch;
   to->mtp = a->mtp >= 0 ? a->mtp : to->mtp;
   to->capacity = a->capacity > 0 ? a->capacity : to->capacity;
-  if (a->layout || a->recipe || a->precision || m->options->dispatcher ||
-      m->options->dispatch_precision || a->recompute || a->zero >= 0 || a->pipeline ||
-      to->gpus != file.gpus || m->options->cluster || to->seq != file.seq || to->global_batch != file.global_batch ||
-      to->micro_batch != file.micro_batch || to->mtp != file.mtp || a->capacity > 0 || m->options->model)
+  if (a->layout || a->recipe || a->precision || m->options->dispatcher || m->options->dispatch_precision ||
+      a->recompute || a->zero >= 0 || a->pipeline || to->gpus != file.gpus || m->options->cluster ||
+      to->seq != file.seq || to->global_batch != file.global_batch || to->micro_batch != file.micro_batch ||
+      to->mtp != file.mtp || a->capacity > 0 || m->options->model)
     memset(&to->published, 0, sizeof to->published); /* it is another job */
   return HEC_OK;
 }
@@ -249,6 +249,8 @@ static hec_status choose_gpus(maker *m) {
   }
   if (laws->gemm[HEC_LAW_BF16]->scaled)
     say(m, "GPU %s: costs measured on %s, scaled by data sheets", laws->gpu.name, laws->gemm[HEC_LAW_BF16]->device);
+  if (laws->gpu.absent)
+    say(m, HEC_GPU_ABSENT, laws->gpu.name, laws->gpu.absent);
   to->laws = hec_training_laws(laws);
   if (nodes_of > 0)
     to->laws.gpu.sheet.nvlink_ranks = nodes_of;
