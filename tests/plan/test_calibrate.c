@@ -201,6 +201,12 @@ HEC_TEST(test_layer_model) {
     int32_t n = hec_plan_holders(&plan, 1, changed, holders);
     hec_layer_model_busiest(&model);
     hec_layer_time min = hec_layer_model_min(&model, changed, 1 + k % HEC_LAYER_BUSIEST);
+    hec_layer_time mins[EXPERTS_MAX];
+    hec_layer_model_mins(&model, mins);
+    for (int32_t e = 0; e < p->n_experts; e++) {
+      hec_layer_time alone = hec_layer_model_min(&model, e, 1);
+      ck_assert(mins[e].a2a_s == alone.a2a_s && mins[e].compute_s == alone.compute_s);
+    }
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);
     ck_assert(hec_layer_model_total(&model, min) <= with_s);

@@ -47,6 +47,8 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .rank_order = HEC_NEW(arena, int32_t, ranks),
       .node_count = HEC_NEW(arena, int32_t, problem->n_nodes),
       .bound = HEC_NEW(arena, double, experts),
+      .open = HEC_NEW(arena, int32_t, experts),
+      .least = HEC_NEW(arena, hec_layer_time, experts),
       .n_halvings = 1,
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
@@ -104,7 +106,7 @@ static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer) 
 }
 
 /* How many ranks could still get the expert. */
-static int32_t n_receivers_of(const hec_calibrate *c, int32_t expert) {
+static inline int32_t n_receivers_of(const hec_calibrate *c, int32_t expert) {
   int32_t n_ranks = c->problem->n_ranks, n = 0;
   if (c->n_holders[expert] == n_ranks)
     return 0;
@@ -116,7 +118,7 @@ static int32_t n_receivers_of(const hec_calibrate *c, int32_t expert) {
   return n;
 }
 
-static candidate candidate_of(const hec_calibrate *c, int32_t expert, int32_t n_all, int32_t halved) {
+static inline candidate candidate_of(const hec_calibrate *c, int32_t expert, int32_t n_all, int32_t halved) {
   return (candidate){.expert = expert,
                      .halved = halved,
                      .n_receivers = n_all >> halved,
@@ -319,7 +321,7 @@ static const double *part_with(hec_calibrate *c, candidate *cand) {
   return c->part;
 }
 
-static double larger(double a, double b) {
+static inline double larger(double a, double b) {
   return a > b ? a : b;
 }
 
@@ -332,7 +334,7 @@ typedef struct {
 } search;
 
 /* (T - T_new) / bytes; with `some` T - T_new. */
-static double score_of(const hec_calibrate *c, const search *s, double time_s, int32_t n_receivers) {
+static inline double score_of(const hec_calibrate *c, const search *s, double time_s, int32_t n_receivers) {
   if (c->some)
     return s->now.time_s - time_s;
   double bytes = (double)n_receivers * larger((double)c->gather->bytes, 1);
@@ -345,7 +347,7 @@ static bool beats(const search *s, int32_t expert, double score) {
 }
 
 /* T of a plan whose layer takes so long, with what is added in `of`. */
-static double time_of(const hec_calibrate *c, hec_layer_time layer, const objective *of) {
+static inline double time_of(const hec_calibrate *c, hec_layer_time layer, const objective *of) {
   if (!c->some)
     return hec_layer_model_total(&c->model, layer) + (of->gather_s + of->growth_s);
   hec_layer_end end = {layer.a2a_s,  layer.compute_s, 2 * layer.compute_s,
@@ -354,7 +356,7 @@ static double time_of(const hec_calibrate *c, hec_layer_time layer, const object
 }
 
 /* At least this is added to the layer's time: the gather so far, or this expert's alone. */
-static objective min_added(hec_calibrate *c, const search *s, const candidate *cand) {
+static inline objective min_added(hec_calibrate *c, const search *s, const candidate *cand) {
   objective min = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
   if (cand->alone && cand->everywhere && !c->some) /* some of the ranks cost less */
     min.gather_s = larger(min.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
@@ -377,11 +379,12 @@ static bool may_win(const hec_calibrate *c, const search *s, const candidate *ca
 
 /* An upper bound of the expert's score; at most 0 if it cannot be added. */
 static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
-  candidate cand = candidate_of(c, expert, n_receivers_of(c, expert), 0);
-  if (cand.n_receivers == 0)
+  int32_t n = n_receivers_of(c, expert);
+  if (n == 0)
     return 0;
+  candidate cand = candidate_of(c, expert, n, 0);
   objective min = min_added(c, s, &cand);
-  return score_of(c, s, time_of(c, hec_layer_model_min(&c->model, expert, 1), &min), cand.n_receivers);
+  return score_of(c, s, time_of(c, c->least[expert], &min), n);
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -439,12 +442,22 @@ static void judge(hec_calibrate *c, search *s, int32_t expert) {
   }
 }
 
-/* The expert with the largest bound, the lower of equals. */
-static int32_t most_promising(const hec_calibrate *c) {
-  int32_t best = 0;
-  for (int32_t e = 1; e < c->problem->n_experts; e++)
-    best = c->bound[e] > c->bound[best] ? e : best;
-  return best;
+/* Of the experts that may still win, the one with the largest bound, the lower of equals; -1: none. The others are
+ * dropped: the best score only grows. */
+static int32_t most_promising(hec_calibrate *c, const search *s, int32_t *n_open) {
+  int32_t kept = 0, best = -1;
+  double most = 0;
+  for (int32_t i = 0; i < *n_open; i++) {
+    int32_t e = c->open[i];
+    double bound = c->bound[e];
+    if (bound < s->score || bound <= 0)
+      continue;
+    c->open[kept++] = e;
+    best = bound > most ? e : best;
+    most = bound > most ? bound : most;
+  }
+  *n_open = kept;
+  return best >= 0 && beats(s, best, most) ? best : -1;
 }
 
 /* Finds the best expert of a step; s->best < 0 if none improves. By descending bounds, so that most need not be judged. */
@@ -461,10 +474,13 @@ static void find_best(hec_calibrate *c, search *s) {
   for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)
     c->alone[i] = (hec_calibrate_price){.gather_s = -1, .return_s = -1};
   hec_layer_model_busiest(&c->model);
-  for (int32_t e = 0; e < n_experts; e++)
+  hec_layer_model_mins(&c->model, c->least);
+  for (int32_t e = 0; e < n_experts; e++) {
     c->bound[e] = bound_of(c, s, e);
+    c->open[e] = e;
+  }
   c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
-  for (int32_t e = most_promising(c); c->bound[e] > 0 && beats(s, e, c->bound[e]); e = most_promising(c)) {
+  for (int32_t n = n_experts, e = most_promising(c, s, &n); e >= 0; e = most_promising(c, s, &n)) {
     judge(c, s, e);
     c->bound[e] = 0;
     c->units += (uint64_t)n_experts / 8;

@@ -58,6 +58,8 @@ typedef struct {
   int32_t *holders;                 /* [2 * n_ranks] scratch */
   double *part;                     /* [n_cells] of a candidate */
   double *bound;                    /* [n_experts] no score of this step is larger */
+  hec_layer_time *least;            /* [n_experts] no less in this step without the expert's part */
+  int32_t *open;                    /* scratch [n_experts] those that may still be the best of the step, ascending */
   int32_t n_halvings;               /* numbers of receivers that an expert is tried with, at most */
   hec_calibrate_price *alone;       /* [n_ranks * n_halvings] of experts that only this home holds */
   uint64_t units;                   /* inner steps in this layer */

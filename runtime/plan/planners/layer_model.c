@@ -19,6 +19,44 @@ static double *arrive_of(const hec_layer_model *model, int32_t expert) {
   return model->arrive + (size_t)expert * (size_t)(model->n_cells - model->rank_at);
 }
 
+/* The runs to rank d by link, then source; to NULL: only counted. `at` is scratch [n_links + 1], `last` [n_links]. */
+static int32_t runs_to(const hec_rank_links *links, int32_t d, hec_layer_run *to, int32_t *at, int32_t *last) {
+  int32_t n_links = links->n_links;
+  memset(at, 0, (size_t)(n_links + 1) * sizeof *at);
+  for (int pass = 0; pass < (to ? 2 : 1); pass++) { /* counted, then placed */
+    for (int32_t l = 0; l < n_links; l++)
+      last[l] = -2;
+    for (int32_t s = 0; s < links->n_ranks; s++) {
+      const int32_t *route;
+      int32_t n = hec_rank_links_route(links, s, d, &route);
+      for (int32_t i = 0; i < n; i++) {
+        int32_t l = route[i];
+        if (last[l] != s - 1)
+          at[l + 1 - pass]++;
+        if (pass == 1 && last[l] != s - 1)
+          to[at[l] - 1] = (hec_layer_run){.link = l, .begin = s};
+        if (pass == 1)
+          to[at[l] - 1].end = s + 1;
+        last[l] = s;
+      }
+    }
+    for (int32_t l = 0; pass == 0 && l < n_links; l++)
+      at[l + 1] += at[l];
+  }
+  return at[n_links];
+}
+
+static void list_runs(hec_arena *arena, hec_layer_model *model) {
+  const hec_rank_links *links = model->links;
+  int32_t *at = HEC_NEW(arena, int32_t, links->n_links + 1), *last = HEC_NEW(arena, int32_t, links->n_links + 1);
+  model->run_at = HEC_NEW(arena, int32_t, links->n_ranks + 1);
+  for (int32_t d = 0; d < links->n_ranks; d++)
+    model->run_at[d + 1] = model->run_at[d] + runs_to(links, d, NULL, at, last);
+  model->run = HEC_NEW(arena, hec_layer_run, model->run_at[links->n_ranks] + 1);
+  for (int32_t d = 0; d < links->n_ranks; d++)
+    (void)runs_to(links, d, model->run + model->run_at[d], at, last);
+}
+
 hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links) {
   int32_t n_ranks = problem->n_ranks, rank_cells = padded(n_ranks);
   hec_layer_model model = {
@@ -38,6 +76,9 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   model.work = HEC_NEW(arena, double, 2 * (size_t)n_ranks);
   model.part = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)model.n_cells);
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
+  model.before = HEC_NEW(arena, double, (size_t)n_ranks + 1);
+  model.busiest_run = HEC_NEW(arena, int32_t, n_ranks);
+  list_runs(arena, &model);
   for (int32_t l = 0; l < links->n_links; l++)
     model.cell_s[l] = problem->bytes.token / links->token[l];
   model.rate = HEC_NEW(arena, hec_work_rate, 2 * (size_t)n_ranks);
@@ -60,34 +101,48 @@ static inline void add_part(const hec_layer_model *model, int32_t source, int32_
     out[route[i]] += n;
 }
 
-/* All assignments are computed on `rank`. Sums of what is the same for neighbouring sources, the rank and the last link
- * before it, are kept at hand. */
+/* All assignments are computed on `rank`. */
 static void all_to_one(const hec_layer_model *model, int32_t rank, const double *arrive, double *out) {
-  int32_t last_link = 0;
-  double last = 0, total = 0;
-  for (int32_t s = 0; s < model->problem->n_ranks; s++) {
-    const int32_t *route;
-    int32_t length = hec_rank_links_route(model->links, s, rank, &route);
-    total += arrive[s];
-    if (length == 0)
-      continue;
-    for (int32_t i = 0; i < length - 1; i++)
-      out[route[i]] += arrive[s];
-    if (route[length - 1] != last_link) {
-      out[last_link] += last;
-      last_link = route[length - 1];
-      last = 0;
-    }
-    last += arrive[s];
+  int32_t n_ranks = model->problem->n_ranks;
+  double *before = model->before;
+  for (int32_t s = 0; s < n_ranks; s++)
+    before[s + 1] = before[s] + arrive[s];
+  const hec_layer_run *end = model->run + model->run_at[rank + 1];
+  for (const hec_layer_run *run = model->run + model->run_at[rank]; run < end; run++)
+    out[run->link] += before[run->end] - before[run->begin];
+  out[model->rank_at + rank] += before[n_ranks];
+}
+
+/* The first run to the rank that is of no lower link. */
+static int32_t run_of(const hec_layer_model *model, int32_t rank, int32_t link) {
+  int32_t low = model->run_at[rank], high = model->run_at[rank + 1];
+  while (low < high) {
+    int32_t middle = low + (high - low) / 2;
+    if (model->run[middle].link < link)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  out[last_link] += last;
-  out[model->rank_at + rank] += total;
+  return low;
+}
+
+/* What an expert that only `home` computes adds to the link whose runs to there begin at `at`. */
+static double crossing(const hec_layer_model *model, int32_t home, int32_t link, int32_t at, const double *arrive) {
+  double sum = 0;
+  for (; at < model->run_at[home + 1] && model->run[at].link == link; at++)
+    for (int32_t s = model->run[at].begin; s < model->run[at].end; s++)
+      sum += arrive[s];
+  return sum;
 }
 
 /* The assignments of a source go evenly to n holders, by hec_even_share: those of `turn`, `turn` + 1, ... (mod n) have one
  * more. */
 static void split_source(const hec_layer_model *model, int32_t source, const int32_t *holders, int32_t n,
                          uint32_t assignments, double *out) {
+  if (n == 1) {
+    add_part(model, source, holders[0], (double)assignments, out);
+    return;
+  }
   uint32_t share = assignments / (uint32_t)n, rest = assignments % (uint32_t)n;
   int32_t turn = source % n;
   for (uint32_t k = 0; k < (share > 0 ? (uint32_t)n : rest); k++) {
@@ -150,13 +205,22 @@ static void read_counts(hec_layer_model *model, const uint32_t *counts) {
   memset(model->total, 0, n_experts * sizeof *model->total);
   for (size_t first = 0; first < n_ranks; first += BLOCK) {
     size_t end = first + BLOCK < n_ranks ? first + BLOCK : n_ranks;
-    for (size_t e = 0; e < n_experts; e++)
+    for (size_t e = 0; e < n_experts; e++) {
+      double *arrive = model->arrive + e * stride;
+      uint64_t sum = 0; /* of whole numbers: no addition waits for the one before */
       for (size_t s = first; s < end; s++) {
-        double count = (double)counts[s * n_experts + e];
-        model->arrive[e * stride + s] = count;
-        model->total[e] += count;
+        uint32_t count = counts[s * n_experts + e];
+        arrive[s] = (double)count;
+        sum += count;
       }
+      model->total[e] += (double)sum;
+    }
   }
+}
+
+static void add_to(double *restrict sum, const double *restrict more, int32_t n) {
+  for (int32_t i = 0; i < n; i++)
+    sum[i] += more[i];
 }
 
 void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
@@ -176,10 +240,10 @@ void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t l
       set_everywhere(model, e, part);
     else if (n > 1)
       hec_layer_model_part(model, e, holders, n, part);
-    const double *more = n > 1 ? part : arrive_of(model, e);
-    double *sum = n > 1 ? model->tokens : model->to + (size_t)holders[0] * (size_t)stride;
-    for (int32_t i = 0; i < (n > 1 ? model->n_cells : stride); i++)
-      sum[i] += more[i];
+    if (n > 1)
+      add_to(model->tokens, part, model->n_cells);
+    else
+      add_to(model->to + (size_t)holders[0] * (size_t)stride, arrive_of(model, e), stride);
   }
   for (int32_t r = 0; r < n_ranks; r++)
     all_to_one(model, r, model->to + (size_t)r * (size_t)stride, model->tokens);
@@ -252,20 +316,57 @@ static void list_busiest(const hec_layer_model *model, int32_t begin, int32_t en
 void hec_layer_model_busiest(hec_layer_model *model) {
   list_busiest(model, 0, model->rank_at, model->busiest_links);
   list_busiest(model, model->rank_at, model->n_cells, model->busiest_ranks);
+  for (int32_t r = 0; r < model->problem->n_ranks; r++)
+    model->busiest_run[r] = run_of(model, r, model->busiest_links[0]);
 }
 
-static double least(const hec_layer_model *model, const double *without, const int32_t *cells, int32_t n) {
-  double max = 0;
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* Seconds of a cell without so many of its assignments. */
+static double left_s(const hec_layer_model *model, int32_t cell, double without) {
+  return (model->tokens[cell] - without) * model->cell_s[cell];
+}
+
+/* Of an expert on one rank only, whose part need not be made for it. */
+static hec_layer_time min_of_single(const hec_layer_model *model, int32_t expert, int32_t n) {
+  const double *arrive = arrive_of(model, expert);
+  int32_t home = model->only[expert];
+  hec_layer_time min = {0, 0};
   for (int32_t i = 0; i < n; i++) {
-    double cell_s = (model->tokens[cells[i]] - without[cells[i]]) * model->cell_s[cells[i]];
-    max = max > cell_s ? max : cell_s;
+    int32_t link = model->busiest_links[i], rank = model->busiest_ranks[i];
+    int32_t at = i == 0 ? model->busiest_run[home] : run_of(model, home, link);
+    min.a2a_s = larger(min.a2a_s, left_s(model, link, crossing(model, home, link, at, arrive)));
+    min.compute_s =
+        larger(min.compute_s, left_s(model, rank, rank == model->rank_at + home ? model->total[expert] : 0));
   }
-  return max;
+  return min;
 }
 
 hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n) {
-  const double *now = made_part(model, expert);
-  return (hec_layer_time){least(model, now, model->busiest_links, n), least(model, now, model->busiest_ranks, n)};
+  if (model->only[expert] >= 0)
+    return min_of_single(model, expert, n);
+  const double *now = part_of(model, expert);
+  hec_layer_time min = {0, 0};
+  for (int32_t i = 0; i < n; i++) {
+    int32_t link = model->busiest_links[i], rank = model->busiest_ranks[i];
+    min.a2a_s = larger(min.a2a_s, left_s(model, link, now[link]));
+    min.compute_s = larger(min.compute_s, left_s(model, rank, now[rank]));
+  }
+  return min;
+}
+
+/* Most experts have one holder, to whom nothing crosses the busiest link. */
+void hec_layer_model_mins(const hec_layer_model *model, hec_layer_time *min) {
+  int32_t link = model->busiest_links[0], rank = model->busiest_ranks[0];
+  const hec_layer_time nothing = {larger(0, left_s(model, link, 0)), larger(0, left_s(model, rank, 0))};
+  for (int32_t e = 0; e < model->problem->n_experts; e++) {
+    int32_t home = model->only[e];
+    bool crosses = home < 0 || (model->busiest_run[home] < model->run_at[home + 1] &&
+                                model->run[model->busiest_run[home]].link == link);
+    min[e] = crosses || rank == model->rank_at + home ? hec_layer_model_min(model, e, 1) : nothing;
+  }
 }
 
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part) {

@@ -19,6 +19,11 @@
 
 enum { HEC_LAYER_BUSIEST = 8 };
 
+/* Sources begin .. end-1 cross `link` on their way to a rank. */
+typedef struct {
+  int32_t link, begin, end;
+} hec_layer_run;
+
 typedef struct {
   const hec_problem *problem;
   const hec_rank_links *links;
@@ -27,6 +32,9 @@ typedef struct {
   double *cell_s;  /* [n_cells] seconds per assignment over that link or on that rank; 0 in the padding */
   double a2a_weight, compute_weight; /* how often T_a2a and T_comp occur */
   hec_work_rate *rate;               /* [2 * n_ranks] of an expert, then of its backward */
+  int32_t *run_at;                   /* [n_ranks + 1] into run */
+  hec_layer_run *run;                /* by destination, then link, then source */
+  double *before;                    /* scratch [n_ranks + 1] assignments of the sources before each */
   double *tokens;                    /* [n_cells] of the layer */
   double *part;                      /* [n_experts * n_cells] what each expert adds to it, where made */
   bool *made;                        /* [n_experts] of an expert on one rank only when asked for */
@@ -36,6 +44,7 @@ typedef struct {
   double *to;                        /* scratch [n_ranks * padded ranks] of each source to experts of one rank only */
   double *work;                      /* scratch [2 * n_ranks] */
   int32_t busiest_links[HEC_LAYER_BUSIEST], busiest_ranks[HEC_LAYER_BUSIEST]; /* cells, when last asked for */
+  int32_t *busiest_run; /* [n_ranks] first run of the busiest link to that rank */
 } hec_layer_model;
 
 /* The two maxima. */
@@ -58,6 +67,7 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model);
  * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. */
 void hec_layer_model_busiest(hec_layer_model *model);
 hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n);
+void hec_layer_model_mins(const hec_layer_model *model, hec_layer_time *min); /* [n_experts], n = 1 */
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */

@@ -354,6 +354,10 @@ double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
   return cheapest(spread, sum->stage_s);
 }
 
+/* A link needs no division where load / bandwidth + delay is less than the stage by more than rounding can hide: three
+ * operations, each off by 2^-53 of its result at most. */
+static const double SURELY_LESS = 1 - 0x1p-48;
+
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern) {
   int32_t n = spread->links->n_padded, stage = 0, begin = 0;
   double stage_s[HEC_SPREAD_STAGES_MAX];
@@ -362,9 +366,10 @@ double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum,
     int32_t at = pattern->at[i];
     for (; at - begin >= n; begin += n)
       stage++;
-    double link_s = (sum->load[at] + pattern->load[i]) / spread->links->bandwidth[at - begin] +
-                    larger(sum->delay[at], pattern->delay[i]);
-    stage_s[stage] = larger(stage_s[stage], link_s);
+    double load = sum->load[at] + pattern->load[i], delay = larger(sum->delay[at], pattern->delay[i]);
+    double bandwidth = spread->links->bandwidth[at - begin];
+    if (load > (stage_s[stage] - delay) * bandwidth * SURELY_LESS)
+      stage_s[stage] = larger(stage_s[stage], load / bandwidth + delay);
   }
   return cheapest(spread, stage_s);
 }

@@ -1,8 +1,11 @@
 """hecate.torch.titan against torchtitan's own MoE layer, where torchtitan can be imported, and against its interface written down
 here. The same loss and gradients, under a policy that copies experts."""
+import os
+
 import ranks
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
 from torch import nn
 
@@ -29,6 +32,10 @@ class Stated(nn.Module):
             self.w1_EFD = nn.Parameter(torch.empty(EXPERTS, FFN, D))
             self.w2_EDF = nn.Parameter(torch.empty(EXPERTS, D, FFN))
             self.w3_EFD = nn.Parameter(torch.empty(EXPERTS, FFN, D))
+
+        def init_states(self):
+            for weight in self.parameters():
+                nn.init.trunc_normal_(weight, std=0.02)
 
     class Routed(nn.Module):
         class Dispatcher:
@@ -62,7 +69,8 @@ def real():
     return MoE.Config(
         num_experts=EXPERTS, load_balance_coeff=None,
         routed_experts=RoutedExperts.Config(
-            inner_experts=GroupedExperts.Config(dim=D, hidden_dim=FFN, num_experts=EXPERTS),
+            inner_experts=GroupedExperts.Config(dim=D, hidden_dim=FFN, num_experts=EXPERTS,
+                                                param_init=dict.fromkeys(titan.WEIGHTS, nn.init.trunc_normal_)),
             token_dispatcher=LocalTokenDispatcher.Config(num_experts=EXPERTS, top_k=TOP_K)),
         router=TokenChoiceTopKRouter.Config(num_experts=EXPERTS, top_k=TOP_K, score_func="softmax",
                                             gate=Linear.Config(in_features=D, out_features=EXPERTS))).build()
@@ -98,8 +106,41 @@ def same_as(rank, size, build, dtype, compute, limit):
         assert "found none" in str(error)
 
 
+def own_experts(rank, size, build, folder):
+    """From the meta device: a rank's rows are those of the whole layer, initialised and from a checkpoint; nothing else of it stays."""
+    def model(device):
+        with torch.device(device):
+            return nn.Sequential(*(build() for _ in range(LAYERS)))
+
+    whole, ours = model("cpu"), model("meta")
+    parallel = titan.replace(ours, "hecate", tokens=40, device="cpu")
+    ours.to_empty(device="cpu")
+
+    def same():
+        for layer, store in enumerate(parallel.stores):
+            inner = whole[layer].routed_experts.inner_experts
+            flat = torch.cat([getattr(inner, name).flatten(1) for name in titan.WEIGHTS], 1)
+            assert torch.equal(store.weight, flat[store.kept]) and len(store.kept) == EXPERTS // size, layer
+            assert all(weight.is_meta for weight in ours[layer].routed_experts.original[0].parameters())
+
+    for layer in range(LAYERS):
+        torch.manual_seed(3 * 1000003 + layer)
+        whole[layer].routed_experts.inner_experts.init_states()
+    titan.fill(ours, seed=3)
+    same()
+    assert not any("original" in name or "inner" in name for name in ours.state_dict())
+    for p in whole.parameters():
+        nn.init.uniform_(p)
+    for p in whole.parameters():
+        dist.broadcast(p.data, 0)
+    dcp.save(whole.state_dict(), checkpoint_id=folder)
+    titan.fill(ours, folder)
+    same()
+
+
 if __name__ == "__main__":
     ranks.run(4, same_as, Stated, torch.float64, None, 1e-12)
     if MoE is not None:
         ranks.run(4, same_as, real, torch.float32, torch.bfloat16, 2e-2)
+    ranks.run(4, own_experts, real if MoE is not None else Stated, os.path.join(os.getcwd(), "titan"))
     print("all passed")

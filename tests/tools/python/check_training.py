@@ -127,6 +127,9 @@ def after_kill(rank, size, folder):
     steps(parallel, model, optimizer, 2, 3, rank, size)
     save(folder, model, optimizer, parallel, step=3)
     assert latest(folder) == 2
+    elsewhere = folder if rank != 2 else folder + "-elsewhere"
+    refused(hecate.BadInput, "expected the same on every rank", lambda: load(elsewhere, *_reorder(make("hecate", size))))
+    refused(hecate.BadInput, "expected a complete checkpoint", lambda: load(folder, *_reorder(make("hecate", size)), iteration=7))
     refused(hecate.BadInput, "expected 2 layers of 6 experts", lambda: load(folder, *_reorder(make("ep", size, experts=6))))
 
 
@@ -280,12 +283,18 @@ def mistakes(rank, size):
     refused(bad, "the plan of rank 1 differs from rank 0's", lambda: (parallel.step(), model(x, y)))
 
 
-def rank_dies(rank, size, where):
-    """Between two steps, or in the backward pass when the others wait for its rows."""
+def rank_dies(rank, size, where, folder):
+    """Between two steps, in the backward pass when the others wait for its rows, or while a checkpoint is loaded."""
     parallel, model, optimizer = make("hecate", size)
     steps(parallel, model, optimizer, 0, 1, rank, size)
-    if rank == 1 and where == "step":
+    if where == "load":
+        save(folder, model, optimizer, parallel, step=1)
+        fresh = _reorder(make("hecate", size))
+    if rank == 1 and where != "backward":
         os._exit(9)
+    if where == "load":
+        refused(hecate.Failed, "another rank stopped", lambda: load(folder, *fresh))
+        return
     optimizer.zero_grad()
 
     def step():
@@ -317,7 +326,7 @@ if __name__ == "__main__":
     for size in (2, 4):
         ranks.run(size, memory)
     ranks.run(4, mistakes)
-    for where in ("step", "backward"):
-        ranks.run(4, rank_dies, where, may_die=[1])
+    for where in ("step", "backward", "load"):
+        ranks.run(4, rank_dies, where, os.path.join(here, "dies"), may_die=[1])
     print("all passed")
     sys.exit(0)

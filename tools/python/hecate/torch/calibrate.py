@@ -8,7 +8,8 @@ ranks that share processors are no special case: `cores` in the file says how ma
 out. All ranks work at the same time, so what they take from each other's caches and memory is in it.
 
 Parts of whole steps, between two waits for others, are taken as they are: the window before a layer, routing, and what is left
-of a step. The experts are measured alone, since their rows differ: one layer's own code on made-up rows of several sizes.
+of a step. The experts are measured alone, since their rows differ: a layer's own code on made-up rows of several sizes. They
+come as in a step: over an exchange, and to another layer each time, so neither rows nor weights lie in a cache already.
 Collectives are measured in wall time: all ranks to all, all to one, and one to one. What processors do meanwhile is
 `comm_share`: a transfer beside computing is not free. These ranks begin together. In a step they come from computing, late
 by what the system's scheduler does with them, most where ranks share processors. So meetings are measured too, after work."""
@@ -26,8 +27,9 @@ from .._library import BadInput
 from ..planner import Guest
 from ._watch import cores, moment, parts, work_s
 from .moe import MoELayer
+from .store import guests_of
 
-ROWS = (1, 8, 32, 128, 512, 2048)
+ROWS = (1, 8, 32, 128, 256, 512, 1024, 2048)
 ALWAYS = 1e15  # a size that nothing reaches: the curve up to it is flat
 SEGMENTS = ("begin", "window", "routes", "experts", "head", "experts backward", "window backward", "end")
 
@@ -57,23 +59,38 @@ class _Local:
 
 
 class _Experts:
-    """A layer's experts on made-up rows, without guests: seconds of work (forward, backward) of a pass."""
+    """Layers' experts on made-up rows, without guests: seconds of work (forward, backward) of a pass. plan: in which a pass looks
+    for guests."""
 
-    def __init__(self, layer, x):
-        self.layer, self.store, self.x = layer, layer.experts, x.detach().reshape(-1, x.shape[-1])
-        self.kept, self.came, store, parallel = self.store.kept, [], self.store, layer.parallel
+    def __init__(self, layers, x, plan):
+        self.layers, self.x, self.plan = layers, x.detach().reshape(-1, x.shape[-1]), plan
+        self.turn(0)
+
+    def turn(self, k):
+        """The k-th layer's."""
+        self.layer = self.layers[k % len(self.layers)]
+        self.store, parallel = self.layer.experts, self.layer.parallel
+        self.kept, self.came, store = self.store.kept, [], self.store
         if store.slices > 1:  # a rank has no expert whole, but those that came
             self.kept = list(range(max(1, parallel.experts // parallel.exchange.size)))
             self.came = [(torch.zeros(len(self.kept), store.slices * store.row_length, dtype=store.compute_dtype), _Local(self.kept))]
+
+    def arrived(self, n):
+        """n rows that came from all ranks alike."""
+        exchange = self.layer.parallel.exchange
+        of_each = [-(-n // exchange.size)] * exchange.size
+        return exchange.rows("calibrate", self.x[:1].expand(sum(of_each), -1), of_each, of_each)[:n]
 
     def timed(self, n, rows, came=()):
         """n of the kept experts get so many rows each. came: guests, which get none."""
         receive = torch.zeros(self.layer.parallel.exchange.size, self.layer.parallel.experts, dtype=torch.long)
         receive[0, self.kept[:n]] = rows
-        x = self.x[:1].expand(n * rows, -1).contiguous().requires_grad_()
+        x, ones = self.arrived(n * rows).requires_grad_(), self.arrived(n * rows)
         begin = moment()
+        for which in ("before", "added"):
+            guests_of(self.plan, self.layer.layer, which)
         out = self.layer._compute(x, receive, [*self.came, *came])
-        forward, ones = work_s(begin), torch.ones_like(out)
+        forward = work_s(begin)
         begin = moment()
         out.backward(ones)
         backward = work_s(begin)
@@ -84,14 +101,16 @@ class _Experts:
         """([fixed forward, backward], {rows: [forward, backward] of one expert}): medians of this rank, above what a layer
         takes that no row came to."""
         sizes = {rows: max(1, len(self.kept) if rows <= 128 else 1) for rows in ROWS}
-        replicated, self.store.replicated = self.store.replicated, False
         taken = {rows: [] for rows in (0,) + ROWS}
         for k in range(rounds + 1):
-            for rows in taken:
+            for i, rows in enumerate(taken):
+                self.turn(k + i)
+                replicated, self.store.replicated = self.store.replicated, False
                 dist.barrier(group=self.layer.parallel.exchange.group)
                 times = self.timed(sizes.get(rows, 0), rows)
                 taken[rows] += [times] if k > 0 else []
-        self.store.replicated = replicated
+                self.store.replicated = replicated
+        self.turn(0)
         medians = {rows: [statistics.median(t) for t in zip(*times)] for rows, times in taken.items()}
         fixed = medians.pop(0)
         return fixed, {rows: [max(1e-9, (t - f) / sizes[rows]) for t, f in zip(times, fixed)] for rows, times in medians.items()}
@@ -288,10 +307,11 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     windows = max(1, len(layers) - 1)
     times = {"window": windows, "window backward": windows, "routes": len(layers)}
     work = {name: s / times.get(name, 1) for name, s in work.items()}
+    plan = parallel.plan
     parallel._end()
     own = {id(w) for w in parallel.parameters()}
     dense = sum(p.numel() for p in model.parameters() if id(p) not in own)
-    bench = _Experts(layers[0], seen[-1])
+    bench = _Experts(layers, seen[-1], plan)
     tokens, wires = len(bench.x), _collectives(bench, dense, rounds)
     ranks, d_model, processors = exchange.size, parallel.d_model, _processors(exchange)
     crowd = max(1.0, ranks / processors)

@@ -88,16 +88,22 @@ def load(folder, model, optimizer, parallel, iteration=None):
     """The newest complete checkpoint of the folder, or that of an iteration. It is loaded into a model, optimizer and
     ExpertParallel that made no step yet, on any number of ranks. Returns what `more` was, or None where there is no
     checkpoint."""
-    found = [latest(folder) if iteration is None else iteration]
-    dist.broadcast_object_list(found, group=parallel.exchange.group,
-                               src=dist.get_global_rank(parallel.exchange.group, 0))
-    if found[0] is None:
+    found = latest(folder) if iteration is None else iteration
+    path = os.path.join(folder, "step-%08d" % (found or 0))
+    there = os.path.isfile(os.path.join(path, ".metadata"))
+    parallel.exchange.agree("load from %s" % folder, {"checkpoint": found, "there": there})  # the folder is shared by all ranks
+    if found is None:
         return None
-    path, group = os.path.join(folder, "step-%08d" % found[0]), parallel.exchange.group
-    reader = dcp.FileSystemReader(path)
-    held = reader.read_metadata().state_dict_metadata
+    if not there:
+        raise BadInput("%s: expected a complete checkpoint, found none" % path)
+    held = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
+
+    def read(state):
+        with parallel.exchange.waiting("checkpoint"):
+            dcp.load(state, checkpoint_id=path, process_group=parallel.exchange.group)
+
     state = {"about": torch.empty(held["about"].size, dtype=torch.uint8)}
-    dcp.load(state, checkpoint_id=path, process_group=group)
+    read(state)
     about = json.loads(bytes(state["about"].tolist()))
     if about["shape"] != _shape(parallel):
         raise BadInput("%s: expected %d layers of %d experts with %d parameters, found %d, %d and %d" %
@@ -105,7 +111,7 @@ def load(folder, model, optimizer, parallel, iteration=None):
     about["planner"]["state"] = base64.b64decode(about["planner"]["state"])
     parallel.planner.load_state_dict(about["planner"])
     parallel.iteration = about["iteration"]
-    _load_tensors(held, model, optimizer, parallel, lambda s: dcp.load(s, checkpoint_id=path, process_group=group), path)
+    _load_tensors(held, model, optimizer, parallel, read, path)
     for group_of, saved in zip(optimizer.param_groups, about["groups"]):
         group_of.update(saved)
     return about["more"]

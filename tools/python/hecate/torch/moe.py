@@ -254,7 +254,8 @@ class ExpertParallel:
         for groups, values in dense.items():
             value = joined(values)
             for group in groups:
-                torch.distributed.all_reduce(value, group=group, op=reduction)
+                with self.exchange.waiting("norm of the gradients"):
+                    torch.distributed.all_reduce(value, group=group, op=reduction)
             total = joined([total, value])
         total = total.clamp(min=beside) if infinite else total + beside ** norm_type
         norm = total if infinite else total.pow(1 / norm_type)
