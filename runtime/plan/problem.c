@@ -236,6 +236,12 @@ double hec_problem_gradients(const hec_problem *problem, int32_t layer) {
   return layer >= 0 ? block : problem->bytes.dense_grad - problem->n_layers * block;
 }
 
+double hec_problem_head_gradients(const hec_problem *problem) {
+  const hec_moe *moe = problem->moe;
+  bool apart = problem->train && problem->mp == 1 && !problem->zero;
+  return apart ? hec_moe_embedding_params(moe) / 2 * moe->grad_bytes : 0;
+}
+
 double hec_problem_reduce_s(const hec_problem *problem, double bytes) {
   if (problem->mp == 1)
     return hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes);

@@ -187,11 +187,12 @@ static int32_t schedules_of(const hec_policy *policy, const hec_schedule *own, c
   return n;
 }
 
-/* The row, whose copies may travel in parts if it says so or `parts` does. */
-static const hec_policy *with_parts(const hec_policy *policy, bool parts, hec_arena *arena) {
+/* The row, whose copies may travel in parts if it says so or `parts` does, and whose head is reduced as the portfolio's. */
+static const hec_policy *as_ours(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
   hec_policy *own = HEC_NEW(arena, hec_policy, 1);
-  *own = *policy;
-  own->relays = policy->relays || parts;
+  *own = *pair->policy;
+  own->relays = pair->policy->relays || pair->parts;
+  own->head_first = p->own[0].pair.policy->head_first;
   return own;
 }
 
@@ -238,8 +239,7 @@ static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32
 /* A lowering of the policy for itself. */
 static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
   const hec_lowering *own = p->own[0].low;
-  const hec_policy *policy = with_parts(pair->policy, pair->parts, arena);
-  return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
+  return hec_lowering_new(own->problem, as_ours(p, pair, arena), pair->schedule, own->in->collective, arena);
 }
 
 /* The policy under all its schedules. Where copies have travelled in parts, they are tried as the row has them, too: parts
