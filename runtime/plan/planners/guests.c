@@ -151,10 +151,7 @@ static void sum_totals(hec_guests *state) {
 static void hold_everywhere(hec_guests *state, int32_t from, int32_t k, hec_held held) {
   state->everywhere = held == HEC_HELD_NOT ? state->everywhere : held;
   for (int32_t i = from; i < k; i++)
-    for (int32_t r = 0; r < state->end.n_ranks; r++)
-      if (held == HEC_HELD_NOT ? held_at(state, state->order[i], r) == state->everywhere
-                               : held_at(state, state->order[i], r) == HEC_HELD_NOT)
-        hec_layer_end_hold(&state->end, state->order[i], r, held);
+    hec_layer_end_hold_all(&state->end, state->order[i], held == HEC_HELD_NOT ? state->everywhere : HEC_HELD_NOT, held);
 }
 
 static hec_layer_times split_evenly(hec_guests *state) {
@@ -171,16 +168,11 @@ static double spill_from(hec_guests *state, int32_t m) {
 
 void hec_guests_drop(hec_guests *state, hec_held held) {
   for (int32_t e = 0; e < state->end.n_experts; e++)
-    for (int32_t r = 0; r < state->end.n_ranks; r++)
-      if (held_at(state, e, r) == held)
-        hec_layer_end_hold(&state->end, e, r, HEC_HELD_NOT);
+    hec_layer_end_hold_all(&state->end, e, held, HEC_HELD_NOT);
 }
 
 static bool is_everywhere(const hec_guests *state, int32_t expert) {
-  for (int32_t r = 0; r < state->end.n_ranks; r++)
-    if (held_at(state, expert, r) == HEC_HELD_NOT)
-      return false;
-  return true;
+  return state->end.n_held[expert] == state->end.n_ranks;
 }
 
 /* Share of tokens whose experts are not everywhere. */

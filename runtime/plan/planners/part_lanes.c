@@ -66,6 +66,31 @@ void hec_part_lanes_add(hec_part_lanes *lanes, int32_t expert, int32_t owner, in
   }
 }
 
+void hec_part_lanes_add_all(hec_part_lanes *lanes, int32_t expert, int32_t owner, const uint8_t *held, uint8_t which,
+                            int sign) {
+  int32_t home = lanes->node_of[owner], before = lanes->all[expert];
+  double other = sign * lanes->other;
+  for (int32_t node = 0; node < lanes->n_nodes; node++) {
+    int32_t first = node * lanes->per_node, end = first + lanes->per_node, n = 0;
+    int32_t *here = &lanes->copies[expert * lanes->n_nodes + node];
+    double *in = node == home ? lanes->near_in : lanes->far_in;
+    end = end < lanes->n_ranks ? end : lanes->n_ranks;
+    for (int32_t r = first; r < end; r++) {
+      bool is = held[r] == which;
+      in[r] += is ? other : 0;
+      n += is;
+    }
+    bool enters = node != home && (*here == 0) != (*here + sign * n == 0);
+    *here += sign * n;
+    lanes->all[expert] += sign * n;
+    lanes->passed[node] += node == home ? 0 : (double)(sign * n) / lanes->per_node;
+    lanes->node_out[home] += enters ? sign : 0;
+    lanes->node_in[node] += enters ? sign : 0;
+  }
+  if ((before == 0) != (lanes->all[expert] == 0))
+    lanes->owner_out[owner] += other;
+}
+
 static double max_of(const double *value, int32_t n) {
   double max = 0;
   for (int32_t i = 0; i < n; i++)
