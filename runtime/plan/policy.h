@@ -92,6 +92,7 @@ struct hec_policy {
   int32_t head_first;
   /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
   int32_t portfolio;
+  int32_t n_varied; /* it tries the row with each of the first so many of own[] the other way, 0 for 1, too */
   /* A portfolio tries this row: it was the fastest, or within 1 % of it, somewhere in tools/joint-grid.json. The others
    * would only take time: variants of these, and what these always beat. */
   bool tried;

@@ -294,7 +294,8 @@ static void emit_head(hec_lowering *low, bool backward) {
 
 /* Its gradients, before those of any layer. */
 static void reduce_head(hec_lowering *low) {
-  bool first = low->in->shared->run.policy->head_first && !low->in->schedule->cuts;
+  bool beside = !low->in->schedule->cuts && !low->in->schedule->alone;
+  bool first = low->in->shared->run.policy->head_first && beside;
   double bytes = first ? hec_problem_head_gradients(low->problem) : 0;
   int32_t reduced = hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){-1, 0, bytes}, HEC_DEPS(low->tail));
   low->in->head_bytes = reduced >= 0 ? bytes : 0;

@@ -66,6 +66,7 @@ typedef struct {
 
 struct hec_portfolio {
   candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
+  hec_policy varied[HEC_POLICY_OWN_MAX]; /* its own row with one part the other way */
   bool sliced; /* experts are in slices, from the start: its own planner, which has none, stands by */
   int32_t followed, next;
   hec_link_cost cost;
@@ -296,6 +297,8 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
     if (hec_policies[i]->tried && hec_policies[i]->sliced == sliced &&
         hec_policy_suits(hec_policies[i], problem) == HEC_OK)
       n = try_policy(p, hec_policies[i], !sliced, list, n);
+  for (int32_t i = 0; !sliced && i < p->own[0].pair.policy->n_varied; i++)
+    n = try_policy(p, &p->varied[i], true, list, n);
   return n;
 }
 
@@ -404,6 +407,7 @@ static int64_t programs_of(const hec_portfolio *p, bool looks) {
   for (int32_t i = 0; looks && hec_policies[i]; i++)
     if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
       n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
+  n += looks && !p->sliced ? RECORDS * own->in->shared->run.policy->n_varied : 0;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     n += p->own[i].low && i != p->followed && (i == 0 || !looks);
   return n;
@@ -518,6 +522,11 @@ void hec_portfolio_start(hec_lowering *low) {
   *p->own[0].low = *low;
   p->own[0].pair =
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
+  for (int32_t i = 0; i < p->own[0].pair.policy->n_varied; i++) {
+    p->varied[i] = *p->own[0].pair.policy;
+    p->varied[i].portfolio = 0;
+    p->varied[i].own[i] = 1 - p->varied[i].own[i];
+  }
   p->cost = hec_link_cost_new(problem->cluster, arena);
   p->scales = scales_new(problem, arena);
   p->work.scales = scales_new(problem, arena);

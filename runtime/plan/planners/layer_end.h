@@ -48,6 +48,7 @@ typedef struct {
   const hec_problem *problem;
   hec_hiding hides;
   bool regathers;      /* guests are gathered again in backward, in its own window; set after new */
+  double head_s;       /* a layer's part of the head's all-reduce, before it on the gradient lane; likewise */
   hec_link_cost *link; /* the caller's, set before use */
   int32_t n_ranks, n_experts;
   hec_work_shape backward;
@@ -76,6 +77,20 @@ typedef struct {
   uint32_t *part;          /* [n_ranks * n_ranks] of source s at holder h */
   uint32_t *rest;          /* [n_ranks] of a source's tokens, those without a place */
 } hec_layer_end;
+
+/* The layer's guests and its split, to come back to. */
+typedef struct {
+  uint8_t *held;
+  int32_t *n_held, *n_guests;
+  uint32_t *tokens;
+  uint64_t *load;
+  hec_part_lanes early, all;
+} hec_layer_kept;
+
+hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *problem);
+/* Before any late guest. O(experts * ranks), in whole arrays. */
+void hec_layer_end_keep(const hec_layer_end *end, hec_layer_kept *kept);
+void hec_layer_end_take_back(hec_layer_end *end, const hec_layer_kept *kept);
 
 hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);
 
