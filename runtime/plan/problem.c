@@ -236,6 +236,27 @@ double hec_problem_gradients(const hec_problem *problem, int32_t layer) {
   return layer >= 0 ? block : problem->bytes.dense_grad - problem->n_layers * block;
 }
 
+/* From the last layer's gradients, or from the head's, on: what the lane of gradients could begin earlier. */
+static double last_attention_s(const hec_problem *p) {
+  hec_work_shape shape = hec_problem_attention(p, hec_moe_dense_attention(p->moe, p->n_layers - 1));
+  hec_work_shape back = hec_work_backward_of(p->moe, shape);
+  double min = 0;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    double s = hec_work_s(&p->cluster->devices[r], &back, p->tokens);
+    min = r == 0 || s < min ? s : min;
+  }
+  return min;
+}
+
+double hec_problem_head_gradients(const hec_problem *p) {
+  double head = hec_moe_embedding_params(p->moe) / 2 * p->moe->grad_bytes;
+  if (!p->train || p->mp > 1 || p->zero || p->n_ranks == 1 || head <= 0)
+    return 0;
+  double all = hec_problem_gradients(p, -1);
+  double apart_s = hec_problem_reduce_s(p, head) + hec_problem_reduce_s(p, all - head);
+  return apart_s - hec_problem_reduce_s(p, all) <= last_attention_s(p) ? head : 0;
+}
+
 double hec_problem_reduce_s(const hec_problem *problem, double bytes) {
   if (problem->mp == 1)
     return hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes);

@@ -133,6 +133,10 @@ hec_work_shape hec_problem_attention(const hec_problem *problem, bool dense);
  * these, how many are reduced among ranks of equal place only: they are the first ones, and none where mp is 1. */
 double hec_problem_gradients(const hec_problem *problem, int32_t layer);
 double hec_problem_cut_gradients(const hec_problem *problem, int32_t layer);
+/* Of the rest, the head's: the first ones. They are complete before the backward of any layer, and may be reduced beside it.
+ * 0 where that cannot be, as they are cut (mp) or parts are of all that is reduced (zero). Nor where the start of one all-reduce
+ * more takes longer than the backward of the last layer's attention: elsewhere nothing ends later than with one all-reduce. */
+double hec_problem_head_gradients(const hec_problem *problem);
 /* Closed form of reducing `bytes` of an MoE block's gradients, of both parts in proportion. */
 double hec_problem_reduce_s(const hec_problem *problem, double bytes);
 

@@ -43,6 +43,7 @@ typedef struct {
   /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens
    * between nodes. False: they stand in line with them on the token lane. */
   bool inside;
+  bool cuts;    /* reduces dense gradients in pieces on the token lane, too: none may run on another lane meanwhile */
   bool by_node; /* token rows may travel once per node, for several of the token's experts (nodes.h) */
   const char
       *unsharded; /* without expert-sharding groups (problem.esp 1) it makes the programs of that one; NULL: of none */

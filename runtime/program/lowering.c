@@ -282,6 +282,7 @@ void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   low->in->choice = (hec_token_choice){0};
   low->in->migrated = low->in->one_off = false;
   low->tail = low->in->grad_tail = low->moved = -1;
+  low->in->head_bytes = 0;
   low->in->tensor = (hec_transfer_span){.part_at = -1};
 }
 
@@ -289,6 +290,15 @@ static void emit_head(hec_lowering *low, bool backward) {
   if (low->problem->moe->vocabulary > 0)
     low->tail =
         hec_emit_uniform(low, HEC_ROLE_HEAD, HEC_SHAPE_HEAD, -1, backward, low->problem->tokens, HEC_DEPS(low->tail));
+}
+
+/* Its gradients, before those of any layer. */
+static void reduce_head(hec_lowering *low) {
+  bool beside = !low->in->schedule->cuts && !low->in->schedule->alone;
+  bool first = low->in->shared->run.policy->head_first && beside;
+  double bytes = first ? hec_problem_head_gradients(low->problem) : 0;
+  int32_t reduced = hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){-1, 0, bytes}, HEC_DEPS(low->tail));
+  low->in->head_bytes = reduced >= 0 ? bytes : 0;
 }
 
 /* Embedding and the blocks without MoE, which come before the MoE blocks. */
@@ -396,8 +406,10 @@ void hec_lower_micro_batch_done(hec_lowering *low, const hec_load *load) {
 static void backward_of(hec_lowering *const *lows, int32_t n) {
   for (int32_t i = 0; i < n; i++) {
     emit_head(lows[i], false);
-    if (lows[i]->problem->train)
+    if (lows[i]->problem->train) {
       emit_head(lows[i], true);
+      reduce_head(lows[i]);
+    }
   }
   for (int32_t l = lows[0]->problem->n_layers - 1; lows[0]->problem->train && l >= 0; l--)
     for (int32_t i = 0; i < n; i++)
@@ -507,7 +519,9 @@ void hec_lower_end(hec_lowering *low) {
   int32_t kept = count_kept(low);
   hold_kept(low, count_reserved(low, kept));
   if (low->problem->train) {
-    (void)hec_emit_dense_reduce(low, -1, hec_problem_gradients(low->problem, -1), HEC_DEPS(low->tail));
+    int64_t head = (int64_t)low->in->head_bytes; /* reduced already */
+    hec_dense_span rest = {-1, head, hec_problem_gradients(low->problem, -1) - (double)head};
+    (void)hec_emit_dense_span(low, HEC_LANE_GRAD, rest, HEC_DEPS(low->tail));
     emit_optimizer(low, kept);
     if (low->problem->zero)
       hec_emit_updated(low, low->tail);

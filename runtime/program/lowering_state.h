@@ -91,6 +91,7 @@ struct hec_lowering_inside {
       *layers_of;        /* [micro-batches] of each that is under way (hec_lowering_interleave); NULL: one at a time */
   int32_t last_backward; /* then: the micro-batch whose backward is the last */
   int32_t grad_tail;     /* last all-rank operation of the gradient lane; -1 */
+  double head_bytes;     /* of dense gradients that were reduced beside the backward already: the head's */
   hec_sparse sparse;     /* scratch of gathers and scatters */
   uint8_t *gathered;     /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
   int32_t *holders;      /* scratch [n_ranks + copies of a row] */

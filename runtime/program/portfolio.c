@@ -66,6 +66,7 @@ typedef struct {
 
 struct hec_portfolio {
   candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
+  hec_policy varied[HEC_POLICY_OWN_MAX]; /* its own row with one part the other way */
   bool sliced; /* experts are in slices, from the start: its own planner, which has none, stands by */
   int32_t followed, next;
   hec_link_cost cost;
@@ -187,11 +188,12 @@ static int32_t schedules_of(const hec_policy *policy, const hec_schedule *own, c
   return n;
 }
 
-/* The row, whose copies may travel in parts if it says so or `parts` does. */
-static const hec_policy *with_parts(const hec_policy *policy, bool parts, hec_arena *arena) {
+/* The row, whose copies may travel in parts if it says so or `parts` does, and whose head is reduced as the portfolio's. */
+static const hec_policy *as_ours(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
   hec_policy *own = HEC_NEW(arena, hec_policy, 1);
-  *own = *policy;
-  own->relays = policy->relays || parts;
+  *own = *pair->policy;
+  own->relays = pair->policy->relays || pair->parts;
+  own->head_first = p->own[0].pair.policy->head_first;
   return own;
 }
 
@@ -238,8 +240,7 @@ static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32
 /* A lowering of the policy for itself. */
 static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
   const hec_lowering *own = p->own[0].low;
-  const hec_policy *policy = with_parts(pair->policy, pair->parts, arena);
-  return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
+  return hec_lowering_new(own->problem, as_ours(p, pair, arena), pair->schedule, own->in->collective, arena);
 }
 
 /* The policy under all its schedules. Where copies have travelled in parts, they are tried as the row has them, too: parts
@@ -296,6 +297,8 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
     if (hec_policies[i]->tried && hec_policies[i]->sliced == sliced &&
         hec_policy_suits(hec_policies[i], problem) == HEC_OK)
       n = try_policy(p, hec_policies[i], !sliced, list, n);
+  for (int32_t i = 0; !sliced && i < p->own[0].pair.policy->n_varied; i++)
+    n = try_policy(p, &p->varied[i], true, list, n);
   return n;
 }
 
@@ -404,6 +407,7 @@ static int64_t programs_of(const hec_portfolio *p, bool looks) {
   for (int32_t i = 0; looks && hec_policies[i]; i++)
     if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
       n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
+  n += looks && !p->sliced ? RECORDS * own->in->shared->run.policy->n_varied : 0;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     n += p->own[i].low && i != p->followed && (i == 0 || !looks);
   return n;
@@ -518,6 +522,11 @@ void hec_portfolio_start(hec_lowering *low) {
   *p->own[0].low = *low;
   p->own[0].pair =
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
+  for (int32_t i = 0; i < p->own[0].pair.policy->n_varied; i++) {
+    p->varied[i] = *p->own[0].pair.policy;
+    p->varied[i].portfolio = 0;
+    p->varied[i].own[i] = 1 - p->varied[i].own[i];
+  }
   p->cost = hec_link_cost_new(problem->cluster, arena);
   p->scales = scales_new(problem, arena);
   p->work.scales = scales_new(problem, arena);

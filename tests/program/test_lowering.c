@@ -378,6 +378,15 @@ static bool receives(const hec_program *program, const hec_op *op, int32_t rank)
   return false;
 }
 
+/* Of what no layer has, the head's gradients are reduced on their own where the policy says so. */
+static bool is_head(const order *o, const hec_op *op) {
+  double head = hec_problem_head_gradients(&o->step->c->problem);
+  bool beside = !o->step->schedule->cuts && !o->step->schedule->alone;
+  bool apart = o->step->policy->head_first && beside && head > 0;
+  ck_assert(!apart || op->allreduce.first_byte != 0 || op->bytes == head);
+  return apart && op->allreduce.first_byte == 0;
+}
+
 /* Everything that moves parameters or gradients, against what uses them. */
 static void check_sparse_order(const order *o) {
   const hec_program *program = o->step->program;
@@ -394,6 +403,8 @@ static void check_sparse_order(const order *o) {
       expect_before(o, find_chunk(o->step, HEC_ROLE_EXPERTS, true, l, mb, degree_of(o->step, l, mb) - 1), id);
     if (op->role == HEC_ROLE_DENSE_REDUCE && l >= 0)
       expect_before(o, find_op(o->step, HEC_ROLE_ATTENTION, true, l, mb), id);
+    if (op->role == HEC_ROLE_DENSE_REDUCE && l < 0)
+      expect_before(o, find_op(o->step, is_head(o, op) ? HEC_ROLE_HEAD : HEC_ROLE_EMBEDDING, true, -1, mb), id);
     if (op->lane == HEC_LANE_GRAD || op->role == HEC_ROLE_EXPERTS)
       expect_before(o, id, optimizer);
     for (int32_t k = 0; op->role == HEC_ROLE_MIGRATE && k < o->step->c->problem.n_layers; k++)

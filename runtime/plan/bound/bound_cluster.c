@@ -132,11 +132,10 @@ static double in_pieces_s(const hec_bound *b, double bytes) {
   return curve && whole_s > 0 ? smaller(whole_s, min_slope(curve) * bytes) : whole_s;
 }
 
-/* Of an MoE block's gradients (layer 0), of the rest (-1): what is cut, then what is whole. Form: reduce_form. */
-static double reduce_s(const hec_bound *b, int32_t layer, int32_t form) {
-  const hec_problem *p = b->problem;
-  double cut = hec_problem_cut_gradients(p, layer), whole = hec_problem_gradients(p, layer) - cut;
-  return ring_s(b, cut, p->mp, form > 0) + (form == 2 ? in_pieces_s(b, whole) : ring_s(b, whole, 1, form == 1));
+/* Gradients of which `cut` bytes are of ranks of equal place, `whole` of all. Form: reduce_form. */
+static double reduce_s(const hec_bound *b, double cut, double whole, int32_t form) {
+  int32_t mp = b->problem->mp;
+  return ring_s(b, cut, mp, form > 0) + (form == 2 ? in_pieces_s(b, whole) : ring_s(b, whole, 1, form == 1));
 }
 
 static void set_end(hec_bound *b) {
@@ -144,9 +143,13 @@ static void set_end(hec_bound *b) {
   const hec_memory_cost *bytes = &p->bytes;
   if (!p->train)
     return;
+  double cut = hec_problem_cut_gradients(p, 0), rest_cut = hec_problem_cut_gradients(p, -1);
+  double block = hec_problem_gradients(p, 0), rest = hec_problem_gradients(p, -1), head = hec_problem_head_gradients(p);
   for (int32_t form = 0; form < 3; form++) {
-    b->block_reduce_s[form] = reduce_s(b, 0, form);
-    b->rest_reduce_s[form] = reduce_s(b, -1, form);
+    b->block_reduce_s[form] = reduce_s(b, cut, block - cut, form);
+    b->rest_reduce_s[form] = reduce_s(b, rest_cut, rest - rest_cut, form);
+    b->head_reduce_s[form] = reduce_s(b, 0, head, form);
+    b->last_reduce_s[form] = reduce_s(b, rest_cut, rest - rest_cut - head, form);
   }
   double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;

@@ -13,7 +13,9 @@ hec_guests hec_guests_new(hec_arena *arena, const hec_problem *p, hec_hiding hid
                       .key = HEC_NEW(arena, double, experts),
                       .order = HEC_NEW(arena, int32_t, experts),
                       .moves = HEC_NEW(arena, hec_guest_move, experts * ranks),
-                      .full = HEC_NEW(arena, bool, ranks)};
+                      .full = HEC_NEW(arena, bool, ranks),
+                      .none = hec_layer_kept_new(arena, p),
+                      .best = hec_layer_kept_new(arena, p)};
 }
 
 static uint32_t *tokens_at(hec_guests *state, int32_t expert, int32_t rank) {
@@ -151,10 +153,7 @@ static void sum_totals(hec_guests *state) {
 static void hold_everywhere(hec_guests *state, int32_t from, int32_t k, hec_held held) {
   state->everywhere = held == HEC_HELD_NOT ? state->everywhere : held;
   for (int32_t i = from; i < k; i++)
-    for (int32_t r = 0; r < state->end.n_ranks; r++)
-      if (held == HEC_HELD_NOT ? held_at(state, state->order[i], r) == state->everywhere
-                               : held_at(state, state->order[i], r) == HEC_HELD_NOT)
-        hec_layer_end_hold(&state->end, state->order[i], r, held);
+    hec_layer_end_hold_all(&state->end, state->order[i], held == HEC_HELD_NOT ? state->everywhere : HEC_HELD_NOT, held);
 }
 
 static hec_layer_times split_evenly(hec_guests *state) {
@@ -164,23 +163,8 @@ static hec_layer_times split_evenly(hec_guests *state) {
   return hec_layer_end_times(&state->end);
 }
 
-static double spill_from(hec_guests *state, int32_t m) {
-  hec_layer_times times = split_evenly(state);
-  return hec_guests_spill(state, &times, m, HEC_HELD_EARLY);
-}
-
-void hec_guests_drop(hec_guests *state, hec_held held) {
-  for (int32_t e = 0; e < state->end.n_experts; e++)
-    for (int32_t r = 0; r < state->end.n_ranks; r++)
-      if (held_at(state, e, r) == held)
-        hec_layer_end_hold(&state->end, e, r, HEC_HELD_NOT);
-}
-
 static bool is_everywhere(const hec_guests *state, int32_t expert) {
-  for (int32_t r = 0; r < state->end.n_ranks; r++)
-    if (held_at(state, expert, r) == HEC_HELD_NOT)
-      return false;
-  return true;
+  return state->end.n_held[expert] == state->end.n_ranks;
 }
 
 /* Share of tokens whose experts are not everywhere. */
@@ -230,8 +214,10 @@ double hec_guests_choose(hec_guests *state) {
   const double moving = moving_share(state);
   int32_t best_k = 0, k = 0,
           m = state->m < end->n_experts ? (state->m + 1) / 2 : state->m; /* the rest: after the gate */
-  if (m > 0)
-    sum_totals(state);
+  if (m == 0)
+    return times.end_s;
+  sum_totals(state);
+  hec_layer_end_keep(end, &state->none);
   for (int32_t next = 1; next <= m && k < end->n_experts; next *= 4) {
     int32_t from = k;
     k = 4 * next > m ? m : next;
@@ -244,19 +230,20 @@ double hec_guests_choose(hec_guests *state) {
       continue;
     times = with;
     best_k = k;
+    hec_layer_end_keep(end, &state->best);
   }
-  hold_everywhere(state, best_k, k, HEC_HELD_NOT);
-  if (m == 0)
-    return times.end_s;
-  double everywhere_s = best_k > 0 ? spill_from(state, m) : none.end_s;
-  if (best_k > 0)
-    hec_guests_drop(state, HEC_HELD_EARLY);
-  double some_s = spill_from(state, m);
+  double everywhere_s = none.end_s;
+  if (best_k > 0) {
+    hec_layer_end_take_back(end, &state->best);
+    everywhere_s = hec_guests_spill(state, &times, m, HEC_HELD_EARLY);
+    hec_layer_end_keep(end, &state->best);
+  }
+  hec_layer_end_take_back(end, &state->none);
+  double some_s = hec_guests_spill(state, &none, m, HEC_HELD_EARLY);
   if (best_k == 0 || some_s <= everywhere_s)
     return some_s;
-  hec_guests_drop(state, HEC_HELD_EARLY);
-  hold_everywhere(state, 0, best_k, HEC_HELD_EARLY);
-  return spill_from(state, m);
+  hec_layer_end_take_back(end, &state->best);
+  return everywhere_s;
 }
 
 /* Plain or balanced, whichever ends sooner; later splits are likewise. */

@@ -31,6 +31,7 @@ typedef struct {
   int32_t *order;        /* [n_experts] descending */
   hec_guest_move *moves; /* [n_experts * n_ranks] */
   bool *full;            /* [n_ranks] scratch: nothing more can leave it */
+  hec_layer_kept none, best; /* scratch: without guests; with the best so far */
 } hec_guests;
 
 hec_guests hec_guests_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);
@@ -41,6 +42,5 @@ double hec_guests_choose(hec_guests *guests);
 hec_layer_times hec_guests_split(hec_guests *guests);
 hec_layer_times hec_guests_hold_late(hec_guests *guests, hec_layer_times times);
 double hec_guests_spill(hec_guests *guests, const hec_layer_times *times, int32_t room, hec_held held);
-void hec_guests_drop(hec_guests *guests, hec_held held);
 
 #endif

@@ -27,7 +27,9 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .n_experts = p->n_experts,
                          .backward = hec_work_backward_of(p->moe, p->expert),
                          .even_s = -1,
+                         .counts = HEC_NEW(arena, uint32_t, experts * ranks),
                          .held = HEC_NEW(arena, uint8_t, experts * ranks),
+                         .n_held = HEC_NEW(arena, int32_t, experts),
                          .home = HEC_NEW(arena, int32_t, experts),
                          .total = HEC_NEW(arena, uint32_t, experts),
                          .tokens = HEC_NEW(arena, uint32_t, experts * ranks),
@@ -43,7 +45,45 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .n_rows = HEC_NEW(arena, int32_t, ranks),
                          .holder = HEC_NEW(arena, int32_t, ranks),
                          .left = HEC_NEW(arena, uint64_t, ranks),
-                         .part = HEC_NEW(arena, uint32_t, ranks * ranks)};
+                         .part = HEC_NEW(arena, uint32_t, ranks * ranks),
+                         .rest = HEC_NEW(arena, uint32_t, ranks)};
+}
+
+hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *p) {
+  size_t ranks = (size_t)p->n_ranks, experts = (size_t)p->n_experts;
+  return (hec_layer_kept){.held = HEC_NEW(arena, uint8_t, experts * ranks),
+                          .n_held = HEC_NEW(arena, int32_t, experts),
+                          .n_guests = HEC_NEW(arena, int32_t, ranks),
+                          .tokens = HEC_NEW(arena, uint32_t, experts * ranks),
+                          .load = HEC_NEW(arena, uint64_t, ranks),
+                          .early = hec_part_lanes_new(arena, p),
+                          .all = hec_part_lanes_new(arena, p)};
+}
+
+static void copy_arrays(const hec_layer_end *shape, const hec_layer_kept *from, hec_layer_kept *to) {
+  size_t ranks = (size_t)shape->n_ranks, experts = (size_t)shape->n_experts;
+  memcpy(to->held, from->held, experts * ranks * sizeof *to->held);
+  memcpy(to->n_held, from->n_held, experts * sizeof *to->n_held);
+  memcpy(to->n_guests, from->n_guests, ranks * sizeof *to->n_guests);
+  memcpy(to->tokens, from->tokens, experts * ranks * sizeof *to->tokens);
+  memcpy(to->load, from->load, ranks * sizeof *to->load);
+  hec_part_lanes_copy(&from->early, &to->early);
+  hec_part_lanes_copy(&from->all, &to->all);
+}
+
+/* Its arrays, where they are. */
+static hec_layer_kept now(const hec_layer_end *end) {
+  return (hec_layer_kept){end->held, end->n_held, end->n_guests, end->tokens, end->load, end->early, end->all};
+}
+
+void hec_layer_end_keep(const hec_layer_end *end, hec_layer_kept *kept) {
+  hec_layer_kept own = now(end);
+  copy_arrays(end, &own, kept);
+}
+
+void hec_layer_end_take_back(hec_layer_end *end, const hec_layer_kept *kept) {
+  hec_layer_kept own = now(end);
+  copy_arrays(end, kept, &own);
 }
 
 static uint8_t *held_of(const hec_layer_end *end, int32_t expert) {
@@ -54,13 +94,16 @@ static uint32_t *tokens_of(const hec_layer_end *end, int32_t expert) {
   return end->tokens + (size_t)expert * (size_t)end->n_ranks;
 }
 
-static uint32_t count_of(const hec_layer_end *end, int32_t source, int32_t expert) {
-  return end->counts[(size_t)source * (size_t)end->n_experts + (size_t)expert];
+static const uint32_t *counts_of(const hec_layer_end *end, int32_t expert) {
+  return end->counts + (size_t)expert * (size_t)end->n_ranks;
 }
 
 static int32_t list_holders(const hec_layer_end *end, int32_t expert) {
   const uint8_t *held = held_of(end, expert);
   int32_t n = 0;
+  end->holder[0] = end->home[expert];
+  if (end->n_held[expert] == 1)
+    return 1;
   for (int32_t r = 0; r < end->n_ranks; r++)
     if (held[r] != HEC_HELD_NOT)
       end->holder[n++] = r;
@@ -105,8 +148,8 @@ static double optimizer_s(hec_layer_end *end) {
   int32_t *kept = end->n_rows;
   memset(kept, 0, (size_t)end->n_ranks * sizeof *kept);
   for (int32_t e = 0; e < end->n_experts; e++)
-    for (int32_t r = 0; r < end->n_ranks; r++)
-      kept[r] += held_of(end, e)[r] != HEC_HELD_NOT;
+    for (int32_t i = 0, n = list_holders(end, e); i < n; i++)
+      kept[end->holder[i]]++;
   for (int32_t r = 0; r < end->n_ranks; r++)
     max = larger(max, hec_local_s(&end->problem->cluster->devices[r], HEC_CURVE_NONE, true, kept[r] * expert));
   return max;
@@ -114,7 +157,6 @@ static double optimizer_s(hec_layer_end *end) {
 
 static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {
   end->layer = layer;
-  end->counts = counts;
   end->units = (uint64_t)end->n_experts * (uint64_t)end->n_ranks / 4;
   memset(end->held, HEC_HELD_NOT, (size_t)end->n_experts * (size_t)end->n_ranks);
   memset(end->total, 0, (size_t)end->n_experts * sizeof *end->total);
@@ -122,9 +164,21 @@ static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {
   hec_part_lanes_clear(&end->early);
   hec_part_lanes_clear(&end->late);
   hec_part_lanes_clear(&end->all);
-  for (int32_t s = 0; s < end->n_ranks; s++)
-    for (int32_t e = 0; e < end->n_experts; e++)
-      end->total[e] += count_of(end, s, e);
+  for (int32_t e = 0; e < end->n_experts; e++)
+    for (int32_t s = 0; s < end->n_ranks; s++) {
+      uint32_t count = counts[(size_t)s * (size_t)end->n_experts + (size_t)e];
+      end->counts[(size_t)e * (size_t)end->n_ranks + (size_t)s] = count;
+      end->total[e] += count;
+    }
+}
+
+/* Of homes and residents. */
+static void count_holders(hec_layer_end *end) {
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    end->n_held[e] = 0;
+    for (int32_t r = 0; r < end->n_ranks; r++)
+      end->n_held[e] += held_of(end, e)[r] != HEC_HELD_NOT;
+  }
 }
 
 void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *counts, const int32_t *home,
@@ -137,6 +191,7 @@ void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *coun
     held[home[e]] = HEC_HELD_HOME;
     end->home[e] = home[e];
   }
+  count_holders(end);
   end->replicas_s = resident && end->problem->train ? replicas_s(end) : 0;
   end->optimizer_s = end->problem->train ? optimizer_s(end) : 0;
 }
@@ -155,6 +210,7 @@ void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, 
       else if (ranks[i] != end->home[e])
         held_of(end, e)[ranks[i]] = HEC_HELD_RESIDENT;
   }
+  count_holders(end);
   end->replicas_s = end->optimizer_s = 0; /* the same whatever is decided now */
 }
 
@@ -168,7 +224,24 @@ void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_he
   hec_part_lanes_add(guest == HEC_HELD_EARLY ? &end->early : &end->late, expert, end->home[expert], rank, sign);
   hec_part_lanes_add(&end->all, expert, end->home[expert], rank, sign);
   end->n_guests[rank] += sign;
+  end->n_held[expert] += sign;
   *at = (uint8_t)held;
+}
+
+void hec_layer_end_hold_all(hec_layer_end *end, int32_t expert, hec_held from, hec_held to) {
+  uint8_t *held = held_of(end, expert);
+  int sign = to == HEC_HELD_NOT ? -1 : 1;
+  hec_held guest = sign > 0 ? to : from;
+  HEC_ASSERT(guest == HEC_HELD_EARLY || guest == HEC_HELD_LATE);
+  hec_part_lanes *lanes = guest == HEC_HELD_EARLY ? &end->early : &end->late;
+  hec_part_lanes_add_all(lanes, expert, end->home[expert], held, (uint8_t)from, sign);
+  hec_part_lanes_add_all(&end->all, expert, end->home[expert], held, (uint8_t)from, sign);
+  for (int32_t r = 0; r < end->n_ranks; r++) {
+    bool is = held[r] == (uint8_t)from;
+    end->n_guests[r] += is ? sign : 0;
+    end->n_held[expert] += is ? sign : 0;
+    held[r] = is ? (uint8_t)to : held[r];
+  }
 }
 
 /* ---- The split ---- */
@@ -186,16 +259,22 @@ static void near_holders(const hec_layer_end *end, int32_t n, int32_t source, in
 /* To its own rank, else evenly over its node, else evenly over all. */
 static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
   uint32_t *tokens = tokens_of(end, expert);
+  const uint32_t *counts = counts_of(end, expert);
   const uint8_t *held = held_of(end, expert);
+  const size_t bytes = (size_t)end->n_ranks * sizeof *tokens;
+  if (n == end->n_ranks) {
+    memcpy(tokens, counts, bytes);
+    return;
+  }
+  memset(tokens, 0, bytes);
   if (n == 1) {
     tokens[end->holder[0]] = end->total[expert];
     return;
   }
   int32_t first = 0, last = 0, node = -1;
   for (int32_t s = 0; s < end->n_ranks; s++) {
-    uint32_t count = count_of(end, s, expert);
     if (held[s] != HEC_HELD_NOT) {
-      tokens[s] += count;
+      tokens[s] += counts[s];
       continue;
     }
     if (hec_problem_node(end->problem, s) != node) {
@@ -206,8 +285,8 @@ static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
         last = n;
       }
     }
-    for (int32_t i = first; count > 0 && i < last; i++)
-      tokens[end->holder[i]] += hec_even_share(count, last - first, i - first, s);
+    for (int32_t i = first; counts[s] > 0 && i < last; i++)
+      tokens[end->holder[i]] += hec_even_share(counts[s], last - first, i - first, s);
   }
 }
 
@@ -237,72 +316,76 @@ void hec_layer_end_balance(hec_layer_end *end) {
 }
 
 void hec_layer_end_split(hec_layer_end *end) {
-  memset(end->tokens, 0, (size_t)end->n_experts * (size_t)end->n_ranks * sizeof *end->tokens);
   memset(end->load, 0, (size_t)end->n_ranks * sizeof *end->load);
   for (int32_t e = 0; e < end->n_experts; e++) {
-    split_plainly(end, e, list_holders(end, e));
-    for (int32_t r = 0; r < end->n_ranks; r++)
-      end->load[r] += tokens_of(end, e)[r];
+    int32_t n = list_holders(end, e);
+    split_plainly(end, e, n);
+    for (int32_t i = 0; i < n; i++)
+      end->load[end->holder[i]] += tokens_of(end, e)[end->holder[i]];
   }
   end->units += (uint64_t)end->n_experts * (uint64_t)end->n_ranks / 2;
 }
 
-/* Takes what holders first .. last-1 have left for `rest` tokens of the source; returns what is still without a place. */
-static uint32_t give(hec_layer_end *end, int32_t n, int32_t source, uint32_t rest, int32_t first, int32_t last) {
-  for (int32_t i = first; rest > 0 && i < last; i++) {
-    uint32_t part = rest < end->left[i] ? rest : (uint32_t)end->left[i];
-    end->part[source * n + i] += part;
+/* Takes what holders first .. last-1 have left for the rest of the source; `to` gets it. */
+static inline void give(hec_layer_end *end, int32_t source, int32_t first, int32_t last, uint32_t *to, int32_t stride) {
+  for (int32_t i = first; end->rest[source] > 0 && i < last; i++) {
+    uint32_t part = end->rest[source] < end->left[i] ? end->rest[source] : (uint32_t)end->left[i];
+    to[(size_t)end->holder[i] * (size_t)stride] += part;
     end->left[i] -= part;
-    rest -= part;
+    end->rest[source] -= part;
   }
-  return rest;
 }
 
-/* Which source's tokens go to which holder, of the split's tokens: own rank, own node, anywhere, in the order of ranks. Fills
- * end->part for the n listed holders. */
-static void trace_sources(hec_layer_end *end, int32_t expert, int32_t n) {
+/* Which source's tokens go to which of the n listed holders, of the split's tokens: own rank, own node, anywhere, in the
+ * order of ranks. Adds to to[holder * n_ranks + source], but for what stays on its rank. */
+static void trace_sources(hec_layer_end *end, int32_t expert, int32_t n, uint32_t *to) {
   const uint32_t *tokens = tokens_of(end, expert);
-  int32_t n_ranks = end->n_ranks;
-  memset(end->part, 0, (size_t)n_ranks * (size_t)n * sizeof *end->part);
+  int32_t n_ranks = end->n_ranks, node = -1, first = 0, last = n;
+  memcpy(end->rest, counts_of(end, expert), (size_t)n_ranks * sizeof *end->rest);
   for (int32_t i = 0; i < n; i++) {
     int32_t rank = end->holder[i];
-    uint32_t count = count_of(end, rank, expert), own = count < tokens[rank] ? count : tokens[rank];
+    uint32_t own = end->rest[rank] < tokens[rank] ? end->rest[rank] : tokens[rank];
     end->left[i] = tokens[rank] - own;
-    end->part[rank * n + i] = own;
+    end->rest[rank] -= own;
   }
-  for (int pass = 0; pass < 2; pass++)
-    for (int32_t s = 0; s < n_ranks; s++) {
-      uint32_t rest = count_of(end, s, expert);
-      int32_t first = 0, last = n;
-      for (int32_t i = 0; rest > 0 && i < n; i++)
-        rest -= end->part[s * n + i];
-      if (rest == 0)
-        continue;
-      if (pass == 0)
-        near_holders(end, n, s, &first, &last);
-      rest = give(end, n, s, rest, first, last);
-      HEC_ASSERT(pass == 0 || rest == 0);
+  for (int32_t s = 0; s < n_ranks; s++) {
+    if (end->rest[s] > 0 && hec_problem_node(end->problem, s) != node) {
+      node = hec_problem_node(end->problem, s);
+      near_holders(end, n, s, &first, &last);
     }
+    give(end, s, first, last, to + s, n_ranks);
+  }
+  for (int32_t s = 0, from = 0; s < n_ranks; s++) { /* those before `from` have nothing left */
+    for (; from < n && end->left[from] == 0;)
+      from++;
+    give(end, s, from, n, to + s, n_ranks);
+    HEC_ASSERT(end->rest[s] == 0);
+  }
 }
 
 /* Every source keeps its own tokens of the expert. */
 static bool all_stay(const hec_layer_end *end, int32_t expert) {
-  const uint32_t *tokens = tokens_of(end, expert);
-  for (int32_t r = 0; r < end->n_ranks; r++)
-    if (tokens[r] != count_of(end, r, expert))
-      return false;
-  return true;
+  return memcmp(tokens_of(end, expert), counts_of(end, expert), (size_t)end->n_ranks * sizeof *end->tokens) == 0;
 }
 
 void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
+  int32_t n_ranks = end->n_ranks;
   for (int32_t e = 0; e < end->n_experts; e++) {
     int32_t n = list_holders(end, e);
     if (n == 1 || all_stay(end, e)) /* the rule `group` sends them there */
       continue;
-    trace_sources(end, e, n);
-    for (int32_t s = 0; s < end->n_ranks; s++)
-      for (int32_t i = 0; i < n; i++)
-        hec_quota_add(writer, e, (hec_quota){s, end->holder[i], end->part[s * n + i]});
+    const uint32_t *tokens = tokens_of(end, e), *counts = counts_of(end, e);
+    for (int32_t i = 0; i < n; i++)
+      memset(end->part + (size_t)end->holder[i] * (size_t)n_ranks, 0, (size_t)n_ranks * sizeof *end->part);
+    trace_sources(end, e, n, end->part);
+    for (int32_t i = 0; i < n; i++) {
+      int32_t r = end->holder[i];
+      end->part[(size_t)r * (size_t)n_ranks + (size_t)r] = counts[r] < tokens[r] ? counts[r] : tokens[r];
+    }
+    for (int32_t s = 0; s < n_ranks; s++)
+      for (int32_t i = 0; counts[s] > 0 && i < n; i++)
+        hec_quota_add(writer, e,
+                      (hec_quota){s, end->holder[i], end->part[(size_t)end->holder[i] * (size_t)n_ranks + (size_t)s]});
   }
   hec_quota_end(writer);
 }
@@ -315,16 +398,12 @@ static void fill_pairs(hec_layer_end *end) {
   for (int32_t e = 0; e < end->n_experts; e++) {
     int32_t n = list_holders(end, e);
     if (n == 1) {
+      uint32_t *pair = end->pair + (size_t)end->holder[0] * (size_t)n_ranks;
       for (int32_t s = 0; s < n_ranks; s++)
-        end->pair[s * n_ranks + end->holder[0]] += count_of(end, s, e);
-      continue;
+        pair[s] += counts_of(end, e)[s];
+    } else if (!all_stay(end, e)) {
+      trace_sources(end, e, n, end->pair);
     }
-    if (all_stay(end, e))
-      continue;
-    trace_sources(end, e, n);
-    for (int32_t s = 0; s < n_ranks; s++)
-      for (int32_t i = 0; i < n; i++)
-        end->pair[s * n_ranks + end->holder[i]] += end->part[s * n + i];
   }
   end->units += (uint64_t)end->n_experts * (uint64_t)n_ranks;
 }
@@ -344,7 +423,7 @@ static double plain_s(hec_layer_end *end) {
   int32_t n = 0;
   for (int32_t s = 0; s < end->n_ranks; s++)
     for (int32_t d = 0; d < end->n_ranks; d++)
-      add_rows(end, &n, s, d, end->pair[s * end->n_ranks + d]);
+      add_rows(end, &n, s, d, end->pair[d * end->n_ranks + s]);
   return exchange_s(end, n);
 }
 
@@ -364,7 +443,7 @@ static double by_node_s(hec_layer_end *end) {
     for (int32_t v = 0; v < p->n_nodes; v++) {
       double a = 0;
       for (int32_t d = v * per_node; d < hec_problem_node_end(p, v); d++)
-        a += end->pair[s * n_ranks + d];
+        a += end->pair[d * n_ranks + s];
       int32_t places = hec_problem_node_end(p, v) - v * per_node;
       if (v != hec_problem_node(p, s) && a > 0)
         add_rows(end, &n, s, v * per_node + s % per_node % places, tokens_with(p, a));
@@ -375,7 +454,7 @@ static double by_node_s(hec_layer_end *end) {
     for (int32_t d = q / per_node * per_node; d < hec_problem_node_end(p, q / per_node); d++) {
       double a = 0;
       for (int32_t s = q % per_node; s < n_ranks; s += per_node)
-        a += end->pair[s * n_ranks + d];
+        a += end->pair[d * n_ranks + s];
       add_rows(end, &n, q, d, a);
     }
   return between_s + exchange_s(end, n);
@@ -385,9 +464,11 @@ static double by_node_s(hec_layer_end *end) {
 static void list_rows(hec_layer_end *end) {
   memset(end->n_rows, 0, (size_t)end->n_ranks * sizeof *end->n_rows);
   for (int32_t e = 0; e < end->n_experts; e++)
-    for (int32_t r = 0; r < end->n_ranks; r++)
+    for (int32_t i = 0, n = list_holders(end, e); i < n; i++) {
+      int32_t r = end->holder[i];
       if (tokens_of(end, e)[r] > 0)
         end->rows[r * end->n_experts + end->n_rows[r]++] = (int32_t)tokens_of(end, e)[r];
+    }
 }
 
 static double experts_s(const hec_layer_end *end, const hec_work_shape *shape) {
@@ -421,7 +502,7 @@ static double end_s(const hec_layer_end *end, const hec_layer_times *t) {
   double backward = 2 * a + tokens_s(&end->hides, t->travel_s, t->backward_s);
   double again = end->regathers ? t->early_s + t->late_s : 0;
   backward += larger(again - (end->hides.gathers == HEC_HIDES_NOTHING ? 0 : backward), 0);
-  double lane = t->return_s + t->replicas_s + hec_problem_own_gradients_s(p);
+  double lane = t->return_s + t->replicas_s + hec_problem_own_gradients_s(p) + end->head_s;
   double hidden = end->hides.returns == HEC_HIDES_NOTHING ? 0
                   : end->hides.returns == HEC_HIDES_DENSE ? 2 * a
                                                           : backward;

@@ -48,13 +48,15 @@ typedef struct {
   const hec_problem *problem;
   hec_hiding hides;
   bool regathers;      /* guests are gathered again in backward, in its own window; set after new */
+  double head_s;       /* a layer's part of the head's all-reduce, before it on the gradient lane; likewise */
   hec_link_cost *link; /* the caller's, set before use */
   int32_t n_ranks, n_experts;
   hec_work_shape backward;
   /* The layer. */
   int32_t layer;
-  const uint32_t *counts; /* [n_ranks * n_experts] the caller's */
+  uint32_t *counts;       /* [n_experts * n_ranks] tokens of the sources */
   uint8_t *held;          /* [n_experts * n_ranks] hec_held */
+  int32_t *n_held;        /* [n_experts] holders */
   int32_t *home;          /* [n_experts] */
   uint32_t *total;        /* [n_experts] */
   uint32_t *tokens;       /* [n_experts * n_ranks] of the split: computed on the rank */
@@ -68,12 +70,27 @@ typedef struct {
   /* Scratch. */
   hec_min_max split;
   hec_transfer *transfers; /* [n_ranks * n_ranks] */
-  uint32_t *pair;          /* [n_ranks * n_ranks] tokens of source s computed on d */
+  uint32_t *pair;          /* [n_ranks * n_ranks] tokens on d of source s, by d; of a rank's own: undefined */
   int32_t *rows, *n_rows;  /* [n_ranks * n_experts], [n_ranks] */
   int32_t *holder;         /* [n_ranks] of one expert, ascending */
   uint64_t *left;          /* [n_ranks] what it still takes */
   uint32_t *part;          /* [n_ranks * n_ranks] of source s at holder h */
+  uint32_t *rest;          /* [n_ranks] of a source's tokens, those without a place */
 } hec_layer_end;
+
+/* The layer's guests and its split, to come back to. */
+typedef struct {
+  uint8_t *held;
+  int32_t *n_held, *n_guests;
+  uint32_t *tokens;
+  uint64_t *load;
+  hec_part_lanes early, all;
+} hec_layer_kept;
+
+hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *problem);
+/* Before any late guest. O(experts * ranks), in whole arrays. */
+void hec_layer_end_keep(const hec_layer_end *end, hec_layer_kept *kept);
+void hec_layer_end_take_back(hec_layer_end *end, const hec_layer_kept *kept);
 
 hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);
 
@@ -84,6 +101,8 @@ void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *coun
                          const uint8_t *resident);
 /* One holder more, or, with HEC_HELD_NOT, a guest less. O(nodes). */
 void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_held held);
+/* Of one expert, every rank that has it as `from` has it as `to` then: one of them is HEC_HELD_NOT. O(ranks). */
+void hec_layer_end_hold_all(hec_layer_end *end, int32_t expert, hec_held from, hec_held to);
 
 void hec_layer_end_split(hec_layer_end *end);   /* plainly; O(experts * ranks) */
 void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */

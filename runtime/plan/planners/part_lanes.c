@@ -44,6 +44,18 @@ void hec_part_lanes_clear(hec_part_lanes *lanes) {
   memset(lanes->all, 0, (size_t)lanes->problem->n_experts * sizeof *lanes->all);
 }
 
+void hec_part_lanes_copy(const hec_part_lanes *from, hec_part_lanes *to) {
+  size_t ranks = (size_t)from->n_ranks, nodes = (size_t)from->n_nodes;
+  memcpy(to->owner_out, from->owner_out, ranks * sizeof *to->owner_out);
+  memcpy(to->near_in, from->near_in, ranks * sizeof *to->near_in);
+  memcpy(to->far_in, from->far_in, ranks * sizeof *to->far_in);
+  memcpy(to->node_out, from->node_out, nodes * sizeof *to->node_out);
+  memcpy(to->node_in, from->node_in, nodes * sizeof *to->node_in);
+  memcpy(to->passed, from->passed, nodes * sizeof *to->passed);
+  memcpy(to->copies, from->copies, (size_t)from->problem->n_experts * nodes * sizeof *to->copies);
+  memcpy(to->all, from->all, (size_t)from->problem->n_experts * sizeof *to->all);
+}
+
 void hec_part_lanes_add(hec_part_lanes *lanes, int32_t expert, int32_t owner, int32_t rank, int sign) {
   int32_t home = lanes->node_of[owner], node = lanes->node_of[rank];
   int32_t *here = &lanes->copies[expert * lanes->n_nodes + node];
@@ -64,6 +76,31 @@ void hec_part_lanes_add(hec_part_lanes *lanes, int32_t expert, int32_t owner, in
     lanes->far_in[rank] += sign * other;
     lanes->passed[node] += (double)sign / lanes->per_node;
   }
+}
+
+void hec_part_lanes_add_all(hec_part_lanes *lanes, int32_t expert, int32_t owner, const uint8_t *held, uint8_t which,
+                            int sign) {
+  int32_t home = lanes->node_of[owner], before = lanes->all[expert];
+  double other = sign * lanes->other;
+  for (int32_t node = 0; node < lanes->n_nodes; node++) {
+    int32_t first = node * lanes->per_node, end = first + lanes->per_node, n = 0;
+    int32_t *here = &lanes->copies[expert * lanes->n_nodes + node];
+    double *in = node == home ? lanes->near_in : lanes->far_in;
+    end = end < lanes->n_ranks ? end : lanes->n_ranks;
+    for (int32_t r = first; r < end; r++) {
+      bool is = held[r] == which;
+      in[r] += is ? other : 0;
+      n += is;
+    }
+    bool enters = node != home && (*here == 0) != (*here + sign * n == 0);
+    *here += sign * n;
+    lanes->all[expert] += sign * n;
+    lanes->passed[node] += node == home ? 0 : (double)(sign * n) / lanes->per_node;
+    lanes->node_out[home] += enters ? sign : 0;
+    lanes->node_in[node] += enters ? sign : 0;
+  }
+  if ((before == 0) != (lanes->all[expert] == 0))
+    lanes->owner_out[owner] += other;
 }
 
 static double max_of(const double *value, int32_t n) {

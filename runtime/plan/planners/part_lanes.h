@@ -33,8 +33,12 @@ typedef struct {
 
 hec_part_lanes hec_part_lanes_new(hec_arena *arena, const hec_problem *problem);
 void hec_part_lanes_clear(hec_part_lanes *lanes);
+void hec_part_lanes_copy(const hec_part_lanes *from, hec_part_lanes *to); /* of the same problem */
 /* A copy of the expert of `owner` on `rank` comes (or, with sign -1, goes). O(1). */
 void hec_part_lanes_add(hec_part_lanes *lanes, int32_t expert, int32_t owner, int32_t rank, int sign);
+/* The same on every rank r with held[r] == which, of ranks where no copy is (with -1: where one is). O(ranks). */
+void hec_part_lanes_add_all(hec_part_lanes *lanes, int32_t expert, int32_t owner, const uint8_t *held, uint8_t which,
+                            int sign);
 /* Seconds of all of them at `bytes` an expert; 0 if there are none. O(ranks + nodes). */
 double hec_part_lanes_s(const hec_part_lanes *lanes, double bytes);
 

@@ -25,6 +25,7 @@ const hec_schedule hec_schedule_fsmoe = {
     .summary = "tokens in chunks on three streams; dense gradients in pieces where they cost least",
     .source = "FSMoE, arXiv:2501.10714",
     .chunked = true,
+    .cuts = true,
     .hides = {.chunked = true},
     .inside = true,
     .start = start,

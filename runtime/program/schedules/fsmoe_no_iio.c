@@ -15,6 +15,7 @@ const hec_schedule hec_schedule_fsmoe_no_iio = {
     .summary = "fsmoe with the collectives inside nodes in line with the tokens between them",
     .source = "FSMoE, arXiv:2501.10714, mode 6 of its artifact",
     .chunked = true,
+    .cuts = true,
     .unsharded = "fsmoe",
     .hides = {.chunked = true},
     .start = start,
