@@ -4,7 +4,7 @@
  * - It needs nothing: no root, no namespaces, no MPI, no tc. Containers often forbid namespaces; tests of tools/hosts are
  *   skipped there.
  * - hecate-validate compare over it predicts times within 1.3 to 1.7 % (validate/results/compare-paced.md). Across hosts it is
- *   3 % with --law max_min, 8 % with alpha_beta (docs/hosts.md).
+ *   3 % with --law max_min, 4 and 8 % with alpha_beta (docs/hosts.md).
  * - It is the one transport of one machine in which a connection breaks, a message moves in part and two ends disagree about a
  *   size: tests/exec has such faults.
  * It proves less about networks: it paces each message, so nothing waits behind anything. For that there is tools/hosts. */
