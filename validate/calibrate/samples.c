@@ -86,8 +86,8 @@ static bool exchanges(const hec_op *op) {
   return op->kind == HEC_OP_EXCHANGE || op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS;
 }
 
-/* Share of the operation's span in which its rank did something else: it computed or, between hosts, whose links all of
- * its exchanges share, moved other bytes. */
+/* Share of the operation's span in which its rank did something else: it computed or, of an exchange between hosts, whose
+ * links all of its exchanges share, moved other bytes. Reductions of gradients hardly ever travel alone. */
 static double busy(const hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id,
                        int32_t rank) {
   size_t n_ranks = (size_t)program->n_ranks;
@@ -95,7 +95,8 @@ static double busy(const hec_samples *samples, const hec_program *program, const
   int64_t begin = end - span, sum = 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     int64_t from = t->begin_ps[i * n_ranks + (size_t)rank], to = t->end_ps[i * n_ranks + (size_t)rank];
-    bool moves = samples->between_hosts && i != (size_t)id && exchanges(&program->ops[i]);
+    bool moves = samples->between_hosts && program->ops[id].kind == HEC_OP_EXCHANGE && i != (size_t)id &&
+                 exchanges(&program->ops[i]);
     if ((program->ops[i].lane != HEC_LANE_COMPUTE && !moves) || to < 0)
       continue;
     from = from > begin ? from : begin;
