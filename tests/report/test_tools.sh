@@ -106,6 +106,8 @@ cat >spec.json <<END
  "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["published", "pipemoe"]}
 END
 "$sim" sweep spec.json --out whole.csv --report whole.html >out.txt 2>err.txt || fail "sweep: $(cat err.txt)"
+has "<p>These are predictions: the rates of 1x4 " whole.html
+has " are data sheets and assumptions, not measured on your machine.</p>" whole.html
 has whole.html
 page "regime assumed" whole.html
 for i in 0 1; do

@@ -63,6 +63,9 @@ expect whole.json 'len({r["step_s"] for r in d["rows"] if "error" not in r}) > 4
 has "the time of a training step" whole.html
 best=$(value whole.json 'max((r for r in d["rows"] if r.get("memory", {}).get("fits")), key=lambda r: r["tokens_per_s_per_gpu"])["layout"]')
 grep -q "Most tokens/s per GPU, .*layout ${best:-[a-z]}" whole.html || fail "the page does not name $best"
+# How far off published runs were stands in the page and beside each row.
+expect whole.json 'all(r["error_factor"] > 1 for r in d["rows"] if "error" not in r)' True
+grep -q "<p>These are predictions: nine of ten published runs took between 1/" whole.html || fail "the page has no band"
 
 # ---- Set-ups and models as files: read once, beside the spec ----
 mkdir near

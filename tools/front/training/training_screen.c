@@ -72,10 +72,12 @@ static void say_best(const hec_training_summary *s, int32_t best, const char *be
     hec_text_printf(words, ".%sNo policy%s is faster by %.0f %% or more.", between,
                     out >= 0 ? " that fits into memory" : "", 100 * close);
   else
-    hec_text_printf(words, ", and %.4g s with %s, the fastest policy%s.", r->step_s, s->rows[best].policy->name,
+    hec_text_printf(words, ", and %.4g s with %s, the fastest policy%s: %.2fx as fast.", r->step_s,
+                    s->rows[best].policy->name,
                     !r->memory.fits                ? ", though none fits into memory"
                     : out >= 0 || !ep->memory.fits ? " that fits into memory"
-                                                   : "");
+                                                   : "",
+                    ep->step_s / r->step_s);
   if (out >= 0)
     hec_text_printf(words, "%s%s would take %.4g s, but does not fit.", between, s->rows[out].policy->name,
                     s->rows[out].result.step_s);
@@ -254,8 +256,8 @@ static void add_factor(const hec_training_summary *s, hec_text *words) {
                     "WARNING: the factor is outside %.1f to %.1f. Something of that run is not in the recipe, layout "
                     "or GPU given here; relative statements are doubtful, too. ",
                     factor_low, factor_high);
-  hec_text_printf(words, "%sll times are multiplied by %.4g, ", s->factor < factor_low || s->factor > factor_high ? "A" : "a",
-                  s->factor);
+  hec_text_printf(words, "%sll times are multiplied by %.4g, ",
+                  s->factor < factor_low || s->factor > factor_high ? "A" : "a", s->factor);
   hec_text_add(words, set_up->factor > 0 ? "of --measured. "
                                          : "which is your measured step over the predicted one of this layout. ");
   if (set_up->measured_step_s > 0)
