@@ -169,7 +169,7 @@ static double spill_from(hec_guests *state, int32_t m) {
   return hec_guests_spill(state, &times, m, HEC_HELD_EARLY);
 }
 
-void hec_guests_drop(hec_guests *state, hec_held held) {
+static void drop(hec_guests *state, hec_held held) {
   for (int32_t e = 0; e < state->end.n_experts; e++)
     for (int32_t r = 0; r < state->end.n_ranks; r++)
       if (held_at(state, e, r) == held)
@@ -250,11 +250,11 @@ double hec_guests_choose(hec_guests *state) {
     return times.end_s;
   double everywhere_s = best_k > 0 ? spill_from(state, m) : none.end_s;
   if (best_k > 0)
-    hec_guests_drop(state, HEC_HELD_EARLY);
+    drop(state, HEC_HELD_EARLY);
   double some_s = spill_from(state, m);
   if (best_k == 0 || some_s <= everywhere_s)
     return some_s;
-  hec_guests_drop(state, HEC_HELD_EARLY);
+  drop(state, HEC_HELD_EARLY);
   hold_everywhere(state, 0, best_k, HEC_HELD_EARLY);
   return spill_from(state, m);
 }

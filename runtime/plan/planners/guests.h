@@ -41,6 +41,5 @@ double hec_guests_choose(hec_guests *guests);
 hec_layer_times hec_guests_split(hec_guests *guests);
 hec_layer_times hec_guests_hold_late(hec_guests *guests, hec_layer_times times);
 double hec_guests_spill(hec_guests *guests, const hec_layer_times *times, int32_t room, hec_held held);
-void hec_guests_drop(hec_guests *guests, hec_held held);
 
 #endif
