@@ -1,7 +1,6 @@
-/* Bounds of the largest load against exhaustive search over every placement of small instances. Never above the best
- * there is, equal to it where the header says so. The best of a placement is by the sets of its experts, all 2^E of
- * them, which is also what the max-flow is checked against. */
-#include "runtime/plan/bound/bound.h"
+/* The bound of the largest load against exhaustive search over every placement of small instances. Never above the best there
+ * is, equal to it where the header says so. The best of a placement is by the sets of its experts, all 2^E of them. */
+#include "tests/plan/load_bound.h"
 #include "tests/support/test.h"
 
 #include <string.h>
@@ -92,41 +91,6 @@ static void compare(const char *name, const instance *in, double bound, double b
                 (int)in->load[3], (int)in->load[4], in->home[0], in->home[1], in->home[2], in->home[3], in->home[4]);
 }
 
-HEC_TEST_LOOP(whole_against_every_assignment, 10) {
-  uint64_t seed = 100 + (uint64_t)_i;
-  for (int round = 0; round < 40; round++) {
-    instance in = random_instance(&seed);
-    double best = 1e300;
-    int32_t n = 1;
-    for (int32_t e = 0; e < in.experts; e++)
-      n *= in.ranks;
-    for (int32_t code = 0; code < n; code++) {
-      uint64_t rank[RANKS_MAX] = {0}, max = 0;
-      for (int32_t e = 0, c = code; e < in.experts; e++, c /= in.ranks)
-        rank[c % in.ranks] += in.load[e];
-      for (int32_t r = 0; r < in.ranks; r++)
-        max = rank[r] > max ? rank[r] : max;
-      best = (double)max < best ? (double)max : best;
-    }
-    bool tight = in.experts <= in.ranks + 1 || in.ranks == 1;
-    compare("whole", &in, hec_bound_whole(in.load, in.experts, in.ranks, &arena), best, tight);
-  }
-}
-
-HEC_TEST_LOOP(slots_against_every_placement, 12) {
-  uint64_t seed = 200 + (uint64_t)_i;
-  const unsigned none[RANKS_MAX] = {0};
-  for (int round = 0; round < 3; round++) {
-    instance in = random_instance(&seed);
-    for (int32_t slots = (in.experts + in.ranks - 1) / in.ranks; slots <= in.experts; slots++) {
-      double bound = hec_bound_slots(in.load, in.experts, in.ranks, slots, &arena);
-      compare("slots", &in, bound, search(&in, none, slots), slots == 1 || slots >= in.experts);
-      if (slots >= in.experts)
-        ck_assert_double_eq_tol(bound, hec_bound_mean(in.load, in.experts, in.ranks), 1e-9);
-    }
-  }
-}
-
 HEC_TEST_LOOP(extra_against_every_placement, 12) {
   uint64_t seed = 300 + (uint64_t)_i;
   for (int round = 0; round < 3; round++) {
@@ -135,70 +99,9 @@ HEC_TEST_LOOP(extra_against_every_placement, 12) {
     for (int32_t r = 0; r < in.ranks; r++)
       fixed[r] = homes_of(&in, r);
     for (int32_t extra = 0; extra <= in.experts; extra++) {
-      double bound = hec_bound_extra(in.load, in.home, in.experts, in.ranks, extra, &arena);
+      double bound = hec_load_bound(in.load, in.home, in.experts, in.ranks, extra, &arena);
       compare("extra", &in, bound, search(&in, fixed, extra), extra == 0 || extra >= in.experts || in.ranks <= 2);
     }
-  }
-}
-
-HEC_TEST_LOOP(held_is_exact, 4) {
-  uint64_t seed = 400 + (uint64_t)_i;
-  for (int round = 0; round < 300; round++) {
-    instance in = random_instance(&seed);
-    unsigned held[RANKS_MAX] = {0};
-    int32_t at[EXPERTS_MAX + 1] = {0}, holder[EXPERTS_MAX * RANKS_MAX], n = 0;
-    for (int32_t e = 0; e < in.experts; e++) {
-      unsigned ranks = (unsigned)hec_test_below(&seed, 1u << in.ranks) | 1u << in.home[e];
-      for (int32_t r = 0; r < in.ranks; r++)
-        if (ranks >> r & 1) {
-          holder[n++] = r;
-          held[r] |= 1u << e;
-        }
-      at[e + 1] = n;
-    }
-    double found = hec_bound_held(in.load, at, holder, in.experts, in.ranks, &arena);
-    compare("held", &in, found, best_of(&in, held), true);
-  }
-}
-
-/* Larger instances: all statements stay in order, and more freedom never raises a bound. */
-HEC_TEST_LOOP(order, 40) {
-  uint64_t seed = 500 + (uint64_t)_i;
-  int32_t ranks = 1 + (int32_t)hec_test_below(&seed, 20), experts = 1 + (int32_t)hec_test_below(&seed, 60);
-  uint64_t *load = HEC_NEW(&arena, uint64_t, experts);
-  int32_t *home = HEC_NEW(&arena, int32_t, experts), *at = HEC_NEW(&arena, int32_t, experts + 1);
-  int32_t *holder = HEC_NEW(&arena, int32_t, experts * ranks), n = 0;
-  for (int32_t e = 0; e < experts; e++) {
-    load[e] = hec_test_below(&seed, 5) ? hec_test_below(&seed, 100) : hec_test_below(&seed, 100000);
-    home[e] = (int32_t)hec_test_below(&seed, (uint64_t)ranks);
-    for (int32_t r = 0; r < ranks; r++)
-      if (r == home[e] || hec_test_below(&seed, 4) == 0)
-        holder[n++] = r;
-    at[e + 1] = n;
-  }
-  double mean = hec_bound_mean(load, experts, ranks), whole = hec_bound_whole(load, experts, ranks, &arena);
-  double held = hec_bound_held(load, at, holder, experts, ranks, &arena), before = 1e300;
-  ck_assert(whole >= mean && held >= mean - 1e-9);
-  int32_t max = 0; /* copies beyond homes on a rank */
-  for (int32_t r = 0; r < ranks; r++) {
-    int32_t own = 0;
-    for (int32_t e = 0; e < experts; e++)
-      for (int32_t i = at[e]; i < at[e + 1]; i++)
-        own += holder[i] == r && home[e] != r;
-    max = own > max ? own : max;
-  }
-  for (int32_t extra = 0; extra <= experts; extra++) {
-    double bound = hec_bound_extra(load, home, experts, ranks, extra, &arena);
-    ck_assert(bound >= mean - 1e-9 && bound <= before);
-    ck_assert(extra < max || bound <= held * (1 + 1e-12));
-    ck_assert(extra > 0 || bound >= whole * (1 - 1e-12)); /* one placement of whole experts */
-    before = bound;
-  }
-  before = 1e300;
-  for (int32_t slots = (experts + ranks - 1) / ranks; slots <= experts; slots++) {
-    double bound = hec_bound_slots(load, experts, ranks, slots, &arena);
-    ck_assert(bound >= mean - 1e-9 && bound <= before);
-    before = bound;
   }
 }
 
@@ -217,7 +120,7 @@ HEC_TEST(worst_case_of_slots) {
       home[e] = e / golden[i].per_rank;
       load[e] = home[e] < golden[i].hot ? 840 : 0;
     }
-    double bound = hec_bound_extra(load, home, experts, golden[i].ranks, golden[i].extra, &arena);
-    ck_assert_double_eq_tol(bound / hec_bound_mean(load, experts, golden[i].ranks), golden[i].overload, 1e-9);
+    double bound = hec_load_bound(load, home, experts, golden[i].ranks, golden[i].extra, &arena);
+    ck_assert_double_eq_tol(bound / hec_load_mean(load, experts, golden[i].ranks), golden[i].overload, 1e-9);
   }
 }

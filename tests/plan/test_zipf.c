@@ -8,8 +8,8 @@
  * are filled until 150 tokens are not worth it) and LLEP above its threshold of 1.3. With one guest slot a rank the
  * greedy planners do for flat popularity only. The lower bound for given homes and that many guests (bound.h, `extra`)
  * is at most 1.06 in all cases: it does not excuse them. */
-#include "runtime/plan/bound/bound.h"
 #include "runtime/plan/policy.h"
+#include "tests/plan/load_bound.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/test.h"
 #include "traces/trace.h"
@@ -109,7 +109,7 @@ static double min(int32_t n_ranks, int32_t n, int32_t guests, const uint32_t *to
     load[e] = totals[e];
     home[e] = e / (n / n_ranks);
   }
-  return hec_bound_extra(load, home, n, n_ranks, guests, &arena) / hec_bound_mean(load, n, n_ranks);
+  return hec_load_bound(load, home, n, n_ranks, guests, &arena) / hec_load_mean(load, n, n_ranks);
 }
 
 static void count(tally *t, int32_t n_ranks, int32_t n, const uint32_t *totals) {

@@ -74,7 +74,8 @@ void hec_comparison_add(hec_comparison *c, const hec_experiment_reading *reading
     keep_timeline(iteration->timeline, &c->drawn[reading->a_case].measured);
 }
 
-const hec_round_reading *hec_comparison_readings(const hec_comparison *c, int32_t point, int32_t *n) {
+/* Readings of a point, by round; their number. */
+static const hec_round_reading *readings_of(const hec_comparison *c, int32_t point, int32_t *n) {
   *n = c->options.n_rounds;
   return &c->readings[(size_t)point * (size_t)*n];
 }
@@ -250,7 +251,7 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
 static void settle(hec_comparison *c, const hec_readings *chosen, int32_t index, double *scratch) {
   hec_point *point = &c->points[index];
   int32_t n_rounds, n = 0;
-  const hec_round_reading *readings = hec_comparison_readings(c, index, &n_rounds);
+  const hec_round_reading *readings = readings_of(c, index, &n_rounds);
   const double *value = chosen->value + (size_t)index * (size_t)n_rounds;
   point->n_read = point->n_clean = 0;
   for (int32_t k = 0; k < n_rounds; k++) {

@@ -98,8 +98,8 @@ typedef struct {
   double kendall_tau;         /* of the pairs that are told apart, by their medians over the points that both have */
   struct {
     int32_t pairs, wrong;
-    double tau; /* (right - wrong) / pairs; 1: there are none */
-  } ranking;    /* the same over those more than HEC_APART apart */
+    double tau;                          /* (right - wrong) / pairs; 1: there are none */
+  } ranking;                             /* the same over those more than HEC_APART apart */
   int32_t n_right, n_wrong, n_not_apart; /* all pairs */
   double regret;                         /* measured: the case that is predicted best over the one that is best, - 1 */
   int32_t chosen, best;                  /* the two, of by_case; no meaning without a pair */
@@ -119,8 +119,6 @@ void hec_comparison_add(hec_comparison *comparison, const hec_experiment_reading
 double hec_comparison_half_width(const hec_comparison *comparison);
 /* The same of the level of all cases together. */
 double hec_comparison_level_half(const hec_comparison *comparison);
-/* Readings of a point, by round; their number. */
-const hec_round_reading *hec_comparison_readings(const hec_comparison *comparison, int32_t point, int32_t *n);
 /* On rank 0, after all rounds: predicts every point for the cluster, then compares. scale[HEC_DRAWS]: how far the cluster's
  * level may be off (resample.h); NULL: it is known. HEC_FAILED when an iteration planned again is not the one that was
  * executed. */

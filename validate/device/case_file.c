@@ -5,17 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-hec_status hec_case_file_open(const char *path, hec_arena *arena, hec_case_file *csv) {
+/* Reads the header. Memory of texts comes from the arena. To be closed in any case. */
+static hec_status open_file(const char *path, hec_arena *arena, hec_case_file *csv) {
   *csv = (hec_case_file){.input = {.path = path}, .arena = arena};
   csv->file.input = &csv->input;
   HEC_TRY(hec_csv_open(&csv->csv, &csv->file));
   for (int i = 0; i < csv->csv.n_columns; i++)
     csv->column[i] = hec_csv_name(&csv->csv, i);
   return HEC_OK;
-}
-
-void hec_case_file_close(hec_case_file *csv) {
-  hec_csv_close(&csv->csv);
 }
 
 int32_t hec_case_file_column(const hec_case_file *csv, const char *name) {
@@ -42,10 +39,10 @@ static hec_status read_rows(hec_case_file *csv, const char *const *columns, cons
 hec_status hec_case_file_each(const char *path, hec_arena *arena, const char *const *columns, const char *page,
                               hec_case_file_row *row, void *context) {
   hec_case_file csv;
-  hec_status status = hec_case_file_open(path, arena, &csv);
+  hec_status status = open_file(path, arena, &csv);
   if (status == HEC_OK)
     status = read_rows(&csv, columns, page, row, context);
-  hec_case_file_close(&csv);
+  hec_csv_close(&csv.csv);
   return status;
 }
 

@@ -13,9 +13,6 @@ typedef struct {
   const char *column[HEC_CSV_FIELDS]; /* names in the header */
 } hec_case_file;                      /* must not move */
 
-/* Reads the header. Memory of texts comes from the arena. To be closed in any case. */
-hec_status hec_case_file_open(const char *path, hec_arena *arena, hec_case_file *csv) HEC_MUST_USE;
-void hec_case_file_close(hec_case_file *csv);
 /* Position of a column; -1: there is none. */
 int32_t hec_case_file_column(const hec_case_file *csv, const char *name);
 

@@ -68,8 +68,6 @@ typedef struct {
   hec_scope scope;     /* what is open at the row */
 } hec_published_row;
 
-/* The side of 1 that the paper's number lies on, -1, 0 (no statement) or 1; ranges: both ends must agree. */
-int32_t hec_row_paper_side(const hec_published_row *row);
 typedef enum { HEC_AGREES, HEC_DISAGREES, HEC_UNDEFINED } hec_verdict;
 /* Undefined: no statement, or a value that could not be formed (nothing was exposed on either side). */
 hec_verdict hec_row_verdict(const hec_published_row *row, hec_span ours);

@@ -11,7 +11,8 @@
 
 static const double side_tolerance = 0.001; /* nearer to 1 than this, nobody wins */
 
-int32_t hec_row_paper_side(const hec_published_row *row) {
+/* The side of 1 that the paper's number lies on, -1, 0 (no statement) or 1; ranges: both ends must agree. */
+static int32_t paper_side(const hec_published_row *row) {
   if (row->kind == HEC_ROW_SIGN)
     return 1;
   if (row->kind == HEC_ROW_INFO)
@@ -22,7 +23,7 @@ int32_t hec_row_paper_side(const hec_published_row *row) {
 }
 
 hec_verdict hec_row_verdict(const hec_published_row *row, hec_span ours) {
-  int32_t side = hec_row_paper_side(row);
+  int32_t side = paper_side(row);
   if (side == 0 || isnan(ours.low) || isnan(ours.high))
     return HEC_UNDEFINED;
   return hec_side_of_one(ours.low, side_tolerance) == side && hec_side_of_one(ours.high, side_tolerance) == side

@@ -1,39 +1,8 @@
-/* What no policy of a class can go below: largest loads, and iteration times.
- *
- * Loads (bound.c): of R ranks, tokens may be cut anywhere (fractions), so each is a lower bound of what whole tokens
- * reach. w_e: tokens of expert e, W their sum, L the largest load of a rank.
- *
- *   mean    W / R. Some rank has at least the mean. Tight where every rank may hold every expert: cut evenly.
- *   whole   one rank per expert:  max(W/R, max over k of w(kR+1) + w(kR) + ... + w(kR+1-k)), w(1) >= w(2) >= ...
- *           Of the kR+1 largest, k+1 share a rank and weigh at least as much as the last k+1 of them.
- *           Tight for E <= R (each its own rank), E = R + 1 (the two smallest together) and R = 1.
- *   slots   any homes, S experts on a rank:  the smallest L >= W/R with  sum over e of max(1, ceil(w_e / L)) <= R S
- *           A slot computes at most L, so expert e needs ceil(w_e / L) of them, and it must be somewhere.
- *           Tight for S = 1 (that many slots, each full evenly) and S >= E.
- *   extra   homes given, B experts more on each rank:  max over sets P of ranks of
- *           max(w(P)/R, (w(P) - (R - |P|) top_B(P)) / |P|), w(P): of experts with home in P, top_B: of its B largest
- *           Those tokens are computed in P, at most |P| L, or on another rank, at most L and at most B experts each.
- *           Taken over the R sets of the fullest ranks (one of any size). Tight for B = 0, B >= E, and R <= 2.
- *   held    who holds what is given:  max over sets S of experts of w(S) / |ranks that hold one of S|
- *           Tokens of S are computed on those ranks only. Always tight (max-flow, min-cut), and found by it.
- *
- * Times (bound_time.c): of a class of policies on a load; see there. */
+/* What iteration times of a class of policies on a load cannot go below: bound_time.c has the statements. */
 #ifndef HEC_PLAN_BOUND_H
 #define HEC_PLAN_BOUND_H
 #include "models/load.h"
 #include "runtime/plan/policy.h"
-
-/* load: [n_experts]. Scratch comes from the arena and goes back to it. */
-double hec_bound_mean(const uint64_t *load, int32_t n_experts, int32_t n_ranks);
-double hec_bound_whole(const uint64_t *load, int32_t n_experts, int32_t n_ranks, hec_arena *arena);
-double hec_bound_slots(const uint64_t *load, int32_t n_experts, int32_t n_ranks, int32_t slots,
-                       hec_arena *arena); /* slots * n_ranks >= n_experts */
-double hec_bound_extra(const uint64_t *load, const int32_t *home, int32_t n_experts, int32_t n_ranks, int32_t extra,
-                       hec_arena *arena);
-/* holder_at: [n_experts + 1], holder: ranks that hold expert e, ascending and different, at least one. Sums of loads times
- * n_ranks below 2^63. */
-double hec_bound_held(const uint64_t *load, const int32_t *holder_at, const int32_t *holder, int32_t n_experts,
-                      int32_t n_ranks, hec_arena *arena);
 
 /* What a policy may do. */
 typedef enum {

@@ -55,13 +55,6 @@
 
 #include "runtime/base/status.h"
 
-hec_fsmoe_layer hec_fsmoe_backward(const hec_fsmoe_layer *forward) {
-  hec_fsmoe_layer backward = *forward;
-  backward.experts.start *= 2;
-  backward.experts.volume *= 2;
-  return backward;
-}
-
 hec_fsmoe_layer hec_fsmoe_folded(const hec_fsmoe_layer *layer) {
   return (hec_fsmoe_layer){.a2a = {layer->a2a.start + (layer->gather.start + layer->scatter.start) / 2,
                                    layer->a2a.volume + (layer->gather.volume + layer->scatter.volume) / 2},
@@ -127,19 +120,6 @@ static hec_fsmoe_choice best_of(const hec_fsmoe_layer *layer, double reduce, deg
 
 hec_fsmoe_choice hec_fsmoe_best(const hec_fsmoe_layer *layer, double reduce, int32_t degree_max) {
   return best_of(layer, reduce, (degrees){1, degree_max});
-}
-
-hec_fsmoe_choice hec_fsmoe_chunked(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward,
-                                   int32_t degree_max) {
-  hec_fsmoe_layer there = hec_fsmoe_folded(forward), back = hec_fsmoe_folded(backward);
-  hec_fsmoe_choice best = {0};
-  for (int32_t r = 1; r <= degree_max; r *= 2) {
-    hec_fsmoe_case bound = hec_fsmoe_case_of(&there, r, 0), other = hec_fsmoe_case_of(&back, r, 0);
-    double time = hec_fsmoe_case_time(&there, r, 0, bound) + hec_fsmoe_case_time(&back, r, 0, other);
-    if (r == 1 || time < best.time)
-      best = (hec_fsmoe_choice){time, r, bound};
-  }
-  return best;
 }
 
 double hec_fsmoe_slack(const hec_fsmoe_layer *layer, double degree) {

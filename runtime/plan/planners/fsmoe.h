@@ -39,8 +39,6 @@ typedef struct {
 
 enum { HEC_FSMOE_DEGREE_MAX = 8 }; /* the artifact's: degrees 1, 2, 4, 8 */
 
-/* Backward: the experts' products twice, everything else as it is. */
-hec_fsmoe_layer hec_fsmoe_backward(const hec_fsmoe_layer *forward);
 /* "No-IIO": gather and scatter are done by the stream between nodes, half of their sum with each a2a. */
 hec_fsmoe_layer hec_fsmoe_folded(const hec_fsmoe_layer *layer);
 
@@ -50,9 +48,6 @@ double hec_fsmoe_case_time(const hec_fsmoe_layer *layer, double degree, double r
 
 /* The least time over degrees 1, 2, 4 ... degree_max; the smallest such degree. */
 hec_fsmoe_choice hec_fsmoe_best(const hec_fsmoe_layer *layer, double reduce, int32_t degree_max);
-/* Tutel and PipeMoE: one degree for both directions, gather and scatter in series with a2a, no gradients beside it. The
- * time is that of both. */
-hec_fsmoe_choice hec_fsmoe_chunked(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward, int32_t degree_max);
 /* How much time of gradients the layer takes at that degree without becoming slower. */
 double hec_fsmoe_slack(const hec_fsmoe_layer *layer, double degree);
 

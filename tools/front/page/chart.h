@@ -46,8 +46,6 @@ void hec_chart_add_rows(const hec_report *report, hec_text *out);
 bool hec_chart_opens(const hec_report *report, int32_t row);
 /* Chips of the rows shown and "all", "none"; those of the others folded away. `color`: with the colours of their lines. */
 void hec_chart_chips(const hec_report *report, const char *name, bool color, hec_text *out);
-/* What the trace calls the reported iteration of that place; counted from 1 where that is not known. */
-int64_t hec_chart_iter(const hec_report *report, size_t place);
 /* The attribute by which the script knows them (of the whole page; once): "first step count;" of every run. */
 void hec_chart_add_iters(const hec_report *report, size_t n, hec_text *out);
 /* Labels of an axis of n of them, at points from edge to edge, or (`cells`) in the middle of their cells. */

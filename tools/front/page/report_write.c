@@ -185,7 +185,8 @@ void hec_chart_chips(const hec_report *report, const char *name, bool color, hec
   }
 }
 
-int64_t hec_chart_iter(const hec_report *report, size_t place) {
+/* What the trace calls the reported iteration of that place; counted from 1 where that is not known. */
+static int64_t iter_at(const hec_report *report, size_t place) {
   const hec_series *iters = &report->summary->iters;
   return place < iters->n ? (int64_t)iters->value[place] : (int64_t)place + 1;
 }
@@ -193,9 +194,9 @@ int64_t hec_chart_iter(const hec_report *report, size_t place) {
 void hec_chart_add_iters(const hec_report *report, size_t n, hec_text *out) {
   hec_text_add(out, " data-iters=\"");
   for (size_t i = 0; i < n;) {
-    int64_t first = hec_chart_iter(report, i), step = i + 1 < n ? hec_chart_iter(report, i + 1) - first : 1;
+    int64_t first = iter_at(report, i), step = i + 1 < n ? iter_at(report, i + 1) - first : 1;
     size_t last = i + 1;
-    while (last < n && hec_chart_iter(report, last) - hec_chart_iter(report, last - 1) == step)
+    while (last < n && iter_at(report, last) - iter_at(report, last - 1) == step)
       last++;
     hec_text_printf(out, "%" PRId64 " %" PRId64 " %zu;", first, step, last - i);
     i = last;
@@ -205,9 +206,9 @@ void hec_chart_add_iters(const hec_report *report, size_t n, hec_text *out) {
 
 /* The first place of the labels: so that they are round where iterations are evenly numbered. */
 static size_t first_label(const hec_report *report, size_t n, size_t step) {
-  int64_t apart = n > step ? hec_chart_iter(report, step) - hec_chart_iter(report, 0) : 0;
+  int64_t apart = n > step ? iter_at(report, step) - iter_at(report, 0) : 0;
   for (size_t i = 0; apart > 0 && i < step; i++)
-    if (hec_chart_iter(report, i) % apart == 0)
+    if (iter_at(report, i) % apart == 0)
       return i;
   return 0;
 }
@@ -222,7 +223,7 @@ void hec_chart_iter_axis(const hec_report *report, size_t n, bool cells, hec_tex
   hec_plot_x_begin(out);
   for (size_t i = first_label(report, n, step); i < n; i += step) {
     char label[32];
-    (void)snprintf(label, sizeof label, "%" PRId64, hec_chart_iter(report, i));
+    (void)snprintf(label, sizeof label, "%" PRId64, iter_at(report, i));
     double share = cells ? ((double)i + 0.5) / (double)n : n > 1 ? (double)i / (double)(n - 1) : 0.5;
     hec_plot_x_label(share, label, out);
   }
