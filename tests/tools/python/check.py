@@ -89,6 +89,7 @@ everywhere = hecate.Planner("hecate-published:t=1", layers=2, experts=4, top_k=2
 check("a guest", everywhere.step().guests(0, "before") == [hecate.Guest(0, 0, (1,))])
 raises(hecate.BadInput, "counts", plan.refine, 0, [[1, 2, 3]])
 raises(hecate.BadInput, "counts", plan.refine, 0, [[1, 2, 3, -4], [0, 0, 0, 0]])
+raises(hecate.BadInput, "counts", plan.refine, 0, [[1, 2, 3, 2**32], [0, 0, 0, 0]])
 raises(hecate.BadInput, "layer from 0 to 1", plan.refine, 2, hot[0])
 raises(hecate.BadInput, "policy: expected one of", hecate.Planner, "nonesuch", layers=1, experts=4, top_k=1, ranks=2)
 raises(hecate.BadInput, "'colour'", hecate.Planner, layers=1, experts=4, top_k=1, ranks=2, colour=1)

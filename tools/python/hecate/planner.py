@@ -25,6 +25,7 @@ except ImportError:
 
 AUTO = -1
 WHICH = {"before": 0, "added": 1, "all": 2}
+_U32 = range(2**32)
 _i32, _i64, _f64, _p = ctypes.c_int32, ctypes.c_int64, ctypes.c_double, ctypes.POINTER
 
 
@@ -137,8 +138,8 @@ def _counts(what, counts, shape):
     if given.size != n or given.dtype.kind not in "iu":
         raise BadInput("%s: expected counts of shape %s, whole numbers, found %s of %s" %
                        (what, tuple(shape), given.dtype, given.shape))
-    if given.dtype.kind == "i" and given.size and given.min() < 0:
-        raise BadInput("%s: expected counts from 0, found %d" % (what, given.min()))
+    if given.dtype != numpy.uint32 and given.size and int(numpy.bitwise_or.reduce(given, axis=None)) not in _U32:
+        raise BadInput("%s: expected counts from 0 to %d, found %d" % (what, _U32[-1], given.min() if given.min() < 0 else given.max()))
     given = numpy.ascontiguousarray(given, dtype=numpy.uint32)
     return given, given.ctypes.data
 
