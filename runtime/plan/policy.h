@@ -40,7 +40,8 @@ typedef struct {
   int64_t iter;              /* of the record about to run */
   int32_t micro_batch;       /* within the iteration */
   uint64_t units; /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
-  uint64_t units_once; /* of them, those that the policy does once in a period: charged like what periodic policies plan */
+  uint64_t
+      units_once; /* of them, those that the policy does once in a period: charged like what periodic policies plan */
   bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
   uint64_t n_offered, n_dropped; /* assignments that a policy which drops has seen, and left out, since its start */
   int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports (the first group); -1: no meaning */
@@ -86,13 +87,13 @@ struct hec_policy {
   /* Moves or copies experts by load or affinity; not: gathers from shards, fetches what is used. Of a run's rows the
    * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
   bool rearranges;
-  bool by_schedule;          /* plans by what its schedule hides: never one plan for several schedules */
+  bool by_schedule; /* plans by what its schedule hides: never one plan for several schedules */
   /* The head's dense gradients, complete before the backward of the layers begins, are reduced beside that. 0: after it, as the
    * schedules of papers have it. */
   int32_t head_first;
   /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
   int32_t portfolio;
-  int32_t n_varied; /* it tries the row with each of the first so many of own[] the other way, 0 for 1, too */
+  bool varies; /* it tries the row with the switch own[0] the other way, 0 for 1, too */
   /* A portfolio tries this row: it was the fastest, or within 1 % of it, somewhere in tools/joint-grid.json. The others
    * would only take time: variants of these, and what these always beat. */
   bool tried;

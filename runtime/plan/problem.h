@@ -78,7 +78,8 @@ typedef struct hec_problem {
                                   NULL: not known */
   const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
   const struct hec_placement *placement; /* where the user's experts stand (placement/placement.h); NULL: not told */
-  const struct hec_pricer *pricer; /* of whole iterations (program/lower.h), for policies that compare them; NULL: none does */
+  const struct hec_pricer
+      *pricer; /* of whole iterations (program/lower.h), for policies that compare them; NULL: none does */
   hec_problem_dispatch dispatch;
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */

@@ -68,11 +68,11 @@ typedef struct {
   hec_policy_run run;
   hec_routing routing; /* of the layer that is lowered, as are the cells */
   hec_layer_cells cells;
-  hec_sparse_answer answer[2]; /* of gathers, of scatters */
-  hec_collective_plan other;   /* scratch */
-  hec_spread *spread[2];       /* prices of gathers and scatters of whole experts; NULL: price by lowering */
+  hec_sparse_answer answer[2];  /* of gathers, of scatters */
+  hec_collective_plan other;    /* scratch */
+  hec_spread *spread[2];        /* prices of gathers and scatters of whole experts; NULL: price by lowering */
   hec_spread_sum spread_sum[2]; /* scratch */
-  hec_load rewritten;                           /* copy for policies that rewrite */
+  hec_load rewritten;           /* copy for policies that rewrite */
 } hec_lowering_shared;
 
 struct hec_lowering_inside {

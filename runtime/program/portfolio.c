@@ -66,7 +66,7 @@ typedef struct {
 
 struct hec_portfolio {
   candidate own[PORTFOLIO_KEPT + 1]; /* 0: its own planner; those without `low` are free */
-  hec_policy varied[HEC_POLICY_OWN_MAX]; /* its own row with one part the other way */
+  hec_policy varied;                 /* its own row with one part the other way */
   bool sliced; /* experts are in slices, from the start: its own planner, which has none, stands by */
   int32_t followed, next;
   hec_link_cost cost;
@@ -188,15 +188,6 @@ static int32_t schedules_of(const hec_policy *policy, const hec_schedule *own, c
   return n;
 }
 
-/* The row, whose copies may travel in parts if it says so or `parts` does, and whose head is reduced as the portfolio's. */
-static const hec_policy *as_ours(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
-  hec_policy *own = HEC_NEW(arena, hec_policy, 1);
-  *own = *pair->policy;
-  own->relays = pair->policy->relays || pair->parts;
-  own->head_first = p->own[0].pair.policy->head_first;
-  return own;
-}
-
 /* Inserts into the sorted list of `n`, of a policy its OF_A_POLICY fastest, with parts or without; the new number. */
 static int32_t insert(hec_pair *list, int32_t n, int32_t max, const hec_pair *pair) {
   int32_t at, others = 0, last = -1;
@@ -237,10 +228,14 @@ static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32
   }
 }
 
-/* A lowering of the policy for itself. */
+/* A lowering of the row for itself: copies may travel in parts if it says so or the pair does, the head goes as in ours. */
 static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
   const hec_lowering *own = p->own[0].low;
-  return hec_lowering_new(own->problem, as_ours(p, pair, arena), pair->schedule, own->in->collective, arena);
+  hec_policy *policy = HEC_NEW(arena, hec_policy, 1);
+  *policy = *pair->policy;
+  policy->relays = pair->policy->relays || pair->parts;
+  policy->head_first = p->own[0].pair.policy->head_first;
+  return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
 }
 
 /* The policy under all its schedules. Where copies have travelled in parts, they are tried as the row has them, too: parts
@@ -297,9 +292,7 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
     if (hec_policies[i]->tried && hec_policies[i]->sliced == sliced &&
         hec_policy_suits(hec_policies[i], problem) == HEC_OK)
       n = try_policy(p, hec_policies[i], !sliced, list, n);
-  for (int32_t i = 0; !sliced && i < p->own[0].pair.policy->n_varied; i++)
-    n = try_policy(p, &p->varied[i], true, list, n);
-  return n;
+  return p->varied.varies && !sliced ? try_policy(p, &p->varied, true, list, n) : n;
 }
 
 /* The price of the first record where only the others are known: one price more from the same records. */
@@ -407,7 +400,7 @@ static int64_t programs_of(const hec_portfolio *p, bool looks) {
   for (int32_t i = 0; looks && hec_policies[i]; i++)
     if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
       n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
-  n += looks && !p->sliced ? RECORDS * own->in->shared->run.policy->n_varied : 0;
+  n += looks && !p->sliced && p->varied.varies ? RECORDS : 0;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
     n += p->own[i].low && i != p->followed && (i == 0 || !looks);
   return n;
@@ -522,11 +515,9 @@ void hec_portfolio_start(hec_lowering *low) {
   *p->own[0].low = *low;
   p->own[0].pair =
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
-  for (int32_t i = 0; i < p->own[0].pair.policy->n_varied; i++) {
-    p->varied[i] = *p->own[0].pair.policy;
-    p->varied[i].portfolio = 0;
-    p->varied[i].own[i] = 1 - p->varied[i].own[i];
-  }
+  p->varied = *p->own[0].pair.policy;
+  p->varied.portfolio = 0;
+  p->varied.own[0] = 1 - p->varied.own[0];
   p->cost = hec_link_cost_new(problem->cluster, arena);
   p->scales = scales_new(problem, arena);
   p->work.scales = scales_new(problem, arena);

@@ -41,7 +41,7 @@ struct hec_bound {
   double counts_s;                       /* all ranks learn a layer's counts; 0 where the law has no closed form */
   double slowest_s;                      /* all of these on the slowest rank */
   double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
-  double head_reduce_s[3], last_reduce_s[3]; /* likewise, of the rest the head's, and without them */
+  double head_reduce_s[3], last_reduce_s[3];  /* likewise, of the rest the head's, and without them */
   double optimizer_s;
   double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
                                               port and NICs of a rank together */

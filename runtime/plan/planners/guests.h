@@ -21,16 +21,16 @@ typedef struct {
 
 typedef struct {
   hec_layer_end end;
-  int32_t m;             /* guests of a rank and layer at most; the caller's */
-  int32_t room;          /* of them, those that may be chosen now */
-  bool plain;            /* splits stay plain: balanced ones end later */
-  bool spread;           /* copies go to nodes without one first */
-  hec_held everywhere;   /* what was held everywhere last */
-  uint64_t *load;        /* [n_experts] */
-  double *key;           /* [n_experts] */
-  int32_t *order;        /* [n_experts] descending */
-  hec_guest_move *moves; /* [n_experts * n_ranks] */
-  bool *full;            /* [n_ranks] scratch: nothing more can leave it */
+  int32_t m;                 /* guests of a rank and layer at most; the caller's */
+  int32_t room;              /* of them, those that may be chosen now */
+  bool plain;                /* splits stay plain: balanced ones end later */
+  bool spread;               /* copies go to nodes without one first */
+  hec_held everywhere;       /* what was held everywhere last */
+  uint64_t *load;            /* [n_experts] */
+  double *key;               /* [n_experts] */
+  int32_t *order;            /* [n_experts] descending */
+  hec_guest_move *moves;     /* [n_experts * n_ranks] */
+  bool *full;                /* [n_ranks] scratch: nothing more can leave it */
   hec_layer_kept none, best; /* scratch: without guests; with the best so far */
 } hec_guests;
 

@@ -7,7 +7,8 @@
  *   tokens   2 D + E; in chunks at best min over r of max(2 D, 2 D/r + E)             (degree.h)
  *            once per node: D of one row for all assignments of a token to a node      (an estimate, see layer_end.c)
  *   forward  F = A + tokens + late gather + what of the early gather outlasts its window
- *   backward B = 2 A + tokens',  lane = returned gradients + replicas + the layer's own gradients
+ *   backward B = 2 A + tokens',  lane = returned gradients + replicas + the layer's own gradients + its
+ *            part of the head's, which come first
  *   end      F + max(B, lane) + O   where returns hide; else F + B + lane + O; O: the optimizer of the fullest rank's homes and
  *                                   residents
  *
@@ -54,17 +55,17 @@ typedef struct {
   hec_work_shape backward;
   /* The layer. */
   int32_t layer;
-  uint32_t *counts;       /* [n_experts * n_ranks] tokens of the sources */
-  uint8_t *held;          /* [n_experts * n_ranks] hec_held */
-  int32_t *n_held;        /* [n_experts] holders */
-  int32_t *home;          /* [n_experts] */
-  uint32_t *total;        /* [n_experts] */
-  uint32_t *tokens;       /* [n_experts * n_ranks] of the split: computed on the rank */
-  uint64_t *load;         /* [n_ranks] their sums */
-  int32_t *n_guests;      /* [n_ranks] */
-  double replicas_s;      /* of the residents */
-  double optimizer_s;     /* of homes and residents, the fullest rank's */
-  double even_s;          /* the dispatch where every rank sends every rank as much; < 0: not yet known */
+  uint32_t *counts;   /* [n_experts * n_ranks] tokens of the sources */
+  uint8_t *held;      /* [n_experts * n_ranks] hec_held */
+  int32_t *n_held;    /* [n_experts] holders */
+  int32_t *home;      /* [n_experts] */
+  uint32_t *total;    /* [n_experts] */
+  uint32_t *tokens;   /* [n_experts * n_ranks] of the split: computed on the rank */
+  uint64_t *load;     /* [n_ranks] their sums */
+  int32_t *n_guests;  /* [n_ranks] */
+  double replicas_s;  /* of the residents */
+  double optimizer_s; /* of homes and residents, the fullest rank's */
+  double even_s;      /* the dispatch where every rank sends every rank as much; < 0: not yet known */
   hec_part_lanes early, late, all;
   uint64_t units; /* inner steps since the layer began */
   /* Scratch. */

@@ -42,8 +42,8 @@
 
 enum { PLACEMENTS_MAX = 16 };
 enum { LANE, HOMES, EARLY, LATE }; /* of policy->own: parts that can be switched off, to see what they are worth */
-#define NEAR 0.03            /* of an end: what gains less is within the error of the prediction */
-#define DRIFT 0.25           /* before any was seen */
+#define NEAR 0.03                  /* of an end: what gains less is within the error of the prediction */
+#define DRIFT 0.25                 /* before any was seen */
 
 typedef struct {
   hec_guests guests;
@@ -403,7 +403,8 @@ static void init(hec_policy_run *run) {
   state->guests.m = guest_room(p, &run->plan.rematerialise);
   state->guests.end.regathers = run->plan.rematerialise;
   if (run->policy->head_first && run->policy->own[LANE] > 0)
-    state->guests.end.head_s = hec_link_cost_allreduce(p->cluster, p->n_ranks, hec_problem_head_gradients(p)) / p->n_layers;
+    state->guests.end.head_s =
+        hec_link_cost_allreduce(p->cluster, p->n_ranks, hec_problem_head_gradients(p)) / p->n_layers;
   int32_t share = hec_problem_share(p), room = resident_room(p);
   int32_t groups = groups_of(p);
   for (int32_t extra = 0; extra <= room && share + extra <= p->n_experts && state->n_placements + 2 <= PLACEMENTS_MAX;
@@ -435,7 +436,8 @@ static const hec_option options[] = {
                    .help = "pairs of another row and a schedule that it keeps to follow; 0: none"),
     HEC_POLICY_INT("head", head_first, 0, 1,
                    .help = "1: the head's gradients are reduced beside the backward of the layers; 0: after it"),
-    HEC_POLICY_WHOLE("lane", LANE, 0, 1, .help = "1: expects the head's gradients before those of copies; 0: expects none"),
+    HEC_POLICY_WHOLE("lane", LANE, 0, 1,
+                     .help = "1: expects the head's gradients before those of copies; 0: expects none"),
     HEC_POLICY_WHOLE("homes", HOMES, 0, 1, .help = "1: homes and residents are placed by past loads; 0: they stay"),
     HEC_POLICY_WHOLE("early", EARLY, 0, 1, .help = "1: copies before the gate, too; 0: none"),
     HEC_POLICY_WHOLE("late", LATE, 0, 1, .help = "1: copies after the gate, too; 0: none"),
@@ -460,7 +462,7 @@ const hec_policy hec_policy_joint = {
     .period = 100,
     .rearranges = true,
     .options = options,
-    .n_varied = 1,
+    .varies = true,
     .own = {[LANE] = 1, [HOMES] = 1, [EARLY] = 1, [LATE] = 1},
     .init = init,
     .decide = decide,
