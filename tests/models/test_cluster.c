@@ -296,7 +296,7 @@ HEC_TEST(json_curve_length) {
 
 HEC_TEST(look_up) {
   char path[] = "/tmp/hecate-cluster-XXXXXX";
-  ck_refused(hec_cluster_load("nowhere", &arena, &c), "p3dn-4x8");
+  ck_refused(hec_cluster_load("nowhere", &arena, &c), "expected a preset of hecate-sim `list`, a line");
   ck_assert(hec_cluster_load("/tmp", &arena, &c) == HEC_BAD_INPUT);
   ck_refused(hec_cluster_load("4x8", &arena, &c), "no flops=");
   int file = mkstemp(path);
