@@ -9,10 +9,6 @@
   "\"name\": \"x\", \"layers\": 4, \"d_model\": 32, \"d_ffn\": 48, \"ffn_matrices\": 3, \"experts\": 8,\n"             \
   "\"top_k\": 2, \"heads\": 4, \"seq_len\": 10"
 
-static void ck_error(const char *part) {
-  ck_assert_msg(strstr(hec_last_error(), part) != NULL, "expected \"%s\" in \"%s\"", part, hec_last_error());
-}
-
 HEC_TEST(defaults) {
   hec_moe moe;
   ck_ok(hec_moe_parse("{" BASE "}", "x.json", &moe));

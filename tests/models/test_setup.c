@@ -118,9 +118,9 @@ HEC_TEST(recipes) {
   ck_assert_str_eq(text, "zero=2");
   ck_ok(hec_setup_recipe("torchtitan", &arena, &text));
   ck_assert_ptr_nonnull(strstr(text, "zero=3"));
-  ck_refused(hec_setup_recipe("torchtytan", &arena, &text), "(did you mean \"torchtitan\"?) or parts like");
+  ck_refused(hec_setup_recipe("torchtytan", &arena, &text), "(did you mean \"torchtitan\"?) or settings like");
   hec_setup s;
   ck_ok(parse("{\"recipe\": \"torchtitan\"}", &s));
   ck_refused(parse("{\n\"recipe\": \"torch\"}", &s),
-             "mine.json:2: recipe: `recipe` torch: expected a preset of hecate-sim `list` or parts");
+             "mine.json:2: recipe: `recipe` torch: expected a preset of hecate-sim `list` or settings");
 }

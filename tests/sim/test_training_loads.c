@@ -306,5 +306,5 @@ HEC_TEST(parts_of_a_layout) {
   ck_assert(r.step_s < step_s(&(hec_training_job){.training = &two}));
   dual.training = &four;
   ck_refused(hec_training_run(&dual, &r),
-             "pipeline dualpipe: expected a layout of 4 parts, found pp=4 vpp=2; use vpp=1");
+             "pipeline dualpipe: expected a layout of 4 virtual stages, found pp=4 vpp=2; use vpp=1");
 }
