@@ -292,12 +292,13 @@ static void emit_head(hec_lowering *low, bool backward) {
         hec_emit_uniform(low, HEC_ROLE_HEAD, HEC_SHAPE_HEAD, -1, backward, low->problem->tokens, HEC_DEPS(low->tail));
 }
 
-/* Its gradients, before those of any layer. */
+/* Its gradients, before those of any layer. They are the last ones of what comes before and after the layers. */
 static void reduce_head(hec_lowering *low) {
   bool beside = !low->in->schedule->cuts && !low->in->schedule->alone;
   bool first = low->in->shared->run.policy->head_first && beside;
   double bytes = first ? hec_problem_head_gradients(low->problem) : 0;
-  int32_t reduced = hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){-1, 0, bytes}, HEC_DEPS(low->tail));
+  hec_dense_span head = {-1, (int64_t)(hec_problem_gradients(low->problem, -1) - bytes), bytes};
+  int32_t reduced = hec_emit_dense_span(low, HEC_LANE_GRAD, head, HEC_DEPS(low->tail));
   low->in->head_bytes = reduced >= 0 ? bytes : 0;
 }
 
@@ -519,8 +520,8 @@ void hec_lower_end(hec_lowering *low) {
   int32_t kept = count_kept(low);
   hold_kept(low, count_reserved(low, kept));
   if (low->problem->train) {
-    int64_t head = (int64_t)low->in->head_bytes; /* reduced already */
-    hec_dense_span rest = {-1, head, hec_problem_gradients(low->problem, -1) - (double)head};
+    double head = low->in->head_bytes; /* reduced already */
+    hec_dense_span rest = {-1, 0, hec_problem_gradients(low->problem, -1) - head};
     (void)hec_emit_dense_span(low, HEC_LANE_GRAD, rest, HEC_DEPS(low->tail));
     emit_optimizer(low, kept);
     if (low->problem->zero)

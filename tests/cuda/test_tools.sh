@@ -23,7 +23,7 @@ tool=("${run[@]}" --out refused)
 refuses 2 "--ranks: expected at most the 256 ranks" --ranks 257
 refuses 2 "--transport: expected one of local, nccl, found \"emulated\"" --transport emulated
 refuses 2 "--virtual: expected transport local, found nccl" --virtual --transport nccl --ranks 2
-refuses 2 "expected one of fp32, tf32, bf16 (did you mean \"fp32\"?), found \"fp64\"" --precision fp64
+refuses 2 "expected one of fp32, tf32, bf16, found \"fp64\"" --precision fp64
 refuses 2 "its tolerance is that of float32" --precision bf16 --check
 refuses 2 "share is 17.2" --ranks 2 --tokens 100000000
 refuses 2 "share is 8.59" --ranks 3 --tokens 100000000

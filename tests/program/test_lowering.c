@@ -383,8 +383,9 @@ static bool is_head(const order *o, const hec_op *op) {
   double head = hec_problem_head_gradients(&o->step->c->problem);
   bool beside = !o->step->schedule->cuts && !o->step->schedule->alone;
   bool apart = o->step->policy->head_first && beside && head > 0;
-  ck_assert(!apart || op->allreduce.first_byte != 0 || op->bytes == head);
-  return apart && op->allreduce.first_byte == 0;
+  double all = hec_problem_gradients(&o->step->c->problem, -1); /* the head's are the last of them */
+  ck_assert(!apart || op->allreduce.first_byte == 0 || op->allreduce.first_byte == (int64_t)(all - head));
+  return apart && op->allreduce.first_byte > 0;
 }
 
 /* Everything that moves parameters or gradients, against what uses them. */

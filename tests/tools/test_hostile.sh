@@ -60,7 +60,7 @@ refused 2 '--esp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --e
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$1/hecate-run" $sample --esp 2
 refused 2 '--mp: expected a divisor of the 16 ranks' "$sim" $sample --mp 3 --policy ep
 refused 2 '--mp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --mp 3 --policy ep
-refused 2 '--mp: s2 attention in parts is simulated only' "$1/hecate-run" $sample --mp 2 --policy ep --attention s2
+refused 2 '--mp: sharded s2 attention is simulated only' "$1/hecate-run" $sample --mp 2 --policy ep --attention s2
 refused 2 'unknown option "--mp"' "$1/hecate-validate" compare $sample --mp 2 # not calibrated, so not offered
 train=("$1/hecate-run" train --text README.md --steps 1 --virtual)
 refused 2 '--top-k: expected at most the --experts (16), found 99' "${train[@]}" --top-k 99

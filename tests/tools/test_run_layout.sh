@@ -89,7 +89,7 @@ pp=1 would fit|pp=2|--ranks 3
 ep: expected a divisor of 8, found 16|pp=2 ep=16
 ep: GPUs of a stage: expected a divisor of 2|pp=2 ep=4|--ranks 4
 pp=6 vpp=1 would fit|pp=9
-at least one layer in each of the 4 parts|pp=4|--layers 3
+at least one layer in each of the 4 virtual stages|pp=4|--layers 3
 layers per stage: expected 4|pp=2:1,2|--layers 4
 --layers: expected at most the trace's 6|pp=2|--layers 7
 at most 256 ranks|pp=6 ep=64

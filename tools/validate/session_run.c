@@ -142,6 +142,8 @@ static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
   wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_args_collective(a->job.collective, &run->collective));
+  if (wanted.phase && strcmp(wanted.phase, "train") != 0 && strcmp(wanted.phase, "forward") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--phase: expected train or forward, found \"%s\"", wanted.phase);
   wanted.warmup = 0;
   wanted.ranks = ranks > 0 ? ranks : wanted.ranks > 0 ? wanted.ranks : HEC_SESSION_RANKS;
   if (wanted.ranks > HEC_RANKS_MAX)
