@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { LENGTH_MAX = 63 };
+enum { LENGTH_MAX = 63, BEGINNING_MIN = 3 };
 
 static int letter(char c) {
   return c == '-' || c == ' ' ? '_' : tolower((unsigned char)c);
@@ -44,6 +44,11 @@ void hec_nearest_offer(hec_nearest_search *search, const char *name) {
     search->distance = d;
     search->nearest = name;
   }
+  size_t same = 0;
+  while (same < length && same < m && letter(search->word[same]) == letter(name[same]))
+    same++;
+  if (same == length && length >= BEGINNING_MIN && search->n_longer < HEC_NEAREST_LONGER)
+    search->longer[search->n_longer++] = name;
 }
 
 const char *hec_nearest(const char *word, const char *const *names, size_t n) {
@@ -56,4 +61,8 @@ const char *hec_nearest(const char *word, const char *const *names, size_t n) {
 void hec_nearest_hint(const hec_nearest_search *search, hec_text *words) {
   if (search->nearest)
     hec_text_printf(words, " (did you mean \"%s\"?)", search->nearest);
+  else
+    for (int i = 0; i < search->n_longer; i++)
+      hec_text_printf(words, "%s\"%s\"%s", i == 0 ? " (did you mean " : " or ", search->longer[i],
+                      i == search->n_longer - 1 ? "?)" : "");
 }

@@ -26,3 +26,25 @@ HEC_TEST(slips_of_the_keyboard) {
   }
   ck_assert_ptr_null(hec_nearest("step", NULL, 0));
 }
+
+/* One that is near goes before those that begin with the word; a word of two letters begins too many. */
+HEC_TEST(names_that_begin_with_the_word) {
+  static const char *const known[] = {"mixtral-8x7b", "mixtral-8x22b", "tutel", "tutel-improved"};
+  static const struct {
+    const char *word, *hint;
+  } cases[] = {{"Mixtral", " (did you mean \"mixtral-8x7b\" or \"mixtral-8x22b\"?)"},
+               {"tutl", " (did you mean \"tutel\"?)"},
+               {"tutel-", " (did you mean \"tutel\"?)"},
+               {"mi", NULL},
+               {"mixtral-8x7b-long-name", NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    hec_text hint = {0};
+    hec_nearest_search search = {.word = cases[i].word};
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+      hec_nearest_offer(&search, known[k]);
+    hec_nearest_hint(&search, &hint);
+    ck_assert_msg(cases[i].hint ? hint.length > 0 && strcmp(hint.data, cases[i].hint) == 0 : hint.length == 0, "%s: %s",
+                  cases[i].word, hint.data ? hint.data : "");
+    hec_text_free(&hint);
+  }
+}
