@@ -30,9 +30,8 @@ DEVICE = "flops=40G eff=1 hbm=10G mem=8G nvlink=1G tile=8"  # of a core; computi
 JOB = ["--ranks", str(x.N), "--tokens", str(TOKENS), "--warmup", "1", "--t", "3"]
 SERIAL = "ep ep-balanced fastermoe smartmoe flexmoe lplb symi"
 OVERLAPPED = "fsdp prophet hecate laer joint"
-# load, cluster, phase, schedule, policies: plans of those under slow NICs do not depend on the links. Forward under the uplink: of
-# training the laws price a ring for the all-reduce of gradients, and the executor sends every slice straight to its owner. Over an
-# uplink of two hosts that is 4/3 of the ring's time; elsewhere they take the same.
+# load, cluster, phase, schedule, policies: plans of those under slow NICs do not depend on the links. Forward under the uplink is
+# without an all-reduce.
 CASES = [("skewed", "flat", "train", "published", f"{SERIAL} {OVERLAPPED}"), ("skewed", "flat", "train", "pipemoe", "ep flexmoe"),
          ("recorded", "flat", "train", "published", f"ep fastermoe smartmoe lplb {OVERLAPPED}"),
          ("skewed", "uplink", "train", "published", f"{SERIAL} {OVERLAPPED}"),
