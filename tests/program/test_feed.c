@@ -59,7 +59,7 @@ HEC_TEST(tokens_of_records) {
   hec_trace_close(other);
   hec_text_free(&again);
   ck_assert_int_lt(min, max);
-  hec_job_say_tokens(&made.job, found, &made.arena);
+  hec_job_note_tokens(&made.job, found, &made.arena);
   char words[96];
   (void)snprintf(words, sizeof words, "tokens per rank: %d to %d in the records; attention", min, max);
   ck_assert(hec_test_job_said(&made, words));
@@ -77,7 +77,7 @@ HEC_TEST_LOOP(tokens_alike_or_scaled, 2) {
     hec_test_must(hec_feed_next(feed, &it));
   while (it);
   ck_assert_int_eq(hec_feed_tokens(feed).min, scaled ? 0 : 32); /* 8 of each of 8 experts, two a token */
-  hec_job_say_tokens(&made.job, hec_feed_tokens(feed), &made.arena);
+  hec_job_note_tokens(&made.job, hec_feed_tokens(feed), &made.arena);
   ck_assert(!hec_test_job_said(&made, "in the records"));
   hec_feed_free(feed);
 }

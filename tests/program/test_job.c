@@ -248,11 +248,11 @@ HEC_TEST_ROWS(transitions_counted, counted) {
   hec_test_must(hec_test_job_make(&made, t, o));
   const hec_policy *rows[] = {hec_policy_find("exflow"), hec_policy_find("ep"), hec_policy_find("exflow"),
                               hec_policy_find("moetuner")};
-  hec_job_say_transitions(&made.job, rows + 1, 1, &made.arena); /* ep does not */
+  hec_job_note_transitions(&made.job, rows + 1, 1, &made.arena); /* ep does not */
   ck_assert(!hec_test_job_said(&made, "transitions"));
-  hec_job_say_transitions(&made.job, rows, 3, &made.arena);
+  hec_job_note_transitions(&made.job, rows, 3, &made.arena);
   ck_assert_msg(hec_test_job_said(&made, counted[_i].said), "%s", made.job.defaults[made.job.n_defaults - 1]);
-  hec_job_say_transitions(&made.job, rows, 4, &made.arena);
+  hec_job_note_transitions(&made.job, rows, 4, &made.arena);
   ck_assert(hec_test_job_said(&made, "transitions: exflow, moetuner place experts by counts of "));
 }
 
@@ -261,12 +261,12 @@ HEC_TEST(history_too_short) {
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   const hec_policy *rows[] = {hec_policy_find("ep"), hec_policy_find("eplb"), hec_policy_find("smartmoe"),
                               hec_policy_find("eplb")};
-  hec_job_say_history(&made.job, rows, 1, 1, &made.arena);
-  hec_job_say_history(&made.job, rows, 4, rows[1]->window + 1, &made.arena);
+  hec_job_note_history(&made.job, rows, 1, 1, &made.arena);
+  hec_job_note_history(&made.job, rows, 4, rows[1]->window + 1, &made.arena);
   ck_assert(!hec_test_job_said(&made, "history"));
-  hec_job_say_history(&made.job, rows, 4, rows[1]->window, &made.arena);
+  hec_job_note_history(&made.job, rows, 4, rows[1]->window, &made.arena);
   ck_assert(hec_test_job_said(&made, "history: 10 iterations, no load known before the first"));
-  hec_job_say_history(&made.job, rows, 4, 1, &made.arena);
+  hec_job_note_history(&made.job, rows, 4, 1, &made.arena);
   ck_assert(hec_test_job_said(
       &made,
       "history: no load is known before the only iteration: eplb, smartmoe have nothing to place by before the gate"));

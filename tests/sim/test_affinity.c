@@ -32,7 +32,7 @@ static void run(comparison *c, int32_t ranks, const char *phase) {
       .policies = policies, .n_policies = 4, .schedule = "published", .law = hec_law_find("alpha_beta")};
   ck_ok(hec_trace_open_memory(c->text.data, c->text.length, "trace", &c->reader));
   ck_ok(hec_job_make(&wanted, c->reader, &c->arena, &c->job));
-  hec_job_say_transitions(&c->job, policies, 4, &c->arena);
+  hec_job_note_transitions(&c->job, policies, 4, &c->arena);
   ck_ok(hec_compare(&c->job, c->reader, &options, &c->arena, &c->summary));
   c->summary.tool = "test";
   c->summary.trace = "trace";

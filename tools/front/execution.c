@@ -38,7 +38,7 @@ hec_status hec_execution_policies(const hec_job_options *args, hec_job *job, hec
 hec_status hec_execution_steps(hec_job *job, hec_trace_reader *reader, int32_t wanted, bool asked, hec_arena *arena,
                                hec_recording *recording) {
   HEC_TRY(hec_recording_read(job, reader, wanted, arena, recording));
-  hec_job_say_tokens(job, recording->tokens, arena);
+  hec_job_note_tokens(job, recording->tokens, arena);
   if (!asked || recording->n_steps < wanted)
     hec_job_assume(job, arena, "iterations: %s%" PRId32 "; choose with --steps",
                    recording->n_steps < wanted ? "all that the trace has, " : "the first ", recording->n_steps);

@@ -308,7 +308,7 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
   return HEC_OK;
 }
 
-void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena) {
+void hec_job_note_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena) {
   int32_t own = job->problem.tokens;
   if (of_records.max > 0 && (of_records.min != own || of_records.max != own))
     hec_job_assume(job, arena,

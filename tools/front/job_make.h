@@ -33,18 +33,18 @@ void hec_job_assume(hec_job *job, hec_arena *arena, const char *format, ...) __a
 /* What was assumed last is said beside the verdict, too. */
 void hec_job_mind(hec_job *job);
 /* That records differ in it, if they do: all that is not of experts counts the job's. */
-void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena);
+void hec_job_note_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena);
 
 /* ---- Sentences that depend on the policies shown: [n] of them, one of several rows more than once ---- */
 
 /* Over which iterations transitions were counted, where a policy places by them: it may know what it is judged on. They
  * count choices of experts, so ranks and tokens do not change them. */
-void hec_job_say_transitions(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena);
+void hec_job_note_transitions(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena);
 /* Which place experts over all ranks, where there are several expert-parallel groups. */
-void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena);
+void hec_job_note_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena);
 /* That the trace's iterations, warm-up included, are fewer than policies look back over. */
-void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
-                         hec_arena *arena);
+void hec_job_note_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
+                          hec_arena *arena);
 
 /* job_dispatch.c: of a job whose problem is made and sharded. HEC_BAD_INPUT: no such dispatcher; a GPU without its laws. */
 hec_status hec_job_choose_dispatch(const hec_job_options *options, hec_arena *arena, hec_job *job) HEC_MUST_USE;

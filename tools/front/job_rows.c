@@ -21,7 +21,7 @@ static int32_t add_names(const hec_policy *const *policies, int32_t n, bool (*is
   return found;
 }
 
-void hec_job_say_transitions(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
+void hec_job_note_transitions(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
   const hec_trace_header *header = &job->header;
   hec_text names = {0};
   int32_t found = job->problem.transitions ? add_names(policies, n, by_transitions, &names) : 0;
@@ -48,7 +48,7 @@ static bool over_all_ranks(const hec_policy *policy) {
   return policy->all_ranks;
 }
 
-void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
+void hec_job_note_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
   hec_text names = {0};
   if (job->problem.dp > 1 && add_names(policies, n, over_all_ranks, &names) > 0)
     hec_job_assume(job, arena, "groups: %s place experts over all ranks, not inside groups, as their papers do",
@@ -56,8 +56,8 @@ void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t
   hec_text_free(&names);
 }
 
-void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
-                         hec_arena *arena) {
+void hec_job_note_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
+                          hec_arena *arena) {
   hec_text names = {0};
   int32_t found = add_names(policies, n, hec_policy_looks_back, &names), max = 0;
   for (int32_t i = 0; i < n; i++)

@@ -15,15 +15,16 @@
 
 const hec_run_option_words hec_simulation_words[] = {
     {"schedule", "S[,S...]",
-     "best (default): each policy under its fastest; published: under that of its paper; or schedules of --list for all"},
+     "best (default): each policy under its fastest; published: under that of its paper; or schedules of --list for "
+     "all"},
     {"attention", "K[,K...]", NULL},
     {.key = NULL},
 };
 
 /* The one list of what no prediction has; laws add theirs (hec_law_limits). The first screen, --full, JSON and the page print it. */
-static const char not_modelled[] =
-    "pipeline parallelism, ZeRO, products in fp8, context parallelism, MFU (--layout has these), jitter of kernels, failures, data "
-    "loading";
+static const char not_modelled[] = "pipeline parallelism, ZeRO, products in fp8, context parallelism, MFU (--layout "
+                                   "has these), jitter of kernels, failures, data "
+                                   "loading";
 static const char no_kernels[] = "dispatch kernels as in DeepEP (--dispatcher has them)";
 
 typedef struct {
@@ -72,14 +73,14 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
     hec_job_assume(job, r->arena,
                    "schedule: each policy under the fastest that its paper does not exclude (--schedule published: its "
                    "own)");
-  hec_job_say_groups(job, r->options->policies, r->options->n_policies, r->arena);
-  hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
+  hec_job_note_groups(job, r->options->policies, r->options->n_policies, r->arena);
+  hec_job_note_transitions(job, r->options->policies, r->options->n_policies, r->arena);
   hec_progress_stage("simulating", "iterations");
   hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
   if (status == HEC_OK) {
-    hec_job_say_tokens(job, summary->tokens, r->arena);
-    hec_job_say_history(job, r->options->policies, r->options->n_policies, job->warmup + summary->n_iterations,
-                        r->arena);
+    hec_job_note_tokens(job, summary->tokens, r->arena);
+    hec_job_note_history(job, r->options->policies, r->options->n_policies, job->warmup + summary->n_iterations,
+                         r->arena);
   }
   return status;
 }
@@ -104,8 +105,7 @@ static hec_status count_iterations(hec_trace_reader *reader, int64_t *n) {
   enum { BYTES_MAX = 1 << 28 };
   struct stat info;
   *n = 0;
-  if (stat(hec_trace_origin(reader), &info) != 0 || !S_ISREG(info.st_mode) ||
-      info.st_size > BYTES_MAX)
+  if (stat(hec_trace_origin(reader), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > BYTES_MAX)
     return HEC_OK;
   const hec_trace_record *record = NULL;
   int64_t last = -1;

@@ -58,10 +58,11 @@ static hec_status check_parts(const hec_layout *l, const hec_moe *moe) {
   int32_t n_parts = l->pp * l->vpp, first;
   for (int32_t part = 0; part < n_parts; part++)
     if (hec_layout_layers(l, moe, part, &first) == 0)
-      return hec_fail(HEC_BAD_INPUT,
-                      "--layout: expected at least one layer in each of the %d virtual stages (pp x vpp) to be executed, found "
-                      "none in virtual stage %d; choose fewer, or more than %d --layers",
-                      (int)n_parts, (int)part, (int)moe->n_layers);
+      return hec_fail(
+          HEC_BAD_INPUT,
+          "--layout: expected at least one layer in each of the %d virtual stages (pp x vpp) to be executed, found "
+          "none in virtual stage %d; choose fewer, or more than %d --layers",
+          (int)n_parts, (int)part, (int)moe->n_layers);
   return HEC_OK;
 }
 
@@ -161,7 +162,7 @@ hec_status hec_stages_steps(const hec_stages *s, int32_t n, hec_job *job, hec_tr
       loads[mb] = record[((int64_t)i * n_micro + mb) % n_records];
     steps[i] = (hec_replay_step){.iter = i, .stride = 1, .n_loads = n_micro, .loads = loads};
   }
-  hec_job_say_tokens(job, read.tokens, arena);
+  hec_job_note_tokens(job, read.tokens, arena);
   if (n_records < n * n_micro)
     hec_job_assume(job, arena, "records: the trace's %d, again from its start when they are used up", (int)n_records);
   *recording = (hec_recording){.steps = steps, .n_steps = n, .n_micro_batches = n_micro, .tokens = read.tokens};

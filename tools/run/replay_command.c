@@ -189,8 +189,8 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
     HEC_TRY(hec_stages_policies(&c->stages, &asked, &c->job, &c->arena, c->policies, &c->options.n_policies));
     c->options.stages = &c->stages;
   }
-  hec_job_say_groups(&c->job, c->policies, c->options.n_policies, &c->arena);
-  hec_job_say_transitions(&c->job, c->policies, c->options.n_policies, &c->arena);
+  hec_job_note_groups(&c->job, c->policies, c->options.n_policies, &c->arena);
+  hec_job_note_transitions(&c->job, c->policies, c->options.n_policies, &c->arena);
   HEC_TRY(choose_steps(c, reader));
   return HEC_OK;
 }

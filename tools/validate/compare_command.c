@@ -360,8 +360,8 @@ static hec_status run(command *c) {
   const settings *s = c->s;
   HEC_TRY(hec_session_run_open(&c->run));
   HEC_TRY(hec_execution_policies(&s->session.job, &c->run.job, &c->run.arena, c->policies, &c->n_policies));
-  hec_job_say_groups(&c->run.job, c->policies, c->n_policies, &c->run.arena);
-  hec_job_say_transitions(&c->run.job, c->policies, c->n_policies, &c->run.arena);
+  hec_job_note_groups(&c->run.job, c->policies, c->n_policies, &c->run.arena);
+  hec_job_note_transitions(&c->run.job, c->policies, c->n_policies, &c->run.arena);
   HEC_TRY(s->random > 0 ? draw_random(c) : read_trace(c));
   if (s->calibration)
     HEC_TRY(take_calibration(c));

@@ -560,7 +560,7 @@ static double mean_s(const hec_layer_end *end, bool backward, int32_t rows) {
   return min;
 }
 
-double hec_layer_end_least(const hec_layer_end *end) {
+double hec_layer_end_min(const hec_layer_end *end) {
   uint64_t all = 0;
   for (int32_t e = 0; e < end->n_experts; e++)
     all += end->total[e];

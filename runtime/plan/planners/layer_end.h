@@ -108,7 +108,7 @@ void hec_layer_end_hold_all(hec_layer_end *end, int32_t expert, hec_held from, h
 void hec_layer_end_split(hec_layer_end *end);   /* plainly; O(experts * ranks) */
 void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */
 /* No later than any split and any guests end the layer: nothing travels, and all ranks compute the mean. O(ranks). */
-double hec_layer_end_least(const hec_layer_end *end);
+double hec_layer_end_min(const hec_layer_end *end);
 /* About the soonest end that a split could have with the guests as they are: what may be worth a split. The dispatch
  * would take `share` of what it does in `times`, and the busiest rank would compute the mean. O(ranks + nodes). */
 double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share);

@@ -219,7 +219,7 @@ static double try_placement(hec_policy_run *run, joint *state, int32_t layer, do
   other = other > 1 ? 1 : other;
   hec_layer_end_place(&state->guests.end, layer, state->mean, state->home, state->resident);
   run->units += state->guests.end.units;
-  double least = hec_layer_end_least(&state->guests.end);
+  double least = hec_layer_end_min(&state->guests.end);
   if (least > max)
     return least;
   double mean_s = try_on(run, state, layer, state->mean), s = (1 - other) * mean_s + other * least;
