@@ -250,14 +250,14 @@ bool hec_cluster_is_line(const char *spec) {
 }
 
 static hec_status no_such_cluster(const char *spec) {
-  hec_text others = {0};
-  hec_text_add(&others,
-               ", a line like \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" or the path of a JSON file");
   if (hec_gpu_known(spec))
-    hec_text_printf(&others, " (%s is a GPU: \"4x8 gpu=%s nics=8\" is four nodes of eight)", spec, spec);
-  hec_status status = hec_preset_unknown("cluster", "cluster", spec, others.data);
-  hec_text_free(&others);
-  return status;
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "`cluster` %.200s: expected a cluster, found a GPU; \"4x8 gpu=%.200s nics=8\" is four nodes of eight", spec,
+        spec);
+  return hec_preset_unknown(
+      "cluster", "cluster", spec,
+      ", a line like \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" or the path of a JSON file");
 }
 
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) {

@@ -121,6 +121,6 @@ HEC_TEST(recipes) {
   ck_refused(hec_setup_recipe("torchtytan", &arena, &text), "(did you mean \"torchtitan\"?) or settings like");
   hec_setup s;
   ck_ok(parse("{\"recipe\": \"torchtitan\"}", &s));
-  ck_refused(parse("{\n\"recipe\": \"torch\"}", &s),
-             "mine.json:2: recipe: `recipe` torch: expected a preset of hecate-sim `list` or settings");
+  ck_refused(parse("{\n\"recipe\": \"torch\"}", &s), "mine.json:2: recipe: `recipe` torch: expected a preset of "
+                                                     "hecate-sim `list` (did you mean \"torchtitan\"?) or settings");
 }

@@ -207,7 +207,7 @@ static hec_status nothing_fits(const hec_layout_found *found) {
                "which needs %.1f of %.1f GiB; take more GPUs%s",
                (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824, m->device_bytes / 1073741824,
                hec_recipe_states(&found->tightest.training.recipe, "zero") ? ", shorter sequences or another zero="
-                                                                          : " or shorter sequences");
+                                                                           : " or shorter sequences");
   hec_text_free(&layout);
   return status;
 }

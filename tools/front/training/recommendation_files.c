@@ -29,6 +29,9 @@ static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) 
     hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
   hec_text_add(out, "\n");
   hec_text_free(&flags);
+  if (hec_recommendation_is_uneven(t))
+    hec_text_printf(cannot, "%d layers do not divide by %d stages, so it wants --pipeline-model-parallel-layout; ",
+                    (int)t->moe->n_layers, (int)(t->layout.pp * t->layout.vpp));
   if (t->recipe.zero == 2)
     hec_text_add(cannot, "ZeRO 2 is Megatron-FSDP there, with flags of its own; ");
   if (t->recipe.dispatch)
@@ -212,10 +215,11 @@ hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reade
     hec_text_free(&cannot);
   }
   if (!j.policy->baseline)
-    hec_text_printf(guide,
-                    "\nPlacement policy `%s` is not a setting of Megatron-LM, torchtitan and DeepSpeed. Their files say "
-                    "what runs best without it. With it take the layout of `setup.json`. A PyTorch trainer runs it with "
-                    "hecate.torch, for instance `hecate.torch.hf.replace(model, \"%s\", tokens=...)`; see docs/torch.md.\n",
-                    j.policy->name, j.policy->name);
+    hec_text_printf(
+        guide,
+        "\nPlacement policy `%s` is not a setting of Megatron-LM, torchtitan and DeepSpeed. Their files say "
+        "what runs best without it. With it take the layout of `setup.json`. A PyTorch trainer runs it with "
+        "hecate.torch, for instance `hecate.torch.hf.replace(model, \"%s\", tokens=...)`; see docs/torch.md.\n",
+        j.policy->name, j.policy->name);
   return status;
 }

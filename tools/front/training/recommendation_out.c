@@ -71,9 +71,8 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   choice_words(&best->choice.training, &words);
   hec_text_printf(&words,
                   " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-                  row->policy->name, row->result.step_s,
-                  best->set_up->job.header.synthetic ? "synthetic " : "", row->result.tokens_per_s_per_gpu,
-                  100 * row->result.mfu);
+                  row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
+                  row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
   if (row != ep)
     hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s%s,", ep->result.step_s,
                     ep->result.memory.fits ? "" : " and not fit into memory");
@@ -93,6 +92,10 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
                     r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
                     best_of(&r->today)->result.step_s / row->result.step_s,
                     r->today.choice.result.step_s / best->choice.result.step_s);
+  if (r->law.n > 0 && r->law.n_first == 0)
+    hec_text_printf(&words,
+                    " With data-sheet rates of the links another of the layouts below is %.1f %% faster: measure both.",
+                    100 * r->law.worst_regret);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
 }
@@ -224,11 +227,14 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   if (words.length > 0)
     hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
-  hec_summary_add_foot("not searched:",
-                       "uneven stages, ZeRO 2, FSDP in a pipeline, schedules other than 1f1b and interleaved.", out);
+  hec_summary_add_foot(
+      "not searched:", "uneven stages, ZeRO 2, FSDP in a pipeline, schedules other than 1f1b and interleaved.", out);
+  hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!best_of(&r->rows[0])->policy->baseline)
-    hec_text_add(&words, "without a policy: ");
+    hec_text_printf(&words, "of what runs best without a policy (%.4g s): ", best_of(&r->plain)->result.step_s);
   hec_recommendation_megatron(r, &words);
+  if (hec_recommendation_is_uneven(&r->plain.choice.training))
+    hec_text_add(&words, "; and, because stages are uneven, --pipeline-model-parallel-layout");
   hec_summary_add_foot("Megatron-LM:", words.data, out);
   hec_text_free(&words);
 }
@@ -248,6 +254,10 @@ static const char *fp8_recipe(const hec_recipe *recipe) {
                                       [HEC_PRECISION_FP8_BLOCK] = "blockwise",
                                       [HEC_PRECISION_MXFP8] = "mxfp8"};
   return names[recipe->precision];
+}
+
+bool hec_recommendation_is_uneven(const hec_training *t) {
+  return t->moe->n_layers % (t->layout.pp * t->layout.vpp) != 0;
 }
 
 /* Option names of Megatron-LM's arguments.py. */
