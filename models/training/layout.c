@@ -139,12 +139,16 @@ hec_status hec_layout_fit(hec_layout *l, int32_t gpus, const hec_moe *moe) {
   return HEC_OK;
 }
 
-void hec_layout_write(const hec_layout *l, hec_text *text) {
+void hec_layout_write_sizes(const hec_layout *l, hec_text *text) {
   hec_text_printf(text, "tp=%d cp=%d pp=%d", (int)l->tp, (int)l->cp, (int)l->pp);
   for (int32_t i = 0; i < l->n_given; i++)
     hec_text_printf(text, "%c%d", i ? ',' : ':', (int)l->given[i]);
-  hec_text_printf(text, " vpp=%d ep=%d etp=%d dp=%d edp=%d", (int)l->vpp, (int)l->ep, (int)l->etp, (int)l->dp,
-                  (int)l->edp);
+  hec_text_printf(text, " vpp=%d ep=%d etp=%d", (int)l->vpp, (int)l->ep, (int)l->etp);
+}
+
+void hec_layout_write(const hec_layout *l, hec_text *text) {
+  hec_layout_write_sizes(l, text);
+  hec_text_printf(text, " dp=%d edp=%d", (int)l->dp, (int)l->edp);
 }
 
 /* Layers before part `part`. Where layers do not divide into parts, embedding and head may be counted as a layer each.

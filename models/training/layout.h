@@ -30,6 +30,9 @@ hec_status hec_layout_fit(hec_layout *layout, int32_t gpus, const hec_moe *moe) 
 /* "tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1 dp=8 edp=4" */
 void hec_layout_write(const hec_layout *layout, hec_text *text);
 
+/* "tp=2 cp=1 pp=8:4,4,4,3 vpp=2 ep=32 etp=1": what hec_layout_read reads. */
+void hec_layout_write_sizes(const hec_layout *layout, hec_text *text);
+
 /* Layers of the model part `part` of pp * vpp, in the order of the model: the first one, and how many. */
 int32_t hec_layout_layers(const hec_layout *layout, const hec_moe *moe, int32_t part, int32_t *first);
 

@@ -200,6 +200,20 @@ static void add_roomier(const hec_recommendation *r, hec_text *words) {
   }
 }
 
+static void searched_words(const hec_recommendation *r, hec_text *words) {
+  int32_t records = r->rows[0].policies.n_records;
+  hec_text_printf(words,
+                  "%d combinations of layout, micro-batch, dispatcher and recomputation with balanced routing; %d fit "
+                  "into memory. Of these %d cannot be the fastest, whatever the policy. %d were estimated under the "
+                  "loads of the trace, and the %d most promising simulated with %d record%s of it.",
+                  (int)r->found.n_tried, (int)r->found.n_all, (int)r->n_beaten, (int)r->n_estimated,
+                  (int)r->n_simulated, (int)records, records == 1 ? "" : "s");
+  if (r->n_left > 0)
+    hec_text_printf(words, " %d were left out for want of time.", (int)r->n_left);
+  if (r->n_left > 0 || (r->records_max > 0 && records == r->records_max))
+    hec_text_printf(words, " A longer --within takes more%s.", r->n_left > 0 ? "" : " records");
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, "The first", &words);
@@ -208,13 +222,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   add_roomier(r, &words);
   hec_summary_add_foot("memory:", words.data, out);
   hec_text_free(&words);
-  hec_text_printf(&words,
-                  "%d layouts, micro-batches, dispatchers and recomputations predicted, of which %d fit into memory; "
-                  "the fastest of each ep also under the loads of the trace, %d record%s of it.",
-                  (int)r->found.n_tried, (int)r->found.n_fit, (int)r->rows[0].policies.n_records,
-                  r->rows[0].policies.n_records == 1 ? "" : "s");
-  if (r->records_max > 0 && r->rows[0].policies.n_records == r->records_max)
-    hec_text_add(&words, " A longer --within takes more.");
+  searched_words(r, &words);
   hec_summary_add_foot("searched:", words.data, out);
   hec_text_free(&words);
   confidence_words(r, &words);
@@ -381,7 +389,12 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   add_losers(r, &json);
   hec_json_object(&json, "searched");
   hec_json_int(&json, "predicted", r->found.n_tried);
-  hec_json_int(&json, "fit", r->found.n_fit);
+  hec_json_int(&json, "fit", r->found.n_all);
+  hec_json_int(&json, "cannot_win", r->n_beaten);
+  hec_json_int(&json, "estimated", r->n_estimated);
+  hec_json_int(&json, "left", r->n_left);
+  hec_json_int(&json, "simulated", r->n_simulated);
+  hec_json_int(&json, "records", r->rows[0].policies.n_records);
   hec_json_close(&json);
   hec_json_object(&json, "confidence");
   hec_json_int(&json, "constants_changed", r->constants.n);
