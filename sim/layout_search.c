@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_SEQ = 8192, CP_TOKENS = 4096, VPP_MAX = 12, PP_MAX = 64, MICRO_STEPS = 3 };
+enum { LONG_SEQ = 8192, CP_TOKENS = 4096, VPP_MAX = 12, VPP_UNEVEN = 4, PP_MAX = 64, MICRO_STEPS = 3 };
 
 static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_MOE,
                                      HEC_RECOMPUTE_FULL};
@@ -134,6 +134,51 @@ static void try_level(search *s, const hec_layout *layout, int32_t zero, const h
     }
 }
 
+/* Forward and backward of one layer of a kind. */
+static double layer_s(const hec_training *t, hec_layer_kind kind) {
+  double s = 0;
+  for (int backward = 0; backward < 2; backward++) {
+    hec_layer_pass pass = hec_layer_pass_of(t, kind, NULL, backward);
+    s += hec_layer_pass_s(t, &pass);
+  }
+  return s;
+}
+
+/* Of the longest part in MoE layers; `head`: what the last one has on top. Dense layers count as such, too. */
+static double longest(const hec_training *t, const hec_layout *layout, double head) {
+  int32_t first, parts = layout->pp * layout->vpp;
+  double max = 0;
+  for (int32_t p = 0; p < parts; p++) {
+    double n = (double)hec_layout_layers(layout, t->moe, p, &first) + (p == parts - 1 ? head : 0);
+    max = n > max ? n : max;
+  }
+  return max;
+}
+
+/* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
+ * they hold the most micro-batches. False: it is no better than the layout's own. */
+static bool balance_stages(const hec_training *t, hec_layout *layout) {
+  int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
+  double head = (double)t->mtp, best = 0;
+  if (!t->recipe.head)
+    head += (double)(1 + t->mtp) * layer_s(t, HEC_LAYER_HEAD) / layer_s(t, HEC_LAYER_MOE);
+  for (int32_t i = 0; i <= n; i++) {
+    double others = (double)((n - i + parts - 2) / (parts - 1)), own = (double)i + head,
+           max = own > others ? own : others;
+    if (i > 0 && max > best)
+      continue;
+    best = max;
+    last = i;
+  }
+  if (best >= longest(t, layout, head))
+    return false;
+  layout->n_given = parts;
+  layout->given[parts - 1] = last;
+  for (int32_t p = 0; p < parts - 1; p++)
+    layout->given[p] = (n - last) / (parts - 1) + (parts - 2 - p < (n - last) % (parts - 1));
+  return true;
+}
+
 /* Without a pipeline FSDP too, unless the recipe states the level. In a pipeline it would gather in every micro-batch, and
  * level 2 would reduce gradients in each: neither is priced there. */
 static void try_layout(search *s, const hec_layout *layout) {
@@ -144,6 +189,10 @@ static void try_layout(search *s, const hec_layout *layout) {
     try_level(s, layout, 3, NULL, &best);
   if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))
     try_level(s, layout, recipe->zero, s->of->pipeline, &best);
+  hec_training t = *s->of->base;
+  t.layout = *layout;
+  if (layout->pp > 1 && balance_stages(&t, &t.layout))
+    try_level(s, &t.layout, recipe->zero, NULL, &best);
   if (!best.training.moe)
     return;
   HEC_RESERVE(s->best, s->best_capacity, s->n + 1);
@@ -178,7 +227,7 @@ static void try_pipelines(search *s, hec_layout layout) {
     if (gpus % layout.pp != 0)
       continue;
     for (layout.vpp = 1; layout.vpp <= (layout.pp > 1 ? VPP_MAX : 1); layout.vpp++)
-      if (layout.vpp == 1 || even_parts(moe, layout.pp * layout.vpp))
+      if (layout.vpp <= VPP_UNEVEN || even_parts(moe, layout.pp * layout.vpp))
         try_expert_groups(s, layout);
   }
 }

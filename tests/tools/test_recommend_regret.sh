@@ -13,8 +13,9 @@ synth --workload zipf --exponent 0.8 --experts 64 --top-k 8 --out zipf.jsonl
 
 cat >regret.py <<'END'
 import itertools, json, subprocess, sys
-sim, trace, model, layers, heads, experts, cluster, batch, micro, zero, recipe, names = sys.argv[1:]  # micro, zero: 0: it is searched
+sim, trace, model, layers, heads, experts, cluster, batch, micro, zero, recipe, names, uneven = sys.argv[1:]  # micro, zero: 0: it is searched
 layers, heads, experts, batch, micro, zero = int(layers), int(heads), int(experts), int(batch), int(micro), int(zero)
+uneven = uneven == "uneven"
 nodes, near = (int(n) for n in cluster.split()[0].split("x"))
 gpus, policies = nodes * near, names.split(",")
 
@@ -24,6 +25,12 @@ def divisors(n):
 def even(parts):
     return parts <= layers and (layers % parts == 0 or (layers + 2) % parts == 0)
 
+def splits(parts):  # even, or with a shorter last part
+    yield ""
+    for last in range(max(0, layers // parts - 3), layers // parts if parts > 1 and uneven else 0):
+        each, longer = divmod(layers - last, parts - 1)
+        yield ":" + ",".join([str(each)] * (parts - 1 - longer) + [str(each + 1)] * longer + [str(last)])
+
 def layouts():
     for tp, pp, etp in itertools.product((1, 2, 4, 8), divisors(gpus), (1, 2, 4, 8)):
         stage = gpus // pp
@@ -32,8 +39,8 @@ def layouts():
         for ep in divisors(experts):
             if stage % (ep * etp) == 0:
                 for vpp in range(1, 13 if pp > 1 else 2):
-                    if vpp == 1 or even(pp * vpp):
-                        yield f"tp={tp} pp={pp} vpp={vpp} ep={ep} etp={etp}"
+                    for split in splits(pp * vpp) if vpp == 1 or even(pp * vpp) else []:
+                        yield f"tp={tp} pp={pp}{split} vpp={vpp} ep={ep} etp={etp}"
 
 job = {"trace": trace, "model": model, "cluster": cluster, "global_batch": batch, "recipe": recipe}
 spec = dict(job, policy=policies, layout=list(layouts()), micro_batch=[micro] if micro else [1, 2, 4], zero=[zero] if zero else [1, 3],
@@ -46,16 +53,12 @@ r = json.loads(subprocess.run([sim, "recommend", trace, "--model", model, "--clu
                                "--recipe", recipe + (f" zero={zero}" if zero else ""), "--policy", ",".join(policies), "--json",
                                *(["--micro-batch", str(micro)] if micro else [])], check=True, capture_output=True).stdout)
 
-def sizes(layout):
-    return {"tp": "1", "pp": "1", "vpp": "1", "ep": "1", "etp": "1"} | dict(p.split("=") for p in layout.split() if "=" in p)
-
-def simulated(choice):  # the sweep's own figure of what was recommended
-    parts = dict(p.split("=") for p in choice["recipe"].split())
-    for row in rows:
-        if (sizes(row["layout"]), row["micro_batch"], row["policy"], row["recompute"], str(row["zero"])) == (
-                sizes(choice["layout"]), choice["micro_batch"], choice["policy"], parts["recompute"], parts["zero"]):
-            return row["step_s"]
-    sys.exit(f"the sweep has no row of {choice}")
+def simulated(choice):  # by a run of its own
+    layout = choice["layout"] if "=" in choice["layout"] else "ep=1"
+    run = json.loads(subprocess.run([sim, trace, "--model", model, "--cluster", cluster, "--global-batch", str(batch), "--layout", layout,
+                                     "--micro-batch", str(choice["micro_batch"]), "--recipe", choice["recipe"], "--policy",
+                                     ",".join(policies), "--json"], check=True, capture_output=True).stdout)
+    return next(p["step_s"] for p in run["policies"] if p["name"] == choice["policy"])
 
 for choice, of in ((r["ranked"][0], rows), (r["without_policy"], [row for row in rows if row["policy"] == "ep"])):
     best, got = min(of, key=lambda row: row["step_s"]), simulated(choice)
@@ -66,13 +69,13 @@ for choice, of in ((r["ranked"][0], rows), (r["without_policy"], [row for row in
     if regret > 0.02 or abs(choice["step_s"] / got - 1) > 1e-9:
         sys.exit(f"regret {regret:.4f}, {choice['step_s']} against {got}")
 END
-regret() { python3 regret.py "$sim" "$@" || fail "regret: $*"; }
+regret() { python3 regret.py "$sim" "$@" "${uneven:-}" || fail "regret: $*"; }
 
 alltoall="precision=bf16 dispatcher=alltoall graph=full"
 charlm=$source_dir/traces/charlm-e16-noaux.jsonl.gz # recorded
 regret hot.jsonl mixtral-8x7b 32 32 8 "2x8 gpu=h100 nics=8" 32 1 1 "$alltoall" ep,eplb,hecate,fsdp
 regret lognormal.jsonl gpt2-xl-moe 48 25 8 "2x4 gpu=h100 nics=1" 32 0 1 "$alltoall" ep,hecate,fsdp,micromoe
-regret skewed.jsonl gpt-oss-20b 24 64 32 "1x8 gpu=h100" 16 0 1 "$alltoall overlap=on" ep,eplb,hecate,lplb
+uneven=uneven regret skewed.jsonl gpt-oss-20b 24 64 32 "1x8 gpu=h100" 16 0 1 "$alltoall overlap=on" ep,eplb,hecate,lplb
 regret zipf.jsonl olmoe 16 16 64 "2x4 gpu=h100 nics=4" 32 2 0 "precision=bf16 dispatcher=deepep graph=none" ep,eplb,hecate,fsdp
 regret "$charlm" phi-3.5-moe 32 32 16 "2x4 gpu=b200 nics=4" 32 0 1 "$alltoall" ep,smartmoe,laer,eplb
 

@@ -248,8 +248,8 @@ static void choose_simulated(pool *p, const hec_layout_found *found) {
   for (int32_t i = 0, n = p->n; i < found->n && p->n < SIMULATED_MAX && n_eps(p) < HEC_RECOMMENDED_ROWS; i++)
     if (count_like(p, &found->choices[i], false) == 0 || n == 0)
       choose(p, &(hec_candidate){.choice = found->choices[i],
-                                 .policies = p->policies->policies,
-                                 .n_policies = p->policies->n_policies});
+                                 .policies = p->from.policies ? p->from.policies : p->policies->policies,
+                                 .n_policies = p->from.policies ? p->from.n_policies : p->policies->n_policies});
 }
 
 static hec_status simulate(pool *p, const hec_training_choice *with, const hec_layout_choice *choice,

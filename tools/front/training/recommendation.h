@@ -53,7 +53,8 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
 /* Flags of Megatron-LM, which has no placement policies: of `plain`. A set-up for --setup: of the first row. */
-void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out);
+void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out); /* quoted: for a shell */
+const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
 /* Stages that differ in their layers: no number of Megatron-LM says that, only a list. */
 bool hec_recommendation_is_uneven(const hec_training *training);
 void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);

@@ -14,10 +14,14 @@ static void layout_words(const hec_layout *l, hec_text *out) {
     const char *name;
     int32_t size;
   } sizes[] = {{"tp", l->tp}, {"cp", l->cp}, {"pp", l->pp}, {"vpp", l->vpp}, {"ep", l->ep}, {"etp", l->etp}};
+  enum { PP = 2 };
   size_t from = out->length;
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     if (sizes[i].size > 1)
       hec_text_printf(out, "%s%s=%d", out->length > from ? " " : "", sizes[i].name, (int)sizes[i].size);
+    if (i == PP)
+      hec_layout_write_given(l, out);
+  }
   if (out->length == from)
     hec_text_add(out, "dp alone");
 }
@@ -34,13 +38,16 @@ static const char *part_of(const hec_recipe *recipe, const char *part, hec_text 
 }
 
 /* "tp=2 pp=8 ep=2 with micro-batches of 1, dispatcher alltoall, recomputation norm" */
-static void choice_words(const hec_training *t, hec_text *out) {
+static void choice_words(const hec_layout_choice *choice, hec_text *out) {
+  const hec_training *t = &choice->training;
   hec_text part = {0};
   layout_words(&t->layout, out);
   hec_text_printf(out, " with micro-batches of %d, dispatcher %s,", (int)t->micro_batch,
                   part_of(&t->recipe, "dispatcher=", &part));
   if (t->recipe.zero >= 3)
     hec_text_add(out, " FSDP (zero=3),");
+  if (choice->pipeline)
+    hec_text_printf(out, " schedule %s,", choice->pipeline->name);
   hec_text_printf(out, " recomputation %s", part_of(&t->recipe, "recompute=", &part));
   hec_text_free(&part);
 }
@@ -55,10 +62,11 @@ static const hec_training_row *best_of(const hec_recommended *r) {
 
 /* A step is the balanced step and what the routing adds: the larger difference is the reason. */
 static hec_layout_reason why_slower(const hec_recommended *best, const hec_recommended *slower) {
-  double routing_s = (best_of(slower)->result.step_s - slower->choice.result.step_s) -
-                     (best_of(best)->result.step_s - best->choice.result.step_s);
+  double own_s = best_of(slower)->result.step_s - slower->choice.result.step_s;
+  double routing_s = own_s - (best_of(best)->result.step_s - best->choice.result.step_s);
   hec_layout_reason balanced = hec_layout_reason_of(&best->choice, &slower->choice);
-  return routing_s > balanced.seconds ? (hec_layout_reason){"more waiting for the busiest rank", routing_s} : balanced;
+  const char *words = own_s > routing_s / 2 ? "more waiting for the busiest rank" : "its policy saves less traffic";
+  return routing_s > balanced.seconds ? (hec_layout_reason){words, routing_s} : balanced;
 }
 
 /* ---- Screen ---- */
@@ -68,7 +76,7 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
   hec_text words = {0};
   hec_text_add(&words, "Run ");
-  choice_words(&best->choice.training, &words);
+  choice_words(&best->choice, &words);
   hec_text_printf(&words,
                   " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
                   row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
@@ -80,7 +88,7 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
                   best->choice.result.step_s);
   if (row != ep) {
     hec_text_add(&words, " A framework without placement policies runs ");
-    choice_words(&r->plain.choice.training, &words);
+    choice_words(&r->plain.choice, &words);
     hec_text_printf(&words, " best: %.4g s (%.2fx), %.1f GiB%s.", best_of(&r->plain)->result.step_s,
                     best_of(&r->plain)->result.step_s / row->result.step_s,
                     needed_gib(&best_of(&r->plain)->result.memory),
@@ -110,6 +118,8 @@ static void row_words(const hec_recommended *r, const char *mark, hec_text *layo
   layout_words(&r->choice.training.layout, layout);
   if (r->choice.training.recipe.zero >= 3)
     hec_text_add(layout, " zero=3");
+  if (r->choice.pipeline)
+    hec_text_printf(layout, " %s", r->choice.pipeline->name);
   hec_text_add(layout, mark);
   hec_text_printf(how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
@@ -235,14 +245,14 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   if (words.length > 0)
     hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
-  hec_summary_add_foot(
-      "not searched:", "uneven stages, ZeRO 2, FSDP in a pipeline, schedules other than 1f1b and interleaved.", out);
+  hec_summary_add_foot("not searched:",
+                       "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
+                       "1f1b, interleaved and the one that --pipeline or the set-up names.",
+                       out);
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_printf(&words, "of what runs best without a policy (%.4g s): ", best_of(&r->plain)->result.step_s);
-  hec_recommendation_megatron(r, &words);
-  if (hec_recommendation_is_uneven(&r->plain.choice.training))
-    hec_text_add(&words, "; and, because stages are uneven, --pipeline-model-parallel-layout");
+  hec_recommendation_megatron(r, true, &words);
   hec_summary_add_foot("Megatron-LM:", words.data, out);
   hec_text_free(&words);
 }
@@ -264,12 +274,32 @@ static const char *fp8_recipe(const hec_recipe *recipe) {
   return names[recipe->precision];
 }
 
+const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *r) {
+  const hec_layout *l = &r->choice.training.layout;
+  return r->choice.pipeline ? r->choice.pipeline : hec_pipeline_default(l->pp, l->vpp);
+}
+
 bool hec_recommendation_is_uneven(const hec_training *t) {
-  return t->moe->n_layers % (t->layout.pp * t->layout.vpp) != 0;
+  return t->layout.n_given > 0 || t->moe->n_layers % (t->layout.pp * t->layout.vpp) != 0;
+}
+
+/* "Ett|tt|ttmL", with E the embedding, m multi-token prediction, L the head: Megatron-LM's pipeline_parallel_layer_layout.py. */
+static void add_stages(const hec_training *t, bool quoted, hec_text *out) {
+  int32_t parts = t->layout.pp * t->layout.vpp, first;
+  hec_text_printf(out, " --pipeline-model-parallel-layout %sE", quoted ? "\"" : "");
+  for (int32_t p = 0; p < parts; p++) {
+    if (p > 0)
+      hec_text_add(out, "|");
+    for (int32_t n = hec_layout_layers(&t->layout, t->moe, p, &first); n > 0; n--)
+      hec_text_add(out, "t");
+  }
+  for (int32_t n = t->mtp; n > 0; n--)
+    hec_text_add(out, "m");
+  hec_text_printf(out, "L%s", quoted ? "\"" : "");
 }
 
 /* Option names of Megatron-LM's arguments.py. */
-void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
+void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out) {
   const hec_training *t = &r->plain.choice.training;
   const hec_layout *l = &t->layout;
   const hec_recipe *recipe = &t->recipe;
@@ -281,7 +311,9 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
                   (int)t->global_batch, (int)t->seq);
   if (l->tp > 1)
     hec_text_add(out, " --sequence-parallel");
-  if (l->vpp > 1)
+  if (hec_recommendation_is_uneven(t))
+    add_stages(t, quoted, out); /* virtual stages follow from it */
+  else if (l->vpp > 1)
     hec_text_printf(out, " --num-virtual-stages-per-pipeline-rank %d", (int)l->vpp);
   hec_text_add(out, " --bf16");
   if (fp8_recipe(recipe))
@@ -298,7 +330,7 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
     hec_text_printf(out, " --moe-flex-dispatcher-backend %s", dispatcher->megatron_backend);
   if (t->capacity > 0)
     hec_text_printf(out, " --moe-expert-capacity-factor %.6g", t->capacity);
-  if (recipe->overlap)
+  if (recipe->overlap || hec_recommendation_pipeline(&r->plain) == &hec_pipeline_1f1b_overlap)
     hec_text_add(out, " --overlap-moe-expert-parallel-comm");
   if (recipe->recompute & HEC_RECOMPUTE_FULL)
     hec_text_add(out, " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
@@ -315,6 +347,8 @@ static void add_training(hec_json_out *json, const hec_layout_choice *c) {
   layout_words(&c->training.layout, &layout);
   hec_recipe_write(&c->training.recipe, &recipe);
   hec_json_string(json, "layout", layout.data);
+  if (c->pipeline)
+    hec_json_string(json, "pipeline", c->pipeline->name);
   hec_json_int(json, "micro_batch", c->training.micro_batch);
   hec_json_string(json, "recipe", recipe.data);
   hec_text_free(&layout);
@@ -405,7 +439,7 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
   hec_json_close(&json);
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
-  hec_recommendation_megatron(r, &words);
+  hec_recommendation_megatron(r, false, &words);
   hec_json_string(&json, "megatron", words.data);
   hec_text_free(&words);
   hec_json_close(&json);
@@ -421,7 +455,7 @@ void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
   hec_json_string(&json, s->file.cluster ? "cluster" : "device", s->file.cluster ? s->file.cluster : t->laws->gpu.name);
   hec_json_int(&json, "gpus", t->layout.gpus);
   hec_json_string(&json, "layout", s->file.layout);
-  hec_json_string(&json, "pipeline", t->layout.vpp > 1 ? "interleaved" : "1f1b");
+  hec_json_string(&json, "pipeline", hec_recommendation_pipeline(&r->rows[0])->name);
   hec_json_int(&json, "seq", t->seq);
   hec_json_int(&json, "global_batch", t->global_batch);
   hec_json_int(&json, "micro_batch", t->micro_batch);

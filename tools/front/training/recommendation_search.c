@@ -6,8 +6,9 @@
  *   estimate  a few micro-batches of the step under those loads, with every policy and the least recomputation that fits
  *
  * ep alone is never faster than balanced routing, and that is its floor.
- * The first layout of an `ep` is planned with all policies, further classes of it with the POLICIES_KEPT fastest. Layouts come in
- * the order of their balanced time. Work is counted, and no clock is read: the same input gives the same candidates. */
+ * The first class is planned with all policies, on few enough ranks. The first class of another `ep` with the fastest of the
+ * nearest one, as many as there is time for; further classes of it with the POLICIES_KEPT fastest. Layouts come in the order of
+ * their balanced time. Work is counted, and no clock is read: the same input gives the same candidates. */
 #include "tools/front/training/recommendation_search.h"
 
 #include "runtime/base/progress.h"
@@ -15,7 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_RECORDS = 4, RECORDS_BEFORE = 5, POLICIES_KEPT = 6, POLICIES_EACH = 3 };
+enum {
+  CLASS_RECORDS = 2,
+  CLASS_BEFORE = 2,
+  RECORDS_BEFORE = 5,
+  POLICIES_KEPT = 6,
+  POLICIES_EACH = 3,
+  POLICIES_MIN = 8
+};
+static const double class_share = 0.125; /* of the time, for the policies of one class */
 
 /* One core plans 110 million policies x records x layers x ranks x experts a second, and prices 400 thousand layers and pieces. */
 static const double planned_per_s = 1.1e8, priced_per_s = 4e5;
@@ -23,9 +32,9 @@ static const double planned_per_s = 1.1e8, priced_per_s = 4e5;
 typedef struct {
   int32_t ep, etp;
   double tokens; /* of a rank in a micro-batch */
-  int32_t n;
-  const hec_policy **policies; /* [n] the fastest first, after the first layout of the class */
-  hec_layout_loads *loads;     /* [n] */
+  int32_t n, n_planned;
+  const hec_policy **policies; /* [n_planned] where ranked, the fastest first; the first n are tried, with ep */
+  hec_layout_loads *loads;     /* [n_planned] */
   bool ranked;
   bool plain; /* of ep alone: no other policy can win there */
 } group_class;
@@ -38,6 +47,7 @@ typedef struct {
   group_class *classes; /* [n] malloc */
   size_t capacity;
   int32_t n;
+  int32_t n_layers; /* of the trace */
   double spent_s;
   double best_s, best_plain_s; /* estimates so far; 0: none */
 } finder;
@@ -63,11 +73,6 @@ hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_o
   static const char *const chosen[] = {"dispatcher", "recompute", "zero", NULL};
   hec_recipe_state_as(&(*set_up)->training.recipe, &t->recipe, chosen);
   return HEC_OK;
-}
-
-double hec_planning_s(const hec_training *t, int32_t n_layers, int32_t n_policies, int32_t records) {
-  return (double)(t->layout.ep * t->layout.etp) * (double)t->moe->n_experts * (double)n_layers * (double)n_policies *
-         (double)(RECORDS_BEFORE + records) / planned_per_s;
 }
 
 /* ---- Classes ---- */
@@ -134,7 +139,8 @@ static hec_status plan_class(finder *f, const hec_set_up *set_up, hec_arena *scr
                                     .n_stages = 1,
                                     .n_micro = CLASS_RECORDS,
                                     .records = CLASS_RECORDS,
-                                    .warmup = f->of->policies->warmup};
+                                    .warmup = f->of->policies->warmup,
+                                    .before_max = CLASS_BEFORE};
   hec_training_loads loads;
   for (int32_t i = 0; i < c->n; i++)
     HEC_TRY(hec_policy_suits(c->policies[i], &set_up->job.problem));
@@ -160,18 +166,47 @@ static void all_policies(finder *f, group_class *c) {
   c->policies[c->n++] = plain();
 }
 
-/* Those that were fastest in another class of this ep. */
-static bool known_policies(finder *f, group_class *c) {
-  for (int32_t i = 0; i < f->n; i++) {
-    const group_class *other = &f->classes[i];
-    if (other->ep != c->ep || !other->ranked || other->plain || c->plain)
-      continue;
-    c->n = other->n;
-    c->policies = HEC_NEW(f->arena, const hec_policy *, c->n);
-    memcpy(c->policies, other->policies, (size_t)c->n * sizeof *c->policies);
-    return true;
-  }
-  return false;
+static double ratio(int32_t a, int32_t b) {
+  return a > b ? (double)a / (double)b : (double)b / (double)a;
+}
+
+static const group_class *nearest_ranked(const finder *f, int32_t ep) {
+  const group_class *nearest = NULL;
+  for (int32_t i = 0; i < f->n; i++)
+    if (f->classes[i].ranked && (!nearest || ratio(f->classes[i].ep, ep) < ratio(nearest->ep, ep)))
+      nearest = &f->classes[i];
+  return nearest;
+}
+
+/* The first n of a class, and ep. */
+static void take_policies(finder *f, const group_class *from, int32_t n, group_class *c) {
+  c->policies = HEC_NEW(f->arena, const hec_policy *, from->n_planned + 1);
+  for (int32_t i = 0; i < from->n_planned; i++)
+    if (i < n || from->policies[i] == plain())
+      c->policies[c->n++] = from->policies[i];
+}
+
+static double planning_s(const hec_training *t, int32_t n_layers, int32_t n_policies, int32_t n_records) {
+  return (double)(t->layout.ep * t->layout.etp) * (double)t->moe->n_experts * (double)n_layers * (double)n_policies *
+         (double)n_records / planned_per_s;
+}
+
+double hec_planning_s(const hec_training *t, int32_t n_layers, int32_t n_policies, int32_t records) {
+  return planning_s(t, n_layers, n_policies, RECORDS_BEFORE + records);
+}
+
+static double class_s(const hec_training *t, int32_t n_layers, int32_t n_policies) {
+  return planning_s(t, n_layers, n_policies, CLASS_BEFORE + CLASS_RECORDS);
+}
+
+static void choose_policies(finder *f, const hec_training *t, group_class *c) {
+  const group_class *known = nearest_ranked(f, c->ep);
+  double room = f->of->within_s * class_share / class_s(t, f->n_layers, 1);
+  int32_t n = room < POLICIES_MIN ? POLICIES_MIN : room < 1e6 ? (int32_t)room : 1000000;
+  if (c->plain || c->ep == 1 || !known)
+    all_policies(f, c);
+  else
+    take_policies(f, known, known->ep == c->ep ? POLICIES_KEPT : n, c);
 }
 
 static double tokens_of(const hec_training *t) {
@@ -189,14 +224,14 @@ static hec_status make_class(finder *f, const hec_layout_choice *choice, hec_are
                              bool *made) {
   hec_set_up *set_up;
   *made = false;
-  if (!known_policies(f, c))
-    all_policies(f, c);
+  choose_policies(f, &choice->training, c);
   HEC_TRY(hec_recommended_set_up(f->of->args, f->of->options, choice, f->reader, scratch, &set_up));
-  double s = hec_planning_s(&choice->training, set_up->job.header.n_layers, c->n, CLASS_RECORDS);
+  double s = class_s(&choice->training, f->n_layers, c->n);
   if (f->spent_s + s > f->of->within_s && f->n > 0)
     return HEC_OK;
   f->spent_s += s;
   *made = true;
+  c->n_planned = c->n;
   return plan_class(f, set_up, scratch, c);
 }
 
@@ -238,22 +273,27 @@ static bool estimate(finder *f, const hec_layout_choice *of, const hec_layout_lo
   return false;
 }
 
+static void swap_policies(group_class *c, int32_t i, int32_t j) {
+  const hec_policy *policy = c->policies[i];
+  hec_layout_loads loads = c->loads[i];
+  c->policies[i] = c->policies[j];
+  c->loads[i] = c->loads[j];
+  c->policies[j] = policy;
+  c->loads[j] = loads;
+}
+
 /* The fastest first; what does not fit comes last, but ep stays. */
 static void rank_policies(group_class *c, double *step_s) {
   for (int32_t i = 1; i < c->n; i++)
     for (int32_t j = i; j > 0 && step_s[j] > 0 && (step_s[j - 1] <= 0 || step_s[j] < step_s[j - 1]); j--) {
-      const hec_policy *policy = c->policies[j];
-      hec_layout_loads loads = c->loads[j];
       double s = step_s[j];
-      c->policies[j] = c->policies[j - 1], c->policies[j - 1] = policy;
-      c->loads[j] = c->loads[j - 1], c->loads[j - 1] = loads;
-      step_s[j] = step_s[j - 1], step_s[j - 1] = s;
+      step_s[j] = step_s[j - 1];
+      step_s[j - 1] = s;
+      swap_policies(c, j, j - 1);
     }
-  for (int32_t i = POLICIES_KEPT; i < c->n; i++)
-    if (c->policies[i] == plain()) {
-      c->policies[POLICIES_KEPT] = c->policies[i];
-      c->loads[POLICIES_KEPT] = c->loads[i];
-    }
+  for (int32_t i = POLICIES_KEPT; i < c->n; i++) /* ep behind those that are tried */
+    if (c->policies[i] == plain())
+      swap_policies(c, i, POLICIES_KEPT);
   c->n = c->n < POLICIES_KEPT + 1 ? c->n : POLICIES_KEPT + 1;
   c->ranked = true;
 }
@@ -294,28 +334,52 @@ static int by_estimate(const void *a, const void *b) {
   return (x->of > y->of) - (x->of < y->of); /* the order of the search */
 }
 
+static hec_status visit(finder *f, const hec_layout_choice *choice) {
+  group_class *c = NULL;
+  bool any = f->best_s <= 0 || choice->floor_s < f->best_s;
+  bool alone = f->best_plain_s <= 0 || choice->result.step_s < f->best_plain_s;
+  f->to->n_beaten += !any && !alone;
+  if (!any && !alone)
+    return HEC_OK;
+  if (f->spent_s <= f->of->within_s)
+    HEC_TRY(class_of(f, choice, !any, &c));
+  f->to->n_left += !c;
+  if (c)
+    add_candidate(f, choice, !any, c);
+  return HEC_OK;
+}
+
+/* On so few ranks that all policies can be planned; -1: no rank would wait for another anywhere. */
+static int32_t choose_first(const finder *f) {
+  const hec_layout_found *found = f->of->found;
+  int32_t min = -1;
+  for (int32_t i = 0; i < found->n_all; i++) {
+    const hec_training *t = &found->all[i].training;
+    if (t->layout.ep > 1 && class_s(t, f->n_layers, f->of->policies->n_policies) <= class_share * f->of->within_s)
+      return i;
+    if (t->layout.ep > 1 && (min < 0 || t->layout.ep < found->all[min].training.layout.ep))
+      min = i;
+  }
+  return min;
+}
+
 hec_status hec_candidates_find(const hec_candidate_search *search, hec_trace_reader *reader, hec_arena *arena,
                                hec_candidates *to) {
   finder f = {.of = search, .reader = reader, .arena = arena, .to = to};
-  hec_status status = HEC_OK;
-  int32_t n = search->found->n_all;
+  int32_t n = search->found->n_all, first;
   *to = (hec_candidates){.of = HEC_NEW(arena, hec_candidate, n)};
+  f.n_layers = hec_trace_header_of(reader)->n_layers;
+  first = choose_first(&f);
   hec_progress_stage("estimating layouts", "layouts");
+  hec_status status = first >= 0 ? visit(&f, &search->found->all[first]) : HEC_OK;
+  if (status == HEC_OK && f.n > 0) {
+    to->n_policies = f.classes[0].n;
+    to->policies = f.classes[0].policies;
+  }
   for (int32_t i = 0; i < n && status == HEC_OK; i++) {
-    const hec_layout_choice *choice = &search->found->all[i];
-    group_class *c = NULL;
     hec_progress_at((double)i, (double)n, 0);
-    bool any = f.best_s <= 0 || choice->floor_s < f.best_s;
-    bool alone = f.best_plain_s <= 0 || choice->result.step_s < f.best_plain_s;
-    to->n_beaten += !any && !alone;
-    if (!any && !alone)
-      continue;
-    if (f.spent_s <= search->within_s)
-      status = class_of(&f, choice, !any, &c);
-    if (c)
-      add_candidate(&f, choice, !any, c);
-    else
-      to->n_left++;
+    if (i != first)
+      status = visit(&f, &search->found->all[i]);
   }
   free(f.classes);
   qsort(to->of, (size_t)to->n, sizeof *to->of, by_estimate);

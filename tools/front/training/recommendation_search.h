@@ -20,6 +20,9 @@ typedef struct {
   int32_t n;
   int32_t n_beaten; /* whose floor is above the best estimate */
   int32_t n_left;   /* for which there was no time */
+  const hec_policy *const
+      *policies; /* [n_policies] the fastest first where all were planned; ep is in. NULL: nowhere */
+  int32_t n_policies;
 } hec_candidates;
 
 typedef struct {
