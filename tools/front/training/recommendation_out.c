@@ -42,8 +42,9 @@ static void choice_words(const hec_layout_choice *choice, hec_text *out) {
   const hec_training *t = &choice->training;
   hec_text part = {0};
   layout_words(&t->layout, out);
-  hec_text_printf(out, " with micro-batches of %d, dispatcher %s,", (int)t->micro_batch,
-                  part_of(&t->recipe, "dispatcher=", &part));
+  hec_text_printf(out, " with micro-batches of %d,", (int)t->micro_batch);
+  if (t->layout.ep > 1)
+    hec_text_printf(out, " dispatcher %s,", part_of(&t->recipe, "dispatcher=", &part));
   if (t->recipe.zero >= 3)
     hec_text_add(out, " FSDP (zero=3),");
   if (choice->pipeline)
@@ -65,11 +66,51 @@ static hec_layout_reason why_slower(const hec_recommended *best, const hec_recom
   double own_s = best_of(slower)->result.step_s - slower->choice.result.step_s;
   double routing_s = own_s - (best_of(best)->result.step_s - best->choice.result.step_s);
   hec_layout_reason balanced = hec_layout_reason_of(&best->choice, &slower->choice);
-  const char *words = own_s > routing_s / 2 ? "more waiting for the busiest rank" : "its policy saves less traffic";
+  const char *words = own_s > routing_s / 2               ? "more waiting for the busiest rank"
+                      : best_of(slower)->policy->baseline ? "no policy saves traffic there"
+                                                          : "its policy saves less traffic";
   return routing_s > balanced.seconds ? (hec_layout_reason){words, routing_s} : balanced;
 }
 
 /* ---- Screen ---- */
+
+static double step_s_of(const hec_recommended *r) {
+  return best_of(r)->result.step_s;
+}
+
+/* Smaller differences than this are below what the model can tell; the project's. */
+static const double TIE = 0.02;
+
+static bool ties(const hec_recommendation *r, int32_t i) {
+  return i > 0 && best_of(&r->rows[i])->result.memory.fits &&
+         step_s_of(&r->rows[i]) <= (1 + TIE) * step_s_of(&r->rows[0]);
+}
+
+static void add_ties(const hec_recommendation *r, hec_text *words) {
+  int32_t n = 0;
+  for (int32_t i = 1; i < r->n; i++) {
+    if (!ties(r, i))
+      continue;
+    hec_text_add(words, n++ == 0 ? " Within 2 % of it, which the model cannot tell apart: " : "; ");
+    layout_words(&r->rows[i].choice.training.layout, words);
+    if (r->rows[i].choice.training.recipe.zero >= 3)
+      hec_text_add(words, " with FSDP");
+    hec_text_printf(words, " with %s", best_of(&r->rows[i])->policy->name);
+  }
+  if (n > 0)
+    hec_text_add(words, ".");
+}
+
+static void add_today(const hec_recommendation *r, hec_text *words) {
+  const hec_recommended *best = &r->rows[0], *today = &r->today;
+  hec_text_add(words, " What runs today (");
+  choice_words(&today->choice, words);
+  hec_text_printf(words, ") takes %.4g s with ep, %.2fx the recommended step%s.", step_s_of(today),
+                  step_s_of(today) / step_s_of(best),
+                  best_of(today)->result.memory.fits ? "" : ", and is predicted not to fit into memory");
+  hec_text_printf(words, " Both with balanced routing: %.4g s and %.4g s.", today->choice.result.step_s,
+                  best->choice.result.step_s);
+}
 
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
@@ -81,28 +122,25 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
                   " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
                   row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
                   row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  hec_text_add(&words, " The same layout takes ");
   if (row != ep)
-    hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s%s,", ep->result.step_s,
-                    ep->result.memory.fits ? "" : " and not fit into memory");
-  hec_text_printf(&words, "%s with balanced routing %.4g s.", row == ep ? " It would take" : "",
-                  best->choice.result.step_s);
+    hec_text_printf(&words, "%.4g s with plain expert parallelism (ep)%s, and ", ep->result.step_s,
+                    ep->result.memory.fits ? "" : ", which does not fit into memory");
+  hec_text_printf(&words, "%.4g s if routing is balanced.", best->choice.result.step_s);
+  add_ties(r, &words);
   if (row != ep) {
-    hec_text_add(&words, " A framework without placement policies runs ");
+    hec_text_add(&words, " Without a placement policy, run ");
     choice_words(&r->plain.choice, &words);
-    hec_text_printf(&words, " best: %.4g s (%.2fx), %.1f GiB%s.", best_of(&r->plain)->result.step_s,
-                    best_of(&r->plain)->result.step_s / row->result.step_s,
-                    needed_gib(&best_of(&r->plain)->result.memory),
+    hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", step_s_of(&r->plain),
+                    step_s_of(&r->plain) / row->result.step_s, needed_gib(&best_of(&r->plain)->result.memory),
                     best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
   }
   if (r->has_today)
-    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx as long, with balanced routing %.2fx.",
-                    best_of(&r->today)->result.step_s,
-                    r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
-                    best_of(&r->today)->result.step_s / row->result.step_s,
-                    r->today.choice.result.step_s / best->choice.result.step_s);
+    add_today(r, &words);
   if (r->law.n > 0 && r->law.n_first == 0)
     hec_text_printf(&words,
-                    " With data-sheet rates of the links another of the layouts below is %.1f %% faster: measure both.",
+                    " If links reach their data-sheet rates, another of the layouts below is %.1f %% faster: measure "
+                    "both.",
                     100 * r->law.worst_regret);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
@@ -135,7 +173,7 @@ static void widen(int *width, size_t length) {
 }
 
 static widths widths_of(const hec_recommendation *r) {
-  widths w = {30, 12, 10};
+  widths w = {30, 16, 10};
   for (int32_t i = 0; i < r->n + r->has_today; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     hec_text layout = {0}, how = {0};
@@ -159,20 +197,28 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
   hec_text_free(&how);
 }
 
+/* By how much, and the part of the step that makes most of it. */
+static void why_words(const hec_recommendation *r, int32_t i, const hec_recommended *row, hec_text *why) {
+  double slower = step_s_of(row) / step_s_of(&r->rows[0]) - 1;
+  hec_layout_reason reason = why_slower(&r->rows[0], row);
+  if (!best_of(row)->result.memory.fits)
+    hec_text_add(why, row->choice.result.memory.fits ? "fits with balanced routing only; " : "does not fit; ");
+  if (i < r->n && ties(r, i))
+    hec_text_printf(why, "as fast, within %.1f %%", 100 * slower);
+  else if (i > 0 && reason.seconds > 0)
+    hec_text_printf(why, "%+.0f %%: %s", 100 * slower, reason.words);
+}
+
 static void add_table(const hec_recommendation *r, hec_text *out) {
   const widths w = widths_of(r);
-  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "layout", w.how, "micro, rec.", "step (s)",
-                  "balanced", w.policy, "policy", "memory", "why it is slower");
+  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "layout", w.how, "micro, recompute",
+                  "step (s)", "balanced", w.policy, "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     hec_text why = {0};
     if (i == r->n && !r->has_today)
       continue;
-    hec_layout_reason reason = why_slower(&r->rows[0], row);
-    if (!best_of(row)->result.memory.fits)
-      hec_text_add(&why, row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit");
-    if (i > 0 && reason.seconds > 0)
-      hec_text_printf(&why, "%s%s, %+.2g s", why.length ? "; " : "", reason.words, reason.seconds);
+    why_words(r, i, row, &why);
     add_row(row, mark_of(r, i), why.data ? why.data : "", &w, out);
     hec_text_free(&why);
   }
@@ -182,16 +228,17 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
 static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words) {
   hec_text_printf(words, "%s in %d of %d", of, (int)doubt->n_first, (int)doubt->n);
   if (doubt->n_first < doubt->n)
-    hec_text_printf(words, " (else up to %.1f %% slower than the best)", 100 * doubt->worst_regret);
+    hec_text_printf(words, " (otherwise it is up to %.1f %% slower than another row)", 100 * doubt->worst_regret);
 }
 
 /* Two lines: how far off a prediction may be, and what the order survives. */
 static void confidence_words(const hec_recommendation *r, hec_text *words) {
   const hec_band *band = hec_training_band(&r->rows[0].policies);
-  hec_text_printf(words,
-                  "half of the published runs were within %.0f %% of the prediction, where %s. The first stays first ",
-                  100 * band->half, band->of);
-  doubt_words(&r->law, "under the other network law", words);
+  hec_text_printf(
+      words,
+      "where %s, half of the published runs took within %.0f %% of what is predicted. The first row stays first ",
+      band->of, 100 * band->half);
+  doubt_words(&r->law, "with data-sheet rates of the links", words);
   doubt_words(&r->records, ", on parts of the trace", words);
   doubt_words(&r->constants, ", with a constant 10 % off", words);
   hec_text_add(words, ".");
@@ -215,9 +262,10 @@ static void searched_words(const hec_recommendation *r, hec_text *words) {
   hec_text_printf(words,
                   "%d combinations of layout, micro-batch, dispatcher and recomputation with balanced routing; %d fit "
                   "into memory. Of these %d cannot be the fastest, whatever the policy. %d were estimated under the "
-                  "loads of the trace, and the %d most promising simulated with %d record%s of it.",
+                  "loads of the trace, and the %d most promising simulated with %d record%s of it%s.",
                   (int)r->found.n_tried, (int)r->found.n_all, (int)r->n_beaten, (int)r->n_estimated,
-                  (int)r->n_simulated, (int)records, records == 1 ? "" : "s");
+                  (int)r->n_simulated, (int)records, records == 1 ? "" : "s",
+                  r->records_max > 0 && records == r->records_max ? "" : ", all that a step takes");
   if (r->n_left > 0)
     hec_text_printf(words, " %d were left out for want of time.", (int)r->n_left);
   if (r->n_left > 0 || (r->records_max > 0 && records == r->records_max))
