@@ -202,10 +202,11 @@ static void why_words(const hec_recommendation *r, int32_t i, const hec_recommen
   double slower = step_s_of(row) / step_s_of(&r->rows[0]) - 1;
   hec_layout_reason reason = why_slower(&r->rows[0], row);
   if (!best_of(row)->result.memory.fits)
-    hec_text_add(why, row->choice.result.memory.fits ? "fits with balanced routing only; " : "does not fit; ");
+    hec_text_printf(why, "%s%s", row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit",
+                    slower > 0 ? "; " : "");
   if (i < r->n && ties(r, i))
     hec_text_printf(why, "as fast, within %.1f %%", 100 * slower);
-  else if (i > 0 && reason.seconds > 0)
+  else if (i > 0 && slower > 0 && reason.seconds > 0)
     hec_text_printf(why, "%+.0f %%: %s", 100 * slower, reason.words);
 }
 
