@@ -181,10 +181,12 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   return status;
 }
 
-static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
+/* `records`: as many as the others have; 0: as many as its step takes. */
+static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_reader *reader, hec_arena *arena,
+                                hec_recommended *today) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
-  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
+  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1, .records = records};
   today->set_up = base;
   today->choice.training = base->training;
   return compare(&alone, reader, arena, today);
@@ -387,7 +389,7 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
                     "--global-batch: expected the sequences of a step, for which layouts are compared; found "
                     "none");
   if (to->has_today)
-    HEC_TRY(look_at_today(base, reader, arena, &to->today));
+    HEC_TRY(look_at_today(base, 0, reader, arena, &to->today));
   HEC_TRY(take_factor(&with, base, to, arena));
   const hec_layout_search search = {
       .base = &base->training, .any_micro_batch = args->micro_batch == 0, .pipeline = base->pipeline};
@@ -401,5 +403,7 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->reader = reader;
   p->arena = arena;
   HEC_TRY(search_loads(p, base, within_s, to));
+  if (to->has_today && to->records_max > 0 && base->measured_step_s <= 0)
+    HEC_TRY(look_at_today(base, to->records_max, reader, arena, &to->today));
   return doubt(to, arena);
 }

@@ -118,10 +118,11 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_text_add(&words, "Run ");
   choice_words(&best->choice, &words);
-  hec_text_printf(&words,
-                  " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-                  row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
-                  row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  hec_text_printf(
+      &words,
+      " and placement policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+      row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
+      row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
   hec_text_add(&words, " The same layout takes ");
   if (row != ep)
     hec_text_printf(&words, "%.4g s with plain expert parallelism (ep)%s, and ", ep->result.step_s,
@@ -129,7 +130,7 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   hec_text_printf(&words, "%.4g s if routing is balanced.", best->choice.result.step_s);
   add_ties(r, &words);
   if (row != ep) {
-    hec_text_add(&words, " Without a placement policy, run ");
+    hec_text_add(&words, " Without a policy, run ");
     choice_words(&r->plain.choice, &words);
     hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", step_s_of(&r->plain),
                     step_s_of(&r->plain) / row->result.step_s, needed_gib(&best_of(&r->plain)->result.memory),
