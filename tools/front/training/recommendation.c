@@ -189,6 +189,8 @@ static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_rea
   const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1, .records = records};
   today->set_up = base;
   today->choice.training = base->training;
+  const hec_layout *l = &base->training.layout;
+  today->choice.pipeline = base->pipeline == hec_pipeline_default(l->pp, l->vpp) ? NULL : base->pipeline;
   return compare(&alone, reader, arena, today);
 }
 
