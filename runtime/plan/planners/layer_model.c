@@ -197,25 +197,40 @@ static double *made_part(const hec_layer_model *model, int32_t expert) {
   return part;
 }
 
-/* Transposed, a cache line of sources at a time. */
-static void read_counts(hec_layer_model *model, const uint32_t *counts) {
-  enum { BLOCK = 8 };
+/* A cache line of sources at a time, `n` of them. Sums are of whole numbers: no addition waits for the one before. */
+enum { BLOCK = 8 };
+static inline void transpose(hec_layer_model *model, const uint32_t *counts, size_t first, size_t n) {
   size_t n_experts = (size_t)model->problem->n_experts, stride = (size_t)(model->n_cells - model->rank_at);
-  size_t n_ranks = (size_t)model->problem->n_ranks;
-  memset(model->total, 0, n_experts * sizeof *model->total);
-  for (size_t first = 0; first < n_ranks; first += BLOCK) {
-    size_t end = first + BLOCK < n_ranks ? first + BLOCK : n_ranks;
-    for (size_t e = 0; e < n_experts; e++) {
-      double *arrive = model->arrive + e * stride;
-      uint64_t sum = 0; /* of whole numbers: no addition waits for the one before */
-      for (size_t s = first; s < end; s++) {
-        uint32_t count = counts[s * n_experts + e];
-        arrive[s] = (double)count;
-        sum += count;
-      }
-      model->total[e] += (double)sum;
+  const uint32_t *row = counts + first * n_experts;
+  for (size_t e = 0; e < n_experts; e++) {
+    double *arrive = model->arrive + e * stride + first;
+    uint64_t sum = 0;
+    for (size_t s = 0; s < n; s++) {
+      uint32_t count = row[s * n_experts + e];
+      arrive[s] = (double)count;
+      sum += count;
     }
+    model->total[e] += (double)sum;
   }
+}
+
+static void read_counts(hec_layer_model *model, const uint32_t *counts) {
+  size_t n_ranks = (size_t)model->problem->n_ranks, first = 0;
+  memset(model->total, 0, (size_t)model->problem->n_experts * sizeof *model->total);
+  for (; first + BLOCK <= n_ranks; first += BLOCK)
+    transpose(model, counts, first, BLOCK);
+  transpose(model, counts, first, n_ranks - first);
+}
+
+const double *hec_layer_model_send(hec_layer_model *model, int32_t expert, uint32_t assignments, int32_t turn) {
+  int32_t n = model->problem->n_ranks, rest = (int32_t)(assignments % (uint32_t)n);
+  double *arrive = arrive_of(model, expert), share = assignments / (uint32_t)n;
+  for (int32_t s = 0; s < n; s++)
+    arrive[s] = share;
+  for (int32_t s = turn; s < turn + rest; s++)
+    arrive[s < n ? s : s - n] = share + 1;
+  model->total[expert] = assignments;
+  return arrive;
 }
 
 static void add_to(double *restrict sum, const double *restrict more, int32_t n) {
@@ -223,12 +238,10 @@ static void add_to(double *restrict sum, const double *restrict more, int32_t n)
     sum[i] += more[i];
 }
 
-void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
-                         int32_t *holders) {
+void hec_layer_model_place(hec_layer_model *model, const hec_plan *plan, int32_t layer, int32_t *holders) {
   int32_t n_experts = model->problem->n_experts, n_ranks = model->problem->n_ranks;
   int32_t stride = model->n_cells - model->rank_at;
   HEC_ASSERT(plan->n_slices == 1);
-  read_counts(model, counts);
   memset(model->tokens, 0, (size_t)model->n_cells * sizeof *model->tokens);
   memset(model->to, 0, (size_t)n_ranks * (size_t)stride * sizeof *model->to);
   for (int32_t e = 0; e < n_experts; e++) {
@@ -247,6 +260,12 @@ void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t l
   }
   for (int32_t r = 0; r < n_ranks; r++)
     all_to_one(model, r, model->to + (size_t)r * (size_t)stride, model->tokens);
+}
+
+void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
+                         int32_t *holders) {
+  read_counts(model, counts);
+  hec_layer_model_place(model, plan, layer, holders);
 }
 
 static double largest4(const double m[4]) {

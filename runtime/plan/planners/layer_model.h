@@ -58,6 +58,10 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
  * [2 * n_ranks]. O(sources * (experts + ranks * route) + copied experts * (sources * route + cells)). */
 void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders);
+/* The same in two steps: the loads that stand in the model, and the plan. Every source sends hec_even_share of the expert's
+ * `assignments`; 0 <= turn < n_ranks. Returns what each source sends: [n_ranks]. O(ranks). */
+const double *hec_layer_model_send(hec_layer_model *model, int32_t expert, uint32_t assignments, int32_t turn);
+void hec_layer_model_place(hec_layer_model *model, const hec_plan *plan, int32_t layer, int32_t *holders);
 
 /* What `expert` adds to every cell when the ranks `holders` (ascending, different) hold it: out[n_cells]. */
 void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const int32_t *holders, int32_t n, double *out);
