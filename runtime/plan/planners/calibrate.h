@@ -52,7 +52,7 @@ typedef struct {
   double *out_s;                    /* [n_ranks] least price with a copy of an expert of this home more; 0: any */
   bool *turn_known;                 /* [n_ranks] rows of this step */
   int32_t turn_of;                  /* expert of the last row; -1: none */
-  bool *taken;                      /* [n_ranks] scratch */
+  int32_t *round, *round_at;        /* [n_ranks], [n_ranks + 1] scratch */
   uint64_t *chosen;                 /* [n_ranks / 64 + 1] scratch, a bit a rank, zero between uses */
   int32_t *guests;                  /* [n_ranks] scratch */
   int32_t *holders;                 /* [2 * n_ranks] scratch */

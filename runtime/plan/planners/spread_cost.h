@@ -43,7 +43,7 @@ typedef struct {
   hec_spread_pattern entries;    /* [entries_max] likewise; n: in use */
   int32_t n_receivers, receivers_max, entries_max;
 } hec_spread_memo;
-enum { HEC_SPREAD_KNOWN = 2048 };
+enum { HEC_SPREAD_KNOWN = 8192 };
 
 typedef struct {
   const hec_problem *problem;
