@@ -60,6 +60,7 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   c.out_s = HEC_NEW(arena, double, ranks);
   c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
   c.turn_known = HEC_NEW(arena, bool, ranks);
+  c.last_bound = HEC_NEW(arena, hec_calibrate_bound, ranks);
   c.round = HEC_NEW(arena, int32_t, ranks);
   c.round_at = HEC_NEW(arena, int32_t, ranks + 1);
   c.chosen = HEC_NEW(arena, uint64_t, ranks / 64 + 1);
@@ -386,14 +387,23 @@ static bool may_win(const hec_calibrate *c, const search *s, const candidate *ca
   return beats(s, cand->expert, score_of(c, s, time_of(c, layer, of), cand->n_receivers));
 }
 
-/* An upper bound of the expert's score; at most 0 if it cannot be added. */
+/* An upper bound of the expert's score; at most 0 if it cannot be added. Experts that only this home holds mostly have the same
+ * least times, and so the same bound. */
 static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
+  const hec_layer_time *least = &c->least[expert];
+  hec_calibrate_bound *last = &c->last_bound[c->home[expert]];
+  bool alone = c->n_holders[expert] == 1;
+  if (alone && last->least.a2a_s == least->a2a_s && last->least.compute_s == least->compute_s)
+    return last->score;
   int32_t n = n_receivers_of(c, expert);
   if (n == 0)
     return 0;
   candidate cand = candidate_of(c, expert, n, 0);
   objective min = min_added(c, s, &cand);
-  return score_of(c, s, time_of(c, c->least[expert], &min), n);
+  double score = score_of(c, s, time_of(c, *least, &min), n);
+  if (alone)
+    *last = (hec_calibrate_bound){*least, score};
+  return score;
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -478,6 +488,8 @@ static void find_best(hec_calibrate *c, search *s) {
     order_ranks(c);
   for (int32_t r = 0; r < c->problem->n_ranks; r++)
     c->out_s[r] = c->n_full == 0 && c->problem->n_nodes > 1 ? hec_spread_cost_out(c->gather, &c->added, r) : 0;
+  for (int32_t r = 0; r < c->problem->n_ranks; r++)
+    c->last_bound[r].least.a2a_s = -1;
   memset(c->turn_known, 0, (size_t)c->problem->n_ranks * sizeof *c->turn_known);
   c->turn_of = -1;
   for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)

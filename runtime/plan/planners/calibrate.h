@@ -31,6 +31,12 @@ typedef struct {
   double gather_s, growth_s, return_s;
 } hec_calibrate_price;
 
+/* The score of no such expert is larger. */
+typedef struct {
+  hec_layer_time least;
+  double score;
+} hec_calibrate_bound;
+
 typedef struct {
   const hec_problem *problem;
   hec_layer_model model;
@@ -58,6 +64,7 @@ typedef struct {
   int32_t *holders;                 /* [2 * n_ranks] scratch */
   double *part;                     /* [n_cells] of a candidate */
   double *bound;                    /* [n_experts] no score of this step is larger */
+  hec_calibrate_bound *last_bound;  /* [n_ranks] of an expert that only this home holds; a2a_s < 0: none in this step */
   hec_layer_time *least;            /* [n_experts] no less in this step without the expert's part */
   int32_t *open;                    /* scratch [n_experts] those that may still be the best of the step, ascending */
   int32_t n_halvings;               /* numbers of receivers that an expert is tried with, at most */

@@ -266,6 +266,9 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   spread.everywhere_sum.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.way_out = HEC_NEW(arena, hec_spread_pattern, ranks);
   spread.made = hec_spread_sum_new(arena, &spread);
+  spread.bandwidth = HEC_NEW(arena, double, sum_length(&spread));
+  for (size_t i = 0; i < sum_length(&spread); i++)
+    spread.bandwidth[i] = links->bandwidth[i % (size_t)links->n_padded];
   spread.touched = HEC_NEW(arena, int32_t, sum_length(&spread));
   spread.memo = memo_new(arena, &spread);
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
@@ -362,16 +365,16 @@ double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
 static const double SURELY_LESS = 1 - 0x1p-48;
 
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern) {
-  const int32_t n = spread->links->n_padded, *at = pattern->at, *last = at + pattern->n;
-  const double *more = pattern->load, *later = pattern->delay;
+  const int32_t n_stages = spread->n_stages, length = spread->links->n_padded;
+  const double *load = sum->load, *delay = sum->delay, *bandwidth = spread->bandwidth;
   double stage_s[HEC_SPREAD_STAGES_MAX];
-  for (int32_t k = 0; k < spread->n_stages; k++) {
-    const double *load = sum->load, *delay = sum->delay, *bandwidth = spread->links->bandwidth - k * n;
+  for (int32_t k = 0, i = 0, end = length; k < n_stages; k++, end += length) {
     double max = sum->stage_s[k];
-    for (const int32_t limit = (k + 1) * n; at < last && *at < limit; at++) {
-      double bytes = load[*at] + *more++, wait_s = larger(delay[*at], *later++);
-      if (bytes > (max - wait_s) * bandwidth[*at] * SURELY_LESS)
-        max = larger(max, bytes / bandwidth[*at] + wait_s);
+    for (; i < pattern->n && pattern->at[i] < end; i++) {
+      int32_t at = pattern->at[i];
+      double bytes = load[at] + pattern->load[i], wait_s = larger(delay[at], pattern->delay[i]);
+      if (bytes > (max - wait_s) * bandwidth[at] * SURELY_LESS)
+        max = larger(max, bytes / bandwidth[at] + wait_s);
     }
     stage_s[k] = max;
   }
