@@ -256,6 +256,20 @@ static void near_holders(const hec_layer_end *end, int32_t n, int32_t source, in
     ++*last;
 }
 
+typedef struct {
+  int32_t first, last, turn;
+} spread;
+
+/* hec_even_share of n to each of the listed holders first .. last-1. */
+static void spread_evenly(const hec_layer_end *end, spread to, uint32_t n, uint32_t *tokens) {
+  int32_t count = to.last - to.first, turn = to.turn % count;
+  uint32_t share = n / (uint32_t)count, rest = n - share * (uint32_t)count;
+  for (int32_t i = 0; i < count; i++) {
+    int32_t place = i - turn;
+    tokens[end->holder[to.first + i]] += share + ((uint32_t)(place < 0 ? place + count : place) < rest);
+  }
+}
+
 /* To its own rank, else evenly over its node, else evenly over all. */
 static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
   uint32_t *tokens = tokens_of(end, expert);
@@ -285,8 +299,8 @@ static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
         last = n;
       }
     }
-    for (int32_t i = first; counts[s] > 0 && i < last; i++)
-      tokens[end->holder[i]] += hec_even_share(counts[s], last - first, i - first, s);
+    if (counts[s] > 0)
+      spread_evenly(end, (spread){first, last, s}, counts[s], tokens);
   }
 }
 
@@ -368,6 +382,26 @@ static bool all_stay(const hec_layer_end *end, int32_t expert) {
   return memcmp(tokens_of(end, expert), counts_of(end, expert), (size_t)end->n_ranks * sizeof *end->tokens) == 0;
 }
 
+typedef struct {
+  int32_t expert, source, n; /* n: holders */
+  uint32_t left;
+} hec_quota_row;
+
+/* Where the source's tokens went: end->part. Mostly all stay. */
+static void add_quotas(const hec_layer_end *end, hec_quota_writer *writer, hec_quota_row row) {
+  const uint32_t *part = end->part + row.source;
+  if (row.left > 0 && held_of(end, row.expert)[row.source] != HEC_HELD_NOT &&
+      part[(size_t)row.source * (size_t)end->n_ranks] == row.left) {
+    hec_quota_add(writer, row.expert, (hec_quota){row.source, row.source, row.left});
+    return;
+  }
+  for (int32_t i = 0; row.left > 0 && i < row.n; i++) {
+    uint32_t tokens = part[(size_t)end->holder[i] * (size_t)end->n_ranks];
+    hec_quota_add(writer, row.expert, (hec_quota){row.source, end->holder[i], tokens});
+    row.left -= tokens;
+  }
+}
+
 void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
   int32_t n_ranks = end->n_ranks;
   for (int32_t e = 0; e < end->n_experts; e++) {
@@ -383,9 +417,7 @@ void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
       end->part[(size_t)r * (size_t)n_ranks + (size_t)r] = counts[r] < tokens[r] ? counts[r] : tokens[r];
     }
     for (int32_t s = 0; s < n_ranks; s++)
-      for (int32_t i = 0; counts[s] > 0 && i < n; i++)
-        hec_quota_add(writer, e,
-                      (hec_quota){s, end->holder[i], end->part[(size_t)end->holder[i] * (size_t)n_ranks + (size_t)s]});
+      add_quotas(end, writer, (hec_quota_row){e, s, n, counts[s]});
   }
   hec_quota_end(writer);
 }
