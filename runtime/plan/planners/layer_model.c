@@ -168,7 +168,8 @@ static double crossing(const hec_layer_model *model, int32_t home, int32_t link,
 }
 
 /* The links of a route that are neither in the head of its source nor in the tail of its destination. */
-static void cross_middle(const hec_layer_model *model, int32_t away, int32_t source, int32_t rank, double n, double *out) {
+static void cross_middle(const hec_layer_model *model, int32_t away, int32_t source, int32_t rank, double n,
+                         double *out) {
   const int32_t *route;
   int32_t length = hec_rank_links_route(model->links, source, rank, &route);
   int32_t ranks = away * model->problem->n_ranks, end = length - model->tail[ranks + rank].n;
@@ -190,7 +191,8 @@ typedef struct {
 } receivers;
 
 /* Evenly, by hec_even_share: the holders `turn`, `turn` + 1, ... (mod n) get one more than the others. */
-static void send_evenly(const hec_layer_model *model, int32_t source, uint32_t assignments, receivers *to, double *out) {
+static void send_evenly(const hec_layer_model *model, int32_t source, uint32_t assignments, receivers *to,
+                        double *out) {
   uint32_t n = (uint32_t)to->n, share = assignments / n, rest = assignments - share * n;
   int32_t turn = source % to->n;
   cross(&model->head[to->away * model->problem->n_ranks + source], assignments, out);
@@ -216,8 +218,8 @@ static void arrive_at(const hec_layer_model *model, receivers *at, double *out) 
 
 /* Local-first for the sources of one node: itself, else its node, else anywhere, evenly (dispatch local_first). `near` are
  * the holders on the node. */
-static void split_node(const hec_layer_model *model, int32_t node, const double *arrive, receivers *near, receivers *far,
-                       double *out) {
+static void split_node(const hec_layer_model *model, int32_t node, const double *arrive, receivers *near,
+                       receivers *far, double *out) {
   int32_t own = 0, first = node * model->problem->cluster->devices_per_node;
   receivers *to = near->n > 0 ? near : far;
   for (int32_t s = first; s < hec_problem_node_end(model->problem, node); s++) {

@@ -40,8 +40,7 @@ typedef struct {
   hec_work_rate *rate;               /* [2 * n_ranks] of an expert, then of its backward */
   int32_t *run_at;                   /* [n_ranks + 1] into run */
   hec_layer_run *run;                /* by destination, then link, then source */
-  hec_layer_way *head, *tail;        /* [2 * n_ranks] what routes from a rank begin with and routes to it end with: to and
-                                        from ranks of its node, then others */
+  hec_layer_way *head, *tail;        /* [2 * n_ranks] of a rank's routes: inside its node, then to and from others */
   bool middles;                      /* some route has more than its head and tail */
   double *in;                        /* scratch [2 * n_ranks], zero between uses */
   double *before;                    /* scratch [n_ranks + 1] assignments of the sources before each */
