@@ -290,8 +290,8 @@ def _copy_curves(copies, fixed, link, expert_bytes, crowd):
 
 
 def _optimizer(rest, kept_s, kept, expert_bytes, dense_bytes):
-    """By the bytes that a program counts: what is left of a step, in which a rank keeps so many experts. One more, a resident copy,
-    takes kept_s more: its gradient is put together and added up, clipped, and the optimizer steps."""
+    """By the bytes that a program counts: what is left of a step, in which a rank keeps so many experts. One more, a resident
+    copy, takes kept_s more: its gradient is put together and added up, clipped, and the optimizer steps."""
     points = [(n, rest + (n - kept) * kept_s) for n in (0, kept, 2 * kept, 10**6 * kept)]
     return _rising((max(1.0, dense_bytes + n * expert_bytes), s) for n, s in points)
 
