@@ -141,10 +141,9 @@ static void order_ranks(hec_calibrate *c) {
   }
 }
 
-/* The order in which ranks get an expert that fewer than all get: round by round over the nodes, those with fewest
- * holders of the expert first, in each the rank with fewest tokens. So a rank's round is the number of its node's holders and
- * of ranks with fewer tokens there that may get it; ranks are sorted by round. The same for all experts of a home that
- * nobody else holds. */
+/* The order in which ranks get an expert that fewer than all get: round by round over the nodes, those with fewest holders
+ * first, in each the rank with fewest tokens. So a rank's round is the number of its node's holders and of ranks there with
+ * fewer tokens that may get it. The same for all experts of a home that nobody else holds. */
 static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand) {
   int32_t n_ranks = c->problem->n_ranks, n = 0, n_rounds = 0;
   int32_t *turn = c->turn + (size_t)(cand->alone ? c->home[cand->expert] : n_ranks) * (size_t)n_ranks;
@@ -154,9 +153,7 @@ static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand)
   const uint8_t *holds = holds_of(c, cand->expert);
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
   memset(begin, 0, ((size_t)n_ranks + 1) * sizeof *begin);
-  if (cand->alone)
-    c->node_count[c->node[c->home[cand->expert]]] = 1;
-  for (int32_t r = 0; !cand->alone && r < n_ranks; r++)
+  for (int32_t r = 0; r < n_ranks; r++)
     c->node_count[c->node[r]] += holds[r];
   for (int32_t i = 0; i < n_ranks; i++) {
     int32_t r = c->rank_order[i];
@@ -387,8 +384,7 @@ static bool may_win(const hec_calibrate *c, const search *s, const candidate *ca
   return beats(s, cand->expert, score_of(c, s, time_of(c, layer, of), cand->n_receivers));
 }
 
-/* An upper bound of the expert's score; at most 0 if it cannot be added. Experts that only this home holds mostly have the same
- * least times, and so the same bound. */
+/* An upper bound of the expert's score; at most 0 if it cannot be added. Most that only this home holds have the same. */
 static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
   const hec_layer_time *least = &c->least[expert];
   hec_calibrate_bound *last = &c->last_bound[c->home[expert]];
