@@ -423,7 +423,7 @@ static void init(hec_policy_run *run) {
                    .best_resident = HEC_NEW(arena, uint8_t, experts * ranks)};
   state->guests.m = guest_room(p, &run->plan.rematerialise);
   state->guests.end.regathers = run->plan.rematerialise;
-  if (run->policy->head_first && run->policy->own[LANE] > 0)
+  if (run->policy->own[LANE] > 0)
     state->guests.end.head_s =
         hec_link_cost_allreduce(p->cluster, p->n_ranks, hec_problem_head_gradients(p)) / p->n_layers;
   int32_t share = hec_problem_share(p), room = resident_room(p);
@@ -455,8 +455,6 @@ static const hec_option options[] = {
     HEC_POLICY_M(),
     HEC_POLICY_INT("pairs", portfolio, 0, 12,
                    .help = "pairs of another row and a schedule that it keeps to follow; 0: none"),
-    HEC_POLICY_INT("head", head_first, 0, 1,
-                   .help = "1: the head's gradients are reduced beside the backward of the layers; 0: after it"),
     HEC_POLICY_WHOLE("lane", LANE, 0, 1,
                      .help = "1: expects the head's gradients before those of copies; 0: expects none"),
     HEC_POLICY_WHOLE("homes", HOMES, 0, 1, .help = "1: homes and residents are placed by past loads; 0: they stay"),
@@ -474,7 +472,6 @@ const hec_policy hec_policy_joint = {
     .schedule = "joint",
     .dispatch = &hec_dispatch_quota,
     .relays = true,
-    .head_first = 1,
     .by_schedule = true,
     .portfolio = 12,
     .window = 2,
