@@ -88,7 +88,7 @@ static hec_status write_files(const settings *s, const hec_recommendation *r) {
   hec_file_out files[2];
   int32_t n = 0;
   hec_recommendation_setup(r, &texts[0]);
-  hec_recommendation_megatron(r, &texts[1]);
+  hec_recommendation_megatron(r, false, &texts[1]);
   hec_text_add(&texts[1], "\n");
   for (int i = 0; i < 2; i++)
     if (paths[i])
