@@ -156,7 +156,7 @@ static double longest(const hec_training *t, const hec_layout *layout, double he
 }
 
 /* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
- * they hold the most micro-batches. False: it is no better than the layout's own. */
+ * they hold the most micro-batches. False: it is hardly better than the layout's own. */
 static bool balance_stages(const hec_training *t, hec_layout *layout) {
   int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
   double head = (double)t->mtp, best = 0;
@@ -170,7 +170,7 @@ static bool balance_stages(const hec_training *t, hec_layout *layout) {
     best = max;
     last = i;
   }
-  if (best >= longest(t, layout, head))
+  if (best >= 0.995 * longest(t, layout, head))
     return false;
   layout->n_given = parts;
   layout->given[parts - 1] = last;
@@ -184,15 +184,16 @@ static bool balance_stages(const hec_training *t, hec_layout *layout) {
 static void try_layout(search *s, const hec_layout *layout) {
   const hec_recipe *recipe = &s->of->base->recipe;
   hec_layout_choice best = {.result = {.step_s = 0}};
-  try_level(s, layout, recipe->zero, NULL, &best);
-  if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
-    try_level(s, layout, 3, NULL, &best);
-  if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))
-    try_level(s, layout, recipe->zero, s->of->pipeline, &best);
   hec_training t = *s->of->base;
   t.layout = *layout;
   if (layout->pp > 1 && balance_stages(&t, &t.layout))
     try_level(s, &t.layout, recipe->zero, NULL, &best);
+  if (!best.training.moe) /* nothing better fits */
+    try_level(s, layout, recipe->zero, NULL, &best);
+  if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
+    try_level(s, layout, 3, NULL, &best);
+  if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))
+    try_level(s, layout, recipe->zero, s->of->pipeline, &best);
   if (!best.training.moe)
     return;
   HEC_RESERVE(s->best, s->best_capacity, s->n + 1);

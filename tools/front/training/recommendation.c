@@ -112,10 +112,13 @@ static hec_status step_otherwise(const hec_recommended *row, const otherwise *o,
   return status;
 }
 
+/* Rows that do not fit into memory are no rivals of one that does. */
 static hec_status try_otherwise(const hec_recommendation *r, const otherwise *o, hec_doubt *doubt) {
   double first_s = 0, min_s = 0;
   for (int32_t c = 0; c < r->n; c++) {
     double s;
+    if (best_of(&r->rows[0])->memory.fits && !best_of(&r->rows[c])->memory.fits)
+      continue;
     HEC_TRY(step_otherwise(&r->rows[c], o, &s));
     first_s = c == 0 ? s : first_s;
     min_s = c == 0 || s < min_s ? s : min_s;
@@ -178,10 +181,12 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   return status;
 }
 
-static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
+/* `records`: as many as the others have; 0: as many as its step takes. */
+static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_reader *reader, hec_arena *arena,
+                                hec_recommended *today) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
-  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
+  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1, .records = records};
   today->set_up = base;
   today->choice.training = base->training;
   return compare(&alone, reader, arena, today);
@@ -337,19 +342,19 @@ static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_
   return HEC_OK;
 }
 
-/* A third of the time for estimates, the rest for what is simulated in full. */
+/* A quarter of the time for estimates, 2 of 5 parts for what is simulated in full; the rest is for what is not counted. */
 static hec_status search_loads(pool *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
   const hec_candidate_search search = {.args = p->args,
                                        .options = p->options,
                                        .policies = p->policies,
                                        .found = &to->found,
                                        .any_recompute = !hec_recipe_states(&base->training.recipe, "recompute"),
-                                       .within_s = within_s / 3};
+                                       .within_s = 0.25 * within_s};
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
   choose_simulated(p, &to->found);
   hec_training_choice fitting = *p->policies;
   fitting.recompute_more = search.any_recompute;
-  fitting.records = to->records_max = records_within(p, base, within_s * 2 / 3);
+  fitting.records = to->records_max = records_within(p, base, 0.4 * within_s);
   HEC_TRY(simulate_chosen(p, &fitting));
   choose_rows(p, to);
   to->n_estimated = p->from.n;
@@ -384,7 +389,7 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
                     "--global-batch: expected the sequences of a step, for which layouts are compared; found "
                     "none");
   if (to->has_today)
-    HEC_TRY(look_at_today(base, reader, arena, &to->today));
+    HEC_TRY(look_at_today(base, 0, reader, arena, &to->today));
   HEC_TRY(take_factor(&with, base, to, arena));
   const hec_layout_search search = {
       .base = &base->training, .any_micro_batch = args->micro_batch == 0, .pipeline = base->pipeline};
@@ -398,5 +403,7 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->reader = reader;
   p->arena = arena;
   HEC_TRY(search_loads(p, base, within_s, to));
+  if (to->has_today && to->records_max > 0 && base->measured_step_s <= 0)
+    HEC_TRY(look_at_today(base, to->records_max, reader, arena, &to->today));
   return doubt(to, arena);
 }

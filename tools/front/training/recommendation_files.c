@@ -71,6 +71,8 @@ static void add_pipeline(const job *j, hec_text *out, hec_text *cannot) {
     hec_text_printf(out, "%s]", p < parts - 1 ? "" : n > 0 ? ", \"norm\", \"output\"" : "\"norm\", \"output\"");
   }
   hec_text_add(out, "\n]\n");
+  if (schedule == &hec_pipeline_dualpipev && t->layout.ep > 1 && t->recipe.recompute)
+    hec_text_add(cannot, "it refuses recomputation beside ep and DualPipeV; "); /* pull request 1721 */
   if (t->mtp > 0)
     hec_text_add(cannot, "multi-token prediction is not in it; ");
 }

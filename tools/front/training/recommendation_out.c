@@ -118,10 +118,11 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_text_add(&words, "Run ");
   choice_words(&best->choice, &words);
-  hec_text_printf(&words,
-                  " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-                  row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
-                  row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  hec_text_printf(
+      &words,
+      " and placement policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+      row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
+      row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
   hec_text_add(&words, " The same layout takes ");
   if (row != ep)
     hec_text_printf(&words, "%.4g s with plain expert parallelism (ep)%s, and ", ep->result.step_s,
@@ -129,7 +130,7 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   hec_text_printf(&words, "%.4g s if routing is balanced.", best->choice.result.step_s);
   add_ties(r, &words);
   if (row != ep) {
-    hec_text_add(&words, " Without a placement policy, run ");
+    hec_text_add(&words, " Without a policy, run ");
     choice_words(&r->plain.choice, &words);
     hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", step_s_of(&r->plain),
                     step_s_of(&r->plain) / row->result.step_s, needed_gib(&best_of(&r->plain)->result.memory),
@@ -202,10 +203,11 @@ static void why_words(const hec_recommendation *r, int32_t i, const hec_recommen
   double slower = step_s_of(row) / step_s_of(&r->rows[0]) - 1;
   hec_layout_reason reason = why_slower(&r->rows[0], row);
   if (!best_of(row)->result.memory.fits)
-    hec_text_add(why, row->choice.result.memory.fits ? "fits with balanced routing only; " : "does not fit; ");
+    hec_text_printf(why, "%s%s", row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit",
+                    slower > 0 ? "; " : "");
   if (i < r->n && ties(r, i))
     hec_text_printf(why, "as fast, within %.1f %%", 100 * slower);
-  else if (i > 0 && reason.seconds > 0)
+  else if (i > 0 && slower > 0 && reason.seconds > 0)
     hec_text_printf(why, "%+.0f %%: %s", 100 * slower, reason.words);
 }
 

@@ -6,8 +6,8 @@
  *   estimate  a few micro-batches of the step under those loads, with every policy and the least recomputation that fits
  *
  * ep alone is never faster than balanced routing, and that is its floor.
- * The first class is planned with all policies, on few enough ranks. The first class of another `ep` with the fastest of the
- * nearest one, as many as there is time for; further classes of it with the POLICIES_KEPT fastest. Layouts come in the order of
+ * The first class is planned with all policies, on few enough ranks. The first class of another `ep` takes the fastest of the
+ * nearest one, as many as there is time for. Further classes of it take the POLICIES_KEPT fastest. Layouts come in the order of
  * their balanced time. Work is counted, and no clock is read: the same input gives the same candidates. */
 #include "tools/front/training/recommendation_search.h"
 
