@@ -222,8 +222,10 @@ static void drop(work *w, hec_load *load) {
 }
 
 static void count_dropped(work *w, int32_t n_layers) {
-  for (int32_t l = 0; l < n_layers; l++)
+  for (int32_t l = 0; l < n_layers; l++) {
     w->n_offered += w->offered[l];
+    w->loads->n_empty += w->offered[l] == 0;
+  }
   w->n_dropped += w->dropped;
 }
 
