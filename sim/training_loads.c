@@ -183,6 +183,7 @@ static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reade
   if (n > 1 && before >= n)
     return hec_fail(HEC_BAD_INPUT, "`warmup`: expected less than the trace's %d records, found %d", (int)n,
                     (int)before);
+  loads->seen = n == 1;
   loads->n_before = n == 1 ? 1 : before;
   loads->n_records = n == 1 ? 1 : n - before;
   loads->n_records = loads->n_records < wanted ? loads->n_records : wanted;

@@ -224,7 +224,11 @@ static void add_records(const hec_training_summary *s, hec_text *words) {
                   n_micro == 1 ? "" : "es", n_micro == 1 ? "s" : "", (int)s->n_records, s->n_records == 1 ? "" : "s");
   if (s->n_records < (int64_t)n_micro * groups)
     hec_text_add(words, ", again and again");
-  hec_text_printf(words, ", policies have seen %d before", (int)s->n_before);
+  if (s->seen)
+    hec_text_add(words, ", and policies have seen it before: real loads change, so policies that plan from past loads "
+                        "look better here");
+  else
+    hec_text_printf(words, ", policies have seen %d before", (int)s->n_before);
   if (s->n_empty > 0)
     hec_text_printf(words,
                     "; %" PRId64 " of the %" PRId64 " layers in these records have no tokens, and cost nothing there",
