@@ -23,7 +23,9 @@ assert abs(best["step_s"] / min(steps.values()) - 1) < 1e-9, (best["step_s"], st
 assert abs(best["ep_step_s"] / steps["ep"] - 1) < 1e-9
 assert best["policy"] in steps and best["layout"] in r["recommendation"]
 assert 0 <= r["confidence"]["stays_first"] <= r["confidence"]["constants_changed"]
-assert r["searched"]["fit"] <= r["searched"]["predicted"]
+s = r["searched"]
+assert s["fit"] <= s["predicted"] and s["cannot_win"] + s["estimated"] + s["left"] == s["fit"], s
+assert len(r["ranked"]) <= s["simulated"] <= s["estimated"] + 5, s
 assert r["synthetic"] and "under the synthetic loads" in r["recommendation"]
 words = open("flags.txt").read().split()
 # What is assumed is what the flags do: gradients in fp32, data-parallel traffic beside compute.
@@ -31,6 +33,17 @@ assert "grads=fp32" in r["without_policy"]["recipe"] and "--grad-reduce-in-bf16"
 assert r["megatron_differs"] == "" and all(isinstance(row["may_not_fit"], bool) for row in r["ranked"])
 assert words.count("--global-batch-size") == 1 and words[words.index("--global-batch-size") + 1] == "128"
 P
+
+# With less time fewer layouts are tried, always the same ones, and it is said.
+synth128=(--workload zipf --experts 128 --layers 48 --top-k 8 --iterations 6 --source-ranks 1 --tokens 65536 --exponent 0.8)
+"$build/hecate-trace" synth "${synth128[@]}" --out wide.jsonl >/dev/null || fail "no trace"
+for name in once twice; do
+  "$sim" recommend wide.jsonl --model qwen3-30b-a3b --cluster "4x8 gpu=h100 nics=8" --global-batch 64 --within 1s --recipe "recompute=none" \
+    --out $name >$name.txt || fail "--within"
+done
+cmp -s once.txt <(sed 's/twice/once/' twice.txt) && cmp -s once/recommendation.json twice/recommendation.json || fail "other bytes with little time"
+[ "$(value once/recommendation.json 'd["searched"]["left"] > 0')" = True ] || fail "time for all: $(value once/recommendation.json 'd["searched"]')"
+tr -s "\n " " " <once.txt | grep -q "were left out for want of time. A longer --within takes more." || fail "not said: $(cat once.txt)"
 
 # ---- Files: each says the same job, what a framework cannot say is said, nobody's files are touched ----
 "$sim" recommend "${job[@]}" --out change >out.txt || fail "--out"

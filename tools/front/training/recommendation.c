@@ -189,6 +189,8 @@ static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_rea
   const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1, .records = records};
   today->set_up = base;
   today->choice.training = base->training;
+  const hec_layout *l = &base->training.layout;
+  today->choice.pipeline = base->pipeline == hec_pipeline_default(l->pp, l->vpp) ? NULL : base->pipeline;
   return compare(&alone, reader, arena, today);
 }
 
@@ -342,22 +344,22 @@ static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_
   return HEC_OK;
 }
 
-/* A quarter of the time for estimates, 2 of 5 parts for what is simulated in full; the rest is for what is not counted. */
+/* Half of the time is for what is simulated in full, 3 of 10 parts for estimates; the rest is for what is not counted. */
 static hec_status search_loads(pool *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
   const hec_candidate_search search = {.args = p->args,
                                        .options = p->options,
                                        .policies = p->policies,
                                        .found = &to->found,
                                        .any_recompute = !hec_recipe_states(&base->training.recipe, "recompute"),
-                                       .within_s = 0.25 * within_s};
+                                       .within_s = 0.3 * within_s};
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
   choose_simulated(p, &to->found);
   hec_training_choice fitting = *p->policies;
   fitting.recompute_more = search.any_recompute;
-  fitting.records = to->records_max = records_within(p, base, 0.4 * within_s);
+  fitting.records = to->records_max = records_within(p, base, 0.5 * within_s);
   HEC_TRY(simulate_chosen(p, &fitting));
   choose_rows(p, to);
-  to->n_estimated = p->from.n;
+  to->n_estimated = to->found.n_all - p->from.n_beaten - p->from.n_left;
   to->n_beaten = p->from.n_beaten;
   to->n_left = p->from.n_left;
   to->n_simulated = p->n_rows;
