@@ -99,6 +99,23 @@ HEC_TEST_ROWS(flags_say_what_was_predicted, written) {
     ck_assert_str_eq(differs.data, "");
 }
 
+HEC_TEST(environment) {
+  static const struct {
+    const char *layout, *recipe, *environment;
+  } cases[] = {{"ep=8 pp=2", "", ""},
+               {"ep=8 tp=2", "", "CUDA_DEVICE_MAX_CONNECTIONS=1"},
+               {"ep=8 cp=2", "", "CUDA_DEVICE_MAX_CONNECTIONS=1"},
+               {"ep=8 tp=2", "overlap=on", ""},
+               {"ep=8 tp=2", "zero=3", "not 1"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    hec_training t = job("mixtral-8x7b", cases[i].layout, 32, 8, cases[i].recipe);
+    write(&t, false);
+    const char *said = hec_megatron_environment(flags.data);
+    ck_assert_msg(said ? *cases[i].environment && strstr(said, cases[i].environment) : !*cases[i].environment, "%s: %s",
+                  flags.data, said ? said : "");
+  }
+}
+
 /* ---- Rules ---- */
 
 static int32_t any(uint64_t *seed, int32_t n) {

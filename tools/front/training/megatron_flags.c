@@ -427,6 +427,14 @@ static bool graphs_are_outside(const char *f, const hec_training *t) {
           !(says(f, "--cuda-graph-scope", "moe_preprocess") && has(f, "--moe-expert-capacity-factor")));
 }
 
+const char *hec_megatron_environment(const char *f) {
+  if (has(f, "--use-megatron-fsdp"))
+    return "CUDA_DEVICE_MAX_CONNECTIONS unset, or not 1";
+  return tp_of(f) * cp_of(f) > 1 && !has(f, "--overlap-moe-expert-parallel-comm")
+             ? "CUDA_DEVICE_MAX_CONNECTIONS=1 on Hopper and before"
+             : NULL;
+}
+
 #define CONFIG "core/transformer/transformer_config.py"
 #define ARGUMENTS "training/arguments.py"
 const hec_megatron_rule hec_megatron_rules[] = {

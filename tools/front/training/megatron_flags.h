@@ -11,6 +11,9 @@
 void hec_megatron_flags(const hec_training *training, const hec_pipeline_schedule *pipeline, bool quoted,
                         hec_text *flags, hec_text *differs);
 
+/* What arguments.py wants of the environment for them; NULL: nothing. */
+const char *hec_megatron_environment(const char *flags);
+
 /* A check of Megatron-LM on `flags` (not quoted) for a model on so many GPUs. */
 typedef struct {
   const char *what, *source; /* "layers divide by stages"; where Megatron-LM checks it */

@@ -8,6 +8,7 @@
  *   EPLB          github.com/deepseek-ai/EPLB: physical_to_logical_map (runtime/plan/placement/eplb.c) */
 #include "models/training/dispatcher.h"
 #include "runtime/plan/placement/placement.h"
+#include "tools/front/training/megatron_flags.h"
 #include "tools/front/training/recommendation.h"
 
 #include <string.h>
@@ -24,6 +25,8 @@ static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) 
   hec_text flags = {0};
   hec_recommendation_megatron(j->r, false, &flags, cannot);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
+  if (hec_megatron_environment(flags.data))
+    hec_text_printf(out, "# Environment: %s\n", hec_megatron_environment(flags.data));
   for (const char *c = flags.data; *c; c++) /* a flag a line */
     hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
   hec_text_add(out, "\n");

@@ -143,7 +143,9 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
     choice_words(&r->plain.choice, &words);
     hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", step_s_of(&r->plain),
                     step_s_of(&r->plain) / row->result.step_s, needed_gib(&best_of(&r->plain)->result.memory),
-                    best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
+                    !best_of(&r->plain)->result.memory.fits ? ", predicted not to fit into memory"
+                    : may_not_fit(&r->plain)                ? ", which may not fit"
+                                                            : "");
   }
   if (r->has_today)
     add_today(r, &words);
@@ -331,7 +333,10 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_printf(&words, "of what runs best without a policy (%.4g s): ", best_of(&r->plain)->result.step_s);
   hec_text differs = {0};
+  size_t from = words.length;
   hec_recommendation_megatron(r, true, &words, &differs);
+  if (hec_megatron_environment(words.data + from))
+    hec_text_printf(&words, "; with %s", hec_megatron_environment(words.data + from));
   hec_summary_add_foot("Megatron-LM:", words.data, out);
   if (differs.length > 0)
     hec_summary_add_foot("differs:", differs.data, out);
