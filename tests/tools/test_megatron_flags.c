@@ -83,8 +83,9 @@ static const struct {
     {"mixtral-8x7b", "ep=8", "graph=partial", "--cuda-graph-scope attn moe_router moe_preprocess",
      "--recompute-modules", "", 32, 0},
     {"mixtral-8x7b", "ep=8", "graph=full dispatch=fp8", "--bf16", "--cuda-graph-impl", "tokens in fp8", 32, 0},
-    {"mixtral-8x7b", "tp=8 ep=8", "precision=mxfp8", "--fp8-format e4m3 --fp8-recipe mxfp8", "--cuda-graph-impl", "",
-     32, 0},
+    {"mixtral-8x7b", "tp=8 ep=8", "precision=mxfp8",
+     "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag", "--cuda-graph-impl",
+     "", 32, 0},
 };
 
 HEC_TEST_ROWS(flags_say_what_was_predicted, written) {
@@ -208,6 +209,9 @@ static const struct {
     {"ep=8", "recompute=act", "moe_act", "mla_up_proj", "a method"},
     {"ep=8", "recompute=act", "moe_act", "moe_activation", "modules of"},
     {"ep=8", "recompute=act precision=fp8", " --fp8-recipe tensorwise", "", "delayed"},
+    {"ep=8", "precision=fp8", " --fp8-format hybrid", "", "parameters in fp8"},
+    {"ep=8", "precision=fp8 dp-overlap=off", " --use-distributed-optimizer", "", "parameters in fp8"},
+    {"ep=8", "precision=mxfp8", " --fp8-param-gather", "", "parameters in fp8"},
     {"ep=8", "dispatcher=deepep", " --moe-flex-dispatcher-backend deepep", "", "flex"},
     {"ep=8", "graph=partial", " moe_router", "", "CUDA graphs"},
 };

@@ -87,12 +87,21 @@ static void add_layout(const writer *w) {
                     hec_pipeline_default(l->pp, l->vpp)->name);
 }
 
+/* Memory is predicted with parameters in fp8, and no bf16 beside the optimizer's fp32. */
 static void add_precision(const writer *w) {
   static const char *const formats[] = {[HEC_PRECISION_BF16] = "",
                                         [HEC_PRECISION_FP8] = " --fp8-format hybrid --fp8-recipe tensorwise",
                                         [HEC_PRECISION_FP8_BLOCK] = " --fp8-format e4m3 --fp8-recipe blockwise",
                                         [HEC_PRECISION_MXFP8] = " --fp8-format e4m3 --fp8-recipe mxfp8"};
-  hec_text_printf(w->flags, " --bf16%s", formats[w->t->recipe.precision]);
+  const hec_recipe *r = &w->t->recipe;
+  hec_text_printf(w->flags, " --bf16%s", formats[r->precision]);
+  if (r->precision == HEC_PRECISION_BF16)
+    return;
+  if (r->zero > 0)
+    hec_text_printf(w->flags, " --fp8-param-gather%s",
+                    r->precision == HEC_PRECISION_MXFP8 ? " --reuse-grad-buf-for-mxfp8-param-ag" : "");
+  else
+    hec_text_add(w->differs, "parameters in fp8 need a distributed optimizer, so bf16 ones stay beside them; ");
 }
 
 /* Megatron-LM adds and reduces gradients in fp32 unless it is told otherwise. ZeRO 2 and 3 are Megatron-FSDP,
@@ -404,6 +413,14 @@ static bool modules_are_known(const char *f, const hec_training *t) {
   return true;
 }
 
+static bool fp8_gathers(const char *f, const hec_training *t) {
+  bool gathers = has(f, "--fp8-param-gather");
+  (void)t;
+  return (!has(f, "--reuse-grad-buf-for-mxfp8-param-ag") || gathers) &&
+         (!gathers ||
+          (has(f, "--fp8-format") && (has(f, "--use-distributed-optimizer") || has(f, "--use-megatron-fsdp"))));
+}
+
 /* Delayed scaling is the default, which may not be recomputed. */
 static bool fp8_recomputes(const char *f, const hec_training *t) {
   (void)t;
@@ -455,6 +472,7 @@ const hec_megatron_rule hec_megatron_rules[] = {
     {"a method for full recomputation, modules for selective", CONFIG, recomputes},
     {"modules of recomputation that it knows", CONFIG, modules_are_known},
     {"no recomputed norm or activation with delayed scaling", CONFIG, fp8_recomputes},
+    {"fp8 and a distributed optimizer for parameters in fp8", ARGUMENTS, fp8_gathers},
     {"a backend and more than one rank for the flex dispatcher", "core/transformer/moe/token_dispatcher.py",
      flex_has_backend},
     {"no recomputation inside CUDA graphs, nor experts", CONFIG, graphs_are_outside},
