@@ -169,6 +169,9 @@ double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes);
  * rate of the ports before it, as if they were free (law nccl_rounds). */
 int64_t hec_cluster_relay_ps(const hec_cluster *c, int32_t s, int32_t d, double bytes);
 bool hec_cluster_is_line(const char *spec); /* is its first word NxM? */
+/* Of a cluster's line: a sentence on NICs faster than those that are sold, for 400G is bytes/s and 400Gb bits/s.
+ * Else nothing. */
+void hec_cluster_doubt(const hec_cluster *c, const char *spec, hec_text *words);
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena,
                                   hec_cluster *cluster) HEC_MUST_USE;

@@ -13,6 +13,7 @@
 #include "models/cluster_spec.h"
 
 #include "models/gpu_compute.h"
+#include "models/preset_data.h"
 
 #include <unistd.h>
 
@@ -46,12 +47,20 @@ static void take_shares(const hec_gpu *gpu, int32_t ranks, hec_arena *arena, hec
   port->n_shares = SHARES;
 }
 
+static hec_status unknown(const char *name) {
+  hec_text near = {0};
+  hec_preset_suggest("device", name, &near);
+  hec_status status = hec_fail(
+      HEC_BAD_INPUT, "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither%s",
+      name, near.data ? near.data : "");
+  hec_text_free(&near);
+  return status;
+}
+
 hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, hec_arena *arena) {
   const hec_gpu *gpu;
   if (!hec_gpu_known(name) && access(name, F_OK) != 0)
-    return hec_fail(HEC_BAD_INPUT,
-                    "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither",
-                    name);
+    return unknown(name);
   HEC_TRY(hec_gpu_laws_load(name, arena, &gpu, &spec->gpu));
   const hec_gpu_sheet *sheet = &gpu->sheet;
   hec_device *device = &spec->device;

@@ -127,9 +127,31 @@ static bool within(double value, double min, double max) {
   return value >= min && value <= max;
 }
 
+/* Behind a rate: nothing or B, bytes; b, bits. "/s" and "ps" say nothing more. */
+static void read_unit(const char **text, double *value) {
+  if (**text != 'b' && **text != 'B')
+    return;
+  *value /= **text == 'b' ? 8 : 1;
+  *text += 1;
+  *text += strncmp(*text, "/s", 2) == 0 || strncmp(*text, "ps", 2) == 0 ? 2 : 0;
+}
+
+static const double fast_nic = 1e11; /* bytes/s: 800 Gb/s, the fastest NIC of a GPU in 2025 (ConnectX-8) */
+void hec_cluster_doubt(const hec_cluster *c, const char *spec, hec_text *words) {
+  int32_t first;
+  if (!hec_cluster_is_line(spec) || hec_cluster_kind(c, HEC_LINK_NIC_OUT, &first) == 0 ||
+      c->links[first].nominal <= fast_nic)
+    return;
+  double gb = 1e-9 * c->links[first].nominal;
+  hec_text_printf(words, "NICs of %.4g Gb/s: nic= is in bytes/s; for %.4g Gb/s write nic=%.4gGb", 8 * gb, gb, gb);
+}
+
 /* RATE or RATE@LATENCY */
 static bool read_link(const line_key *key, const char **text, hec_link_spec *link) {
-  if (!read_rate(text, &link->bandwidth) || !within(link->bandwidth, key->min, key->max))
+  if (!read_rate(text, &link->bandwidth))
+    return false;
+  read_unit(text, &link->bandwidth);
+  if (!within(link->bandwidth, key->min, key->max))
     return false;
   if (**text != '@')
     return true;

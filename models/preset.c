@@ -32,13 +32,25 @@ void hec_preset_names(const char *kind, hec_text *names) {
   }
 }
 
+/* The longest name that `name` begins with, such as h100 of "h100sxm". */
+static void begins_with(const char *name, const char *own, const char **longest) {
+  size_t n = strlen(own);
+  if (n >= 3 && strncasecmp(name, own, n) == 0 && (!*longest || n > strlen(*longest)))
+    *longest = own;
+}
+
 void hec_preset_suggest(const char *kind, const char *name, hec_text *words) {
   hec_nearest_search search = {.word = name};
+  const char *longest = NULL;
   for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
     const char *own = name_within(kind, preset->name);
-    if (own)
-      hec_nearest_offer(&search, own);
+    if (!own)
+      continue;
+    hec_nearest_offer(&search, own);
+    begins_with(name, own, &longest);
   }
+  if (!search.nearest && search.n_longer == 0)
+    search.nearest = longest;
   hec_nearest_hint(&search, words);
 }
 

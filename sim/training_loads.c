@@ -183,6 +183,7 @@ static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reade
   if (n > 1 && before >= n)
     return hec_fail(HEC_BAD_INPUT, "`warmup`: expected less than the trace's %d records, found %d", (int)n,
                     (int)before);
+  loads->seen = n == 1;
   loads->n_before = n == 1 ? 1 : before;
   loads->n_records = n == 1 ? 1 : n - before;
   loads->n_records = loads->n_records < wanted ? loads->n_records : wanted;
@@ -222,8 +223,10 @@ static void drop(work *w, hec_load *load) {
 }
 
 static void count_dropped(work *w, int32_t n_layers) {
-  for (int32_t l = 0; l < n_layers; l++)
+  for (int32_t l = 0; l < n_layers; l++) {
     w->n_offered += w->offered[l];
+    w->loads->n_empty += w->offered[l] == 0;
+  }
   w->n_dropped += w->dropped;
 }
 

@@ -49,6 +49,8 @@ typedef struct {
 typedef struct {
   int32_t n_groups;            /* with loads of their own */
   int32_t n_before, n_records; /* records that policies have seen before, and that the step takes */
+  bool seen;                   /* the trace has one record, which is the one seen before */
+  int64_t n_empty;             /* layers of the n_records records that have no tokens */
   hec_training_routing *of;    /* [n_policies] */
 } hec_training_loads;
 

@@ -8,6 +8,12 @@ const hec_band hec_bands[HEC_N_BANDS] = {
     [HEC_BAND_ASSUMED] = {"assumed", "main settings of the recipe are not stated", 0.15, 1.75},
 };
 
+const hec_peak_band hec_peak_bands[2] = {{"without FSDP", 12, 0.01}, {"with FSDP", 5, 0.72}};
+
+const hec_peak_band *hec_peak_band_of(const hec_training *t) {
+  return &hec_peak_bands[t->recipe.zero >= 3];
+}
+
 hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated) {
   if (anchored)
     return HEC_BAND_ANCHORED;

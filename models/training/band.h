@@ -19,6 +19,17 @@ typedef struct {
 } hec_band;
 extern const hec_band hec_bands[HEC_N_BANDS];
 
+/* How much too low peaks of memory were predicted that published runs state: at most so much of the measured peak,
+ * in n runs. Of runs with FSDP, and of others; a test compares with `hecate-validate training`, which prints every
+ * peak. */
+typedef struct {
+  const char *of; /* "with FSDP" */
+  int32_t n;
+  double too_low; /* 0.2: the peak was predicted 20 % too low; rounded up */
+} hec_peak_band;
+extern const hec_peak_band hec_peak_bands[2]; /* [FSDP] */
+const hec_peak_band *hec_peak_band_of(const hec_training *t);
+
 hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated);
 
 #endif

@@ -75,7 +75,7 @@ static hec_status read_one(const char *whole, const char **text, hec_layout *lay
                   whole, *text);
 }
 
-hec_status hec_layout_read(const char *text, hec_layout *layout) {
+static hec_status read_text(const char *text, hec_layout *layout) {
   hec_layout read = {.tp = 1, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .etp = 1};
   unsigned seen = 0;
   for (const char *at = text; *(at += strspn(at, " \t"));)
@@ -86,6 +86,35 @@ hec_status hec_layout_read(const char *text, hec_layout *layout) {
                     text, (int)read.pp, (int)read.n_given);
   *layout = read;
   return HEC_OK;
+}
+
+/* "tp=2 pp=8" for "tp=2,pp=8" and for "TP2 PP8". */
+static void respell(const char *text, hec_text *words) {
+  for (const char *at = text; *at; at++) {
+    char c = (char)tolower((unsigned char)*at);
+    bool number = isdigit((unsigned char)c), named = at > text && isalpha((unsigned char)at[-1]) && at[-1] != 'x';
+    if (number && named)
+      hec_text_add(words, "=");
+    bool comma = strchr(",;/", c) && !isdigit((unsigned char)at[1]);
+    hec_text_add_bytes(words, comma ? " " : &c, 1);
+  }
+}
+
+hec_status hec_layout_read(const char *text, hec_layout *layout) {
+  hec_text words = {0}, message = {0};
+  hec_layout meant;
+  hec_status status = read_text(text, layout);
+  if (status == HEC_OK)
+    return status;
+  hec_text_add(&message, hec_last_error());
+  respell(text, &words);
+  if (words.data && strcmp(words.data, text) != 0 && read_text(words.data, &meant) == HEC_OK)
+    status = hec_fail(HEC_BAD_INPUT, "%s (did you mean \"%s\"?)", message.data, words.data);
+  else
+    status = hec_fail(HEC_BAD_INPUT, "%s", message.data);
+  hec_text_free(&words);
+  hec_text_free(&message);
+  return status;
 }
 
 /* The nearest divisor of `whole` to `n`, the smaller of two. */

@@ -58,12 +58,53 @@ static int32_t *field(hec_recipe *recipe, int i) {
   return (int32_t *)(void *)((char *)recipe + parts[i].at);
 }
 
+/* What frameworks call it. */
+static const char *ours_of(const char *theirs, size_t length) {
+  static const struct {
+    const char *theirs, *ours;
+  } names[] = {{"flex", "deepep"},         {"deep-ep", "deepep"},        {"hybrid-ep", "hybridep"},
+               {"selective", "norm+act"},  {"layernorm", "norm"},        {"moe_act", "act"},
+               {"core_attn", "attention"}, {"mla_up_proj", "attention"}, {"uniform", "full"},
+               {"block", "full"},          {"bfloat16", "bf16"},         {"float32", "fp32"},
+               {"blockwise", "fp8-block"}, {"tensorwise", "fp8"}};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strlen(names[i].theirs) == length && strncmp(names[i].theirs, theirs, length) == 0)
+      return names[i].ours;
+  return NULL;
+}
+
+/* " (did you mean ...)", of the first of joined words that there is none of. */
+static void hint(int part, const char *found, size_t length, hec_text *words) {
+  char name[64];
+  hec_nearest_search search = {.word = name};
+  for (size_t at = 0, n; at < length; at += n + 1) {
+    n = strcspn(found + at, "+");
+    n = n < length - at ? n : length - at;
+    const word *w = parts[part].words;
+    while (w->word && (strlen(w->word) != n || strncmp(w->word, found + at, n) != 0))
+      w++;
+    if (w->word)
+      continue;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), found + at);
+    for (w = parts[part].words; w->word; w++)
+      hec_nearest_offer(&search, w->word);
+    const char *ours = ours_of(found + at, n);
+    search.nearest = ours ? ours : search.nearest;
+    hec_nearest_hint(&search, words);
+    return;
+  }
+}
+
 static hec_status unknown(int part, const char *found, size_t length) {
   hec_text names = {0};
   for (const word *w = parts[part].words; w->word; w++)
     hec_text_printf(&names, "%s%s", w == parts[part].words ? "" : ", ", w->word);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "recipe: %s: expected %s%s, found \"%.*s\"", parts[part].key, names.data,
-                               parts[part].sum ? " (joined by +)" : "", (int)length, found);
+  hec_text near = {0};
+  hint(part, found, length, &near);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "recipe: %s: expected %s%s, found \"%.*s\"%s", parts[part].key, names.data,
+               parts[part].sum ? " (joined by +)" : "", (int)length, found, near.data ? near.data : "");
+  hec_text_free(&near);
   hec_text_free(&names);
   return status;
 }

@@ -357,3 +357,29 @@ HEC_TEST(large) {
     hec_arena_free(&arena);
   }
 }
+
+/* Links in bits and bytes a second; what is faster than any NIC is doubted. */
+HEC_TEST(units_of_links) {
+  static const struct {
+    const char *nic;
+    double bytes;
+    bool doubted;
+  } cases[] = {{"50G", 50e9, false},   {"50GB", 50e9, false},        {"50GB/s", 50e9, false},
+               {"400Gb", 50e9, false}, {"400Gbps@2us", 50e9, false}, {"800Gb/s", 100e9, false},
+               {"400G", 400e9, true},  {"1600Gb", 200e9, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    hec_cluster cluster;
+    hec_text words = {0};
+    int32_t first;
+    const char *line = hec_arena_printf(&arena, "2x4 gpu=h100 nics=4 nic=%s", cases[i].nic);
+    ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
+    ck_assert_int_gt(hec_cluster_kind(&cluster, HEC_LINK_NIC_OUT, &first), 0);
+    ck_near(cluster.links[first].nominal, cases[i].bytes);
+    hec_cluster_doubt(&cluster, line, &words);
+    ck_assert_msg((words.length > 0) == cases[i].doubted, "%s: %s", cases[i].nic, words.data ? words.data : "no doubt");
+    hec_text_free(&words);
+  }
+  hec_cluster none;
+  ck_refused(hec_cluster_parse_line("2x4 gpu=h100 nic=400Gbit", &arena, &none), "found \"nic=400Gbit\"");
+  ck_refused(hec_cluster_parse_line("2x4 gpu=h100sxm", &arena, &none), "(did you mean \"h100\"?)");
+}

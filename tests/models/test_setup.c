@@ -124,3 +124,32 @@ HEC_TEST(recipes) {
   ck_refused(parse("{\n\"recipe\": \"torch\"}", &s), "mine.json:2: recipe: `recipe` torch: expected a preset of "
                                                      "hecate-sim `list` (did you mean \"torchtitan\"?) or settings");
 }
+
+/* Words of frameworks and slips in recipes and layouts: what was meant is named. */
+HEC_TEST(what_was_meant) {
+  static const struct {
+    bool layout;
+    const char *text, *hint; /* hint: NULL: none */
+  } cases[] = {
+      {false, "dispatcher=flex", "(did you mean \"deepep\"?)"},
+      {false, "recompute=selective", "(did you mean \"norm+act\"?)"},
+      {false, "recompute=norm+moe_act", "(did you mean \"act\"?)"},
+      {false, "recompute=norm+atention", "(did you mean \"attention\"?)"},
+      {false, "precision=int3", NULL},
+      {true, "tp=2,pp=8", "(did you mean \"tp=2 pp=8\"?)"},
+      {true, "TP2 PP8", "(did you mean \"tp=2 pp=8\"?)"},
+      {true, "tp2 pp=4:15,15,16,15", "(did you mean \"tp=2 pp=4:15,15,16,15\"?)"},
+      {true, "pp=8 pp=8", NULL},
+      {true, "dp=8", NULL},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    hec_recipe recipe = hec_recipe_default();
+    hec_layout layout;
+    hec_status status =
+        cases[i].layout ? hec_layout_read(cases[i].text, &layout) : hec_recipe_read(cases[i].text, &recipe);
+    ck_assert_int_eq(status, HEC_BAD_INPUT);
+    const char *hint = strstr(hec_last_error(), "(did you mean");
+    ck_assert_msg(cases[i].hint ? hint && strcmp(hint, cases[i].hint) == 0 : !hint, "%s: %s", cases[i].text,
+                  hec_last_error());
+  }
+}

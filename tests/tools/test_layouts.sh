@@ -130,6 +130,23 @@ sort -g -c steps.txt || fail "rows are not sorted by step time: $(cat steps.txt)
 "${tool[@]}" e8.jsonl --setup mixtral-8x22b-128-h100 --threads 3 --json >three.txt
 cmp -s one.txt three.txt || fail "the number of threads changes the result"
 
+# ---- What is chosen or odd is said ----
+python3 - <<'P'
+import json
+lines = open("e8.jsonl").read().split("\n")
+open("one.jsonl", "w").write("\n".join(lines[:2]) + "\n")
+empty = json.loads(lines[2])
+empty["layers"][0] = [[0] * len(row) for row in empty["layers"][0]]
+open("two.jsonl", "w").write("\n".join(lines[:2] + [json.dumps(empty)]) + "\n")
+P
+run one.jsonl --model mixtral-8x7b --layout "pp=3 ep=8" --policy ep
+tr -s "\n " " " <out.txt | grep -q "32 layers in stages of pp=3:11,11,10" || fail "stages are not said: $(cat out.txt)"
+tr -s "\n " " " <out.txt | grep -q "policies have seen it before" || fail "one record is not said: $(cat out.txt)"
+run two.jsonl --model mixtral-8x7b --layout "pp=2 ep=8" --policy ep
+tr -s "\n " " " <out.txt | grep -q "policies have seen 1 before" || fail "two records: $(cat out.txt)"
+tr -s "\n " " " <out.txt | grep -q "; 1 of the [0-9]* layers in these records have no tokens" || fail "a layer without tokens: $(cat out.txt)"
+grep -q "layers in stages" out.txt && fail "even stages are nothing to say"
+
 # ---- Anchored by a run of the user's own ----
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --json && mv out.txt plain.txt
 step=$(value plain.txt 'd["step_s"]')
@@ -143,6 +160,11 @@ run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=5000ms 
 expect out.txt 'abs(d["balanced"]["step_s"] - 5) < 1e-9' True
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=10min"
 has "WARNING: the factor is outside 0.7 to 1.4"
+grep -q "nine of ten" out.txt && fail "a band, although the run is not the one described"
+run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --measured "step=6s"
+flat() { tr -s "\n " " " <out.txt; }
+flat | grep -q "6 s with ep is your measurement. [0-9.]* to [0-9.]* s with eplb. Where times are relative" || fail "band of a measured run: $(cat out.txt)"
+flat | grep -q "narrows it" && fail "nothing narrows a measured run"
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "factor=1.1"
 grep -q WARNING out.txt && fail "a factor of 1.1 is no reason to warn"
 for text in "step=" "step=-1s" "step=3h" "19.7s" "step=1s factor=2" "routing=balanced" "step=1s speed=2"; do

@@ -28,6 +28,9 @@ assert s["fit"] <= s["predicted"] and s["cannot_win"] + s["estimated"] + s["left
 assert len(r["ranked"]) <= s["simulated"] <= s["estimated"] + 5, s
 assert r["synthetic"] and "under the synthetic loads" in r["recommendation"]
 words = open("flags.txt").read().split()
+# What is assumed is what the flags do: gradients in fp32, data-parallel traffic beside compute.
+assert "grads=fp32" in r["without_policy"]["recipe"] and "--grad-reduce-in-bf16" not in words and "--overlap-param-gather" in words
+assert r["megatron_differs"] == "" and all(isinstance(row["may_not_fit"], bool) for row in r["ranked"])
 assert words.count("--global-batch-size") == 1 and words[words.index("--global-batch-size") + 1] == "128"
 P
 
@@ -114,6 +117,11 @@ for a, b in zip(free["ranked"], anchored["ranked"]):
 P
 refuses 2 "what was measured" "${job[@]}" --measured "step=60s"
 
+# Gradients that the recipe states in bf16 have a flag; torchtitan cannot.
+"$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --recipe "grads=bf16 overlap=on" --micro-batch 1 --out bf16 >out.txt || fail "grads=bf16"
+grep -q -- "--grad-reduce-in-bf16" bf16/megatron.txt && grep -q "torchtitan.*gradients in fp32" bf16/what-to-change.md || fail "grads=bf16"
+has "peaks were predicted up to"
+
 # ---- Uneven stages and schedules: files say exactly what was predicted ----
 "$build/hecate-trace" synth --workload lognormal --experts 32 --top-k 4 --layers 2 --iterations 8 --source-ranks 4 --out e32.jsonl >/dev/null || fail "no trace"
 "$sim" recommend e32.jsonl --model gpt-oss-20b --cluster "2x8 gpu=h100" --global-batch 64 --seq 2048 --policy ep --recipe "zero=1 recompute=none" \
@@ -126,8 +134,13 @@ assert ":" in size["pp"], f"this test wants an uneven layout, found {r['layout']
 parts = [int(n) for word in size["pp"].split(":")[1].split(",") for n, times in [(word + "x1").split("x")[:2]] for _ in range(int(times))]
 assert sum(parts) == 24 and len(parts) == int(size["pp"].split(":")[0]) * int(size["vpp"]) and parts[-1] < max(parts), parts
 flags = open("uneven/megatron.txt").read()
-stages = re.search(r"--pipeline-model-parallel-layout (\S+)", flags)[1].split("|")
-assert [s.count("t") for s in stages] == parts and stages[0][0] == "E" and stages[-1][-1] == "L", stages
+flag = lambda name: (re.search(rf"--{name}\s+(\S+)", flags) or [None, None])[1]
+if layout := flag("pipeline-model-parallel-layout"):
+    stages = layout.split("|")
+    assert [s.count("t") for s in stages] == parts and stages[0][0] == "E" and stages[-1][-1] == "L", stages
+else:  # the first and the last stage differ, the others share what is left
+    middle = parts[1] if len(parts) > 2 else None
+    assert [int(flag(f"decoder-{end}-pipeline-num-layers") or middle) for end in ("first", "last")] == [parts[0], parts[-1]], flags
 assert "--num-virtual" not in flags
 p = tomllib.load(open("uneven/torchtitan.toml", "rb"))["parallelism"]
 modules = p["module_fqns_per_model_part"]

@@ -71,12 +71,12 @@ for choice, of in ((r["ranked"][0], rows), (r["without_policy"], [row for row in
 END
 regret() { python3 regret.py "$sim" "$@" "${uneven:-}" || fail "regret: $*"; }
 
-alltoall="precision=bf16 dispatcher=alltoall graph=full"
+alltoall="precision=bf16 dispatcher=alltoall graph=full grads=bf16"
 charlm=$source_dir/traces/charlm-e16-noaux.jsonl.gz # recorded
 regret hot.jsonl mixtral-8x7b 32 32 8 "2x8 gpu=h100 nics=8" 32 1 1 "$alltoall" ep,eplb,hecate,fsdp
 regret lognormal.jsonl gpt2-xl-moe 48 25 8 "2x4 gpu=h100 nics=1" 32 0 1 "$alltoall" ep,hecate,fsdp,micromoe
 uneven=uneven regret skewed.jsonl gpt-oss-20b 24 64 32 "1x8 gpu=h100" 16 1 1 "$alltoall overlap=on" ep,eplb,hecate,lplb
-regret zipf.jsonl olmoe 16 16 64 "2x4 gpu=h100 nics=4" 32 2 0 "precision=bf16 dispatcher=deepep graph=none" ep,eplb,hecate,fsdp
+regret zipf.jsonl olmoe 16 16 64 "2x4 gpu=h100 nics=4" 32 2 0 "precision=bf16 dispatcher=deepep graph=none grads=bf16" ep,eplb,hecate,fsdp
 regret "$charlm" phi-3.5-moe 32 32 16 "2x4 gpu=b200 nics=4" 32 0 1 "$alltoall" ep,smartmoe,laer,eplb
 
 [ $failures -eq 0 ] || exit 1

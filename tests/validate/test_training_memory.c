@@ -55,5 +55,11 @@ HEC_TEST(published_peaks) {
     n++;
   }
   ck_assert_int_eq(n, 12);
+  for (int fsdp = 0; fsdp < 2; fsdp++) { /* what recommend says of them */
+    hec_peak_band seen = hec_training_peaks_seen(table.cases, table.n, fsdp);
+    ck_assert_int_eq(seen.n, hec_peak_bands[fsdp].n);
+    ck_assert_double_le(seen.too_low, hec_peak_bands[fsdp].too_low);
+    ck_assert_double_gt(seen.too_low, hec_peak_bands[fsdp].too_low - 0.01);
+  }
   hec_training_table_free(&table);
 }

@@ -204,6 +204,11 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     hec_job_assume(job, arena, HEC_GPU_ABSENT, laws->gpu.name, laws->gpu.absent);
   if (!hec_cluster_is_line(name))
     return HEC_OK;
+  hec_text fast = {0};
+  hec_cluster_doubt(cluster, name, &fast);
+  if (fast.length > 0)
+    hec_job_assume(job, arena, "%s", fast.data);
+  hec_text_free(&fast);
   if (cluster->n_nodes > 1 && !line_has(name, "nics="))
     hec_job_assume(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
   if (cluster->n_nodes > 1 && cluster->nics > 1 && !line_has(name, "pxn="))

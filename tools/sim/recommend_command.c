@@ -84,12 +84,12 @@ static hec_status write_out(const settings *s, const hec_recommendation *r, hec_
 }
 
 static hec_status write_files(const settings *s, const hec_recommendation *r) {
-  hec_text texts[2] = {{0}, {0}};
+  hec_text texts[2] = {{0}, {0}}, differs = {0};
   const char *const paths[2] = {s->setup_out, s->flags_out};
   hec_file_out files[2];
   int32_t n = 0;
   hec_recommendation_setup(r, &texts[0]);
-  hec_recommendation_megatron(r, false, &texts[1]);
+  hec_recommendation_megatron(r, false, &texts[1], &differs);
   hec_text_add(&texts[1], "\n");
   for (int i = 0; i < 2; i++)
     if (paths[i])
@@ -97,6 +97,7 @@ static hec_status write_files(const settings *s, const hec_recommendation *r) {
   hec_status status = n > 0 ? hec_write_files(files, n) : HEC_OK;
   hec_text_free(&texts[0]);
   hec_text_free(&texts[1]);
+  hec_text_free(&differs);
   return status;
 }
 

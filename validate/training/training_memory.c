@@ -30,6 +30,19 @@ double hec_training_gib_predicted(const hec_training_case *c) {
   return (strstr(c->notes, "allocated") ? m->peak : m->reserved) / gib;
 }
 
+hec_peak_band hec_training_peaks_seen(const hec_training_case *cases, int32_t n_cases, bool fsdp) {
+  hec_peak_band seen = {.of = hec_peak_bands[fsdp].of};
+  for (int32_t i = 0; i < n_cases; i++) {
+    double measured = hec_training_gib_measured(cases[i].notes);
+    if (cases[i].why_not || !isfinite(measured) || hec_peak_band_of(&cases[i].set_up) != &hec_peak_bands[fsdp])
+      continue;
+    double too_low = 1 - hec_training_gib_predicted(&cases[i]) / measured;
+    seen.n++;
+    seen.too_low = too_low > seen.too_low ? too_low : seen.too_low;
+  }
+  return seen;
+}
+
 void hec_training_memory_report(const hec_training_case *cases, int32_t n_cases, hec_doc *doc) {
   int32_t n = 0, predicted = 0, too_much = 0;
   for (int32_t i = 0; i < n_cases; i++) {
@@ -42,6 +55,11 @@ void hec_training_memory_report(const hec_training_case *cases, int32_t n_cases,
       "Peak memory of the device that needs most: allocated by tensors where the notes say so, else taken from "
       "the device. %d of %d runs are predicted not to fit, though they ran.",
       (int)too_much, (int)predicted);
+  for (int fsdp = 0; fsdp < 2 && n > 0; fsdp++) {
+    hec_peak_band seen = hec_training_peaks_seen(cases, n_cases, fsdp);
+    hec_doc_note(doc, "Peaks of %d runs %s were predicted up to %.1f %% too low. Stated: %d, %.0f %%.", (int)seen.n,
+                 seen.of, 100 * seen.too_low, (int)hec_peak_bands[fsdp].n, 100 * hec_peak_bands[fsdp].too_low);
+  }
   if (n == 0)
     return;
   hec_doc_table(doc, NULL, "id | measured, GiB | predicted, GiB | error");

@@ -379,13 +379,18 @@ static hec_status take_factor(hec_training_args *args, const hec_set_up *base, c
   return HEC_OK;
 }
 
+/* Megatron-LM (unless told otherwise) and torchtitan (always) add and reduce gradients in fp32. A set-up is of a run that did
+ * what its recipe says and hec_recipe_default completes. */
+static const char as_frameworks_do[] = "grads=fp32";
+
 hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) {
   hec_set_up *base = HEC_NEW(arena, hec_set_up, 1);
   hec_training_args with = *args;
   *to = (hec_recommendation){.has_today = hec_set_up_wanted(args), .trace = hec_trace_origin(reader)};
-  HEC_TRY(make_base(args, options, reader, arena, base));
+  with.assumed = args->setup ? NULL : as_frameworks_do;
+  HEC_TRY(make_base(&with, options, reader, arena, base));
   if (base->file.global_batch == 0)
     return hec_fail(HEC_BAD_INPUT,
                     "--global-batch: expected the sequences of a step, for which layouts are compared; found "

@@ -52,11 +52,10 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
-/* Flags of Megatron-LM, which has no placement policies: of `plain`. A set-up for --setup: of the first row. */
-void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out); /* quoted: for a shell */
+/* Flags of Megatron-LM, which has no placement policies: of `plain`. `quoted`: for a shell; `differs`: from what was predicted,
+ * "" if in nothing (megatron_flags.h). A set-up for --setup: of the first row. */
+void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs);
 const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
-/* Stages that differ in their layers: no number of Megatron-LM says that, only a list. */
-bool hec_recommendation_is_uneven(const hec_training *training);
 void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);
 
 /* What carries it out: a file for each framework, and what-to-change.md, which says what each was written for and cannot say. */

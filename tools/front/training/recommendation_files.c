@@ -2,12 +2,13 @@
  * what its framework has no setting for, so that nobody unknowingly runs something else than was predicted. Versions
  * and sources:
  *
- *   Megatron-LM   Megatron Core 0.16: docs.nvidia.com/megatron-core/developer-guide/0.16.0, megatron/training/arguments.py
+ *   Megatron-LM   Megatron Core 0.16: megatron_flags.h
  *   torchtitan    0.2.2, the last release with TOML (pull request 2386 made it Python): torchtitan/config/job_config.py
  *   DeepSpeed     0.19, with AutoEP (pull requests 7938 and 8064; docs/_pages/config-json.md)
  *   EPLB          github.com/deepseek-ai/EPLB: physical_to_logical_map (runtime/plan/placement/eplb.c) */
 #include "models/training/dispatcher.h"
 #include "runtime/plan/placement/placement.h"
+#include "tools/front/training/megatron_flags.h"
 #include "tools/front/training/recommendation.h"
 
 #include <string.h>
@@ -21,25 +22,15 @@ typedef struct {
 } job;
 
 static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) {
-  const hec_training *t = j->t;
   hec_text flags = {0};
-  hec_recommendation_megatron(j->r, false, &flags);
+  hec_recommendation_megatron(j->r, false, &flags, cannot);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
+  if (hec_megatron_environment(flags.data))
+    hec_text_printf(out, "# Environment: %s\n", hec_megatron_environment(flags.data));
   for (const char *c = flags.data; *c; c++) /* a flag a line */
     hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
   hec_text_add(out, "\n");
   hec_text_free(&flags);
-  const hec_pipeline_schedule *schedule = j->r->plain.choice.pipeline;
-  if (schedule && schedule != &hec_pipeline_1f1b_overlap)
-    hec_text_printf(cannot, "it has no schedule %s: 1f1b or interleaved runs; ", schedule->name);
-  if (t->recipe.zero == 2)
-    hec_text_add(cannot, "ZeRO 2 is Megatron-FSDP there, with flags of its own; ");
-  if (t->recipe.dispatch)
-    hec_text_add(cannot, "tokens in fp8 on the way to their experts have no flag there; ");
-  if (t->mtp > 0)
-    hec_text_printf(cannot, "--mtp-num-layers %d is not in it; ", (int)t->mtp);
-  if (t->recipe.overlap && t->layout.pp > 1 && t->layout.vpp == 1)
-    hec_text_add(cannot, "--overlap-moe-expert-parallel-comm wants virtual stages in a pipeline; ");
   return HEC_OK;
 }
 
@@ -103,6 +94,8 @@ static hec_status write_torchtitan(const job *j, hec_text *out, hec_text *cannot
     hec_text_add(out, "selective_ac_option = \"op\"\n");
     hec_text_add(cannot, "its selective recomputation chooses operations by itself; ");
   }
+  if (recipe->grads != 4)
+    hec_text_add(cannot, "it reduces gradients in fp32, where bf16 was predicted; ");
   if (recipe->zero < 3)
     hec_text_printf(cannot, "it always shards parameters (FSDP2), where ZeRO %d was predicted; ", (int)recipe->zero);
   if (l->etp != 1 && l->etp != l->tp)
@@ -129,7 +122,12 @@ static hec_status write_deepspeed(const job *j, hec_text *out, hec_text *cannot)
   hec_json_object(&json, "bf16");
   hec_json_bool(&json, "enabled", true);
   hec_json_close(&json);
-  hec_json_string(&json, "communication_data_type", t->recipe.grads == 4 ? "fp32" : "bf16");
+  bool grads_fp32 = t->recipe.grads == 4 && t->recipe.zero > 0; /* it refuses them without ZeRO */
+  const char *grads = grads_fp32 ? "fp32" : "bf16";
+  hec_json_string(&json, "communication_data_type", grads);
+  hec_json_object(&json, "data_types");
+  hec_json_string(&json, "grad_accum_dtype", grads);
+  hec_json_close(&json);
   hec_json_object(&json, "zero_optimization");
   hec_json_int(&json, "stage", t->recipe.zero);
   hec_json_bool(&json, "overlap_comm", t->recipe.dp_overlap > 0);
@@ -146,6 +144,8 @@ static hec_status write_deepspeed(const job *j, hec_text *out, hec_text *cannot)
     hec_json_close(&json);
   }
   hec_json_close(&json);
+  if (t->recipe.grads == 4 && !grads_fp32)
+    hec_text_add(cannot, "without ZeRO it adds up gradients in bf16; ");
   if (t->recipe.dispatcher != HEC_DISPATCHER_ALLTOALL)
     hec_text_add(cannot, "it dispatches by all-to-all; ");
   if (t->recipe.recompute)

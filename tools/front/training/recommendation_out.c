@@ -1,8 +1,8 @@
 /* A recommendation for people, for programs, and for the frameworks that carry it out. */
-#include "models/training/dispatcher.h"
 #include "sim/training_fit.h"
 #include "tools/front/job_args.h"
 #include "tools/front/summary/summary_write.h"
+#include "tools/front/training/megatron_flags.h"
 #include "tools/front/training/recommendation.h"
 
 #include <string.h>
@@ -112,6 +112,13 @@ static void add_today(const hec_recommendation *r, hec_text *words) {
                   best->choice.result.step_s);
 }
 
+/* Less is left than predicted peaks of such runs were too low. */
+static bool may_not_fit(const hec_recommended *r) {
+  const hec_training_memory *m = &best_of(r)->result.memory;
+  double needed = m->reserved + m->outside, too_low = hec_peak_band_of(&r->choice.training)->too_low;
+  return m->fits && m->device_bytes > 0 && needed > (1 - too_low) * m->device_bytes;
+}
+
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
@@ -123,6 +130,8 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
       " and placement policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
       row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
       row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  if (may_not_fit(best))
+    hec_text_add(&words, " It may not fit into memory, see below.");
   hec_text_add(&words, " The same layout takes ");
   if (row != ep)
     hec_text_printf(&words, "%.4g s with plain expert parallelism (ep)%s, and ", ep->result.step_s,
@@ -134,7 +143,9 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
     choice_words(&r->plain.choice, &words);
     hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", step_s_of(&r->plain),
                     step_s_of(&r->plain) / row->result.step_s, needed_gib(&best_of(&r->plain)->result.memory),
-                    best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
+                    !best_of(&r->plain)->result.memory.fits ? ", predicted not to fit into memory"
+                    : may_not_fit(&r->plain)                ? ", which may not fit"
+                                                            : "");
   }
   if (r->has_today)
     add_today(r, &words);
@@ -191,9 +202,13 @@ static widths widths_of(const hec_recommendation *r) {
 static void add_row(const hec_recommended *r, const char *mark, const char *why, const widths *w, hec_text *out) {
   hec_text layout = {0}, how = {0};
   row_words(r, mark, &layout, &how);
-  hec_text_printf(out, "%-*s %-*s %8.4g  %8.4g  %-*s %5.1f GiB%s%s\n", w->layout, layout.data, w->how, how.data,
+  hec_text_printf(out, "%-*s %-*s %8.4g  %8.4g  %-*s %5.1f GiB%s%s%s\n", w->layout, layout.data, w->how, how.data,
                   best_of(r)->result.step_s, r->choice.result.step_s, w->policy, best_of(r)->policy->name,
-                  needed_gib(&best_of(r)->result.memory), *why ? "  " : "", why);
+                  needed_gib(&best_of(r)->result.memory),
+                  may_not_fit(r) ? "?"
+                  : *why         ? " "
+                                 : "",
+                  *why ? " " : "", why);
   hec_text_free(&layout);
   hec_text_free(&how);
 }
@@ -274,9 +289,24 @@ static void searched_words(const hec_recommendation *r, hec_text *words) {
     hec_text_printf(words, " A longer --within takes more%s.", r->n_left > 0 ? "" : " records");
 }
 
+static void peak_words(const hec_recommendation *r, hec_text *words) {
+  const hec_peak_band *peaks = hec_peak_band_of(&r->rows[0].choice.training);
+  const hec_training_memory *m = &best_of(&r->rows[0])->result.memory;
+  hec_text_printf(words, " %.1f GiB are to spare. In %d published runs %s, peaks were predicted up to %.0f %% too low",
+                  m->margin / 1073741824, (int)peaks->n, peaks->of, 100 * peaks->too_low);
+  hec_text_add(words, may_not_fit(&r->rows[0]) ? ": with that it would not fit. Try it before you rely on it." : ".");
+  for (int32_t i = 0; i < r->n + r->has_today; i++)
+    if (may_not_fit(i < r->n ? &r->rows[i] : &r->today)) {
+      hec_text_add(words, " Rows with a ? have less to spare than such an error.");
+      return;
+    }
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, "The first", &words);
+  if (best_of(&r->rows[0])->result.memory.fits)
+    peak_words(r, &words);
   if (!best_of(&r->rows[0])->result.memory.fits)
     hec_text_printf(&words, " With balanced routing it needs %.1f GiB.", needed_gib(&r->rows[0].choice.result.memory));
   add_roomier(r, &words);
@@ -302,8 +332,15 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_printf(&words, "of what runs best without a policy (%.4g s): ", best_of(&r->plain)->result.step_s);
-  hec_recommendation_megatron(r, true, &words);
+  hec_text differs = {0};
+  size_t from = words.length;
+  hec_recommendation_megatron(r, true, &words, &differs);
+  if (hec_megatron_environment(words.data + from))
+    hec_text_printf(&words, "; with %s", hec_megatron_environment(words.data + from));
   hec_summary_add_foot("Megatron-LM:", words.data, out);
+  if (differs.length > 0)
+    hec_summary_add_foot("differs:", differs.data, out);
+  hec_text_free(&differs);
   hec_text_free(&words);
 }
 
@@ -315,81 +352,15 @@ void hec_recommendation_screen(const hec_recommendation *r, hec_text *out) {
 
 /* ---- What carries it out ---- */
 
-/* What precision is called there. */
-static const char *fp8_recipe(const hec_recipe *recipe) {
-  static const char *const names[] = {[HEC_PRECISION_BF16] = NULL,
-                                      [HEC_PRECISION_FP8] = "tensorwise",
-                                      [HEC_PRECISION_FP8_BLOCK] = "blockwise",
-                                      [HEC_PRECISION_MXFP8] = "mxfp8"};
-  return names[recipe->precision];
-}
-
 const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *r) {
   const hec_layout *l = &r->choice.training.layout;
   return r->choice.pipeline ? r->choice.pipeline : hec_pipeline_default(l->pp, l->vpp);
 }
 
-bool hec_recommendation_is_uneven(const hec_training *t) {
-  return t->layout.n_given > 0 || t->moe->n_layers % (t->layout.pp * t->layout.vpp) != 0;
-}
-
-/* "Ett|tt|ttmL", with E the embedding, m multi-token prediction, L the head: Megatron-LM's pipeline_parallel_layer_layout.py. */
-static void add_stages(const hec_training *t, bool quoted, hec_text *out) {
-  int32_t parts = t->layout.pp * t->layout.vpp, first;
-  hec_text_printf(out, " --pipeline-model-parallel-layout %sE", quoted ? "\"" : "");
-  for (int32_t p = 0; p < parts; p++) {
-    if (p > 0)
-      hec_text_add(out, "|");
-    for (int32_t n = hec_layout_layers(&t->layout, t->moe, p, &first); n > 0; n--)
-      hec_text_add(out, "t");
-  }
-  for (int32_t n = t->mtp; n > 0; n--)
-    hec_text_add(out, "m");
-  hec_text_printf(out, "L%s", quoted ? "\"" : "");
-}
-
-/* Option names of Megatron-LM's arguments.py. */
-void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out) {
-  const hec_training *t = &r->plain.choice.training;
-  const hec_layout *l = &t->layout;
-  const hec_recipe *recipe = &t->recipe;
-  hec_text_printf(out,
-                  "--tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d "
-                  "--expert-model-parallel-size %d --expert-tensor-parallel-size %d --micro-batch-size %d "
-                  "--global-batch-size %d --seq-length %d",
-                  (int)l->tp, (int)l->cp, (int)l->pp, (int)l->ep, (int)l->etp, (int)t->micro_batch,
-                  (int)t->global_batch, (int)t->seq);
-  if (l->tp > 1)
-    hec_text_add(out, " --sequence-parallel");
-  if (hec_recommendation_is_uneven(t))
-    add_stages(t, quoted, out); /* virtual stages follow from it */
-  else if (l->vpp > 1)
-    hec_text_printf(out, " --num-virtual-stages-per-pipeline-rank %d", (int)l->vpp);
-  hec_text_add(out, " --bf16");
-  if (fp8_recipe(recipe))
-    hec_text_printf(out, " --fp8-format %s --fp8-recipe %s", recipe->precision == HEC_PRECISION_FP8 ? "hybrid" : "e4m3",
-                    fp8_recipe(recipe));
-  if (recipe->zero > 0)
-    hec_text_add(out, " --use-distributed-optimizer");
-  if (recipe->zero >= 3) /* Megatron-FSDP; its guide asks for all four */
-    hec_text_add(out, " --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
-                      " --no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor");
-  const hec_dispatcher *dispatcher = hec_dispatchers[recipe->dispatcher];
-  hec_text_printf(out, " --moe-token-dispatcher-type %s", dispatcher->megatron_type);
-  if (dispatcher->megatron_backend)
-    hec_text_printf(out, " --moe-flex-dispatcher-backend %s", dispatcher->megatron_backend);
-  if (t->capacity > 0)
-    hec_text_printf(out, " --moe-expert-capacity-factor %.6g", t->capacity);
-  if (recipe->overlap || hec_recommendation_pipeline(&r->plain) == &hec_pipeline_1f1b_overlap)
-    hec_text_add(out, " --overlap-moe-expert-parallel-comm");
-  if (recipe->recompute & HEC_RECOMPUTE_FULL)
-    hec_text_add(out, " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
-  else if (recipe->recompute)
-    hec_text_printf(out, " --recompute-granularity selective --recompute-modules%s%s%s%s",
-                    recipe->recompute & HEC_RECOMPUTE_NORM ? " layernorm" : "",
-                    recipe->recompute & HEC_RECOMPUTE_ACT ? " moe_act" : "",
-                    recipe->recompute & HEC_RECOMPUTE_MLP ? " mlp" : "",
-                    recipe->recompute & HEC_RECOMPUTE_MOE ? " moe" : "");
+void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs) {
+  hec_megatron_flags(&r->plain.choice.training, r->plain.choice.pipeline, quoted, out, differs);
+  while (differs->length > 0 && strchr("; ", differs->data[differs->length - 1]))
+    differs->data[--differs->length] = '\0';
 }
 
 static void add_training(hec_json_out *json, const hec_layout_choice *c) {
@@ -418,6 +389,7 @@ static void add_choice(hec_json_out *json, const char *key, const hec_recommende
   hec_json_double(json, "memory_gib", needed_gib(&row->result.memory));
   hec_json_double(json, "balanced_memory_gib", needed_gib(&r->choice.result.memory));
   hec_json_bool(json, "fits", row->result.memory.fits);
+  hec_json_bool(json, "may_not_fit", may_not_fit(r)); /* errors of published peaks are larger than what is left */
   if (best != r) {
     hec_layout_reason reason = why_slower(best, r);
     hec_json_string(json, "why", reason.words);
@@ -489,8 +461,11 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
   hec_json_close(&json);
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
-  hec_recommendation_megatron(r, false, &words);
+  hec_text differs = {0};
+  hec_recommendation_megatron(r, false, &words, &differs);
   hec_json_string(&json, "megatron", words.data);
+  hec_json_string(&json, "megatron_differs", differs.data ? differs.data : "");
+  hec_text_free(&differs);
   hec_text_free(&words);
   hec_json_close(&json);
 }

@@ -216,6 +216,11 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
   if (hec_cluster_is_line(spec) && !strstr(spec, "nics=") && cluster.n_nodes > 1 && cluster.devices_per_node > 1)
     say(m, "one NIC a node, for all its %d GPUs; choose with nics= in the cluster's line",
         (int)cluster.devices_per_node);
+  hec_text fast = {0};
+  hec_cluster_doubt(&cluster, spec, &fast);
+  if (fast.length > 0)
+    say(m, "%s", fast.data);
+  hec_text_free(&fast);
   if (m->to->file.gpus == 0)
     m->to->file.gpus = cluster.n_devices;
   else if (m->to->file.gpus > cluster.n_devices)
@@ -261,6 +266,21 @@ static hec_status choose_gpus(maker *m) {
 
 /* ---- Layout, batch, recipe ---- */
 
+/* Where layers do not divide, the stages that were chosen. */
+static void say_stages(maker *m, const hec_layout *layout) {
+  int32_t parts = layout->pp * layout->vpp, first;
+  hec_layout chosen = *layout;
+  hec_text stages = {0};
+  if (layout->n_given > 0 || m->to->moe.n_layers % parts == 0)
+    return;
+  for (int32_t p = 0; p < parts; p++)
+    chosen.given[p] = hec_layout_layers(layout, &m->to->moe, p, &first);
+  chosen.n_given = parts;
+  hec_layout_write_given(&chosen, &stages);
+  say(m, "%d layers in stages of pp=%d%s", (int)m->to->moe.n_layers, (int)layout->pp, stages.data);
+  hec_text_free(&stages);
+}
+
 static hec_status choose_layout(maker *m) {
   hec_set_up *to = m->to;
   hec_layout *layout = &to->training.layout;
@@ -270,7 +290,9 @@ static hec_status choose_layout(maker *m) {
                                                                                      : layout->ep * layout->etp);
     say(m, "GPUs: %d, as few as the layout can have; choose with --gpus", (int)to->file.gpus);
   }
-  return hec_layout_fit(layout, to->file.gpus, &to->moe);
+  HEC_TRY(hec_layout_fit(layout, to->file.gpus, &to->moe));
+  say_stages(m, layout);
+  return HEC_OK;
 }
 
 static hec_status choose_batch(maker *m) {
@@ -334,6 +356,9 @@ static hec_status choose_recipe(maker *m) {
   hec_set_up *to = m->to;
   hec_text assumed = {0};
   to->training.recipe = hec_recipe_default();
+  if (m->args->assumed)
+    HEC_TRY(hec_recipe_read(m->args->assumed, &to->training.recipe));
+  to->training.recipe.stated = 0;
   to->training.constants = hec_step_constants_fitted;
   HEC_TRY(read_recipe(m, &to->training.recipe));
   hec_recipe_assumed(&to->training.recipe, &assumed);

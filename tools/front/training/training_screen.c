@@ -224,7 +224,15 @@ static void add_records(const hec_training_summary *s, hec_text *words) {
                   n_micro == 1 ? "" : "es", n_micro == 1 ? "s" : "", (int)s->n_records, s->n_records == 1 ? "" : "s");
   if (s->n_records < (int64_t)n_micro * groups)
     hec_text_add(words, ", again and again");
-  hec_text_printf(words, ", policies have seen %d before", (int)s->n_before);
+  if (s->seen)
+    hec_text_add(words, ", and policies have seen it before: real loads change, so policies that plan from past loads "
+                        "look better here");
+  else
+    hec_text_printf(words, ", policies have seen %d before", (int)s->n_before);
+  if (s->n_empty > 0)
+    hec_text_printf(words,
+                    "; %" PRId64 " of the %" PRId64 " layers in these records have no tokens, and cost nothing there",
+                    s->n_empty, (int64_t)s->n_records * n_trace);
   if (n_trace != t->moe->n_moe_layers)
     hec_text_printf(words, "; the trace's %d MoE layers are spread over the model's %d", (int)n_trace,
                     (int)t->moe->n_moe_layers);
@@ -249,31 +257,51 @@ const hec_band *hec_training_band(const hec_training_summary *s) {
   return &hec_bands[hec_band_of(t, anchored, hec_recipe_stated(&t->recipe))];
 }
 
+/* Something of the measured run is not in its description: nothing published says how far off a prediction is then. */
+static bool is_doubtful(const hec_training_summary *s) {
+  return s->factor < factor_low || s->factor > factor_high;
+}
+
 static void add_factor(const hec_training_summary *s, hec_text *words) {
   const hec_set_up *set_up = s->set_up;
-  if (s->factor < factor_low || s->factor > factor_high)
+  if (is_doubtful(s))
     hec_text_printf(words,
                     "WARNING: the factor is outside %.1f to %.1f. Something of that run is not in the recipe, layout "
-                    "or GPU given here; relative statements are doubtful, too. ",
+                    "or GPU given here. So no band is given, and relative statements are doubtful, too. ",
                     factor_low, factor_high);
-  hec_text_printf(words, "%sll times are multiplied by %.4g, ",
-                  s->factor < factor_low || s->factor > factor_high ? "A" : "a", s->factor);
+  hec_text_printf(words, "%sll times are multiplied by %.4g, ", is_doubtful(s) ? "A" : "a", s->factor);
   hec_text_add(words, set_up->factor > 0 ? "of --measured. "
                                          : "which is your measured step over the predicted one of this layout. ");
   if (set_up->measured_step_s > 0)
     hec_text_printf(words, "For other layouts pass --measured \"factor=%.4g\". ", s->factor);
 }
 
+/* What is predicted: where ep is measured, the fastest policy. */
+static void add_range(const hec_training_summary *s, const hec_band *band, hec_text *words) {
+  int32_t measured = s->set_up->measured_step_s > 0 && !s->set_up->measured_balanced ? s->baseline : -1,
+          best = hec_training_fastest(s), of = measured == s->baseline ? best : s->baseline;
+  if (measured >= 0)
+    hec_text_printf(words, "%.4g s with ep is your measurement. ", s->rows[measured].result.step_s);
+  else if (s->set_up->measured_step_s > 0)
+    hec_text_printf(words, "%.4g s with balanced routing is your measurement. ", s->balanced.step_s);
+  if (of != measured)
+    hec_text_printf(words, "%.4g to %.4g s with %s. ", s->rows[of].result.step_s / band->nine,
+                    s->rows[of].result.step_s * band->nine, s->rows[of].policy->name);
+}
+
 void hec_training_band_say(const hec_training_summary *s, hec_text *words) {
   const hec_band *band = hec_training_band(s);
-  double step_s = s->rows[s->baseline].result.step_s;
-  if (s->set_up->measured_step_s > 0 || s->set_up->factor > 0)
+  if (s->set_up->measured_step_s > 0 || s->set_up->factor > 0) {
     add_factor(s, words);
+    if (is_doubtful(s))
+      return;
+  }
+  add_range(s, band, words);
   hec_text_printf(words,
-                  "%.4g to %.4g s with ep. Where %s, nine of ten published runs took between 1/%.3g and %.3g times the "
+                  "Where %s, nine of ten published runs took between 1/%.3g and %.3g times the "
                   "prediction, and half of them within %.0f %% of it (hecate-validate training).",
-                  step_s / band->nine, step_s * band->nine, band->of, band->nine, band->nine, 100 * band->half);
-  if (band != &hec_bands[HEC_BAND_ANCHORED])
+                  band->of, band->nine, band->nine, 100 * band->half);
+  if (band->nine > hec_bands[HEC_BAND_ANCHORED].nine)
     hec_text_add(words, " --measured \"step=...s\" of your own run narrows it.");
 }
 

@@ -138,6 +138,8 @@ hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *c
   }
   summary->n_before = loads.n_before;
   summary->n_records = loads.n_records;
+  summary->seen = loads.seen;
+  summary->n_empty = loads.n_empty;
   summary->n_groups = loads.n_groups;
   hec_training_loads_free(&of, &loads);
   if (status == HEC_OK)

@@ -21,6 +21,8 @@ typedef struct {
   const hec_set_up *set_up;
   const char *tool, *trace;
   int32_t n_before, n_records; /* records that policies have seen before the step, and that it takes */
+  bool seen;                   /* the trace has one record, which is the one seen before */
+  int64_t n_empty;             /* layers of these records that have no tokens */
   int32_t n_groups;            /* expert-parallel groups that were simulated */
   double factor;               /* on every time; 1: nothing was measured */
   hec_training_result balanced;
