@@ -115,6 +115,12 @@ double hec_training_data_s(const hec_training *t, double dense_params, double ex
   return s;
 }
 
+double hec_training_gathered_s(const hec_training *t, double params) {
+  int32_t ranks = t->layout.ep, stride = t->layout.etp;
+  return 2 * hec_group_collective_s(t, HEC_ALL_GATHER, ranks, stride, 2 * params) +
+         hec_group_collective_s(t, HEC_REDUCE_SCATTER, ranks, stride, (double)t->recipe.grads * params);
+}
+
 double hec_training_tokens(const hec_training *t) {
   return (double)t->seq * (double)t->micro_batch / (double)t->layout.cp / (double)t->layout.tp;
 }

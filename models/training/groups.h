@@ -51,5 +51,8 @@ double hec_training_send_s(const hec_training *t);
 /* Data-parallel traffic of a device with so many parameters (dense part, experts), seconds: once a step, or with FSDP in every
  * micro-batch. */
 double hec_training_data_s(const hec_training *t, double dense_params, double expert_params);
+/* One micro-batch through a layer of which every rank of an expert-parallel group gathers so many parameters from all the others
+ * (policy fsdp): they are gathered for the forward, dropped, gathered again for the backward, and gradients go back. */
+double hec_training_gathered_s(const hec_training *t, double params);
 
 #endif

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a training job takes from its cluster, from outside: links bound every dispatcher by its bytes,
+# What a training job takes from its cluster, from outside: links bound every dispatcher and every gather by their bytes,
 # memory and latency are the cluster's, what a step does not use is refused, and so is a precision that the GPU lacks.
 source "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-sim")
@@ -32,6 +32,24 @@ for by in deepep hybridep; do
   run $by-near-native "nics=8" ep=8 "dispatcher=$by overlap=off" ep
   slower $by-near $by-near-native
 done
+
+# ---- Gathers: experts of 57 GB in three passes enter each node, all but an eighth of them, at 8 GB/s ----
+hand='3 * 2 * 48 * 128 * 3 * 2048 * 768 * 7 / 8 / 8e9'
+run one "nics=8 nic=1G" ep=1 "zero=3 recompute=none dp-overlap=off" ep
+for ep in 8 32 64; do
+  run fsdp$ep "nics=8 nic=1G" ep=$ep "zero=3 recompute=none dp-overlap=off" ep,fsdp
+  expect x/fsdp$ep.txt '[p["step_s"] > '"$hand"' for p in d["policies"] if p["name"] == "fsdp"]' '[True]'
+  expect x/fsdp$ep.txt '[0.85 < p["step_s"] / json.load(open("x/one.txt"))["step_s"] < 1.25 for p in d["policies"] if p["name"] == "fsdp"]' '[True]'
+  expect x/fsdp$ep.txt '[p["data_share"] > 0.8 for p in d["policies"] if p["name"] == "fsdp"]' '[True]'
+done
+expect x/one.txt 'd["data_share"] > 0.8 and d["step_s"] > '"$hand" True
+# In a pipeline too: with 8 micro-batches eight times as much of the dense part as with one.
+for zero in 1 3; do
+  run pp$zero "nics=8 nic=1G" "pp=8 ep=8" "zero=$zero recompute=none dp-overlap=off graph=full" ep
+done
+expect x/pp3.txt 'd["micro_batches"]' 8
+slower pp3 pp1
+expect x/pp3.txt 'd["data_share"] > 0' True
 
 # ---- Memory, NVLink, efficiency and latency are the cluster's ----
 run plain "nics=8" "tp=8 ep=32" "overlap=off graph=full" ep
