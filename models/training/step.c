@@ -208,12 +208,13 @@ static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const h
   return p;
 }
 
-/* Gradients of a layer's weights; of copies of experts, too, which a rank has beside its own. */
+/* Gradients of a layer's weights, those of experts too that a rank gathered. Those of copies that stay from step to step are not
+ * modelled, here as on the wire. */
 static double params_s(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load) {
   double dense, expert;
   hec_training_params(t, kind, &dense, &expert);
   if (kind == HEC_LAYER_MOE)
-    expert += (double)(load->guests + load->replicas) * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
+    expert += (double)load->guests * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
   return accumulate_bytes[t->recipe.fused] * (dense + expert) * t->laws->add.byte_s;
 }
 
