@@ -208,12 +208,12 @@ static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const h
   return p;
 }
 
-/* Gradients of a layer's weights, those of experts too that a rank gathered. Those of copies that stay from step to step are not
- * modelled, here as on the wire. */
+/* Gradients of a layer's weights; under FSDP of all experts, as with zero=3 over all ranks. Those of other copies are not modelled:
+ * planners do not know them either, and would copy where it does not pay. */
 static double params_s(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load) {
   double dense, expert;
   hec_training_params(t, kind, &dense, &expert);
-  if (kind == HEC_LAYER_MOE)
+  if (kind == HEC_LAYER_MOE && load->guests_ahead)
     expert += (double)load->guests * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
   return accumulate_bytes[t->recipe.fused] * (dense + expert) * t->laws->add.byte_s;
 }
