@@ -55,6 +55,12 @@ expect x/pp3.txt 'd["data_share"] > 0' True
 run plain "nics=8" "tp=8 ep=32" "overlap=off graph=full" ep
 run mem "nics=8 mem=40G" "tp=8 ep=32" "overlap=off graph=full" ep
 expect x/mem.txt 'd["memory"]["device_bytes"] * 2 == json.load(open("x/plain.txt"))["memory"]["device_bytes"]' True
+# Policies copy into the room that the step leaves: its state is shared out and it computes again, which they do not count themselves.
+"$build/hecate-trace" synth --workload zipf --experts 128 --layers 48 --top-k 2 --iterations 4 --source-ranks 1 \
+  --tokens 65536 --exponent 0.8 --out t48.jsonl >/dev/null 2>err.txt || fail "synth: $(cat err.txt)"
+"${tool[@]}" t48.jsonl --model qwen3-30b-a3b --cluster "8x8 gpu=h100 nics=8 mem=40G" --layout ep=8 --seq 4096 --global-batch 512 \
+  --micro-batch 4 --recipe "zero=3 recompute=full" --policy ep,hecate-rm,hecate --json >x/room.txt || fail "room"
+expect x/room.txt '[(p["memory"]["fits"], p["memory"]["parts"]["copies"] > 0) for p in d["policies"]]' '[(True, False), (True, True), (True, True)]'
 for words in nvlink=50G nvlink_eff=0.1 nic_eff=0.05 nic=50G@20ms; do
   run "$words" "nics=8 $words" "tp=8 ep=32" "overlap=off graph=full" ep
   slower "$words" plain
