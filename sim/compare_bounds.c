@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* By class, schedule (tokens_wait, by_node) and head_first; 0: not yet. */
-typedef double bounds_s[HEC_N_BOUND_CLASSES][2][2][2];
+/* By class and schedule (tokens_wait, by_node); 0: not yet. */
+typedef double bounds_s[HEC_N_BOUND_CLASSES][2][2];
 
 struct hec_compare_bounds {
   hec_bound *bound;
@@ -49,13 +49,12 @@ static double bound_s_of(hec_compare_bounds *b, const hec_compare_row *one, cons
   hec_bound_class class = hec_bound_class_of(one->policy, run->problem); /* the run may follow another policy */
   const hec_load *loads = loads_of(b, one, iteration);
   bounds_s *all_s = run->policy->rewrite ? &b->rewritten_s : &b->known_s;
-  double *known_s = &(*all_s)[class][one->schedule->tokens_wait][one->schedule->by_node][one->policy->head_first];
+  double *known_s = &(*all_s)[class][one->schedule->tokens_wait][one->schedule->by_node];
   if (*known_s > 0)
     return *known_s;
   hec_bound_begin(b->bound, (hec_bound_case){.class = class,
                                              .tokens_wait = one->schedule->tokens_wait,
                                              .by_node = one->schedule->by_node,
-                                             .head_first = one->policy->head_first,
                                              .closed_form = b->closed_form,
                                              .n_micro_batches = iteration->n_micro_batches});
   for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_SEQ = 8192, CP_TOKENS = 4096, VPP_MAX = 12, PP_MAX = 64, MICRO_STEPS = 3 };
+enum { LONG_SEQ = 8192, CP_TOKENS = 4096, VPP_MAX = 12, VPP_UNEVEN = 4, PP_MAX = 64, MICRO_STEPS = 3 };
 
 static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_MOE,
                                      HEC_RECOMPUTE_FULL};
@@ -15,9 +15,10 @@ typedef struct {
   const hec_layout_search *of;
   hec_arena *arena;
   hec_layout_found *found;
-  hec_layout_choice *all; /* [n] best of each layout; malloc */
-  size_t capacity;
-  int32_t n;
+  hec_layout_choice *best; /* [n] of each layout; malloc */
+  hec_layout_choice *all;  /* [n_all] all that fit; malloc */
+  size_t best_capacity, all_capacity;
+  int32_t n, n_all;
 } search;
 
 /* Some micro-batches of a step, so many that the pipeline is steady; groups of stages stay whole. */
@@ -25,20 +26,56 @@ static int32_t few(int32_t micro, int32_t pp) {
   return micro <= 3 * pp ? micro : 2 * pp + micro % pp;
 }
 
-static bool predict(const hec_training *t, bool whole, hec_training_result *result) {
+/* [n_moe_layers][n_micro] */
+static void repeat(const hec_layout_loads *loads, int32_t n_layers, int32_t n_micro, hec_arena *arena,
+                   hec_training_job *job) {
+  int64_t n = (int64_t)n_layers * n_micro;
+  hec_layer_load *all = HEC_NEW(arena, hec_layer_load, n);
+  double *gather_s = loads->gather_s ? HEC_NEW(arena, double, 2 * n) : NULL;
+  for (int64_t i = 0; i < n; i++) {
+    memcpy(&all[i], &loads->load[i / n_micro], sizeof *all); /* bytes between members, too: they are compared */
+    if (gather_s)
+      memcpy(&gather_s[2 * i], &loads->gather_s[2 * (i / n_micro)], 2 * sizeof *gather_s);
+  }
+  job->loads = all;
+  job->gather_s = gather_s;
+  job->moves_s = loads->moves_s;
+}
+
+bool hec_layout_predict(const hec_training *t, const hec_pipeline_schedule *pipeline, const hec_layout_loads *loads,
+                        hec_training_result *result) {
   hec_training some = *t;
-  int32_t micro = hec_training_micro_batches(t), n = whole ? micro : few(micro, t->layout.pp);
+  hec_training_job job = {.training = &some, .pipeline = pipeline};
+  hec_arena arena = {0};
+  int32_t micro = hec_training_micro_batches(t), n = few(micro, t->layout.pp);
   some.global_batch = n * t->layout.dp * t->micro_batch;
-  if (hec_training_run(&(hec_training_job){.training = &some}, result) != HEC_OK)
-    return false;
-  result->step_s += (double)(micro - n) * result->busy_s / (double)n;
-  return true;
+  if (loads)
+    repeat(loads, t->moe->n_moe_layers, n, &arena, &job);
+  bool runs = hec_training_run(&job, result) == HEC_OK;
+  if (runs)
+    result->step_s += (double)(micro - n) * result->busy_s / (double)n;
+  hec_arena_free(&arena);
+  return runs;
+}
+
+/* One expert with the mean of all ranks has the shortest product, and copies everywhere leave nothing to travel. */
+static double floor_of(const hec_training *t, const hec_pipeline_schedule *pipeline) {
+  hec_training_result result;
+  hec_arena arena = {0};
+  int32_t *rows = HEC_NEW(&arena, int32_t, 1);
+  hec_layer_load *load = HEC_NEW(&arena, hec_layer_load, t->moe->n_moe_layers);
+  *rows = (int32_t)hec_layer_rows(t, NULL);
+  for (int32_t l = 0; l < t->moe->n_moe_layers; l++)
+    load[l] = (hec_layer_load){.rows = rows, .n = 1};
+  bool runs = hec_layout_predict(t, pipeline, &(hec_layout_loads){.load = load}, &result);
+  hec_arena_free(&arena);
+  return runs ? result.step_s : 0;
 }
 
 static void keep_tightest(search *s, const hec_training *t, const hec_training_result *result) {
   hec_layout_choice *min = &s->found->tightest;
   if (s->found->n_fit == 0 && (!min->training.moe || result->memory.margin > min->result.memory.margin))
-    *min = (hec_layout_choice){*t, *result};
+    *min = (hec_layout_choice){.training = *t, .result = *result};
 }
 
 bool hec_recompute_more(hec_recipe *recipe) {
@@ -52,12 +89,13 @@ bool hec_recompute_more(hec_recipe *recipe) {
 }
 
 /* With the least recomputation that fits; more of it is never faster. */
-static bool fit_memory(search *s, hec_training *t, bool free_recompute, hec_training_result *result) {
+static bool fit_memory(search *s, hec_training *t, const hec_pipeline_schedule *pipeline, bool free_recompute,
+                       hec_training_result *result) {
   int32_t n = free_recompute ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
   for (int32_t i = 0; i < n; i++) {
     if (free_recompute)
       t->recipe.recompute = recomputes[i];
-    if (!predict(t, false, result))
+    if (!hec_layout_predict(t, pipeline, NULL, result))
       return false;
     s->found->n_tried++;
     if (result->memory.fits)
@@ -68,7 +106,8 @@ static bool fit_memory(search *s, hec_training *t, bool free_recompute, hec_trai
 }
 
 /* Micro-batches and dispatchers of one layout at one ZeRO level: the fastest stays in `best`. */
-static void try_level(search *s, const hec_layout *layout, int32_t zero, hec_layout_choice *best) {
+static void try_level(search *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline,
+                      hec_layout_choice *best) {
   hec_training t = *s->of->base;
   const hec_recipe *recipe = &s->of->base->recipe;
   bool free_recompute = !hec_recipe_states(recipe, "recompute"),
@@ -84,12 +123,60 @@ static void try_level(search *s, const hec_layout *layout, int32_t zero, hec_lay
         continue;
       t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
       t.recipe.dispatcher = d;
-      if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, free_recompute, &result))
+      if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, pipeline, free_recompute, &result))
         continue;
       s->found->n_fit++;
+      HEC_RESERVE(s->all, s->all_capacity, s->n_all + 1);
+      s->all[s->n_all] = (hec_layout_choice){t, pipeline, result, floor_of(&t, pipeline)};
       if (!best->training.moe || result.step_s < best->result.step_s)
-        *best = (hec_layout_choice){t, result};
+        *best = s->all[s->n_all];
+      s->n_all++;
     }
+}
+
+/* Forward and backward of one layer of a kind. */
+static double layer_s(const hec_training *t, hec_layer_kind kind) {
+  double s = 0;
+  for (int backward = 0; backward < 2; backward++) {
+    hec_layer_pass pass = hec_layer_pass_of(t, kind, NULL, backward);
+    s += hec_layer_pass_s(t, &pass);
+  }
+  return s;
+}
+
+/* Of the longest part in MoE layers; `head`: what the last one has on top. Dense layers count as such, too. */
+static double longest(const hec_training *t, const hec_layout *layout, double head) {
+  int32_t first, parts = layout->pp * layout->vpp;
+  double max = 0;
+  for (int32_t p = 0; p < parts; p++) {
+    double n = (double)hec_layout_layers(layout, t->moe, p, &first) + (p == parts - 1 ? head : 0);
+    max = n > max ? n : max;
+  }
+  return max;
+}
+
+/* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
+ * they hold the most micro-batches. False: it is hardly better than the layout's own. */
+static bool balance_stages(const hec_training *t, hec_layout *layout) {
+  int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
+  double head = (double)t->mtp, best = 0;
+  if (!t->recipe.head)
+    head += (double)(1 + t->mtp) * layer_s(t, HEC_LAYER_HEAD) / layer_s(t, HEC_LAYER_MOE);
+  for (int32_t i = 0; i <= n; i++) {
+    double others = (double)((n - i + parts - 2) / (parts - 1)), own = (double)i + head,
+           max = own > others ? own : others;
+    if (i > 0 && max > best)
+      continue;
+    best = max;
+    last = i;
+  }
+  if (best >= 0.995 * longest(t, layout, head))
+    return false;
+  layout->n_given = parts;
+  layout->given[parts - 1] = last;
+  for (int32_t p = 0; p < parts - 1; p++)
+    layout->given[p] = (n - last) / (parts - 1) + (parts - 2 - p < (n - last) % (parts - 1));
+  return true;
 }
 
 /* Without a pipeline FSDP too, unless the recipe states the level. In a pipeline it would gather in every micro-batch, and
@@ -97,13 +184,20 @@ static void try_level(search *s, const hec_layout *layout, int32_t zero, hec_lay
 static void try_layout(search *s, const hec_layout *layout) {
   const hec_recipe *recipe = &s->of->base->recipe;
   hec_layout_choice best = {.result = {.step_s = 0}};
-  try_level(s, layout, recipe->zero, &best);
+  hec_training t = *s->of->base;
+  t.layout = *layout;
+  if (layout->pp > 1 && balance_stages(&t, &t.layout))
+    try_level(s, &t.layout, recipe->zero, NULL, &best);
+  if (!best.training.moe) /* nothing better fits */
+    try_level(s, layout, recipe->zero, NULL, &best);
   if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
-    try_level(s, layout, 3, &best);
+    try_level(s, layout, 3, NULL, &best);
+  if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))
+    try_level(s, layout, recipe->zero, s->of->pipeline, &best);
   if (!best.training.moe)
     return;
-  HEC_RESERVE(s->all, s->capacity, s->n + 1);
-  s->all[s->n++] = best;
+  HEC_RESERVE(s->best, s->best_capacity, s->n + 1);
+  s->best[s->n++] = best;
 }
 
 /* Whether virtual stages have as many layers each; with embedding and head counted they may, too. */
@@ -134,16 +228,26 @@ static void try_pipelines(search *s, hec_layout layout) {
     if (gpus % layout.pp != 0)
       continue;
     for (layout.vpp = 1; layout.vpp <= (layout.pp > 1 ? VPP_MAX : 1); layout.vpp++)
-      if (layout.vpp == 1 || even_parts(moe, layout.pp * layout.vpp))
+      if (layout.vpp <= VPP_UNEVEN || even_parts(moe, layout.pp * layout.vpp))
         try_expert_groups(s, layout);
   }
 }
 
+static int order_of(int32_t a, int32_t b) {
+  return (a > b) - (a < b);
+}
+
+/* Equal ones in a fixed order. */
 static int faster(const void *a, const void *b) {
   const hec_layout_choice *x = a, *y = b;
+  const hec_training *s = &x->training, *t = &y->training;
   if (x->result.step_s < y->result.step_s || x->result.step_s > y->result.step_s)
     return x->result.step_s < y->result.step_s ? -1 : 1;
-  return memcmp(&x->training.layout, &y->training.layout, sizeof x->training.layout); /* in a fixed order */
+  int order = memcmp(&s->layout, &t->layout, sizeof s->layout);
+  order = order ? order : order_of(s->micro_batch, t->micro_batch);
+  order = order ? order : order_of(s->recipe.dispatcher, t->recipe.dispatcher);
+  order = order ? order : order_of(s->recipe.zero, t->recipe.zero);
+  return order ? order : order_of(x->pipeline != NULL, y->pipeline != NULL);
 }
 
 static bool first_of_its_ep(const hec_layout_choice *all, int32_t i) {
@@ -163,13 +267,19 @@ static hec_status finish(search *s) {
         (int)s->of->base->layout.gpus, s->of->base->moe->name, (int)s->of->base->global_batch);
   if (s->n == 0)
     return HEC_OK;
-  qsort(s->all, (size_t)s->n, sizeof *s->all, faster);
+  qsort(s->best, (size_t)s->n, sizeof *s->best, faster);
+  qsort(s->all, (size_t)s->n_all, sizeof *s->all, faster);
+  found->n_all = s->n_all;
+  found->all = HEC_NEW(s->arena, hec_layout_choice, s->n_all);
+  memcpy(found->all, s->all, (size_t)s->n_all * sizeof *s->all);
   found->choices = HEC_NEW(s->arena, hec_layout_choice, s->n);
   for (int32_t i = 0; i < s->n; i++)
-    if (i < HEC_LAYOUT_CHOICES || first_of_its_ep(s->all, i))
-      found->choices[found->n++] = s->all[i];
+    if (i < HEC_LAYOUT_CHOICES || first_of_its_ep(s->best, i))
+      found->choices[found->n++] = s->best[i];
   for (int32_t i = 0; i < found->n; i++)
-    HEC_TRY(hec_training_run(&(hec_training_job){.training = &found->choices[i].training}, &found->choices[i].result));
+    HEC_TRY(hec_training_run(
+        &(hec_training_job){.training = &found->choices[i].training, .pipeline = found->choices[i].pipeline},
+        &found->choices[i].result));
   qsort(found->choices, (size_t)found->n, sizeof *found->choices, faster);
   return HEC_OK;
 }
@@ -183,6 +293,7 @@ hec_status hec_layout_search_run(const hec_layout_search *of, hec_arena *arena, 
       if (base->moe->n_heads % tp == 0)
         try_pipelines(&s, (hec_layout){.tp = tp, .cp = cp});
   hec_status status = finish(&s);
+  free(s.best);
   free(s.all);
   return status;
 }

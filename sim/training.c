@@ -109,12 +109,25 @@ static void add_part(run *r, int32_t part, int32_t m) {
   add_head(r, part, m);
 }
 
+static bool as_before(const run *r, int32_t part, int32_t m) {
+  const hec_training_job *job = r->job;
+  const hec_moe *moe = r->t->moe;
+  int32_t first, n = hec_layout_layers(&r->t->layout, moe, part, &first), n_dense = moe->n_layers - moe->n_moe_layers;
+  for (int32_t i = first < n_dense ? n_dense : first; job->loads && i < first + n; i++) {
+    int64_t at = (int64_t)(i - n_dense) * r->n_micro + m;
+    if (memcmp(&job->loads[at], &job->loads[at - 1], sizeof *job->loads) != 0 ||
+        (job->gather_s && memcmp(&job->gather_s[2 * at], &job->gather_s[2 * at - 2], 2 * sizeof(double)) != 0))
+      return false;
+  }
+  return true;
+}
+
 /* Micro-batches that cost the same are priced once. */
 static void price(run *r) {
   for (int32_t part = 0; part < r->n_parts; part++)
     for (int32_t m = 0; m < r->n_micro; m++) {
       int64_t at = (int64_t)part * r->n_micro + m;
-      if (m == 0 || r->job->loads)
+      if (m == 0 || !as_before(r, part, m))
         add_part(r, part, m);
       else {
         r->cost[at] = r->cost[at - 1];

@@ -191,7 +191,8 @@ static hec_status count_records(hec_trace_reader *reader, int32_t max, int32_t *
 
 /* A trace of one record has it before the step and in it. */
 static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reader, hec_training_loads *loads) {
-  int32_t before = of->warmup >= 0 ? of->warmup : BEFORE_MAX, n;
+  int32_t before_max = of->before_max > 0 ? of->before_max : BEFORE_MAX;
+  int32_t before = of->warmup >= 0 ? of->warmup : before_max, n;
   int64_t groups = of->n_groups > 1 ? of->n_groups : 1, all = groups * of->n_micro;
   int32_t wanted = of->n_micro > HEC_TRAINING_RECORDS ? of->n_micro : HEC_TRAINING_RECORDS;
   wanted = all < wanted ? (int32_t)all : wanted;

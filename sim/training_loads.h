@@ -28,12 +28,13 @@ typedef struct {
   bool silent; /* no progress */
   double
       capacity; /* each rank drops its assignments to an expert above so many times its mean over experts, rounded up; 0: none */
-  int32_t n_layers; /* MoE layers of the model */
-  int32_t n_micro;  /* micro-batches of a step */
-  int32_t n_groups; /* expert-parallel groups of a layer; 0: 1 */
-  int32_t n_stages; /* of the pipeline, each with its part of the layers */
-  int32_t records;  /* at most so many in the step; 0: no such limit */
-  int32_t warmup;   /* records before the step; below 0: at most 5, at most half of the trace */
+  int32_t n_layers;   /* MoE layers of the model */
+  int32_t n_micro;    /* micro-batches of a step */
+  int32_t n_groups;   /* expert-parallel groups of a layer; 0: 1 */
+  int32_t n_stages;   /* of the pipeline, each with its part of the layers */
+  int32_t records;    /* at most so many in the step; 0: no such limit */
+  int32_t warmup;     /* records before the step; below 0: at most `before_max`, at most half of the trace */
+  int32_t before_max; /* 0: 5 */
 } hec_training_loads_of;
 
 /* Of one policy. */

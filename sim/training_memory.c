@@ -6,6 +6,8 @@
  * Bytes are rounded down to whole ones before they are added up along the order, so the sum is exact and comes back to 0. */
 #include "sim/training_memory.h"
 
+#include <string.h>
+
 typedef struct {
   int64_t recomputed, working, logits, guests; /* of the layer that needs most in its backward; its logits' gradient */
 } part_work;
@@ -71,6 +73,16 @@ static void add_part(state *s, int32_t part, int32_t m) {
   }
 }
 
+static bool as_before(const state *s, int32_t part, int32_t m) {
+  int32_t first, dense, n = layers_of(s, part, &first, &dense), n_dense = s->t->moe->n_layers - s->t->moe->n_moe_layers;
+  for (int32_t i = first + dense; s->loads && i < first + n; i++) {
+    const hec_layer_load *load = &s->loads[(int64_t)(i - n_dense) * s->n_micro + m];
+    if (memcmp(load, load - 1, sizeof *load) != 0)
+      return false;
+  }
+  return true;
+}
+
 static void add_parts(state *s) {
   int64_t n = (int64_t)s->order->n_parts * s->n_micro;
   s->activations = HEC_NEW(&s->arena, hec_piece_held, n);
@@ -78,8 +90,9 @@ static void add_parts(state *s) {
   s->guests = HEC_NEW(&s->arena, hec_piece_held, n);
   s->work = HEC_NEW(&s->arena, part_work, n);
   for (int64_t at = 0; at < n; at++) {
-    if (s->loads || at % s->n_micro == 0) {
-      add_part(s, (int32_t)(at / s->n_micro), (int32_t)(at % s->n_micro));
+    int32_t part = (int32_t)(at / s->n_micro), m = (int32_t)(at % s->n_micro);
+    if (m == 0 || !as_before(s, part, m)) {
+      add_part(s, part, m);
       continue;
     }
     s->activations[at] = s->activations[at - 1];

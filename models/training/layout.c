@@ -32,15 +32,22 @@ static bool whole_number(const char **text, int32_t min, int32_t *value) {
   return true;
 }
 
-/* ":4,4,4,3" behind pp=4. A part without layers has the embedding or the head alone. */
+/* ":4,4,4,3" behind pp=4, or ":4x3,3". A part without layers has the embedding or the head alone. */
 static hec_status read_layers(const char *whole, const char **text, hec_layout *layout) {
   do {
-    int32_t n = 0;
-    ++*text;
-    if (layout->n_given == HEC_STAGES_MAX || !whole_number(text, 0, &n))
-      return hec_fail(HEC_BAD_INPUT, "layout \"%s\": expected layers of at most %d virtual stages after pp=N:, found \"%.20s\"",
-                      whole, (int)HEC_STAGES_MAX, *text);
-    layout->given[layout->n_given++] = n;
+    int32_t n = 0, times = 1;
+    const char *at = ++*text;
+    bool reads = whole_number(text, 0, &n);
+    if (reads && **text == 'x') {
+      ++*text;
+      reads = whole_number(text, 1, &times);
+    }
+    if (!reads || times > HEC_STAGES_MAX - layout->n_given)
+      return hec_fail(HEC_BAD_INPUT,
+                      "layout \"%s\": expected layers of at most %d virtual stages after pp=N:, found \"%.20s\"", whole,
+                      (int)HEC_STAGES_MAX, at);
+    for (int32_t i = 0; i < times; i++)
+      layout->given[layout->n_given++] = n;
   } while (**text == ',');
   return HEC_OK;
 }
@@ -75,8 +82,8 @@ hec_status hec_layout_read(const char *text, hec_layout *layout) {
     HEC_TRY(read_one(text, &at, &read, &seen));
   if (read.n_given > 0 && read.n_given != read.pp && read.n_given != (int64_t)read.pp * read.vpp)
     return hec_fail(HEC_BAD_INPUT,
-                    "layout \"%s\": expected layers of %d stages, or of pp x vpp virtual stages, found %d numbers", text,
-                    (int)read.pp, (int)read.n_given);
+                    "layout \"%s\": expected layers of %d stages, or of pp x vpp virtual stages, found %d numbers",
+                    text, (int)read.pp, (int)read.n_given);
   *layout = read;
   return HEC_OK;
 }
@@ -139,12 +146,26 @@ hec_status hec_layout_fit(hec_layout *l, int32_t gpus, const hec_moe *moe) {
   return HEC_OK;
 }
 
-void hec_layout_write(const hec_layout *l, hec_text *text) {
-  hec_text_printf(text, "tp=%d cp=%d pp=%d", (int)l->tp, (int)l->cp, (int)l->pp);
-  for (int32_t i = 0; i < l->n_given; i++)
+void hec_layout_write_given(const hec_layout *l, hec_text *text) {
+  for (int32_t i = 0, times; i < l->n_given; i += times) {
+    for (times = 1; i + times < l->n_given && l->given[i + times] == l->given[i];)
+      times++;
+    times = times > 2 ? times : 1;
     hec_text_printf(text, "%c%d", i ? ',' : ':', (int)l->given[i]);
-  hec_text_printf(text, " vpp=%d ep=%d etp=%d dp=%d edp=%d", (int)l->vpp, (int)l->ep, (int)l->etp, (int)l->dp,
-                  (int)l->edp);
+    if (times > 1)
+      hec_text_printf(text, "x%d", (int)times);
+  }
+}
+
+void hec_layout_write_sizes(const hec_layout *l, hec_text *text) {
+  hec_text_printf(text, "tp=%d cp=%d pp=%d", (int)l->tp, (int)l->cp, (int)l->pp);
+  hec_layout_write_given(l, text);
+  hec_text_printf(text, " vpp=%d ep=%d etp=%d", (int)l->vpp, (int)l->ep, (int)l->etp);
+}
+
+void hec_layout_write(const hec_layout *l, hec_text *text) {
+  hec_layout_write_sizes(l, text);
+  hec_text_printf(text, " dp=%d edp=%d", (int)l->dp, (int)l->edp);
 }
 
 /* Layers before part `part`. Where layers do not divide into parts, embedding and head may be counted as a layer each.

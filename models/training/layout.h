@@ -7,7 +7,7 @@
  * fastest, then cp, then dp, then pp; of the experts etp fastest, then ep, then edp. As text: "tp=2 pp=8 vpp=2 ep=32
  * etp=1 cp=1", in any order; what is not named is 1, dp and edp follow from the GPUs. Layers per stage are as even as
  * they can be, and the first stages have one more. Where embedding and head count as a layer each makes them even, they
- * do. "pp=4:15,15,16,15" gives them. */
+ * do. "pp=4:15,15,16,15" gives them, and so does "pp=4:15x2,16,15". */
 #ifndef HEC_MODELS_TRAINING_LAYOUT_H
 #define HEC_MODELS_TRAINING_LAYOUT_H
 #include "models/moe.h"
@@ -29,6 +29,11 @@ hec_status hec_layout_read(const char *text, hec_layout *layout) HEC_MUST_USE;
 hec_status hec_layout_fit(hec_layout *layout, int32_t gpus, const hec_moe *moe) HEC_MUST_USE;
 /* "tp=2 pp=8 vpp=2 ep=32 etp=1 cp=1 dp=8 edp=4" */
 void hec_layout_write(const hec_layout *layout, hec_text *text);
+
+/* ":15x3,14", what stands behind pp=4; "": layers are even. */
+void hec_layout_write_given(const hec_layout *layout, hec_text *text);
+/* "tp=2 cp=1 pp=8:4x7,3 vpp=1 ep=32 etp=1": what hec_layout_read reads. */
+void hec_layout_write_sizes(const hec_layout *layout, hec_text *text);
 
 /* Layers of the model part `part` of pp * vpp, in the order of the model: the first one, and how many. */
 int32_t hec_layout_layers(const hec_layout *layout, const hec_moe *moe, int32_t part, int32_t *first);

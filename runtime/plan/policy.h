@@ -88,9 +88,6 @@ struct hec_policy {
    * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
   bool rearranges;
   bool by_schedule; /* plans by what its schedule hides: never one plan for several schedules */
-  /* The head's dense gradients, complete before the backward of the layers begins, are reduced beside that. 0: after it, as the
-   * schedules of papers have it. */
-  int32_t head_first;
   /* Under its own schedule, pairs of other rows and schedules that are kept to be followed (program/portfolio.h); 0: none. */
   int32_t portfolio;
   bool varies; /* it tries the row with the switch own[0] the other way, 0 for 1, too */

@@ -70,6 +70,7 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
   problem->m = from->m;
   problem->period = from->period;
   problem->slots = from->slots;
+  problem->head_late = from->head_late;
   problem->solver = from->solver;
   problem->pricer = from->pricer;
   problem->dispatch = from->dispatch;
@@ -250,7 +251,7 @@ static double last_attention_s(const hec_problem *p) {
 
 double hec_problem_head_gradients(const hec_problem *p) {
   double head = hec_moe_embedding_params(p->moe) / 2 * p->moe->grad_bytes;
-  if (!p->train || p->mp > 1 || p->zero || p->n_ranks == 1 || head <= 0)
+  if (!p->train || p->head_late || p->mp > 1 || p->zero || p->n_ranks == 1 || head <= 0)
     return 0;
   double all = hec_problem_gradients(p, -1);
   double apart_s = hec_problem_reduce_s(p, head) + hec_problem_reduce_s(p, all - head);

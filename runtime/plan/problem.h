@@ -69,6 +69,7 @@ typedef struct hec_problem {
   int32_t esp;    /* ranks of an expert-sharding group; 1: experts are whole */
   int32_t mp;     /* ranks that share the dense part; 1: it is whole on every rank */
   int32_t zero;   /* 1: of what several ranks keep, each updates its part alone (ZeRO-1); 0: each updates all of it */
+  bool head_late; /* the head's gradients are reduced after the backward of the layers; false: beside it */
   hec_memory_cost bytes;
   hec_work_shape expert;       /* forward, per assignment; of a shard */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
@@ -134,9 +135,10 @@ hec_work_shape hec_problem_attention(const hec_problem *problem, bool dense);
  * these, how many are reduced among ranks of equal place only: they are the first ones, and none where mp is 1. */
 double hec_problem_gradients(const hec_problem *problem, int32_t layer);
 double hec_problem_cut_gradients(const hec_problem *problem, int32_t layer);
-/* Of the rest, the head's: the first ones. They are complete before the backward of any layer, and may be reduced beside it.
- * 0 where that cannot be, as they are cut (mp) or parts are of all that is reduced (zero). Nor where the start of one all-reduce
- * more takes longer than the backward of the last layer's attention: elsewhere nothing ends later than with one all-reduce. */
+/* Of the rest, the head's, where they are reduced on their own. They are complete before the backward of any layer, and frameworks
+ * with gradient buckets reduce them beside it (torch DDP; Megatron-LM, --overlap-grad-reduce). 0: with the rest, after it. So where
+ * that is wanted (head_late), and where they are cut (mp) or parts are of all that is reduced (zero). Also where the start of one
+ * all-reduce more takes longer than the backward of the last layer's attention: elsewhere nothing ends later than with one. */
 double hec_problem_head_gradients(const hec_problem *problem);
 /* Closed form of reducing `bytes` of an MoE block's gradients, of both parts in proportion. */
 double hec_problem_reduce_s(const hec_problem *problem, double bytes);

@@ -298,12 +298,19 @@ static bool holds(const hec_routing *routing, int32_t expert, int32_t rank) {
   return at < row.n_holders && row.holders[at] == rank;
 }
 
+/* Whether all sources that hold the row's expert keep their assignments of it. */
+static bool keeps_own(const hec_dispatch *rule, const hec_dispatch_row *row) {
+  const hec_plan *plan = row->plan;
+  if (rule->own_first || !rule->own_unspread)
+    return rule->own_first;
+  const int32_t *at = plan->quota_at + (size_t)row->layer * (size_t)(plan->n_experts + 1) + row->expert;
+  return at[0] == at[1];
+}
+
 /* What the rank gets of the source's n assignments of the row's expert, which it holds. */
 static uint32_t received(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
                          int32_t rank, uint32_t n) {
   uint32_t tokens = 0;
-  if (source != rank && rule->own_first && holds(routing, row->expert, source))
-    return 0;
   share_out(routing, rule, row, source, n);
   for (int32_t j = hec_dispatch_lower(row, rank); j < row->n_holders && row->holders[j] == rank; j++)
     tokens += routing->share[j];
@@ -321,9 +328,10 @@ void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const h
     if (!holds(routing, e, rank))
       continue;
     row.expert = e;
+    bool own = keeps_own(rule, &row);
     for (int32_t s = first; s < end; s++) {
       size_t cell = (size_t)s * experts + (size_t)e;
-      if (counts[cell] > 0)
+      if (counts[cell] > 0 && !(own && s != rank && holds(routing, e, s)))
         tokens[cell] += received(routing, rule, &row, s, rank, counts[cell]);
     }
   }

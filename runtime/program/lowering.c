@@ -295,8 +295,7 @@ static void emit_head(hec_lowering *low, bool backward) {
 /* Its gradients, before those of any layer. They are the last ones of what comes before and after the layers. */
 static void reduce_head(hec_lowering *low) {
   bool beside = !low->in->schedule->cuts && !low->in->schedule->alone;
-  bool first = low->in->shared->run.policy->head_first && beside;
-  double bytes = first ? hec_problem_head_gradients(low->problem) : 0;
+  double bytes = beside ? hec_problem_head_gradients(low->problem) : 0;
   hec_dense_span head = {-1, (int64_t)(hec_problem_gradients(low->problem, -1) - bytes), bytes};
   int32_t reduced = hec_emit_dense_span(low, HEC_LANE_GRAD, head, HEC_DEPS(low->tail));
   low->in->head_bytes = reduced >= 0 ? bytes : 0;

@@ -228,13 +228,12 @@ static void replay(hec_portfolio *p, hec_lowering **lows, hec_pair *pairs, int32
   }
 }
 
-/* A lowering of the row for itself: copies may travel in parts if it says so or the pair does, the head goes as in ours. */
+/* A lowering of the row for itself: copies may travel in parts if it says so or the pair does. */
 static hec_lowering *lower_alone(const hec_portfolio *p, const hec_pair *pair, hec_arena *arena) {
   const hec_lowering *own = p->own[0].low;
   hec_policy *policy = HEC_NEW(arena, hec_policy, 1);
   *policy = *pair->policy;
   policy->relays = pair->policy->relays || pair->parts;
-  policy->head_first = p->own[0].pair.policy->head_first;
   return hec_lowering_new(own->problem, policy, pair->schedule, own->in->collective, arena);
 }
 

@@ -34,8 +34,8 @@
  * as the law has them, nor of memory beyond what those iterations took.
  *
  * Pairs are rows and schedules that say `tried`, and each of these rows under the policy's own schedule. And its own planner
- * with one part the other way (policy.h, `varies`). The head's gradients are reduced as in its own row. Their
- * copies may travel in parts (collectives/parts.c). Known are past loads and the laws. All ranks compare alike. */
+ * with one part the other way (policy.h, `varies`). Their copies may travel in parts (collectives/parts.c). Known are past loads
+ * and the laws. All ranks compare alike. */
 #ifndef HEC_PROGRAM_PORTFOLIO_H
 #define HEC_PROGRAM_PORTFOLIO_H
 #include "runtime/program/emit.h"

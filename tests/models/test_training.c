@@ -41,6 +41,21 @@ HEC_TEST(layers_of_parts) {
   ck_assert_int_eq(first, 46);
 }
 
+/* What is written reads back as the same layout. */
+HEC_TEST(runs_of_equal_stages) {
+  hec_layout l, again;
+  hec_text text = {0};
+  fit("pp=8:8x6,7,6 ep=2", 16, "deepseek-v3", &l);
+  ck_assert_int_eq(l.n_given, 8);
+  ck_assert_int_eq(l.given[5], 8);
+  ck_assert_int_eq(l.given[7], 6);
+  hec_layout_write_sizes(&l, &text);
+  ck_assert_str_eq(text.data, "tp=1 cp=1 pp=8:8x6,7,6 vpp=1 ep=2 etp=1");
+  fit(text.data, 16, "deepseek-v3", &again);
+  ck_assert_mem_eq(&l, &again, sizeof l);
+  hec_text_free(&text);
+}
+
 static const struct {
   const char *text;
   int32_t gpus;
@@ -53,6 +68,10 @@ static const struct {
     {"ep=512", 256, "ep"},
     {"pp=128", 256, "pp=56 vpp=1 would fit"},
     {"pp=4:14,14,14,13", 256, "expected 56"},
+    {"pp=4:14x5", 256, "of 4 stages"},
+    {"pp=4:14x", 256, "expected layers"},
+    {"pp=4:14x0,56", 256, "expected layers"},
+    {"pp=4:14x513", 256, "at most 512"},
     {"pp=2:56", 256, "expected layers of 2 stages"},
     {"tp=2 tp=2", 256, "twice"},
     {"tp=0", 256, "whole number"},
@@ -90,12 +109,12 @@ HEC_TEST(recipe_as_text) {
   ck_assert_int_eq(r.recompute, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT);
   hec_recipe_write(&r, &all);
   hec_recipe_assumed(&r, &assumed);
-  ck_assert_str_eq(all.data,
-                   "precision=mxfp8 dispatcher=alltoall dispatch=bf16 overlap=off graph=none fused=off recompute=norm+act zero=3 "
-                   "grads=bf16 dp-overlap=on head=last fabric=infiniband");
   ck_assert_str_eq(
-      assumed.data,
-      "dispatcher=alltoall dispatch=bf16 overlap=off graph=none fused=off grads=bf16 dp-overlap=on head=last fabric=infiniband");
+      all.data,
+      "precision=mxfp8 dispatcher=alltoall dispatch=bf16 overlap=off graph=none fused=off recompute=norm+act zero=3 "
+      "grads=bf16 dp-overlap=on head=last fabric=infiniband");
+  ck_assert_str_eq(assumed.data, "dispatcher=alltoall dispatch=bf16 overlap=off graph=none fused=off grads=bf16 "
+                                 "dp-overlap=on head=last fabric=infiniband");
   ck_assert_int_eq(hec_recipe_read("zero=4", &r), HEC_BAD_INPUT);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "0, 1, 2, 3"));
   ck_assert_int_eq(hec_recipe_read("speed=9", &r), HEC_BAD_INPUT);

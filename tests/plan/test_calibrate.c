@@ -165,6 +165,17 @@ static double plain_layer_s(hec_case *c, hec_routing *routing, const hec_plan *p
   return p->train ? 4 * a2a_s + 3 * compute_s : 2 * a2a_s + compute_s;
 }
 
+/* Routes without heads and tails, all middle, say the same. */
+static void check_middles(hec_case *c, hec_layer_model model, int32_t expert, const int32_t *holders, int32_t n,
+                          const double *part) {
+  double *walked = HEC_NEW(&c->arena, double, model.n_cells);
+  model.head = model.tail = HEC_NEW(&c->arena, hec_layer_way, 2 * (size_t)c->problem.n_ranks);
+  model.middles = true;
+  hec_layer_model_part(&model, expert, holders, n, walked);
+  for (int32_t cell = 0; cell < model.n_cells; cell++)
+    ck_assert(walked[cell] == part[cell]);
+}
+
 /* Any plan, and any plan that differs from it in one expert: the model's time is that of routing every token. */
 HEC_TEST(test_layer_model) {
   uint64_t seed = 37;
@@ -210,6 +221,7 @@ HEC_TEST(test_layer_model) {
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);
     ck_assert(hec_layer_model_total(&model, min) <= with_s);
+    check_middles(c, model, changed, holders, n, part);
     if (n == p->n_ranks)
       ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, NULL)) == with_s);
     hec_layer_model_replace(&model, changed, n == p->n_ranks ? NULL : part);

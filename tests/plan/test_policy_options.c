@@ -108,8 +108,8 @@ HEC_TEST(every_option_has_an_effect) {
   for (size_t i = 0; hec_policies[i]; i++)
     for (const hec_option *o = hec_policies[i]->options; o && o->name; o++) {
       /* What lowerings do: tests/sim/test_portfolio.c, tests/program/test_lowering.c. */
-      if (o->at == offsetof(hec_policy, portfolio) || o->at == offsetof(hec_policy, head_first) ||
-          strcmp(o->name, "lane") == 0) /* it needs the former's gradients, which these models have not */
+      if (o->at == offsetof(hec_policy, portfolio) ||
+          strcmp(o->name, "lane") == 0) /* it needs a head's gradients, which these models have not */
         continue;
       bool changes = false;
       for (int way = 0; way < 3 && !changes; way++) { /* few experts, many, and many decisions on a steady load */

@@ -201,6 +201,21 @@ HEC_TEST(unknown_phase) {
   must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--phase");
 }
 
+HEC_TEST_LOOP(head_gradients, 4) {
+  static const char *const wanted[] = {NULL, "beside", "after", "late"};
+  hec_job_options o = HEC_JOB_OPTIONS;
+  o.model = "mixtral-8x7b";
+  o.tokens = 4096;
+  o.head_gradients = wanted[_i];
+  if (_i == 3) {
+    must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--head-gradients: expected one of beside, after");
+    return;
+  }
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
+  ck_assert_int_eq(made.job.problem.head_late, _i == 2);
+  ck_assert_int_eq(hec_test_job_said(&made, "--head-gradients"), _i == 0);
+}
+
 HEC_TEST_LOOP(warm_up, 6) {
   static const int32_t cases[][3] = {{11, -1, 0}, {12, -1, 5}, {30, -1, 5}, {11, 3, 3}, {30, 0, 0}, {3, 2, 2}};
   hec_test_trace t = hec_test_small_trace;

@@ -1,6 +1,7 @@
 /* Lowering of random problems under every policy and schedule. Tokens computed exactly once, exchanges that mirror
  * each other, traffic counted again from scratch. And an order in which everything is there before it is used. */
 #include "runtime/program/emit.h"
+#include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/test.h"
 
@@ -378,11 +379,11 @@ static bool receives(const hec_program *program, const hec_op *op, int32_t rank)
   return false;
 }
 
-/* Of what no layer has, the head's gradients are reduced on their own where the policy says so. */
+/* Of what no layer has, the head's gradients are reduced on their own where the schedule lets them. */
 static bool is_head(const order *o, const hec_op *op) {
   double head = hec_problem_head_gradients(&o->step->c->problem);
   bool beside = !o->step->schedule->cuts && !o->step->schedule->alone;
-  bool apart = o->step->policy->head_first && beside && head > 0;
+  bool apart = beside && head > 0;
   double all = hec_problem_gradients(&o->step->c->problem, -1); /* the head's are the last of them */
   ck_assert(!apart || op->allreduce.first_byte == 0 || op->allreduce.first_byte == (int64_t)(all - head));
   return apart && op->allreduce.first_byte > 0;
@@ -439,6 +440,39 @@ static void visit_order(const hec_test_step *step, void *context) {
 HEC_TEST_LOOP(order_holds, hec_test_cases(CASES)) {
   uint64_t seed = 501 + (uint64_t)_i;
   hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_order, NULL);
+}
+
+/* The head's gradients are reduced on their own, all of them once, unless the run or the schedule has them late. */
+static void visit_head(const hec_test_step *step, void *context) {
+  const hec_problem *p = &step->c->problem;
+  bool apart = !p->head_late && !step->schedule->cuts && !step->schedule->alone;
+  int32_t *n_apart = context, n = 0;
+  double bytes = 0;
+  for (size_t i = 0; i < step->program->n_ops; i++) {
+    const hec_op *op = &step->program->ops[i];
+    bool rest = op->role == HEC_ROLE_DENSE_REDUCE && op->layer < 0;
+    n += rest;
+    bytes += rest ? op->bytes : 0;
+  }
+  ck_assert_msg(n == 1 + apart, "%d reductions of what no layer has: %s", n, hec_test_step_name(step));
+  ck_assert_double_eq_tol(bytes, hec_problem_gradients(p, -1), 1e-9 * bytes);
+  *n_apart += apart;
+}
+
+HEC_TEST_LOOP(head_apart, 4) {
+  uint64_t seed = 801;
+  int32_t n_apart = 0;
+  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){0});
+  c->moe.vocabulary = 1000;
+  c->problem.train = true;
+  c->problem.n_ranks = 4;
+  c->problem.head_late = _i % 2;
+  c->turn = _i;
+  hec_test_recluster(c, "2x2 nvlink=300G nic=50G flops=1T mem=40G", &arena); /* no latency: nothing is lost by two */
+  for (int32_t i = 0; i < c->n_iterations * c->n_micro_batches; i++)
+    c->loads[i] = hec_test_random_load(&arena, &c->problem, &seed);
+  hec_test_each(c, false, visit_head, &n_apart);
+  ck_assert_int_eq(n_apart > 0, _i % 2 == 0);
 }
 
 /* Under a schedule without overlap, of any two operations of a rank one ends before the other starts. And there is one

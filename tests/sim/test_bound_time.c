@@ -33,12 +33,10 @@ HEC_TEST_LOOP(reached, 12) {
   hec_load load = hec_load_new(&arena, 2, 2, 2);
   for (int i = 0; i < 8; i++)
     load.counts[i] = 1000;
-  hec_policy ep = *hec_policy_find("ep");
-  ep.head_first = _i / 2 % 2;
-  hec_lowering *low = hec_lowering_new(&c.problem, &ep, hec_schedule_find("serial"), NULL, &arena);
-  hec_lower_iteration(low, 0, &load, 1, 1);
+  c.problem.head_late = _i / 2 % 2 == 0;
+  hec_lowering *low = hec_test_lower(&c.problem, "ep", "serial", &load, &arena);
   hec_bound *bound = hec_bound_new(&c.problem, &arena);
-  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_WHOLE, true, true, 1, false, ep.head_first});
+  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_WHOLE, true, true, 1, false});
   hec_bound_add(bound, &load);
   double total_s = hec_bound_end(bound).total_s;
   double s = hec_test_seconds(&c.problem, hec_lowering_program(low));
@@ -66,7 +64,7 @@ HEC_TEST_LOOP(tokens_or_copies, 2) {
     load.counts[i] = 1000;
   hec_lowering *low = hec_test_lower(&c.problem, "ep", "serial", &load, &arena);
   hec_bound *bound = hec_bound_new(&c.problem, &arena);
-  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_COPIES, true, true, 1, false, false});
+  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_COPIES, true, true, 1, false});
   hec_bound_add(bound, &load);
   hec_bound_time time = hec_bound_end(bound);
   double s = hec_test_seconds(&c.problem, hec_lowering_program(low));
@@ -104,7 +102,7 @@ HEC_TEST(one_hot_expert) {
   double flops_s = c.cluster.devices[0].flops * c.cluster.devices[0].flops_efficiency;
   double seconds[2];
   for (hec_bound_class class = 0; class < 2; class ++) {
-    hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false, false});
+    hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false});
     hec_bound_add(bound, &load);
     seconds[class] = hec_bound_end(bound).total_s;
   }
@@ -136,7 +134,7 @@ HEC_TEST(what_must_move) {
       hec_bound *bound = hec_bound_new(&problem, &arena);
       double moved_s[HEC_N_BOUND_CLASSES];
       for (hec_bound_class class = 0; class < HEC_N_BOUND_CLASSES; class ++) {
-        hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false, false});
+        hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false});
         hec_bound_add(bound, &load);
         moved_s[class] = hec_bound_end(bound).moved_s;
       }

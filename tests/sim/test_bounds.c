@@ -74,7 +74,6 @@ static hec_bound_time bound_of(const hec_test_step *step, const floors *f, hec_b
   hec_bound_begin(f->bound, (hec_bound_case){.class = class,
                                              .tokens_wait = step->schedule->tokens_wait,
                                              .by_node = step->schedule->by_node,
-                                             .head_first = step->policy->head_first,
                                              .closed_form = f->law == &hec_law_alpha_beta,
                                              .n_micro_batches = step->c->n_micro_batches});
   for (int32_t mb = 0; mb < step->c->n_micro_batches; mb++) {

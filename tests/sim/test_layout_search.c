@@ -98,6 +98,72 @@ HEC_TEST(sorted_and_within_memory) {
   }
 }
 
+static uint32_t state = 2385;
+static double random_share(void) {
+  state = state * 1664525u + 1013904223u;
+  return (double)(state >> 8) / (double)(1 << 24);
+}
+
+/* Rows of the busiest rank, at least the mean, over some of its experts. */
+static hec_layer_load random_load(const hec_training *t) {
+  int32_t n = 1 + (int32_t)(random_share() * 8),
+          left = (int32_t)(hec_layer_rows(t, NULL) * (1 + 2 * random_share()) + 1);
+  int32_t *rows = HEC_NEW(&arena, int32_t, n);
+  for (int32_t i = 0; i < n; left -= rows[i++])
+    rows[i] = i == n - 1 ? left : (int32_t)((double)left * random_share());
+  return (hec_layer_load){.rows = rows, .n = n, .received = 3 * random_share()};
+}
+
+/* No load of a step is below the floor. */
+HEC_TEST(floor_is_below_all_loads) {
+  const hec_training base = base_of("qwen3-30b-a3b", 16, 32, "graph=full");
+  hec_layout_found found;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base}, &arena, &found));
+  for (int32_t i = 0; i < found.n_all; i += 7) {
+    hec_layer_load *load = HEC_NEW(&arena, hec_layer_load, moe.n_moe_layers);
+    hec_training_result result;
+    for (int32_t l = 0; l < moe.n_moe_layers; l++)
+      load[l] = random_load(&found.all[i].training);
+    ck_assert(
+        hec_layout_predict(&found.all[i].training, found.all[i].pipeline, &(hec_layout_loads){.load = load}, &result));
+    ck_assert_double_gt(found.all[i].floor_s, 0);
+    ck_assert_double_ge(result.step_s, found.all[i].floor_s);
+    ck_assert_double_ge(found.all[i].result.step_s, found.all[i].floor_s);
+  }
+}
+
+/* The last stage has the head: with a large vocabulary it gets fewer layers, which is faster than even stages. */
+HEC_TEST(shorter_last_stage) {
+  const hec_training base = base_of("gpt-oss-20b", 16, 64, "graph=full dispatcher=alltoall zero=1");
+  hec_layout_found found;
+  int32_t n_uneven = 0;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base}, &arena, &found));
+  for (int32_t i = 0; i < found.n; i++) {
+    hec_training even = found.choices[i].training;
+    hec_training_result result;
+    if (even.layout.n_given == 0)
+      continue;
+    n_uneven++;
+    ck_assert_int_lt(even.layout.given[even.layout.n_given - 1], even.layout.given[even.layout.n_given - 2]);
+    even.layout.n_given = 0;
+    ck_ok(hec_training_run(&(hec_training_job){.training = &even}, &result));
+    ck_assert_double_le(found.choices[i].result.step_s, result.step_s);
+  }
+  ck_assert_int_gt(n_uneven, 0);
+}
+
+/* A schedule that is named is tried beside the others. */
+HEC_TEST(named_schedule) {
+  const hec_training base = base_of("mixtral-8x7b", 16, 64, "graph=full dispatcher=alltoall zero=1");
+  hec_layout_found found;
+  int32_t n = 0;
+  ck_ok(
+      hec_layout_search_run(&(hec_layout_search){.base = &base, .pipeline = &hec_pipeline_dualpipev}, &arena, &found));
+  for (int32_t i = 0; i < found.n_all; i++)
+    n += found.all[i].pipeline == &hec_pipeline_dualpipev;
+  ck_assert(n > 0 && n < found.n_all);
+}
+
 /* What the recipe and the batch state stays. */
 HEC_TEST(stated_parts_stay) {
   const hec_training base = base_of("mixtral-8x7b", 16, 64, "recompute=full dispatcher=allgather");

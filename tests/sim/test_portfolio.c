@@ -75,11 +75,8 @@ static double run(hec_problem *p, const hec_law *law, const hec_load *loads, con
   return run_all(p, law, loads, policy, schedule).s;
 }
 
-/* As `joint` would follow it. */
 static double run_pair(hec_problem *p, const hec_law *law, const hec_load *loads, size_t pair) {
-  hec_policy policy = *hec_policy_find(pairs[pair].policy);
-  policy.head_first = 1;
-  return run(p, law, loads, &policy, pairs[pair].schedule);
+  return run(p, law, loads, hec_policy_find(pairs[pair].policy), pairs[pair].schedule);
 }
 
 /* Prices by the closed law, and as if communication took nothing of a device. */

@@ -22,11 +22,9 @@ HEC_TEST_LOOP(reached, 24) {
   hec_load load = hec_load_new(&arena, c->problem.n_layers, 8, c->problem.n_experts);
   hec_lowering *low = hec_test_lower(&c->problem, "ideal", "ideal", &load, &arena);
   hec_bound *bound = hec_bound_new(&c->problem, &arena);
-  hec_bound_begin(bound, (hec_bound_case){.class = HEC_BOUND_COPIES,
-                                          .tokens_wait = true,
-                                          .closed_form = true,
-                                          .n_micro_batches = 1,
-                                          .head_first = true});
+  hec_bound_begin(
+      bound,
+      (hec_bound_case){.class = HEC_BOUND_COPIES, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1});
   hec_bound_add(bound, &load);
   double bound_s = hec_bound_end(bound).total_s;
   double counts_s = hec_link_cost_allgather(&c->cluster, 8, 4.0 * c->problem.n_experts);

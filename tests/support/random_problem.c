@@ -131,6 +131,7 @@ hec_test_case *hec_test_random_case(hec_arena *arena, uint64_t *seed, hec_test_w
   if (chance(seed, 3))
     c->problem.t = (int32_t)hec_test_below(seed, 6);
   c->problem.period = 1 + (int32_t)hec_test_below(seed, 2);
+  c->problem.head_late = c->turn % 4 == 0;
   c->n_iterations = 2 + (int32_t)hec_test_below(seed, 2);
   c->n_micro_batches = chance(seed, 3) ? 2 + (int32_t)hec_test_below(seed, 2) : 1;
   c->loads = HEC_NEW(arena, hec_load, c->n_iterations * c->n_micro_batches);
@@ -152,6 +153,7 @@ void hec_test_recluster(hec_test_case *c, const char *line, hec_arena *arena) {
   c->problem.t = old.t;
   c->problem.m = old.m;
   c->problem.period = old.period;
+  c->problem.head_late = old.head_late;
 }
 
 static bool allowed(const hec_policy *policy, const hec_schedule *schedule) {

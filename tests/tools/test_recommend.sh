@@ -23,11 +23,24 @@ assert abs(best["step_s"] / min(steps.values()) - 1) < 1e-9, (best["step_s"], st
 assert abs(best["ep_step_s"] / steps["ep"] - 1) < 1e-9
 assert best["policy"] in steps and best["layout"] in r["recommendation"]
 assert 0 <= r["confidence"]["stays_first"] <= r["confidence"]["constants_changed"]
-assert r["searched"]["fit"] <= r["searched"]["predicted"]
+s = r["searched"]
+assert s["fit"] <= s["predicted"] and s["cannot_win"] + s["estimated"] + s["left"] == s["fit"], s
+assert len(r["ranked"]) <= s["simulated"] <= s["estimated"] + 5, s
 assert r["synthetic"] and "under the synthetic loads" in r["recommendation"]
 words = open("flags.txt").read().split()
 assert words.count("--global-batch-size") == 1 and words[words.index("--global-batch-size") + 1] == "128"
 P
+
+# With less time fewer layouts are tried, always the same ones, and it is said.
+synth128=(--workload zipf --experts 128 --layers 48 --top-k 8 --iterations 6 --source-ranks 1 --tokens 65536 --exponent 0.8)
+"$build/hecate-trace" synth "${synth128[@]}" --out wide.jsonl >/dev/null || fail "no trace"
+for name in once twice; do
+  "$sim" recommend wide.jsonl --model qwen3-30b-a3b --cluster "4x8 gpu=h100 nics=8" --global-batch 64 --within 1s --recipe "recompute=none" \
+    --out $name >$name.txt || fail "--within"
+done
+cmp -s once.txt <(sed 's/twice/once/' twice.txt) && cmp -s once/recommendation.json twice/recommendation.json || fail "other bytes with little time"
+[ "$(value once/recommendation.json 'd["searched"]["left"] > 0')" = True ] || fail "time for all: $(value once/recommendation.json 'd["searched"]')"
+tr -s "\n " " " <once.txt | grep -q "were left out for want of time. A longer --within takes more." || fail "not said: $(cat once.txt)"
 
 # ---- Files: each says the same job, what a framework cannot say is said, nobody's files are touched ----
 "$sim" recommend "${job[@]}" --out change >out.txt || fail "--out"
@@ -85,7 +98,46 @@ refuses 2 "setup.json" "${job[@]}" --out theirs
 
 # What runs today stands beside it.
 "$sim" recommend "${job[@]}" --layout "pp=8 ep=4" >today.txt || fail "today"
-tr -s "\n " " " <today.txt | grep -q "What runs today takes .* as long, with balanced routing" && grep -q "pp=8 ep=4 (today)" today.txt || fail "today is not in: $(cat today.txt)"
+tr -s "\n " " " <today.txt | grep -qE "What runs today \(pp=8 ep=4 with micro-batches of 1.*\) takes [0-9.]+ s with ep, [0-9.]+x the recommended step" && grep -q "pp=8 ep=4 (today)" today.txt || fail "today is not in: $(cat today.txt)"
+
+# A measured run of it is a factor on all, and no other layout's own time.
+"$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --json >free.json && "$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --measured "step=60s" --json >anchored.json ||
+  fail "measured"
+python3 - <<'P' || fail "--measured"
+import json
+free, anchored = json.load(open("free.json")), json.load(open("anchored.json"))
+factor = 60 / free["today"]["step_s"]
+assert abs(anchored["today"]["step_s"] / 60 - 1) < 1e-9, anchored["today"]
+assert [r["layout"] for r in free["ranked"]] == [r["layout"] for r in anchored["ranked"]]
+for a, b in zip(free["ranked"], anchored["ranked"]):
+    assert abs(b["step_s"] / a["step_s"] / factor - 1) < 1e-9, (a["step_s"], b["step_s"], factor)
+P
+refuses 2 "what was measured" "${job[@]}" --measured "step=60s"
+
+# ---- Uneven stages and schedules: files say exactly what was predicted ----
+"$build/hecate-trace" synth --workload lognormal --experts 32 --top-k 4 --layers 2 --iterations 8 --source-ranks 4 --out e32.jsonl >/dev/null || fail "no trace"
+"$sim" recommend e32.jsonl --model gpt-oss-20b --cluster "2x8 gpu=h100" --global-batch 64 --seq 2048 --policy ep --recipe "zero=1 recompute=none" \
+  --micro-batch 1 --out uneven >/dev/null || fail "uneven"
+python3 - <<'P' || fail "stages of the files"
+import json, re, tomllib
+r = json.load(open("uneven/recommendation.json"))["without_policy"]
+size = {"pp": "1", "vpp": "1"} | dict(p.split("=") for p in r["layout"].split() if "=" in p)
+assert ":" in size["pp"], f"this test wants an uneven layout, found {r['layout']}"
+parts = [int(n) for word in size["pp"].split(":")[1].split(",") for n, times in [(word + "x1").split("x")[:2]] for _ in range(int(times))]
+assert sum(parts) == 24 and len(parts) == int(size["pp"].split(":")[0]) * int(size["vpp"]) and parts[-1] < max(parts), parts
+flags = open("uneven/megatron.txt").read()
+stages = re.search(r"--pipeline-model-parallel-layout (\S+)", flags)[1].split("|")
+assert [s.count("t") for s in stages] == parts and stages[0][0] == "E" and stages[-1][-1] == "L", stages
+assert "--num-virtual" not in flags
+p = tomllib.load(open("uneven/torchtitan.toml", "rb"))["parallelism"]
+modules = p["module_fqns_per_model_part"]
+assert [sum(m.startswith("layers.") for m in part) for part in modules] == parts
+assert sum(modules, []) == ["tok_embeddings"] + [f"layers.{i}" for i in range(24)] + ["norm", "output"]
+P
+# A schedule that is named is searched, and runs as it was predicted.
+"$sim" recommend "${job[@]}" --pipeline dualpipev --out folded >/dev/null || fail "--pipeline"
+"$sim" trace.jsonl --setup folded/setup.json --policy ep,eplb,hecate --json >run.json || fail "the set-up with a schedule does not run"
+[ "$(value run.json 'd["balanced"]["step_s"]')" = "$(value folded/recommendation.json 'd["ranked"][0]["balanced_step_s"]')" ] || fail "another step with a schedule"
 
 refuses 2 "global-batch" trace.jsonl --model mixtral-8x7b --cluster "4x8 gpu=h100"
 refuses 2 "expected a trace" --model mixtral-8x7b

@@ -86,6 +86,8 @@ echo 'INFO 01-01 10:00:10 [eplb_state.py:420] EPLB step: 100: avg_tokens=12.50, 
 refuses 2 "vLLM: start it with --enable-return-routed-experts, save the responses as FILE, then hecate-trace import FILE --experts E" server.log --out o
 echo '[2026-01-01 12:00:00 TP0] Decode batch, #running-req: 1, #token: 100, gen throughput (token/s): 12' >sglang.log
 refuses 2 "send requests with return_routed_experts, save the responses as FILE, then hecate-trace import FILE --experts E" sglang.log --out o
+printf 'step\tlayer\texpert\tcount\n0\t0\t0\t5\n' >loads.tsv
+refuses 2 "loads.tsv: expected a format of hecate-trace import --list, found a table with tabs; commas are read: tr '\\t' , <FILE >FILE.csv" loads.tsv --top-k 1 --out o
 printf 'PAR1\025\004' >loads.parquet
 refuses 2 "found a Parquet file; python3 -c \"import pandas" loads.parquet --out o
 head -n 1 "$fixtures/json-routed-experts/responses.jsonl" >FILE
@@ -301,7 +303,7 @@ refuses 2 "twice.csv:1: rank: expected one column of rank, found rank too" twice
 
 # Tables as pandas writes them: an index without a name, floats; without the experts that have no tokens, where asked.
 printf ',step,layer,expert,count\n0,0,0,0,5.0\n1,0,0,1,3.00\n2,1,0.0,1,8.0\n' >pandas.csv
-refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2 (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
+refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2: sort the file by step (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
 imports pandas.csv --top-k 1 --gaps
 has "assumed   experts without a line have no tokens"
 [ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,3]]}

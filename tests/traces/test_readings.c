@@ -244,10 +244,10 @@ static const reading readings[] = {
      .error = "a.csv:3: phase: expected train as before (a trace has one phase), found decode"},
     /* How many experts there are, sparse tables do not say; a line that was lost is not a zero. */
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1,
-     .error = "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3 (--gaps and "
-              "--experts N: "},
+     .error = "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3: sort the file by "
+              "step (--gaps and --experts N: "},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
-     .error = "found 2 for 4 (--gaps: those without one have no tokens)"},
+     .error = "found 2 for 4: sort the file by step (--gaps: those without one have no tokens)"},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
      .options.gaps = true, .notes = "assumed   experts without a line have no tokens",
      .read = "1 row of counts in 1 step; left out: nothing"},
@@ -255,6 +255,15 @@ static const reading readings[] = {
      .notes = "assumed   the last line of a.csv is whole, though no line end is behind it"},
     {"csv-ranks", "a.csv", "rank,layer,iter,tokens\n0,0,0,3\n1,0,0,4\n", .options.top_k = 1,
      .notes = "assumed   ranks 0 to 1 are all there are (--ranks N checks)"},
+    /* Sorted by something else than the step; what tokens cannot have chosen. */
+    {"csv-counts", "a.csv", "step,layer,expert,count\n1,0,0,3\n2,0,0,3\n1,0,1,4\n2,0,1,4\n", .options.top_k = 2,
+     .error = "a.csv:2: expert: expected 2 experts and more in step 1 (--top-k), found 1: sort the file by step"},
+    {"csv-counts", "a.csv", "step,layer,expert,count\n1,0,0,3\n2,0,0,3\n1,1,0,4\n2,1,0,4\n", .options.top_k = 1,
+     .error = "a.csv:4: step: expected from 2 to 9007199254740991, found 1: sort the file by step"},
+    {"csv-counts", "a.csv", "step,layer,expert,count\n1,0,0,3\n1,0,1,4\n", .options.top_k = 2,
+     .notes = "mind      7 assignments of layer 0 in step 1 are no multiple of top-k 2: is --top-k right?"},
+    {"csv-counts", "a.csv", "step,layer,expert,count\n1,0,0,7\n1,0,1,1\n", .options.top_k = 2,
+     .notes = "mind      expert 0 of layer 0 in step 1 has 7 assignments of 4 tokens, more than one each: are counts"},
     /* What the user chose is counted too. */
     {"csv-counts", "a.csv", COUNTS "1,0,0,3\n1,0,1,4\n2,0,0,3\n2,0,1,4\n", .options.top_k = 1, .options.first_step = 1,
      .options.last_step = 1,

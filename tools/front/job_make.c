@@ -369,6 +369,21 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
   return HEC_OK;
 }
 
+hec_status hec_job_choose_head(const char *text, bool *after) {
+  int32_t which = 0;
+  if (text)
+    HEC_TRY(hec_run_option_word("--head-gradients", text, &which));
+  *after = which == 1;
+  return HEC_OK;
+}
+
+static void say_head(const hec_job_options *options, hec_arena *arena, hec_job *job) {
+  if (!options->head_gradients && hec_problem_head_gradients(&job->problem) > 0)
+    hec_job_assume(job, arena,
+                   "gradients of the language-model head: all-reduced beside the backward of the layers, as frameworks "
+                   "with gradient buckets do; choose with --head-gradients");
+}
+
 /* More than an iteration should ever take. All assignments of a layer are on the slowest device, and every byte takes
  * the slowest link and the slowest memory. One follows the other, and some of it counts several times. */
 static double longest_s(const hec_job *job, const hec_device *device) {
@@ -509,6 +524,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.m = options->m;
   job->problem.period = options->period;
   job->problem.slots = options->slots;
+  HEC_TRY(hec_job_choose_head(options->head_gradients, &job->problem.head_late));
   HEC_TRY(check_slots(job, options->slots, arena));
   job->problem.solver = options->solver;
   job->problem.pricer = hec_law_pricer(&hec_law_alpha_beta); /* a comparison of laws has its own */
@@ -518,6 +534,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(hec_job_choose_dispatch(options, arena, job));
   HEC_TRY(check_clock(job));
   HEC_TRY(read_placement(options, arena, job));
+  say_head(options, arena, job);
   say_measured(job, arena);
   if (job->problem.esp > 1)
     hec_job_assume(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",

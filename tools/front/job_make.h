@@ -24,6 +24,9 @@ const char *hec_job_cluster_default(int32_t ranks_wanted);
 enum { HEC_CPU_LINE_BYTES = 192 };
 void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]);
 
+/* Of `head_gradients`: whether the head's gradients are reduced after the backward. NULL text: beside it. */
+hec_status hec_job_choose_head(const char *text, bool *after) HEC_MUST_USE;
+
 /* The same for an execution on the CPUs of one or more machines: `executed`. What neither the user says nor the trace
  * must say has the defaults of DESIGN section 7. Without a cluster: a line for its ranks. Warm-up 0 unless given. */
 hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,

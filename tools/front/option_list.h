@@ -37,6 +37,7 @@
   X(ep, WHOLE, 0, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536, none) \
   X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
   X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S shards (default 1)", 1, 65536, none) \
+  X(head_gradients, TEXT, NULL, "WHEN", "dense gradients of the language-model head are all-reduced beside the backward of the layers (default, as with gradient buckets) or after it", 0, 0, heads) \
   X(dispatcher, TEXT, NULL, "D", "how tokens travel (--list): alltoall (default), allgather, deepep, hybridep; with --layout short for dispatcher= in --recipe", 0, 0, dispatchers) \
   X(dispatch_sms, WHOLE, 0, "N", "SMs that copy tokens, of dispatcher deepep (default 24)", 1, 1024, none) \
   X(dispatch_precision, TEXT, NULL, "P", "of tokens on the way to their experts: bf16 (default) or fp8; they come back in bf16", 0, 0, travels) \
@@ -112,12 +113,14 @@
  *   JOB         every command that reads a trace       POLICY      hecate-sim, hecate-run, compare
  *   DENSE       hecate-sim, hecate-run                 PLACEMENT   hecate-sim, plan, hecate-run
  *   STRAGGLERS  hecate-sim, plan                       PLANNING    plan; part of POLICY
- *   DISPATCH    hecate-sim                             TRAINING    hecate-sim, recommend */
+ *   DISPATCH    hecate-sim                             TRAINING    hecate-sim, recommend
+ *   HEAD        hecate-sim, train: what else executes has no head */
 #define HEC_OPTIONS_JOB "cluster model ranks tokens micro_batches phase warmup"
 #define HEC_OPTIONS_STRAGGLERS "slow skew"
 #define HEC_OPTIONS_PLANNING "t m period slots attention"
 #define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
+#define HEC_OPTIONS_HEAD "head_gradients"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
 #define HEC_OPTIONS_TRAINING                                                                                           \
   "setup layout gpus global_batch seq micro_batch mtp capacity recipe precision recompute zero pipeline measured"

@@ -23,6 +23,7 @@ static const hec_table backend_table = {.rows = hec_backends, .also = "list"},
 
 static const hec_run_option_values values_none = {.table = NULL}, values_models = {.presets = "moe"},
                                    values_clusters = {.presets = "cluster"}, values_phases = {.words = "train forward"},
+                                   values_heads = {.words = "beside after"},
                                    values_attentions = {.words = "full causal s2"}, values_degrees = {.words = "paper"},
                                    values_policies = {.table = &policy_table},
                                    values_collectives = {.table = &collective_table},

@@ -18,7 +18,8 @@ extern const hec_run_option_words hec_simulation_words[];
 #define HEC_SIMULATION_ARG_ROWS(a)                                                                                     \
   HEC_ARG_JOB("What runs", (a).job, HEC_OPTIONS_JOB " " HEC_OPTIONS_STRAGGLERS, NULL),                                 \
       HEC_ARG_JOB("Policies", (a).job,                                                                                 \
-                  HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_DISPATCH " " HEC_OPTIONS_PLACEMENT,         \
+                  HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_HEAD " " HEC_OPTIONS_DISPATCH               \
+                                     " " HEC_OPTIONS_PLACEMENT,                                                        \
                   hec_simulation_words),                                                                               \
       HEC_ARG_JOB("Simulation and output", (a).job, "law", NULL),                                                      \
       HEC_ARG_WHOLE("--threads", (a).threads, "N", "threads, which share the policies (default: all cores)", 1, 1024), \

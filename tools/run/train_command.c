@@ -157,7 +157,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                    "none (default), aux=COEFFICIENT of an auxiliary loss, bias=RATE of a bias of the choice, or both"),
       HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
-      HEC_ARG_JOB("Execution", s->job, "policy schedule ep esp cluster", words),
+      HEC_ARG_JOB("Execution", s->job, "policy schedule " HEC_OPTIONS_HEAD " ep esp cluster", words),
       HEC_ARG_TARGET("", s->target, "backend transport threads virtual timeout", words),
       HEC_ARG_SIZE("--memory", s->memory, "BYTES",
                    "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
@@ -453,6 +453,7 @@ static hec_status make(command *c) {
   HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));
   HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, s->job.tokens, &c->problem));
+  HEC_TRY(hec_job_choose_head(s->job.head_gradients, &c->problem.head_late));
   HEC_TRY(hec_problem_group(&c->problem, s->job.ep));
   HEC_TRY(hec_problem_shard(&c->problem, s->job.esp > 0 ? s->job.esp : 1));
   c->problem.solver = hec_solver_cbc();

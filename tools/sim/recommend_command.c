@@ -23,10 +23,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_JOB("", s->job, "cluster model policy dispatcher", NULL),
       HEC_ARG_TRAINING("Training job; its layout is what runs today", s->training),
       HEC_ARG_TITLE("Output"),
-      HEC_ARG_TIME("--within", s->within_s, "TIME",
-                   "about how long it may take on one core, such as 30s or 5m (default 30s). It sets how many records "
-                   "are planned, so the same input gives the same answer.",
-                   1, 1e6),
+      HEC_ARG_TIME(
+          "--within", s->within_s, "TIME",
+          "about how long it may take on one core, such as 30s or 5m (default 30s). It sets how many layouts are "
+          "estimated and how many records are planned. So the same input gives the same answer.",
+          1, 1e6),
       {"--out", HEC_ARG_TEXT, &s->out, "DIR",
        "write what to change: for Megatron-LM, torchtitan, DeepSpeed and EPLB, a file for --setup, and all figures. "
        "what-to-change.md says what each file is for.",
@@ -40,14 +41,14 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-sim recommend",
       .usage = "hecate-sim recommend TRACE --model M --cluster C --global-batch N [options]",
       .summary =
-          "Searches the layouts of the GPUs for the fastest training step that fits into memory, and the placement "
-          "policy that\nthe loads of the trace want there. What --recipe states stays; dispatcher and recomputation "
-          "are searched where it\nis silent.",
-      .examples =
-          "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100 nics=8\" --global-batch 256\n"
-          "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --out change\n",
-      .first =
-          "--model --cluster --global-batch --gpus --setup --layout --policy --within --out --setup-out",
+          "Searches the layouts of the GPUs for the fastest training step under the loads of the trace that fits into\n"
+          "memory, with the best placement policy. What --recipe states stays; dispatcher and recomputation are "
+          "searched "
+          "where it\nis silent. A schedule that --pipeline names is searched too.",
+      .examples = "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100 nics=8\" "
+                  "--global-batch 256\n"
+                  "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --out change\n",
+      .first = "--model --cluster --global-batch --gpus --setup --layout --policy --within --out --setup-out",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
@@ -88,7 +89,7 @@ static hec_status write_files(const settings *s, const hec_recommendation *r) {
   hec_file_out files[2];
   int32_t n = 0;
   hec_recommendation_setup(r, &texts[0]);
-  hec_recommendation_megatron(r, &texts[1]);
+  hec_recommendation_megatron(r, false, &texts[1]);
   hec_text_add(&texts[1], "\n");
   for (int i = 0; i < 2; i++)
     if (paths[i])

@@ -121,12 +121,17 @@ static hec_status judge(hec_import_file *file, table *t) {
   if (t->n != all && !(gaps && known))
     return hec_import_fail(file, t->cells[t->n - 1].line, "line",
                            "expected a line for every expert of every layer in step %" PRId64
-                           ", found %zu for %zu (--gaps%s: those without one have no tokens)",
+                           ", found %zu for %zu: sort the file by step (--gaps%s: those without one have no tokens)",
                            t->step_at, t->n, all, known ? "" : " and --experts N");
   if (t->n != all)
     hec_import_assume(file->job, "experts without a line have no tokens");
   if (known)
     return HEC_OK;
+  if (hec_import_options_of(file->job)->top_k > (int64_t)max + 1)
+    return hec_import_fail(file, t->cells[t->n - 1].line, hec_csv_name(&t->csv, t->expert),
+                           "expected %" PRId64 " experts and more in step %" PRId64
+                           " (--top-k), found %d: sort the file by step",
+                           (int64_t)hec_import_options_of(file->job)->top_k, t->step_at, (int)max + 1);
   hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)max + 1);
   return hec_import_set_experts(file, 0, "expert", max + 1);
 }

@@ -49,6 +49,9 @@ hec_status hec_import_dead_end(const char *path, const char *head, size_t n) {
     if (hec_import_has(head, n, d->words[0]) && (!d->words[1] || hec_import_has(head, n, d->words[1])))
       return hec_fail(HEC_BAD_INPUT, "%s: %s %s; %s", path, expected, d->found, d->instead);
   }
+  if (head[0] != '{' && head[0] != '[' && memchr(head, '\t', strcspn(head, "\r\n")))
+    return hec_fail(HEC_BAD_INPUT, "%s: %s a table with tabs; commas are read: tr '\\t' , <FILE >FILE.csv", path,
+                    expected);
   if (is_table(head, n))
     return hec_fail(
         HEC_BAD_INPUT,

@@ -39,7 +39,7 @@ static hec_status number_step(const hec_import *job, hec_import_queue *queue) {
   int64_t step = queue->row.step;
   if (step < 0 || step > STEP_MAX || step < queue->file_step)
     return hec_import_fail(&queue->file, queue->row.line, "step",
-                           "expected from %" PRId64 " to %" PRId64 " (steps in order), found %" PRId64,
+                           "expected from %" PRId64 " to %" PRId64 ", found %" PRId64 ": sort the file by step",
                            queue->file_step < 0 ? 0 : queue->file_step, STEP_MAX, step);
   if (queue->file.dated && step <= queue->step_before)
     return hec_import_fail(&queue->file, queue->row.line, "step",

@@ -75,6 +75,7 @@ struct hec_import {
   char label[128];
   uint64_t first_tokens, min_tokens, max_tokens; /* of records */
   bool said_layers;                              /* that their totals differ */
+  bool said_impossible;                          /* that tokens cannot have chosen so */
 
   uint64_t recent_tokens; /* of a slot before they move, 0: as many as are safe (tests) */
   uint32_t *recent; /* [n_slots][n_experts][n_experts] transitions into a slot that are not in `transitions` yet */

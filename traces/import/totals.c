@@ -40,6 +40,34 @@ static uint64_t sum(const uint32_t *counts, size_t n) {
   return total;
 }
 
+/* A token chooses top_k experts, each once. */
+static void say_impossible(hec_import *job, int32_t layer, const uint32_t *counts, uint64_t total) {
+  uint64_t k = (uint64_t)job->top_k, tokens = total / k;
+  char name[64], words[256] = "";
+  uint64_t most = 0;
+  int32_t busiest = 0;
+  for (int32_t e = 0; e < job->n_experts; e++) {
+    uint64_t n = 0;
+    for (int32_t s = 0; s < job->n_sources; s++)
+      n += counts[(size_t)s * (size_t)job->n_experts + (size_t)e];
+    busiest = n > most ? e : busiest;
+    most = n > most ? n : most;
+  }
+  (void)hec_import_layer_name(key_of(job, layer), name);
+  if (total % k != 0)
+    (void)snprintf(words, sizeof words,
+                   "%" PRIu64 " assignments of %s in step %" PRId64 " are no multiple of top-k %d: is --top-k right?",
+                   total, name, job->step, (int)job->top_k);
+  else if (most > tokens)
+    (void)snprintf(words, sizeof words,
+                   "expert %d of %s in step %" PRId64 " has %" PRIu64 " assignments of %" PRIu64
+                   " tokens, more than one each: are counts and --top-k right?",
+                   (int)busiest, name, job->step, most, tokens);
+  if (*words)
+    hec_import_note(job, "mind", words);
+  job->said_impossible = *words != 0;
+}
+
 void hec_import_judge_record(hec_import *job) {
   size_t experts = (size_t)job->n_experts, sources = (size_t)job->n_sources;
   bool alike = job->counted != HEC_COUNTED_AFTER_DROP && !job->said_layers;
@@ -48,6 +76,8 @@ void hec_import_judge_record(hec_import *job) {
     const uint32_t *layer = job->counts + (size_t)l * sources * experts;
     uint64_t total = sum(layer, sources * experts);
     max = total > max ? total : max;
+    if (job->counted != HEC_COUNTED_AFTER_DROP && !job->said_impossible)
+      say_impossible(job, l, layer, total);
     for (size_t s = 0; alike && !job->said_layers && s < sources; s++) {
       uint64_t first = sum(job->counts + s * experts, experts), own = sum(layer + s * experts, experts);
       if (own != first)

@@ -156,6 +156,9 @@ static hec_status simulate(hec_cell_cache *cache, const hec_setup *setup, const 
   HEC_TRY(hec_problem_make(&moe, &cluster, !setup->forward, setup->ranks, setup->tokens, &problem));
   if (setup->ep > 0)
     HEC_TRY(hec_problem_group(&problem, setup->ep));
+  /* As Megatron-LM without --overlap-grad-reduce, its default and what most of these systems are built on. Of those in FSDP (LAER)
+   * no number changes in its printed digits. */
+  problem.head_late = true;
   problem.t = setup->t;
   problem.m = setup->m;
   problem.period = setup->period > 0 ? setup->period : HEC_AUTO;

@@ -32,8 +32,7 @@ typedef struct {
                        overlap anything, and cut what it sends */
   bool closed_form; /* all-reduces take their closed form; false: no less than a ring's bytes over a rank's links */
   int32_t n_micro_batches;
-  bool by_node;    /* the schedule may send a token's row once to a node for several of its experts */
-  bool head_first; /* the head's gradients are reduced beside the backward of the layers (policy.h) */
+  bool by_node; /* the schedule may send a token's row once to a node for several of its experts */
 } hec_bound_case;
 /* One iteration: begin, then the load of each micro-batch in order (as computed: rewritten where the policy rewrites),
  * then the end. O(ranks * experts) per layer, nothing allocated. */

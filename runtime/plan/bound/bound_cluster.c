@@ -147,9 +147,8 @@ static void set_end(hec_bound *b) {
   double block = hec_problem_gradients(p, 0), rest = hec_problem_gradients(p, -1), head = hec_problem_head_gradients(p);
   for (int32_t form = 0; form < 3; form++) {
     b->block_reduce_s[form] = reduce_s(b, cut, block - cut, form);
-    b->rest_reduce_s[form] = reduce_s(b, rest_cut, rest - rest_cut, form);
     b->head_reduce_s[form] = reduce_s(b, 0, head, form);
-    b->last_reduce_s[form] = reduce_s(b, rest_cut, rest - rest_cut - head, form);
+    b->rest_reduce_s[form] = reduce_s(b, rest_cut, rest - rest_cut - head, form);
   }
   double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;

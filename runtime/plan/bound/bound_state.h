@@ -40,8 +40,8 @@ struct hec_bound {
   double permuted_s;                     /* permuting an assignment there and back, of one direction */
   double counts_s;                       /* all ranks learn a layer's counts; 0 where the law has no closed form */
   double slowest_s;                      /* all of these on the slowest rank */
-  double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
-  double head_reduce_s[3], last_reduce_s[3];  /* likewise, of the rest the head's, and without them */
+  /* All-reduces of a block, of the head beside the layers, of the rest: on any network; in closed form; that in pieces. */
+  double block_reduce_s[3], head_reduce_s[3], rest_reduce_s[3];
   double optimizer_s;
   double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
                                               port and NICs of a rank together */

@@ -12,8 +12,8 @@
  *               at least min(o_r / hbm_r) for each byte.
  *   counts      After each gate all ranks wait for each other's counts: where the law has a closed form, A rises by it.
  *   all-reduce  starts when the last rank is there, so not before A; one at a time; the optimizer after the last, over
- *               an even share on the fullest rank at least. As schedule `ideal` has them. The head's is with the embedding's
- *               after the backward, or, with head_first, starts before the backward of the layers. With tensor parallelism
+ *               an even share on the fullest rank at least. As schedule `ideal` has them. The head's starts before the
+ *               backward of the layers, or is with the embedding's after it (hec_problem_head_gradients). With tensor parallelism
  *               (problem.mp) two of each: of what is cut, among ranks of equal place, and of what is whole; its AllGathers
  *               and ReduceScatters, inside nodes, are left out: they only add.
  *
@@ -307,7 +307,7 @@ static double rise_of(const hec_bound *b, const hec_bound_rise *rise, int back) 
   return rise->permuted_s + s + shared_s[1];
 }
 
-/* Of block_reduce_s and rest_reduce_s. */
+/* Of block_reduce_s, head_reduce_s and rest_reduce_s. */
 static int32_t reduce_form(const hec_bound *b) {
   return !b->options.closed_form ? 0 : b->options.tokens_wait ? 1 : 2;
 }
@@ -324,7 +324,7 @@ void hec_bound_add(hec_bound *b, const hec_load *load) {
   }
   b->forward_s = b->done == 1 ? b->chain_s : b->forward_s;
   b->chain_s += b->head_s[0] + b->head_s[1];
-  if (last && p->train && b->options.head_first)
+  if (last && p->train)
     b->reduced_s = b->chain_s + b->head_reduce_s[reduce_form(b)];
   for (int32_t l = p->n_layers - 1; p->train && l >= 0; l--) {
     b->chain_s += rise_of(b, &b->rise[l], 1) + b->attention_s[hec_moe_dense_attention(p->moe, l)][1];
@@ -336,8 +336,7 @@ void hec_bound_add(hec_bound *b, const hec_load *load) {
 
 hec_bound_time hec_bound_end(hec_bound *b) {
   HEC_ASSERT(b->done == b->options.n_micro_batches);
-  const double *after_s = b->options.head_first ? b->last_reduce_s : b->rest_reduce_s;
-  double rest_s = b->problem->train ? after_s[reduce_form(b)] : 0;
+  double rest_s = b->problem->train ? b->rest_reduce_s[reduce_form(b)] : 0;
   b->reduced_s = larger(b->reduced_s, b->chain_s) + rest_s;
   double slowest_s = b->slowest_s * b->options.n_micro_batches, served_s = hec_bound_served_s(b, rest_s);
   double total_s = larger(larger(b->reduced_s, served_s), slowest_s) + b->optimizer_s;

@@ -29,11 +29,11 @@ static void spread(const hec_dispatch_row *row, int32_t begin, int32_t end, int3
 /* All on the source where it is one of holders begin .. end-1, else spread over these. */
 static void own_or_spread(const hec_dispatch_row *row, int32_t begin, int32_t end, int32_t source, uint32_t n,
                           uint32_t *tokens) {
-  for (int32_t j = begin; j < end; j++)
-    if (row->holders[j] == source) {
-      tokens[j] = n;
-      return;
-    }
+  int32_t own = hec_dispatch_lower(row, source);
+  if (own >= begin && own < end && row->holders[own] == source) {
+    tokens[own] = n;
+    return;
+  }
   spread(row, begin, end, source, n, tokens);
 }
 
@@ -164,5 +164,6 @@ const hec_dispatch hec_dispatch_quota = {
     .name = "quota",
     .summary = "the plan's explicit quotas",
     .source = "exact-load planners (LLEP, MoonEP, UltraEP)",
+    .own_unspread = true,
     .split = quota,
 };

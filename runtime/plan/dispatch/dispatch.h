@@ -17,7 +17,8 @@ typedef struct {
  * called for n == 0 or a single holder. */
 typedef struct {
   const char *name, *summary, *source;
-  bool own_first; /* a source that holds the expert keeps all its assignments: routing need not ask */
+  bool own_first;    /* a source that holds the expert keeps all its assignments: routing need not ask */
+  bool own_unspread; /* so does one of an expert without quotas */
   void (*split)(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens);
 } hec_dispatch;
 

@@ -60,7 +60,9 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   c.out_s = HEC_NEW(arena, double, ranks);
   c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
   c.turn_known = HEC_NEW(arena, bool, ranks);
-  c.taken = HEC_NEW(arena, bool, ranks);
+  c.last_bound = HEC_NEW(arena, hec_calibrate_bound, ranks);
+  c.round = HEC_NEW(arena, int32_t, ranks);
+  c.round_at = HEC_NEW(arena, int32_t, ranks + 1);
   c.chosen = HEC_NEW(arena, uint64_t, ranks / 64 + 1);
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     c.rank_order[r] = r;
@@ -139,29 +141,34 @@ static void order_ranks(hec_calibrate *c) {
   }
 }
 
-/* The order in which ranks get an expert that fewer than all get: round by round over the nodes, those with fewest
- * holders of the expert first, in each the rank with fewest tokens. As many as are asked for at most; the same for all
- * experts of a home that nobody else holds. */
+/* The order in which ranks get an expert that fewer than all get: round by round over the nodes, those with fewest holders
+ * first, in each the rank with fewest tokens. So a rank's round is the number of its node's holders and of ranks there with
+ * fewer tokens that may get it. The same for all experts of a home that nobody else holds. */
 static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand) {
-  int32_t n_ranks = c->problem->n_ranks, n = 0, wanted = n_receivers_of(c, cand->expert) / 2;
+  int32_t n_ranks = c->problem->n_ranks, n = 0, n_rounds = 0;
   int32_t *turn = c->turn + (size_t)(cand->alone ? c->home[cand->expert] : n_ranks) * (size_t)n_ranks;
+  int32_t *round = c->round, *open = c->receivers, *begin = c->round_at;
   if (cand->alone ? c->turn_known[c->home[cand->expert]] : c->turn_of == cand->expert)
     return turn;
   const uint8_t *holds = holds_of(c, cand->expert);
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
-  for (int32_t r = 0; r < n_ranks; r++) {
+  memset(begin, 0, ((size_t)n_ranks + 1) * sizeof *begin);
+  for (int32_t r = 0; r < n_ranks; r++)
     c->node_count[c->node[r]] += holds[r];
-    c->taken[r] = holds[r] || c->n_guests[r] >= c->m;
+  for (int32_t i = 0; i < n_ranks; i++) {
+    int32_t r = c->rank_order[i];
+    if (holds[r] || c->n_guests[r] >= c->m)
+      continue;
+    open[n] = r;
+    round[n] = c->node_count[c->node[r]]++;
+    begin[round[n] + 1]++;
+    n_rounds = round[n] >= n_rounds ? round[n] + 1 : n_rounds;
+    n++;
   }
-  for (int32_t max = 0; n < wanted && max < n_ranks; max++)
-    for (int32_t i = 0; n < wanted && i < n_ranks; i++) {
-      int32_t r = c->rank_order[i], *count = &c->node_count[c->node[r]];
-      if (*count > max || c->taken[r])
-        continue;
-      c->taken[r] = true;
-      ++*count;
-      turn[n++] = r;
-    }
+  for (int32_t k = 0; k < n_rounds; k++)
+    begin[k + 1] += begin[k];
+  for (int32_t i = 0; i < n; i++)
+    turn[begin[round[i]]++] = open[i];
   if (cand->alone)
     c->turn_known[c->home[cand->expert]] = true;
   else
@@ -377,14 +384,22 @@ static bool may_win(const hec_calibrate *c, const search *s, const candidate *ca
   return beats(s, cand->expert, score_of(c, s, time_of(c, layer, of), cand->n_receivers));
 }
 
-/* An upper bound of the expert's score; at most 0 if it cannot be added. */
+/* An upper bound of the expert's score; at most 0 if it cannot be added. Most that only this home holds have the same. */
 static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
+  const hec_layer_time *least = &c->least[expert];
+  hec_calibrate_bound *last = &c->last_bound[c->home[expert]];
+  bool alone = c->n_holders[expert] == 1;
+  if (alone && last->least.a2a_s == least->a2a_s && last->least.compute_s == least->compute_s)
+    return last->score;
   int32_t n = n_receivers_of(c, expert);
   if (n == 0)
     return 0;
   candidate cand = candidate_of(c, expert, n, 0);
   objective min = min_added(c, s, &cand);
-  return score_of(c, s, time_of(c, c->least[expert], &min), n);
+  double score = score_of(c, s, time_of(c, *least, &min), n);
+  if (alone)
+    *last = (hec_calibrate_bound){*least, score};
+  return score;
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -469,6 +484,8 @@ static void find_best(hec_calibrate *c, search *s) {
     order_ranks(c);
   for (int32_t r = 0; r < c->problem->n_ranks; r++)
     c->out_s[r] = c->n_full == 0 && c->problem->n_nodes > 1 ? hec_spread_cost_out(c->gather, &c->added, r) : 0;
+  for (int32_t r = 0; r < c->problem->n_ranks; r++)
+    c->last_bound[r].least.a2a_s = -1;
   memset(c->turn_known, 0, (size_t)c->problem->n_ranks * sizeof *c->turn_known);
   c->turn_of = -1;
   for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)

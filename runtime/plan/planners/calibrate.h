@@ -31,6 +31,12 @@ typedef struct {
   double gather_s, growth_s, return_s;
 } hec_calibrate_price;
 
+/* The score of no such expert is larger. */
+typedef struct {
+  hec_layer_time least;
+  double score;
+} hec_calibrate_bound;
+
 typedef struct {
   const hec_problem *problem;
   hec_layer_model model;
@@ -52,12 +58,13 @@ typedef struct {
   double *out_s;                    /* [n_ranks] least price with a copy of an expert of this home more; 0: any */
   bool *turn_known;                 /* [n_ranks] rows of this step */
   int32_t turn_of;                  /* expert of the last row; -1: none */
-  bool *taken;                      /* [n_ranks] scratch */
+  int32_t *round, *round_at;        /* [n_ranks], [n_ranks + 1] scratch */
   uint64_t *chosen;                 /* [n_ranks / 64 + 1] scratch, a bit a rank, zero between uses */
   int32_t *guests;                  /* [n_ranks] scratch */
   int32_t *holders;                 /* [2 * n_ranks] scratch */
   double *part;                     /* [n_cells] of a candidate */
   double *bound;                    /* [n_experts] no score of this step is larger */
+  hec_calibrate_bound *last_bound;  /* [n_ranks] of an expert that only this home holds; a2a_s < 0: none in this step */
   hec_layer_time *least;            /* [n_experts] no less in this step without the expert's part */
   int32_t *open;                    /* scratch [n_experts] those that may still be the best of the step, ascending */
   int32_t n_halvings;               /* numbers of receivers that an expert is tried with, at most */

@@ -49,43 +49,6 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .rest = HEC_NEW(arena, uint32_t, ranks)};
 }
 
-hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *p) {
-  size_t ranks = (size_t)p->n_ranks, experts = (size_t)p->n_experts;
-  return (hec_layer_kept){.held = HEC_NEW(arena, uint8_t, experts * ranks),
-                          .n_held = HEC_NEW(arena, int32_t, experts),
-                          .n_guests = HEC_NEW(arena, int32_t, ranks),
-                          .tokens = HEC_NEW(arena, uint32_t, experts * ranks),
-                          .load = HEC_NEW(arena, uint64_t, ranks),
-                          .early = hec_part_lanes_new(arena, p),
-                          .all = hec_part_lanes_new(arena, p)};
-}
-
-static void copy_arrays(const hec_layer_end *shape, const hec_layer_kept *from, hec_layer_kept *to) {
-  size_t ranks = (size_t)shape->n_ranks, experts = (size_t)shape->n_experts;
-  memcpy(to->held, from->held, experts * ranks * sizeof *to->held);
-  memcpy(to->n_held, from->n_held, experts * sizeof *to->n_held);
-  memcpy(to->n_guests, from->n_guests, ranks * sizeof *to->n_guests);
-  memcpy(to->tokens, from->tokens, experts * ranks * sizeof *to->tokens);
-  memcpy(to->load, from->load, ranks * sizeof *to->load);
-  hec_part_lanes_copy(&from->early, &to->early);
-  hec_part_lanes_copy(&from->all, &to->all);
-}
-
-/* Its arrays, where they are. */
-static hec_layer_kept now(const hec_layer_end *end) {
-  return (hec_layer_kept){end->held, end->n_held, end->n_guests, end->tokens, end->load, end->early, end->all};
-}
-
-void hec_layer_end_keep(const hec_layer_end *end, hec_layer_kept *kept) {
-  hec_layer_kept own = now(end);
-  copy_arrays(end, &own, kept);
-}
-
-void hec_layer_end_take_back(hec_layer_end *end, const hec_layer_kept *kept) {
-  hec_layer_kept own = now(end);
-  copy_arrays(end, kept, &own);
-}
-
 static uint8_t *held_of(const hec_layer_end *end, int32_t expert) {
   return end->held + (size_t)expert * (size_t)end->n_ranks;
 }
@@ -256,6 +219,20 @@ static void near_holders(const hec_layer_end *end, int32_t n, int32_t source, in
     ++*last;
 }
 
+typedef struct {
+  int32_t first, last, turn;
+} spread;
+
+/* hec_even_share of n to each of the listed holders first .. last-1. */
+static void spread_evenly(const hec_layer_end *end, spread to, uint32_t n, uint32_t *tokens) {
+  int32_t count = to.last - to.first, turn = to.turn % count;
+  uint32_t share = n / (uint32_t)count, rest = n - share * (uint32_t)count;
+  for (int32_t i = 0; i < count; i++) {
+    int32_t place = i - turn;
+    tokens[end->holder[to.first + i]] += share + ((uint32_t)(place < 0 ? place + count : place) < rest);
+  }
+}
+
 /* To its own rank, else evenly over its node, else evenly over all. */
 static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
   uint32_t *tokens = tokens_of(end, expert);
@@ -285,8 +262,8 @@ static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
         last = n;
       }
     }
-    for (int32_t i = first; counts[s] > 0 && i < last; i++)
-      tokens[end->holder[i]] += hec_even_share(counts[s], last - first, i - first, s);
+    if (counts[s] > 0)
+      spread_evenly(end, (spread){first, last, s}, counts[s], tokens);
   }
 }
 
@@ -368,6 +345,26 @@ static bool all_stay(const hec_layer_end *end, int32_t expert) {
   return memcmp(tokens_of(end, expert), counts_of(end, expert), (size_t)end->n_ranks * sizeof *end->tokens) == 0;
 }
 
+typedef struct {
+  int32_t expert, source, n; /* n: holders */
+  uint32_t left;
+} hec_quota_row;
+
+/* Where the source's tokens went: end->part. Mostly all stay. */
+static void add_quotas(const hec_layer_end *end, hec_quota_writer *writer, hec_quota_row row) {
+  const uint32_t *part = end->part + row.source;
+  if (row.left > 0 && held_of(end, row.expert)[row.source] != HEC_HELD_NOT &&
+      part[(size_t)row.source * (size_t)end->n_ranks] == row.left) {
+    hec_quota_add(writer, row.expert, (hec_quota){row.source, row.source, row.left});
+    return;
+  }
+  for (int32_t i = 0; row.left > 0 && i < row.n; i++) {
+    uint32_t tokens = part[(size_t)end->holder[i] * (size_t)end->n_ranks];
+    hec_quota_add(writer, row.expert, (hec_quota){row.source, end->holder[i], tokens});
+    row.left -= tokens;
+  }
+}
+
 void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
   int32_t n_ranks = end->n_ranks;
   for (int32_t e = 0; e < end->n_experts; e++) {
@@ -383,9 +380,7 @@ void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
       end->part[(size_t)r * (size_t)n_ranks + (size_t)r] = counts[r] < tokens[r] ? counts[r] : tokens[r];
     }
     for (int32_t s = 0; s < n_ranks; s++)
-      for (int32_t i = 0; counts[s] > 0 && i < n; i++)
-        hec_quota_add(writer, e,
-                      (hec_quota){s, end->holder[i], end->part[(size_t)end->holder[i] * (size_t)n_ranks + (size_t)s]});
+      add_quotas(end, writer, (hec_quota_row){e, s, n, counts[s]});
   }
   hec_quota_end(writer);
 }

@@ -1,5 +1,5 @@
-/* See the header for the formulas. The maxima are taken in four interleaved runs, which compilers turn into vector code
- * without having to reorder floating point. A maximum does not depend on the order. */
+/* See the header for the formulas. The maxima are taken in four interleaved runs, so that none waits for the one before. A
+ * maximum does not depend on the order. */
 #include "runtime/plan/planners/layer_model.h"
 
 #include "models/compute_cost.h"
@@ -57,6 +57,44 @@ static void list_runs(hec_arena *arena, hec_layer_model *model) {
     (void)runs_to(links, d, model->run + model->run_at[d], at, last);
 }
 
+/* Of the routes from s (`from`) or to s, inside the node or away from it, how many links all begin or end with. A tail
+ * leaves the heads of its sources. */
+static hec_layer_way way_of(const hec_layer_model *model, int32_t s, bool away, bool from) {
+  const hec_problem *p = model->problem;
+  hec_layer_way way = {NULL, 0};
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    const int32_t *route;
+    int32_t n = hec_rank_links_route(model->links, from ? s : r, from ? r : s, &route), same = 0;
+    if (r == s || (hec_problem_node(p, r) != hec_problem_node(p, s)) != away)
+      continue;
+    int32_t max = from ? n : n - model->head[(away ? p->n_ranks : 0) + r].n;
+    const int32_t *end = way.link + way.n;
+    while (way.link && same < way.n && same < max &&
+           (from ? way.link[same] == route[same] : end[-1 - same] == route[n - 1 - same]))
+      same++;
+    way.n = way.link ? same : max;
+    way.link = from ? route : route + n - way.n;
+  }
+  return way;
+}
+
+static void list_ways(hec_arena *arena, hec_layer_model *model) {
+  int32_t n = model->problem->n_ranks;
+  model->head = HEC_NEW(arena, hec_layer_way, 2 * (size_t)n);
+  model->tail = HEC_NEW(arena, hec_layer_way, 2 * (size_t)n);
+  for (int32_t i = 0; i < 2 * n; i++)
+    model->head[i] = way_of(model, i % n, i >= n, true);
+  for (int32_t i = 0; i < 2 * n; i++)
+    model->tail[i] = way_of(model, i % n, i >= n, false);
+  for (int32_t s = 0; s < n; s++)
+    for (int32_t d = 0; d < n; d++) {
+      const int32_t *route;
+      int32_t length = hec_rank_links_route(model->links, s, d, &route);
+      int32_t away = hec_problem_node(model->problem, s) == hec_problem_node(model->problem, d) ? 0 : n;
+      model->middles = model->middles || (s != d && length > model->head[away + s].n + model->tail[away + d].n);
+    }
+}
+
 hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links) {
   int32_t n_ranks = problem->n_ranks, rank_cells = padded(n_ranks);
   hec_layer_model model = {
@@ -69,6 +107,7 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   };
   model.cell_s = HEC_NEW(arena, double, model.n_cells);
   model.tokens = HEC_NEW(arena, double, model.n_cells);
+  model.rest = HEC_NEW(arena, double, model.n_cells);
   model.made = HEC_NEW(arena, bool, problem->n_experts);
   model.only = HEC_NEW(arena, int32_t, problem->n_experts);
   model.total = HEC_NEW(arena, double, problem->n_experts);
@@ -78,7 +117,9 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   model.before = HEC_NEW(arena, double, (size_t)n_ranks + 1);
   model.busiest_run = HEC_NEW(arena, int32_t, n_ranks);
+  model.in = HEC_NEW(arena, double, 2 * (size_t)n_ranks);
   list_runs(arena, &model);
+  list_ways(arena, &model);
   for (int32_t l = 0; l < links->n_links; l++)
     model.cell_s[l] = problem->bytes.token / links->token[l];
   model.rate = HEC_NEW(arena, hec_work_rate, 2 * (size_t)n_ranks);
@@ -90,15 +131,6 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
     model.cell_s[model.rank_at + r] = rate->flops_per_row / rate->flops_s + rate->bytes_per_row / rate->hbm_bandwidth;
   }
   return model;
-}
-
-/* n assignments of `source` are computed on `rank`. */
-static inline void add_part(const hec_layer_model *model, int32_t source, int32_t rank, double n, double *out) {
-  out[model->rank_at + rank] += n;
-  const int32_t *route;
-  int32_t length = hec_rank_links_route(model->links, source, rank, &route);
-  for (int32_t i = 0; i < length; i++)
-    out[route[i]] += n;
 }
 
 /* All assignments are computed on `rank`. */
@@ -135,52 +167,90 @@ static double crossing(const hec_layer_model *model, int32_t home, int32_t link,
   return sum;
 }
 
-/* The assignments of a source go evenly to n holders, by hec_even_share: those of `turn`, `turn` + 1, ... (mod n) have one
- * more. */
-static void split_source(const hec_layer_model *model, int32_t source, const int32_t *holders, int32_t n,
-                         uint32_t assignments, double *out) {
-  if (n == 1) {
-    add_part(model, source, holders[0], (double)assignments, out);
-    return;
+/* The links of a route that are neither in the head of its source nor in the tail of its destination. */
+static void cross_middle(const hec_layer_model *model, int32_t away, int32_t source, int32_t rank, double n,
+                         double *out) {
+  const int32_t *route;
+  int32_t length = hec_rank_links_route(model->links, source, rank, &route);
+  int32_t ranks = away * model->problem->n_ranks, end = length - model->tail[ranks + rank].n;
+  for (int32_t i = model->head[ranks + source].n; i < end; i++)
+    out[route[i]] += n;
+}
+
+static void cross(const hec_layer_way *way, double n, double *out) {
+  for (int32_t i = 0; i < way->n; i++)
+    out[way->link[i]] += n;
+}
+
+/* Who computes a source's assignments: n holders on its node or, when there are none, all of them. What each gets is
+ * gathered in in[n], and what all of them get alike in `alike`. */
+typedef struct {
+  const int32_t *holders;
+  int32_t n, away; /* away: 1 on other nodes */
+  double *in, alike;
+} receivers;
+
+/* Evenly, by hec_even_share: the holders `turn`, `turn` + 1, ... (mod n) get one more than the others. */
+static void send_evenly(const hec_layer_model *model, int32_t source, uint32_t assignments, receivers *to,
+                        double *out) {
+  uint32_t n = (uint32_t)to->n, share = assignments / n, rest = assignments - share * n;
+  int32_t turn = source % to->n;
+  cross(&model->head[to->away * model->problem->n_ranks + source], assignments, out);
+  to->alike += share;
+  for (uint32_t k = 0; k < rest; k++) {
+    to->in[turn]++;
+    if (model->middles)
+      cross_middle(model, to->away, source, to->holders[turn], 1, out);
+    turn = turn + 1 < to->n ? turn + 1 : 0;
   }
-  uint32_t share = assignments / (uint32_t)n, rest = assignments % (uint32_t)n;
-  int32_t turn = source % n;
-  for (uint32_t k = 0; k < (share > 0 ? (uint32_t)n : rest); k++) {
-    add_part(model, source, holders[turn], (double)(share + (k < rest)), out);
-    turn = turn + 1 < n ? turn + 1 : 0;
+  for (uint32_t i = 0; model->middles && share > 0 && i < n; i++)
+    cross_middle(model, to->away, source, to->holders[i], share, out);
+}
+
+static void arrive_at(const hec_layer_model *model, receivers *at, double *out) {
+  for (int32_t i = 0; i < at->n; i++) {
+    double n = at->in[i] + at->alike;
+    out[model->rank_at + at->holders[i]] += n;
+    cross(&model->tail[at->away * model->problem->n_ranks + at->holders[i]], n, out);
+    at->in[i] = 0;
   }
 }
 
-/* Local-first for the sources of one node: itself, else its node, else anywhere, evenly (dispatch local_first). Holders
- * begin .. end-1 are those of the node. */
-static void split_node(const hec_layer_model *model, int32_t node, const double *arrive, const int32_t *holders,
-                       int32_t n, int32_t begin, int32_t end, double *out) {
-  int32_t own = begin, first = node * model->problem->cluster->devices_per_node;
-  const int32_t *near = begin < end ? holders + begin : holders;
-  int32_t n_near = begin < end ? end - begin : n;
+/* Local-first for the sources of one node: itself, else its node, else anywhere, evenly (dispatch local_first). `near` are
+ * the holders on the node. */
+static void split_node(const hec_layer_model *model, int32_t node, const double *arrive, receivers *near,
+                       receivers *far, double *out) {
+  int32_t own = 0, first = node * model->problem->cluster->devices_per_node;
+  receivers *to = near->n > 0 ? near : far;
   for (int32_t s = first; s < hec_problem_node_end(model->problem, node); s++) {
-    bool holds = own < end && holders[own] == s;
+    bool holds = own < near->n && near->holders[own] == s;
     own += holds;
     if (holds)
       out[model->rank_at + s] += arrive[s];
     else if (arrive[s] > 0)
-      split_source(model, s, near, n_near, (uint32_t)arrive[s], out);
+      send_evenly(model, s, (uint32_t)arrive[s], to, out);
   }
 }
 
 void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const int32_t *holders, int32_t n,
                           double *out) {
   const double *arrive = arrive_of(model, expert);
+  int32_t n_ranks = model->problem->n_ranks;
   memset(out, 0, (size_t)model->n_cells * sizeof *out);
   if (n == 1) {
     all_to_one(model, holders[0], arrive, out);
     return;
   }
-  for (int32_t node = 0, begin = 0, end = 0; node < model->problem->n_nodes; node++, begin = end) {
+  receivers far = {.holders = holders, .n = n, .away = 1, .in = model->in + n_ranks};
+  for (int32_t node = 0, end = 0; node < model->problem->n_nodes; node++) {
+    receivers near = {.holders = holders + end, .in = model->in};
     while (end < n && holders[end] < hec_problem_node_end(model->problem, node))
       end++;
-    split_node(model, node, arrive, holders, n, begin, end, out);
+    near.n = (int32_t)(holders + end - near.holders);
+    split_node(model, node, arrive, &near, &far, out);
+    arrive_at(model, &near, out);
   }
+  arrive_at(model, &far, out);
 }
 
 static void set_everywhere(const hec_layer_model *model, int32_t expert, double *out) {
@@ -197,25 +267,40 @@ static double *made_part(const hec_layer_model *model, int32_t expert) {
   return part;
 }
 
-/* Transposed, a cache line of sources at a time. */
-static void read_counts(hec_layer_model *model, const uint32_t *counts) {
-  enum { BLOCK = 8 };
+/* A cache line of sources at a time, `n` of them. Sums are of whole numbers: no addition waits for the one before. */
+enum { BLOCK = 8 };
+static inline void transpose(hec_layer_model *model, const uint32_t *counts, size_t first, size_t n) {
   size_t n_experts = (size_t)model->problem->n_experts, stride = (size_t)(model->n_cells - model->rank_at);
-  size_t n_ranks = (size_t)model->problem->n_ranks;
-  memset(model->total, 0, n_experts * sizeof *model->total);
-  for (size_t first = 0; first < n_ranks; first += BLOCK) {
-    size_t end = first + BLOCK < n_ranks ? first + BLOCK : n_ranks;
-    for (size_t e = 0; e < n_experts; e++) {
-      double *arrive = model->arrive + e * stride;
-      uint64_t sum = 0; /* of whole numbers: no addition waits for the one before */
-      for (size_t s = first; s < end; s++) {
-        uint32_t count = counts[s * n_experts + e];
-        arrive[s] = (double)count;
-        sum += count;
-      }
-      model->total[e] += (double)sum;
+  const uint32_t *row = counts + first * n_experts;
+  for (size_t e = 0; e < n_experts; e++) {
+    double *arrive = model->arrive + e * stride + first;
+    uint64_t sum = 0;
+    for (size_t s = 0; s < n; s++) {
+      uint32_t count = row[s * n_experts + e];
+      arrive[s] = (double)count;
+      sum += count;
     }
+    model->total[e] += (double)sum;
   }
+}
+
+static void read_counts(hec_layer_model *model, const uint32_t *counts) {
+  size_t n_ranks = (size_t)model->problem->n_ranks, first = 0;
+  memset(model->total, 0, (size_t)model->problem->n_experts * sizeof *model->total);
+  for (; first + BLOCK <= n_ranks; first += BLOCK)
+    transpose(model, counts, first, BLOCK);
+  transpose(model, counts, first, n_ranks - first);
+}
+
+const double *hec_layer_model_send(hec_layer_model *model, int32_t expert, uint32_t assignments, int32_t turn) {
+  int32_t n = model->problem->n_ranks, rest = (int32_t)(assignments % (uint32_t)n);
+  double *arrive = arrive_of(model, expert), share = assignments / (uint32_t)n;
+  for (int32_t s = 0; s < n; s++)
+    arrive[s] = share;
+  for (int32_t s = turn; s < turn + rest; s++)
+    arrive[s < n ? s : s - n] = share + 1;
+  model->total[expert] = assignments;
+  return arrive;
 }
 
 static void add_to(double *restrict sum, const double *restrict more, int32_t n) {
@@ -223,12 +308,11 @@ static void add_to(double *restrict sum, const double *restrict more, int32_t n)
     sum[i] += more[i];
 }
 
-void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
-                         int32_t *holders) {
+void hec_layer_model_place(hec_layer_model *model, const hec_plan *plan, int32_t layer, int32_t *holders) {
   int32_t n_experts = model->problem->n_experts, n_ranks = model->problem->n_ranks;
   int32_t stride = model->n_cells - model->rank_at;
   HEC_ASSERT(plan->n_slices == 1);
-  read_counts(model, counts);
+  model->rest_of = -1;
   memset(model->tokens, 0, (size_t)model->n_cells * sizeof *model->tokens);
   memset(model->to, 0, (size_t)n_ranks * (size_t)stride * sizeof *model->to);
   for (int32_t e = 0; e < n_experts; e++) {
@@ -249,19 +333,34 @@ void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t l
     all_to_one(model, r, model->to + (size_t)r * (size_t)stride, model->tokens);
 }
 
+void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
+                         int32_t *holders) {
+  read_counts(model, counts);
+  hec_layer_model_place(model, plan, layer, holders);
+}
+
 static double largest4(const double m[4]) {
   double a = m[0] > m[1] ? m[0] : m[1], b = m[2] > m[3] ? m[2] : m[3];
   return a > b ? a : b;
 }
 
-/* max over i < n of (tokens - without + with) * seconds; `without` and `with` may be NULL. n is a multiple of 4. */
-static double busiest(const double *tokens, const double *without, const double *with, const double *seconds,
-                      int32_t n) {
+/* max over i < n of (tokens + more) * seconds. n is a multiple of 4. */
+static double busiest_with(const double *tokens, const double *more, const double *seconds, int32_t n) {
   double m[4] = {0, 0, 0, 0};
   for (int32_t c = 0; c < n; c += 4)
     for (int32_t i = 0; i < 4; i++) {
-      double left = tokens[c + i] - (without ? without[c + i] : 0) + (with ? with[c + i] : 0);
-      double cell_s = left * seconds[c + i];
+      double cell_s = (tokens[c + i] + more[c + i]) * seconds[c + i];
+      m[i] = m[i] > cell_s ? m[i] : cell_s;
+    }
+  return largest4(m);
+}
+
+/* The same of `tokens` alone. */
+static double busiest(const double *tokens, const double *seconds, int32_t n) {
+  double m[4] = {0, 0, 0, 0};
+  for (int32_t c = 0; c < n; c += 4)
+    for (int32_t i = 0; i < 4; i++) {
+      double cell_s = tokens[c + i] * seconds[c + i];
       m[i] = m[i] > cell_s ? m[i] : cell_s;
     }
   return largest4(m);
@@ -269,8 +368,8 @@ static double busiest(const double *tokens, const double *without, const double 
 
 hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
   int32_t at = model->rank_at;
-  return (hec_layer_time){busiest(model->tokens, NULL, NULL, model->cell_s, at),
-                          busiest(model->tokens + at, NULL, NULL, model->cell_s + at, model->n_cells - at)};
+  return (hec_layer_time){busiest(model->tokens, model->cell_s, at),
+                          busiest(model->tokens + at, model->cell_s + at, model->n_cells - at)};
 }
 
 static void add_work(const hec_layer_model *model, int32_t rank, double tokens) {
@@ -369,19 +468,30 @@ void hec_layer_model_mins(const hec_layer_model *model, hec_layer_time *min) {
   }
 }
 
-hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part) {
-  const double *now = made_part(model, expert), *tokens = model->tokens, *seconds = model->cell_s;
-  int32_t at = model->rank_at, rest = model->n_cells - at;
+/* What the cells carry without the expert; kept, since a planner tries an expert in several ways. */
+static const double *rest_without(hec_layer_model *model, int32_t expert) {
+  const double *now = made_part(model, expert), *tokens = model->tokens;
+  double *rest = model->rest;
+  for (int32_t c = 0; model->rest_of != expert && c < model->n_cells; c++)
+    rest[c] = tokens[c] - now[c];
+  model->rest_of = expert;
+  return rest;
+}
+
+hec_layer_time hec_layer_model_time_with(hec_layer_model *model, int32_t expert, const double *part) {
+  const double *rest = rest_without(model, expert), *seconds = model->cell_s;
+  int32_t at = model->rank_at, n_ranks = model->n_cells - at;
   if (!part)
-    return (hec_layer_time){busiest(tokens, now, NULL, seconds, at),
-                            busiest(tokens + at, now + at, arrive_of(model, expert), seconds + at, rest)};
-  return (hec_layer_time){busiest(tokens, now, part, seconds, at),
-                          busiest(tokens + at, now + at, part + at, seconds + at, rest)};
+    return (hec_layer_time){busiest(rest, seconds, at),
+                            busiest_with(rest + at, arrive_of(model, expert), seconds + at, n_ranks)};
+  return (hec_layer_time){busiest_with(rest, part, seconds, at),
+                          busiest_with(rest + at, part + at, seconds + at, n_ranks)};
 }
 
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part) {
   double *now = made_part(model, expert);
   model->only[expert] = -1;
+  model->rest_of = -1;
   for (int32_t c = 0; c < model->n_cells; c++)
     model->tokens[c] -= now[c];
   if (part)

@@ -24,6 +24,12 @@ typedef struct {
   int32_t link, begin, end;
 } hec_layer_run;
 
+/* Links that are in all routes of a rank. */
+typedef struct {
+  const int32_t *link;
+  int32_t n;
+} hec_layer_way;
+
 typedef struct {
   const hec_problem *problem;
   const hec_rank_links *links;
@@ -34,9 +40,14 @@ typedef struct {
   hec_work_rate *rate;               /* [2 * n_ranks] of an expert, then of its backward */
   int32_t *run_at;                   /* [n_ranks + 1] into run */
   hec_layer_run *run;                /* by destination, then link, then source */
+  hec_layer_way *head, *tail;        /* [2 * n_ranks] of a rank's routes: inside its node, then to and from others */
+  bool middles;                      /* some route has more than its head and tail */
+  double *in;                        /* scratch [2 * n_ranks], zero between uses */
   double *before;                    /* scratch [n_ranks + 1] assignments of the sources before each */
   double *tokens;                    /* [n_cells] of the layer */
   double *part;                      /* [n_experts * n_cells] what each expert adds to it, where made */
+  double *rest;                      /* [n_cells] tokens without those of rest_of */
+  int32_t rest_of;                   /* expert; -1: not made */
   bool *made;                        /* [n_experts] of an expert on one rank only when asked for */
   double *arrive;                    /* [n_experts * padded ranks] assignments of each source */
   int32_t *only;                     /* [n_experts] the one rank that computes the expert; -1: several may */
@@ -58,6 +69,10 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
  * [2 * n_ranks]. O(sources * (experts + ranks * route) + copied experts * (sources * route + cells)). */
 void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders);
+/* The same in two steps: the loads that stand in the model, and the plan. Every source sends hec_even_share of the expert's
+ * `assignments`; 0 <= turn < n_ranks. Returns what each source sends: [n_ranks]. O(ranks). */
+const double *hec_layer_model_send(hec_layer_model *model, int32_t expert, uint32_t assignments, int32_t turn);
+void hec_layer_model_place(hec_layer_model *model, const hec_plan *plan, int32_t layer, int32_t *holders);
 
 /* What `expert` adds to every cell when the ranks `holders` (ascending, different) hold it: out[n_cells]. */
 void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const int32_t *holders, int32_t n, double *out);
@@ -69,7 +84,7 @@ void hec_layer_model_busiest(hec_layer_model *model);
 hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n);
 void hec_layer_model_mins(const hec_layer_model *model, hec_layer_time *min); /* [n_experts], n = 1 */
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
-hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
+hec_layer_time hec_layer_model_time_with(hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */
 
 /* Seconds of `tokens` assignments of one expert on a rank by the law of computing, forward or backward. */

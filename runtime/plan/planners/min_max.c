@@ -74,7 +74,7 @@ static bool look_from(hec_min_max *m, int32_t g, uint64_t t, int32_t *n_queued) 
     int32_t e = m->expert[m->place[k]];
     if (m->tokens[m->place[k]] == 0)
       continue;
-    for (int32_t i = m->at[e]; i < m->at[e + 1]; i++) {
+    for (int32_t i = m->at[e]; *n_queued < m->n_ranks && i < m->at[e + 1]; i++) {
       int32_t h = m->rank[i];
       if (m->level[h] >= 0)
         continue;

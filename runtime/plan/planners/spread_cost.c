@@ -165,9 +165,12 @@ static hec_spread_memo memo_new(hec_arena *arena, const hec_spread *spread) {
 
 static struct hec_spread_known *slot_for(const hec_spread_memo *memo, int32_t owner, const int32_t *receivers,
                                          int32_t n) {
-  uint64_t hash = (uint64_t)owner;
-  for (int32_t i = 0; i < n; i++)
-    hash = (hash ^ (uint64_t)receivers[i]) * 0x9e3779b97f4a7c15u;
+  uint64_t hash = (uint64_t)owner * 0x9e3779b97f4a7c15u;
+  for (int32_t i = 0; i < n; i++) { /* no product waits for the one before */
+    uint64_t mixed = ((uint64_t)receivers[i] + 1) * 0x9e3779b97f4a7c15u;
+    hash += mixed ^ mixed >> 31;
+  }
+  hash *= 0xbf58476d1ce4e5b9u;
   return &memo->slot[hash >> 32 & (HEC_SPREAD_KNOWN - 1)];
 }
 
@@ -263,6 +266,9 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   spread.everywhere_sum.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.way_out = HEC_NEW(arena, hec_spread_pattern, ranks);
   spread.made = hec_spread_sum_new(arena, &spread);
+  spread.bandwidth = HEC_NEW(arena, double, sum_length(&spread));
+  for (size_t i = 0; i < sum_length(&spread); i++)
+    spread.bandwidth[i] = links->bandwidth[i % (size_t)links->n_padded];
   spread.touched = HEC_NEW(arena, int32_t, sum_length(&spread));
   spread.memo = memo_new(arena, &spread);
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
@@ -359,17 +365,18 @@ double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
 static const double SURELY_LESS = 1 - 0x1p-48;
 
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern) {
-  int32_t n = spread->links->n_padded, stage = 0, begin = 0;
+  const int32_t n_stages = spread->n_stages, length = spread->links->n_padded;
+  const double *load = sum->load, *delay = sum->delay, *bandwidth = spread->bandwidth;
   double stage_s[HEC_SPREAD_STAGES_MAX];
-  memcpy(stage_s, sum->stage_s, (size_t)spread->n_stages * sizeof *stage_s);
-  for (int32_t i = 0; i < pattern->n; i++) {
-    int32_t at = pattern->at[i];
-    for (; at - begin >= n; begin += n)
-      stage++;
-    double load = sum->load[at] + pattern->load[i], delay = larger(sum->delay[at], pattern->delay[i]);
-    double bandwidth = spread->links->bandwidth[at - begin];
-    if (load > (stage_s[stage] - delay) * bandwidth * SURELY_LESS)
-      stage_s[stage] = larger(stage_s[stage], load / bandwidth + delay);
+  for (int32_t k = 0, i = 0, end = length; k < n_stages; k++, end += length) {
+    double max = sum->stage_s[k];
+    for (; i < pattern->n && pattern->at[i] < end; i++) {
+      int32_t at = pattern->at[i];
+      double bytes = load[at] + pattern->load[i], wait_s = larger(delay[at], pattern->delay[i]);
+      if (bytes > (max - wait_s) * bandwidth[at] * SURELY_LESS)
+        max = larger(max, bytes / bandwidth[at] + wait_s);
+    }
+    stage_s[k] = max;
   }
   return cheapest(spread, stage_s);
 }

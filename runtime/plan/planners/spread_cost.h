@@ -43,7 +43,7 @@ typedef struct {
   hec_spread_pattern entries;    /* [entries_max] likewise; n: in use */
   int32_t n_receivers, receivers_max, entries_max;
 } hec_spread_memo;
-enum { HEC_SPREAD_KNOWN = 2048 };
+enum { HEC_SPREAD_KNOWN = 8192 };
 
 typedef struct {
   const hec_problem *problem;
@@ -51,6 +51,7 @@ typedef struct {
   int64_t bytes; /* of one expert */
   bool scatter;
   int32_t n_ways, n_stages;                /* different lowerings of the rows without relays; stages of all of them */
+  double *bandwidth;                       /* [n_stages * n_padded] of each entry's link */
   int32_t way_at[HEC_SPREAD_WAYS_MAX + 1]; /* stages of way w: way_at[w] .. way_at[w + 1] - 1 */
   int32_t way_row[HEC_SPREAD_WAYS_MAX];    /* its row of hec_collectives */
   hec_spread_pattern *everywhere;          /* [n_ranks] an expert of that owner goes to all other ranks */

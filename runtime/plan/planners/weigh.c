@@ -11,8 +11,7 @@ hec_weigh hec_weigh_new(hec_arena *arena, hec_calibrate *calibrate, hec_fssdp *f
   hec_weigh weigh = {
       .calibrate = calibrate,
       .fssdp = fssdp,
-      .counts = HEC_NEW(arena, uint32_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
-      .even = HEC_NEW(arena, hec_weigh_even, problem->n_experts),
+      .sent = HEC_NEW(arena, const double *, problem->n_experts),
       .rank_s = HEC_NEW(arena, double, 2 * (size_t)problem->n_ranks),
       .gathered = hec_spread_sum_new(arena, calibrate->gather),
   };
@@ -26,24 +25,17 @@ static uint32_t mean_of(const hec_weigh_case *of, int32_t expert) {
 }
 
 /* One expert's tokens come to a rank (sign 1) or leave it (-1). */
-static void add_work(hec_weigh *w, int32_t rank, uint32_t tokens, double sign) {
+static void add_work(hec_weigh *w, int32_t rank, double tokens, double sign) {
   const hec_layer_model *model = &w->calibrate->model;
   for (int back = 0; back < 2; back++)
     w->rank_s[back * model->problem->n_ranks + rank] += sign * hec_layer_model_expert_s(model, rank, back == 1, tokens);
 }
 
-/* hec_even_share of the mean, the expert's number as the turn. */
-static void set_counts(hec_weigh *w, const hec_weigh_case *of) {
-  int32_t n_ranks = w->calibrate->problem->n_ranks, n_experts = w->calibrate->problem->n_experts;
-  for (int32_t e = 0; e < n_experts; e++)
-    w->even[e] = (hec_weigh_even){mean_of(of, e) / (uint32_t)n_ranks, (int32_t)(mean_of(of, e) % (uint32_t)n_ranks),
-                                  e % n_ranks};
-  for (int32_t s = 0; s < n_ranks; s++)
-    for (int32_t e = 0; e < n_experts; e++) {
-      int32_t place = s - w->even[e].turn;
-      w->counts[(size_t)s * (size_t)n_experts + (size_t)e] =
-          w->even[e].share + (place + (place < 0 ? n_ranks : 0) < w->even[e].rest);
-    }
+/* Every source sends hec_even_share of the mean, the expert's number as the turn. */
+static void set_loads(hec_weigh *w, const hec_weigh_case *of) {
+  const hec_problem *p = w->calibrate->problem;
+  for (int32_t e = 0; e < p->n_experts; e++)
+    w->sent[e] = hec_layer_model_send(&w->calibrate->model, e, mean_of(of, e), e % p->n_ranks);
 }
 
 static double over(double seconds, double window_s) {
@@ -84,7 +76,7 @@ static void begin(hec_weigh *w, hec_plan *plan, const hec_weigh_case *of) {
   hec_calibrate *c = w->calibrate;
   const hec_problem *p = c->problem;
   hec_plan_clear_copies(plan, of->layer);
-  hec_layer_model_set(&c->model, plan, of->layer, w->counts, c->holders);
+  hec_layer_model_place(&c->model, plan, of->layer, c->holders);
   clear_sums(w);
   memset(w->rank_s, 0, 2 * (size_t)p->n_ranks * sizeof *w->rank_s);
   for (int32_t e = 0; e < p->n_experts; e++)
@@ -99,7 +91,7 @@ static void copy_everywhere(hec_weigh *w, const hec_plan *plan, const hec_weigh_
   hec_layer_model_replace(&c->model, expert, NULL);
   add_work(w, home, mean_of(of, expert), -1);
   for (int32_t r = 0; r < p->n_ranks; r++)
-    add_work(w, r, w->counts[(size_t)r * (size_t)p->n_experts + (size_t)expert], 1);
+    add_work(w, r, w->sent[expert][r], 1);
   hec_spread_add(c->gather, &w->gathered, &c->gather->everywhere[home]);
   if (c->scatter)
     hec_spread_add(c->scatter, &w->returned, &c->scatter->everywhere[home]);
@@ -108,7 +100,7 @@ static void copy_everywhere(hec_weigh *w, const hec_plan *plan, const hec_weigh_
 /* T of the layer's copies as they stand, from nothing. */
 static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *of) {
   hec_calibrate *c = w->calibrate;
-  hec_layer_model_set(&c->model, plan, of->layer, w->counts, c->holders);
+  hec_layer_model_place(&c->model, plan, of->layer, c->holders);
   clear_sums(w);
   for (int32_t e = 0; e < plan->n_experts; e++) {
     const int32_t *ranks;
@@ -136,7 +128,7 @@ int32_t hec_weigh_layer(hec_weigh *w, hec_plan *plan, const hec_weigh_case *of, 
   const hec_problem *p = c->problem;
   c->window_s = hec_problem_window_s(p, of->layer);
   int32_t best = 0, nested = of->t < of->m ? of->t : of->m;
-  set_counts(w, of);
+  set_loads(w, of);
   begin(w, plan, of);
   double best_s = layer_s(w);
   for (int32_t k = 1; k <= nested; k++) {

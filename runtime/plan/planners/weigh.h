@@ -16,18 +16,11 @@
 #include "runtime/plan/planners/calibrate.h"
 #include "runtime/plan/planners/fssdp.h"
 
-/* An expert's mean load over the sources: `rest` of them, from `turn` on, send one more. */
-typedef struct {
-  uint32_t share;
-  int32_t rest, turn;
-} hec_weigh_even;
-
 typedef struct {
   hec_calibrate *calibrate; /* its model, prices and scratch are used between calibrations */
   hec_fssdp *fssdp;
-  uint32_t *counts;     /* [n_ranks * n_experts] the mean load, every source alike */
-  hec_weigh_even *even; /* scratch [n_experts] */
-  double *rank_s;       /* [2 * n_ranks] work, forward, then backward */
+  const double **sent; /* [n_experts] of each source, of the mean load: hec_layer_model_send */
+  double *rank_s;      /* [2 * n_ranks] work, forward, then backward */
   hec_spread_sum gathered, returned;
 } hec_weigh;
 

@@ -159,7 +159,6 @@ const hec_policy hec_policy_ideal = {
     .source = "reference row",
     .schedule = "ideal",
     .only_schedule = "ideal",
-    .head_first = 1,
     .init = start_balance,
     .rewrite = balance,
     .reference = true,

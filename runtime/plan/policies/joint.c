@@ -275,11 +275,34 @@ static bool replace(hec_policy_run *run, joint *state, int32_t layer) {
 
 /* ---- Decisions ---- */
 
-static void write_guests(hec_policy_run *run, const joint *state, int32_t layer, hec_held held) {
+/* Late guests beside what the plan has. */
+static void write_late(hec_policy_run *run, const joint *state, int32_t layer) {
+  const hec_layer_end *end = &state->guests.end;
   for (int32_t e = 0; e < run->plan.n_experts; e++)
-    for (int32_t r = 0; r < run->plan.n_ranks; r++)
-      if (state->guests.end.held[e * run->plan.n_ranks + r] == held)
+    for (int32_t r = 0; end->late.all[e] > 0 && r < run->plan.n_ranks; r++)
+      if (end->held[e * run->plan.n_ranks + r] == HEC_HELD_LATE)
         hec_plan_add_copy(&run->plan, layer, e, r, HEC_COPY_GUEST);
+}
+
+/* The layer's copies: residents, and early guests if wanted. */
+static void write_copies(hec_policy_run *run, const joint *state, int32_t layer) {
+  const hec_layer_end *end = &state->guests.end;
+  hec_plan *plan = &run->plan;
+  int32_t *copy_at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1), at = 0;
+  int32_t *ranks = plan->copy_rank + (size_t)layer * (size_t)plan->copy_capacity;
+  uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    const uint8_t *held = end->held + (size_t)e * (size_t)plan->n_ranks;
+    for (int32_t r = 0; end->n_held[e] > 1 && r < plan->n_ranks; r++) {
+      bool guest = held[r] == HEC_HELD_EARLY && run->policy->own[EARLY] > 0;
+      if (!guest && held[r] != HEC_HELD_RESIDENT)
+        continue;
+      HEC_ASSERT(at < plan->copy_capacity);
+      ranks[at] = r;
+      kinds[at++] = guest ? HEC_COPY_GUEST : HEC_COPY_RESIDENT;
+    }
+    copy_at[e + 1] = at;
+  }
 }
 
 static void decide(hec_policy_run *run) {
@@ -297,9 +320,7 @@ static void decide(hec_policy_run *run) {
     run->units_once += run->units - before;
     read_placement(run, state, layer);
     (void)try_on(run, state, layer, state->mean);
-    write_placement(run, state, layer);
-    if (run->policy->own[EARLY] > 0)
-      write_guests(run, state, layer, HEC_HELD_EARLY);
+    write_copies(run, state, layer);
   }
   run->plan.version += moved;
   run->planned = true;
@@ -319,7 +340,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
     (void)hec_guests_spill(&state->guests, &times, state->guests.m, HEC_HELD_LATE);
   }
   state->guests.plain = false;
-  write_guests(run, state, layer, HEC_HELD_LATE);
+  write_late(run, state, layer);
   hec_quota_writer writer = hec_quota_begin(&run->plan, layer);
   hec_layer_end_quotas(end, &writer);
   run->units = end->units;
@@ -402,7 +423,7 @@ static void init(hec_policy_run *run) {
                    .best_resident = HEC_NEW(arena, uint8_t, experts * ranks)};
   state->guests.m = guest_room(p, &run->plan.rematerialise);
   state->guests.end.regathers = run->plan.rematerialise;
-  if (run->policy->head_first && run->policy->own[LANE] > 0)
+  if (run->policy->own[LANE] > 0)
     state->guests.end.head_s =
         hec_link_cost_allreduce(p->cluster, p->n_ranks, hec_problem_head_gradients(p)) / p->n_layers;
   int32_t share = hec_problem_share(p), room = resident_room(p);
@@ -434,8 +455,6 @@ static const hec_option options[] = {
     HEC_POLICY_M(),
     HEC_POLICY_INT("pairs", portfolio, 0, 12,
                    .help = "pairs of another row and a schedule that it keeps to follow; 0: none"),
-    HEC_POLICY_INT("head", head_first, 0, 1,
-                   .help = "1: the head's gradients are reduced beside the backward of the layers; 0: after it"),
     HEC_POLICY_WHOLE("lane", LANE, 0, 1,
                      .help = "1: expects the head's gradients before those of copies; 0: expects none"),
     HEC_POLICY_WHOLE("homes", HOMES, 0, 1, .help = "1: homes and residents are placed by past loads; 0: they stay"),
@@ -453,7 +472,6 @@ const hec_policy hec_policy_joint = {
     .schedule = "joint",
     .dispatch = &hec_dispatch_quota,
     .relays = true,
-    .head_first = 1,
     .by_schedule = true,
     .portfolio = 12,
     .window = 2,

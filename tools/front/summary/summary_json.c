@@ -170,6 +170,8 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_int(&json, "ranks", job->problem.n_ranks);
   hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
   hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
+  if (job->problem.train)
+    hec_json_string(&json, "head_gradients", job->problem.head_late ? "after" : "beside");
   json_text(&json, "law", summary->law);
   if (job->problem.dispatch.by)
     hec_json_string(&json, "dispatcher", job->problem.dispatch.by->name);

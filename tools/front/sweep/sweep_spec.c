@@ -162,6 +162,8 @@ static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_val
   const char *expected = text[0] == 0 && !none ? "a text" : NULL;
   if (!expected && axis == HEC_AXIS_phase && strcmp(text, "train") != 0 && strcmp(text, "forward") != 0)
     expected = "train, forward or auto";
+  if (!expected && axis == HEC_AXIS_head_gradients && strcmp(text, "beside") != 0 && strcmp(text, "after") != 0)
+    expected = "beside, after or auto";
   if (!expected && axis == HEC_AXIS_attention)
     expected = hec_attention_read(text, &kind, &s2);
   if (expected)

@@ -2,7 +2,9 @@
 #include "tools/front/training/recommendation.h"
 
 #include "models/laws/cost_law.h"
+#include "tools/front/training/recommendation_search.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Search ---- */
@@ -24,33 +26,12 @@ static hec_status make_base(const hec_training_args *args, const hec_job_options
   return hec_fail(HEC_BAD_INPUT, "%s", first);
 }
 
-/* The layout as options say it, so that everything else is made as always. */
-static hec_status make_choice(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
-                              hec_arena *arena, hec_recommended *to) {
-  const hec_training *t = &to->choice.training;
-  hec_training_args with = *args;
-  hec_set_up *set_up = HEC_NEW(arena, hec_set_up, 1);
-  hec_text recipe = {0};
-  hec_recipe_write(&t->recipe, &recipe);
-  with.layout = hec_arena_printf(arena, "tp=%d cp=%d pp=%d vpp=%d ep=%d etp=%d", (int)t->layout.tp, (int)t->layout.cp,
-                                 (int)t->layout.pp, (int)t->layout.vpp, (int)t->layout.ep, (int)t->layout.etp);
-  with.recipe = hec_arena_text(arena, recipe.data);
-  with.micro_batch = t->micro_batch;
-  with.pipeline = t->layout.vpp > 1 ? "interleaved" : "1f1b"; /* as the search has it, whatever a set-up says */
-  hec_text_free(&recipe);
-  to->set_up = set_up;
-  HEC_TRY(hec_set_up_make(&with, options, reader, arena, set_up));
-  /* The rest was written for the set-up, but nobody stated it: how sure the answer is hangs on that. */
-  static const char *const chosen[] = {"dispatcher", "recompute", "zero", NULL};
-  hec_recipe_state_as(&set_up->training.recipe, &t->recipe, chosen);
-  return HEC_OK;
-}
-
 /* What fits into memory, with its copies and its hot rank, before what does not; then the faster one. */
 static bool better(const hec_training_result *a, const hec_training_result *b) {
   return a->memory.fits != b->memory.fits ? a->memory.fits : a->step_s < b->step_s;
 }
 
+/* Under the loads, with every policy. */
 static hec_status compare(const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                           hec_recommended *to) {
   HEC_TRY(hec_trace_rewind(reader));
@@ -65,21 +46,6 @@ static hec_status compare(const hec_training_choice *policies, hec_trace_reader 
   return HEC_OK;
 }
 
-/* The fastest of each ep, for imbalance hangs on ep; then the fastest others. */
-static void choose_rows(hec_recommendation *to) {
-  const hec_layout_found *found = &to->found;
-  for (int pass = 0; pass < 2; pass++)
-    for (int32_t i = 0; i < found->n && to->n < HEC_RECOMMENDED_ROWS; i++) {
-      bool same_ep = false, taken = false;
-      for (int32_t r = 0; r < to->n; r++) {
-        same_ep |= to->rows[r].choice.training.layout.ep == found->choices[i].training.layout.ep;
-        taken |= memcmp(&to->rows[r].choice, &found->choices[i], sizeof found->choices[i]) == 0;
-      }
-      if (pass ? !taken : !same_ep)
-        to->rows[to->n++].choice = found->choices[i];
-    }
-}
-
 static const hec_training_result *best_of(const hec_recommended *r) {
   return &r->policies.rows[r->best].result;
 }
@@ -88,12 +54,12 @@ static double step_s(const hec_recommended *r) {
   return best_of(r)->step_s;
 }
 
-static void sort_rows(hec_recommendation *to) {
-  for (int32_t i = 1; i < to->n; i++)
-    for (int32_t j = i; j > 0 && better(best_of(&to->rows[j]), best_of(&to->rows[j - 1])); j--) {
-      hec_recommended row = to->rows[j];
-      to->rows[j] = to->rows[j - 1];
-      to->rows[j - 1] = row;
+static void sort_rows(hec_recommended *rows, int32_t n) {
+  for (int32_t i = 1; i < n; i++)
+    for (int32_t j = i; j > 0 && better(best_of(&rows[j]), best_of(&rows[j - 1])); j--) {
+      hec_recommended row = rows[j];
+      rows[j] = rows[j - 1];
+      rows[j - 1] = row;
     }
 }
 
@@ -137,19 +103,22 @@ static hec_status step_otherwise(const hec_recommended *row, const otherwise *o,
   t.laws = o->laws ? o->laws : t.laws;
   job.training = &t;
   if (o->balanced)
-    job = (hec_training_job){.training = &t};
+    job = (hec_training_job){.training = &t, .pipeline = job.pipeline};
   if (o->of > 0)
     take_window(o, t.moe->n_moe_layers, hec_training_micro_batches(&t), &arena, &job);
   hec_status status = hec_training_run(&job, &result);
-  *s = result.step_s + (o->balanced ? step_s(row) - row->choice.result.step_s : 0);
+  *s = result.step_s * row->policies.factor + (o->balanced ? step_s(row) - row->choice.result.step_s : 0);
   hec_arena_free(&arena);
   return status;
 }
 
+/* Rows that do not fit into memory are no rivals of one that does. */
 static hec_status try_otherwise(const hec_recommendation *r, const otherwise *o, hec_doubt *doubt) {
   double first_s = 0, min_s = 0;
   for (int32_t c = 0; c < r->n; c++) {
     double s;
+    if (best_of(&r->rows[0])->memory.fits && !best_of(&r->rows[c])->memory.fits)
+      continue;
     HEC_TRY(step_otherwise(&r->rows[c], o, &s));
     first_s = c == 0 ? s : first_s;
     min_s = c == 0 || s < min_s ? s : min_s;
@@ -212,57 +181,209 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   return status;
 }
 
-static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
+/* `records`: as many as the others have; 0: as many as its step takes. */
+static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_reader *reader, hec_arena *arena,
+                                hec_recommended *today) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
-  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
+  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1, .records = records};
   today->set_up = base;
   today->choice.training = base->training;
+  const hec_layout *l = &base->training.layout;
+  today->choice.pipeline = base->pipeline == hec_pipeline_default(l->pp, l->vpp) ? NULL : base->pipeline;
   return compare(&alone, reader, arena, today);
 }
 
-/* Each layout again with ep alone and the recomputation that it needs to fit: a row whose policy is ep already is as it was. */
-static hec_status choose_plain(const hec_training_args *args, const hec_job_options *options,
-                               const hec_training_choice *fitting, hec_trace_reader *reader, hec_arena *arena,
-                               hec_recommendation *to) {
+/* ---- Under the loads ---- */
+
+enum { SIMULATED_MAX = 12, NEAREST = 8, PLAIN_TRIED = 3, RECORDS_MIN = 4 };
+
+/* Layouts to simulate, the most promising first. */
+typedef struct {
+  const hec_training_args *args;
+  const hec_job_options *options;
+  const hec_training_choice *policies;
+  hec_trace_reader *reader;
+  hec_arena *arena;
+  hec_candidates from;
+  hec_candidate chosen[SIMULATED_MAX];
+  hec_recommended row[SIMULATED_MAX]; /* [n_rows] */
+  int32_t n, n_rows;
+} pool;
+
+static bool same_layout(const hec_layout_choice *a, const hec_layout_choice *b) {
+  return memcmp(&a->training.layout, &b->training.layout, sizeof a->training.layout) == 0 && a->pipeline == b->pipeline;
+}
+
+static int32_t ep_of(const hec_layout_choice *c) {
+  return c->training.layout.ep;
+}
+
+static void choose(pool *p, const hec_candidate *c) {
+  if (p->n < SIMULATED_MAX)
+    p->chosen[p->n++] = *c;
+}
+
+/* How many are chosen of its layout, or of its ep. */
+static int32_t count_like(const pool *p, const hec_layout_choice *of, bool layout) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < p->n; i++)
+    n += layout ? same_layout(&p->chosen[i].choice, of) : ep_of(&p->chosen[i].choice) == ep_of(of);
+  return n;
+}
+
+static int32_t n_eps(const pool *p) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < p->n; i++) {
+    bool first = true;
+    for (int32_t j = 0; j < i; j++)
+      first = first && ep_of(&p->chosen[j].choice) != ep_of(&p->chosen[i].choice);
+    n += first;
+  }
+  return n;
+}
+
+/* The nearest estimates, no layout more than twice; then the fastest of each other ep. For what is left of the table, those that
+ * are fastest with balanced routing. */
+static void choose_simulated(pool *p, const hec_layout_found *found) {
+  for (int32_t i = 0; i < p->from.n && p->n < NEAREST; i++)
+    if ((!p->from.of[i].alone || ep_of(&p->from.of[i].choice) == 1) && count_like(p, &p->from.of[i].choice, true) < 2)
+      choose(p, &p->from.of[i]);
+  for (int32_t i = 0; i < p->from.n; i++)
+    if (!p->from.of[i].alone && count_like(p, &p->from.of[i].choice, false) == 0)
+      choose(p, &p->from.of[i]);
+  for (int32_t i = 0, n = p->n; i < found->n && p->n < SIMULATED_MAX && n_eps(p) < HEC_RECOMMENDED_ROWS; i++)
+    if (count_like(p, &found->choices[i], false) == 0 || n == 0)
+      choose(p, &(hec_candidate){.choice = found->choices[i],
+                                 .policies = p->from.policies ? p->from.policies : p->policies->policies,
+                                 .n_policies = p->from.policies ? p->from.n_policies : p->policies->n_policies});
+}
+
+static hec_status simulate(pool *p, const hec_training_choice *with, const hec_layout_choice *choice,
+                           hec_recommended *to) {
+  *to = (hec_recommended){.choice = *choice};
+  HEC_TRY(hec_recommended_set_up(p->args, p->options, choice, p->reader, p->arena, &to->set_up));
+  return compare(with, p->reader, p->arena, to);
+}
+
+/* Records of the trace that all of them have time for; 0: as many as a step takes. */
+static int32_t records_within(const pool *p, const hec_set_up *base, double within_s) {
+  double each_s = 0, before_s = 0;
+  for (int32_t i = 0; i < p->n; i++) {
+    before_s += hec_planning_s(&p->chosen[i].choice.training, base->job.header.n_layers, p->chosen[i].n_policies, 0);
+    each_s += hec_planning_s(&p->chosen[i].choice.training, base->job.header.n_layers, p->chosen[i].n_policies, 1);
+  }
+  double records = (within_s - before_s) / (each_s - before_s);
+  return records >= HEC_TRAINING_RECORDS ? 0 : records > RECORDS_MIN ? (int32_t)records : RECORDS_MIN;
+}
+
+static hec_status simulate_chosen(pool *p, const hec_training_choice *fitting) {
+  double best_s = 0;
+  for (int32_t i = 0; i < p->n; i++) {
+    const hec_candidate *c = &p->chosen[i];
+    hec_training_choice with = *fitting;
+    with.policies = c->policies;
+    with.n_policies = c->n_policies;
+    hec_recommended *row = &p->row[p->n_rows];
+    HEC_TRY(simulate(p, &with, &c->choice, row));
+    p->n_rows++;
+    if (best_of(row)->memory.fits && (best_s <= 0 || step_s(row) < best_s))
+      best_s = step_s(row);
+  }
+  return HEC_OK;
+}
+
+/* The fastest, the fastest other layout, the fastest of each other ep; then what is left. */
+static bool wanted(const hec_recommendation *to, const hec_layout_choice *choice, int pass) {
+  bool layout = false, ep = false;
+  for (int32_t r = 0; r < to->n; r++) {
+    layout |= same_layout(&to->rows[r].choice, choice);
+    ep |= ep_of(&to->rows[r].choice) == ep_of(choice);
+  }
+  return pass < 2 ? to->n == pass && !layout : pass == 2 ? !ep : !layout;
+}
+
+static void choose_rows(pool *p, hec_recommendation *to) {
+  sort_rows(p->row, p->n_rows);
+  for (int pass = 0; pass < 4; pass++)
+    for (int32_t i = 0; i < p->n_rows && to->n < HEC_RECOMMENDED_ROWS; i++)
+      if (wanted(to, &p->row[i].choice, pass))
+        to->rows[to->n++] = p->row[i];
+  sort_rows(to->rows, to->n);
+}
+
+static int by_plain(const void *a, const void *b) {
+  const hec_candidate *x = a, *y = b;
+  if ((x->plain_s > 0) != (y->plain_s > 0))
+    return x->plain_s > 0 ? -1 : 1;
+  if (x->plain_s < y->plain_s || x->plain_s > y->plain_s)
+    return x->plain_s < y->plain_s ? -1 : 1;
+  return (x->of > y->of) - (x->of < y->of);
+}
+
+/* What ep alone runs best: of what is simulated, and of the layouts that ep is estimated fastest with. */
+static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_recommendation *to) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
   hec_training_choice alone = *fitting;
   alone.policies = ep;
   alone.n_policies = 1;
-  for (int32_t i = 0; i < to->n; i++) {
-    hec_recommended row = {.choice = to->rows[i].choice};
-    if (to->rows[i].best == to->rows[i].policies.baseline) {
-      row = to->rows[i];
-    } else {
-      HEC_TRY(make_choice(args, options, reader, arena, &row));
-      HEC_TRY(compare(&alone, reader, arena, &row));
-    }
+  for (int32_t i = 0; i < p->n_rows; i++) {
+    hec_recommended row = p->row[i];
+    row.best = row.policies.baseline;
     if (i == 0 || better(best_of(&row), best_of(&to->plain)))
+      to->plain = row;
+  }
+  qsort(p->from.of, (size_t)p->from.n, sizeof *p->from.of, by_plain);
+  for (int32_t i = 0; i < p->from.n && i < PLAIN_TRIED && p->from.of[i].plain_s > 0; i++) {
+    hec_recommended row;
+    HEC_TRY(simulate(p, &alone, p->from.of[i].of, &row));
+    if (better(best_of(&row), best_of(&to->plain)))
       to->plain = row;
   }
   return HEC_OK;
 }
 
-/* Planning is most of the time: policies, records, layers, ranks and experts multiplied. One core plans 110 million such a second
- * (33 policies, DeepSeek-R1's loads on 8 to 256 ranks); on two cores the answer comes sooner. */
-static const double planned_per_s = 1.1e8;
-enum { RECORDS_MIN = 4, RECORDS_BEFORE = 5 };
+/* Half of the time is for what is simulated in full, 3 of 10 parts for estimates; the rest is for what is not counted. */
+static hec_status search_loads(pool *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
+  const hec_candidate_search search = {.args = p->args,
+                                       .options = p->options,
+                                       .policies = p->policies,
+                                       .found = &to->found,
+                                       .any_recompute = !hec_recipe_states(&base->training.recipe, "recompute"),
+                                       .within_s = 0.3 * within_s};
+  HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
+  choose_simulated(p, &to->found);
+  hec_training_choice fitting = *p->policies;
+  fitting.recompute_more = search.any_recompute;
+  fitting.records = to->records_max = records_within(p, base, 0.5 * within_s);
+  HEC_TRY(simulate_chosen(p, &fitting));
+  choose_rows(p, to);
+  to->n_estimated = to->found.n_all - p->from.n_beaten - p->from.n_left;
+  to->n_beaten = p->from.n_beaten;
+  to->n_left = p->from.n_left;
+  to->n_simulated = p->n_rows;
+  return choose_plain(p, &fitting, to);
+}
 
-/* 0: there is time for all. */
-static int32_t records_within(const hec_recommendation *r, const hec_set_up *base, int32_t n_policies,
-                              double within_s) {
-  double each = 0, experts = (double)base->moe.n_experts, layers = (double)base->job.header.n_layers;
-  for (int32_t i = 0; i < r->n; i++)
-    each += (double)(r->rows[i].choice.training.layout.ep * r->rows[i].choice.training.layout.etp);
-  double records = within_s * planned_per_s / (each * experts * layers * (double)n_policies) - RECORDS_BEFORE;
-  return records >= HEC_TRAINING_RECORDS ? 0 : records > RECORDS_MIN ? (int32_t)records : RECORDS_MIN;
+/* The factor of the run that was measured holds for the other layouts. */
+static hec_status take_factor(hec_training_args *args, const hec_set_up *base, const hec_recommendation *r,
+                              hec_arena *arena) {
+  if (base->measured_step_s <= 0)
+    return HEC_OK;
+  if (!r->has_today)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--measured: expected --layout or --setup beside step=, which say what was measured; "
+                    "found neither");
+  args->measured = hec_arena_printf(arena, "factor=%.17g", r->today.policies.factor);
+  return HEC_OK;
 }
 
 hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) {
   hec_set_up *base = HEC_NEW(arena, hec_set_up, 1);
+  hec_training_args with = *args;
   *to = (hec_recommendation){.has_today = hec_set_up_wanted(args), .trace = hec_trace_origin(reader)};
   HEC_TRY(make_base(args, options, reader, arena, base));
   if (base->file.global_batch == 0)
@@ -270,20 +391,21 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
                     "--global-batch: expected the sequences of a step, for which layouts are compared; found "
                     "none");
   if (to->has_today)
-    HEC_TRY(look_at_today(base, reader, arena, &to->today));
-  const hec_layout_search search = {.base = &base->training, .any_micro_batch = args->micro_batch == 0};
+    HEC_TRY(look_at_today(base, 0, reader, arena, &to->today));
+  HEC_TRY(take_factor(&with, base, to, arena));
+  const hec_layout_search search = {
+      .base = &base->training, .any_micro_batch = args->micro_batch == 0, .pipeline = base->pipeline};
   HEC_TRY(hec_layout_search_run(&search, arena, &to->found));
   if (to->found.n == 0)
     return nothing_fits(&to->found);
-  choose_rows(to);
-  hec_training_choice fitting = *policies;
-  fitting.recompute_more = !hec_recipe_states(&base->training.recipe, "recompute");
-  fitting.records = to->records_max = records_within(to, base, policies->n_policies, within_s);
-  for (int32_t i = 0; i < to->n; i++) {
-    HEC_TRY(make_choice(args, options, reader, arena, &to->rows[i]));
-    HEC_TRY(compare(&fitting, reader, arena, &to->rows[i]));
-  }
-  sort_rows(to);
-  HEC_TRY(choose_plain(args, options, &fitting, reader, arena, to));
+  pool *p = HEC_NEW(arena, pool, 1);
+  p->args = &with;
+  p->options = options;
+  p->policies = policies;
+  p->reader = reader;
+  p->arena = arena;
+  HEC_TRY(search_loads(p, base, within_s, to));
+  if (to->has_today && to->records_max > 0 && base->measured_step_s <= 0)
+    HEC_TRY(look_at_today(base, to->records_max, reader, arena, &to->today));
   return doubt(to, arena);
 }

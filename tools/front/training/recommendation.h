@@ -23,9 +23,13 @@ typedef struct {
 typedef struct {
   hec_layout_found found;
   hec_recommended
-      rows[HEC_RECOMMENDED_ROWS]; /* [n] fastest under the loads of the trace first: that one is recommended */
+      rows[HEC_RECOMMENDED_ROWS]; /* [n] fastest under the loads of the trace first: that one is recommended; then the
+                                     fastest other layout and the fastest of other ep */
   int32_t n;
-  hec_recommended plain; /* the fastest of the same layouts with ep: what a framework without placement policies runs */
+  hec_recommended plain; /* the fastest layout with ep: what a framework without placement policies runs */
+  /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated
+   * under the loads. */
+  int32_t n_estimated, n_beaten, n_left, n_simulated;
   bool has_today;
   hec_recommended today; /* what --layout or --setup says runs now; its policy is ep */
   /* How often the first stays first, and what it is slower than the best then, at most: */
@@ -37,8 +41,9 @@ typedef struct {
 } hec_recommendation;
 
 /* `args`: those of a training job; a layout in them is what runs today. Needs a global batch. HEC_FAILED: nothing fits into
- * memory; the message says what comes nearest. `within_s` decides how many records are planned. It counts work and
- * reads no clock, so that the same input gives the same answer. */
+ * memory; the message says what comes nearest. `within_s` decides how many layouts are
+ * estimated and how many records are planned. It counts work and reads no clock, so that the same input gives the same
+ * answer. */
 hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) HEC_MUST_USE;
@@ -48,7 +53,8 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
 /* Flags of Megatron-LM, which has no placement policies: of `plain`. A set-up for --setup: of the first row. */
-void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out);
+void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out); /* quoted: for a shell */
+const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
 /* Stages that differ in their layers: no number of Megatron-LM says that, only a list. */
 bool hec_recommendation_is_uneven(const hec_training *training);
 void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);

@@ -23,22 +23,58 @@ typedef struct {
 static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) {
   const hec_training *t = j->t;
   hec_text flags = {0};
-  hec_recommendation_megatron(j->r, &flags);
+  hec_recommendation_megatron(j->r, false, &flags);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
   for (const char *c = flags.data; *c; c++) /* a flag a line */
     hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
   hec_text_add(out, "\n");
   hec_text_free(&flags);
-  if (hec_recommendation_is_uneven(t))
-    hec_text_printf(cannot, "%d layers do not divide by %d stages, so it wants --pipeline-model-parallel-layout; ",
-                    (int)t->moe->n_layers, (int)(t->layout.pp * t->layout.vpp));
+  const hec_pipeline_schedule *schedule = j->r->plain.choice.pipeline;
+  if (schedule && schedule != &hec_pipeline_1f1b_overlap)
+    hec_text_printf(cannot, "it has no schedule %s: 1f1b or interleaved runs; ", schedule->name);
   if (t->recipe.zero == 2)
     hec_text_add(cannot, "ZeRO 2 is Megatron-FSDP there, with flags of its own; ");
   if (t->recipe.dispatch)
     hec_text_add(cannot, "tokens in fp8 on the way to their experts have no flag there; ");
+  if (t->mtp > 0)
+    hec_text_printf(cannot, "--mtp-num-layers %d is not in it; ", (int)t->mtp);
   if (t->recipe.overlap && t->layout.pp > 1 && t->layout.vpp == 1)
     hec_text_add(cannot, "--overlap-moe-expert-parallel-comm wants virtual stages in a pipeline; ");
   return HEC_OK;
+}
+
+/* Its own split counts embedding and head as a layer each, so the modules of each stage are listed. */
+static void add_pipeline(const job *j, hec_text *out, hec_text *cannot) {
+  static const struct {
+    const hec_pipeline_schedule *schedule;
+    const char *name;
+  } names[] = {{&hec_pipeline_1f1b, "1F1B"},
+               {&hec_pipeline_interleaved, "Interleaved1F1B"},
+               {&hec_pipeline_gpipe, "GPipe"},
+               {&hec_pipeline_dualpipev, "DualPipeV"}};
+  const hec_training *t = j->t;
+  const hec_pipeline_schedule *schedule = hec_recommendation_pipeline(&j->r->plain);
+  const char *name = NULL;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    name = schedule == names[i].schedule ? names[i].name : name;
+  if (!name)
+    hec_text_printf(cannot, "it has no schedule %s: 1F1B or Interleaved1F1B is written; ", schedule->name);
+  name = name ? name : t->layout.vpp > 1 ? "Interleaved1F1B" : "1F1B";
+  hec_text_printf(out, "pipeline_parallel_schedule = \"%s\"\npipeline_parallel_microbatch_size = %d\n", name,
+                  (int)t->micro_batch);
+  hec_text_add(out, "module_fqns_per_model_part = [");
+  for (int32_t first, p = 0, parts = t->layout.pp * t->layout.vpp; p < parts; p++) {
+    int32_t n = hec_layout_layers(&t->layout, t->moe, p, &first);
+    hec_text_printf(out, "%s\n  [%s", p ? "," : "", p ? "" : "\"tok_embeddings\"");
+    for (int32_t l = first; l < first + n; l++)
+      hec_text_printf(out, "%s\"layers.%d\"", p == 0 || l > first ? ", " : "", (int)l);
+    hec_text_printf(out, "%s]", p < parts - 1 ? "" : n > 0 ? ", \"norm\", \"output\"" : "\"norm\", \"output\"");
+  }
+  hec_text_add(out, "\n]\n");
+  if (schedule == &hec_pipeline_dualpipev && t->layout.ep > 1 && t->recipe.recompute)
+    hec_text_add(cannot, "it refuses recomputation beside ep and DualPipeV; "); /* pull request 1721 */
+  if (t->mtp > 0)
+    hec_text_add(cannot, "multi-token prediction is not in it; ");
 }
 
 static hec_status write_torchtitan(const job *j, hec_text *out, hec_text *cannot) {
@@ -55,8 +91,7 @@ static hec_status write_torchtitan(const job *j, hec_text *out, hec_text *cannot
                   (int)local, (int)t->global_batch, (int)t->seq, (int)l->dp, recipe->zero >= 3 ? "always" : "never",
                   (int)l->tp, (int)l->cp, (int)l->pp);
   if (l->pp > 1)
-    hec_text_printf(out, "pipeline_parallel_schedule = \"%s\"\npipeline_parallel_microbatch_size = %d\n",
-                    l->vpp > 1 ? "Interleaved1F1B" : "1F1B", (int)t->micro_batch);
+    add_pipeline(j, out, cannot);
   hec_text_printf(out,
                   "expert_parallel_degree = %d\nexpert_tensor_parallel_degree = %d\n"
                   "expert_parallel_comm_backend = \"%s\"\n\n[activation_checkpoint]\nmode = \"%s\"\n",

@@ -14,10 +14,14 @@ static void layout_words(const hec_layout *l, hec_text *out) {
     const char *name;
     int32_t size;
   } sizes[] = {{"tp", l->tp}, {"cp", l->cp}, {"pp", l->pp}, {"vpp", l->vpp}, {"ep", l->ep}, {"etp", l->etp}};
+  enum { PP = 2 };
   size_t from = out->length;
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     if (sizes[i].size > 1)
       hec_text_printf(out, "%s%s=%d", out->length > from ? " " : "", sizes[i].name, (int)sizes[i].size);
+    if (i == PP)
+      hec_layout_write_given(l, out);
+  }
   if (out->length == from)
     hec_text_add(out, "dp alone");
 }
@@ -34,13 +38,17 @@ static const char *part_of(const hec_recipe *recipe, const char *part, hec_text 
 }
 
 /* "tp=2 pp=8 ep=2 with micro-batches of 1, dispatcher alltoall, recomputation norm" */
-static void choice_words(const hec_training *t, hec_text *out) {
+static void choice_words(const hec_layout_choice *choice, hec_text *out) {
+  const hec_training *t = &choice->training;
   hec_text part = {0};
   layout_words(&t->layout, out);
-  hec_text_printf(out, " with micro-batches of %d, dispatcher %s,", (int)t->micro_batch,
-                  part_of(&t->recipe, "dispatcher=", &part));
+  hec_text_printf(out, " with micro-batches of %d,", (int)t->micro_batch);
+  if (t->layout.ep > 1)
+    hec_text_printf(out, " dispatcher %s,", part_of(&t->recipe, "dispatcher=", &part));
   if (t->recipe.zero >= 3)
     hec_text_add(out, " FSDP (zero=3),");
+  if (choice->pipeline)
+    hec_text_printf(out, " schedule %s,", choice->pipeline->name);
   hec_text_printf(out, " recomputation %s", part_of(&t->recipe, "recompute=", &part));
   hec_text_free(&part);
 }
@@ -55,46 +63,85 @@ static const hec_training_row *best_of(const hec_recommended *r) {
 
 /* A step is the balanced step and what the routing adds: the larger difference is the reason. */
 static hec_layout_reason why_slower(const hec_recommended *best, const hec_recommended *slower) {
-  double routing_s = (best_of(slower)->result.step_s - slower->choice.result.step_s) -
-                     (best_of(best)->result.step_s - best->choice.result.step_s);
+  double own_s = best_of(slower)->result.step_s - slower->choice.result.step_s;
+  double routing_s = own_s - (best_of(best)->result.step_s - best->choice.result.step_s);
   hec_layout_reason balanced = hec_layout_reason_of(&best->choice, &slower->choice);
-  return routing_s > balanced.seconds ? (hec_layout_reason){"more waiting for the busiest rank", routing_s} : balanced;
+  const char *words = own_s > routing_s / 2               ? "more waiting for the busiest rank"
+                      : best_of(slower)->policy->baseline ? "no policy saves traffic there"
+                                                          : "its policy saves less traffic";
+  return routing_s > balanced.seconds ? (hec_layout_reason){words, routing_s} : balanced;
 }
 
 /* ---- Screen ---- */
+
+static double step_s_of(const hec_recommended *r) {
+  return best_of(r)->result.step_s;
+}
+
+/* Smaller differences than this are below what the model can tell; the project's. */
+static const double TIE = 0.02;
+
+static bool ties(const hec_recommendation *r, int32_t i) {
+  return i > 0 && best_of(&r->rows[i])->result.memory.fits &&
+         step_s_of(&r->rows[i]) <= (1 + TIE) * step_s_of(&r->rows[0]);
+}
+
+static void add_ties(const hec_recommendation *r, hec_text *words) {
+  int32_t n = 0;
+  for (int32_t i = 1; i < r->n; i++) {
+    if (!ties(r, i))
+      continue;
+    hec_text_add(words, n++ == 0 ? " Within 2 % of it, which the model cannot tell apart: " : "; ");
+    layout_words(&r->rows[i].choice.training.layout, words);
+    if (r->rows[i].choice.training.recipe.zero >= 3)
+      hec_text_add(words, " with FSDP");
+    hec_text_printf(words, " with %s", best_of(&r->rows[i])->policy->name);
+  }
+  if (n > 0)
+    hec_text_add(words, ".");
+}
+
+static void add_today(const hec_recommendation *r, hec_text *words) {
+  const hec_recommended *best = &r->rows[0], *today = &r->today;
+  hec_text_add(words, " What runs today (");
+  choice_words(&today->choice, words);
+  hec_text_printf(words, ") takes %.4g s with ep, %.2fx the recommended step%s.", step_s_of(today),
+                  step_s_of(today) / step_s_of(best),
+                  best_of(today)->result.memory.fits ? "" : ", and is predicted not to fit into memory");
+  hec_text_printf(words, " Both with balanced routing: %.4g s and %.4g s.", today->choice.result.step_s,
+                  best->choice.result.step_s);
+}
 
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
   hec_text words = {0};
   hec_text_add(&words, "Run ");
-  choice_words(&best->choice.training, &words);
-  hec_text_printf(&words,
-                  " and policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
-                  row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
-                  row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  choice_words(&best->choice, &words);
+  hec_text_printf(
+      &words,
+      " and placement policy %s: %.4g s a step under the %sloads of this trace, %.0f tokens/s per GPU, MFU %.1f %%.",
+      row->policy->name, row->result.step_s, best->set_up->job.header.synthetic ? "synthetic " : "",
+      row->result.tokens_per_s_per_gpu, 100 * row->result.mfu);
+  hec_text_add(&words, " The same layout takes ");
   if (row != ep)
-    hec_text_printf(&words, " With plain expert parallelism (ep) it would take %.4g s%s,", ep->result.step_s,
-                    ep->result.memory.fits ? "" : " and not fit into memory");
-  hec_text_printf(&words, "%s with balanced routing %.4g s.", row == ep ? " It would take" : "",
-                  best->choice.result.step_s);
+    hec_text_printf(&words, "%.4g s with plain expert parallelism (ep)%s, and ", ep->result.step_s,
+                    ep->result.memory.fits ? "" : ", which does not fit into memory");
+  hec_text_printf(&words, "%.4g s if routing is balanced.", best->choice.result.step_s);
+  add_ties(r, &words);
   if (row != ep) {
-    hec_text_add(&words, " A framework without placement policies runs ");
-    choice_words(&r->plain.choice.training, &words);
-    hec_text_printf(&words, " best: %.4g s (%.2fx), %.1f GiB%s.", best_of(&r->plain)->result.step_s,
-                    best_of(&r->plain)->result.step_s / row->result.step_s,
-                    needed_gib(&best_of(&r->plain)->result.memory),
+    hec_text_add(&words, " Without a policy, run ");
+    choice_words(&r->plain.choice, &words);
+    hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", step_s_of(&r->plain),
+                    step_s_of(&r->plain) / row->result.step_s, needed_gib(&best_of(&r->plain)->result.memory),
                     best_of(&r->plain)->result.memory.fits ? "" : ", predicted not to fit into memory");
   }
   if (r->has_today)
-    hec_text_printf(&words, " What runs today takes %.4g s with ep%s: %.2fx as long, with balanced routing %.2fx.",
-                    best_of(&r->today)->result.step_s,
-                    r->today.choice.result.memory.fits ? "" : ", and is predicted not to fit into memory",
-                    best_of(&r->today)->result.step_s / row->result.step_s,
-                    r->today.choice.result.step_s / best->choice.result.step_s);
+    add_today(r, &words);
   if (r->law.n > 0 && r->law.n_first == 0)
     hec_text_printf(&words,
-                    " With data-sheet rates of the links another of the layouts below is %.1f %% faster: measure both.",
+                    " If links reach their data-sheet rates, another of the layouts below is %.1f %% faster: measure "
+                    "both.",
                     100 * r->law.worst_regret);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_free(&words);
@@ -110,6 +157,8 @@ static void row_words(const hec_recommended *r, const char *mark, hec_text *layo
   layout_words(&r->choice.training.layout, layout);
   if (r->choice.training.recipe.zero >= 3)
     hec_text_add(layout, " zero=3");
+  if (r->choice.pipeline)
+    hec_text_printf(layout, " %s", r->choice.pipeline->name);
   hec_text_add(layout, mark);
   hec_text_printf(how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
@@ -125,7 +174,7 @@ static void widen(int *width, size_t length) {
 }
 
 static widths widths_of(const hec_recommendation *r) {
-  widths w = {30, 12, 10};
+  widths w = {30, 16, 10};
   for (int32_t i = 0; i < r->n + r->has_today; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     hec_text layout = {0}, how = {0};
@@ -149,20 +198,29 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
   hec_text_free(&how);
 }
 
+/* By how much, and the part of the step that makes most of it. */
+static void why_words(const hec_recommendation *r, int32_t i, const hec_recommended *row, hec_text *why) {
+  double slower = step_s_of(row) / step_s_of(&r->rows[0]) - 1;
+  hec_layout_reason reason = why_slower(&r->rows[0], row);
+  if (!best_of(row)->result.memory.fits)
+    hec_text_printf(why, "%s%s", row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit",
+                    slower > 0 ? "; " : "");
+  if (i < r->n && ties(r, i))
+    hec_text_printf(why, "as fast, within %.1f %%", 100 * slower);
+  else if (i > 0 && slower > 0 && reason.seconds > 0)
+    hec_text_printf(why, "%+.0f %%: %s", 100 * slower, reason.words);
+}
+
 static void add_table(const hec_recommendation *r, hec_text *out) {
   const widths w = widths_of(r);
-  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "layout", w.how, "micro, rec.", "step (s)",
-                  "balanced", w.policy, "policy", "memory", "why it is slower");
+  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "layout", w.how, "micro, recompute",
+                  "step (s)", "balanced", w.policy, "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     hec_text why = {0};
     if (i == r->n && !r->has_today)
       continue;
-    hec_layout_reason reason = why_slower(&r->rows[0], row);
-    if (!best_of(row)->result.memory.fits)
-      hec_text_add(&why, row->choice.result.memory.fits ? "fits with balanced routing only" : "does not fit");
-    if (i > 0 && reason.seconds > 0)
-      hec_text_printf(&why, "%s%s, %+.2g s", why.length ? "; " : "", reason.words, reason.seconds);
+    why_words(r, i, row, &why);
     add_row(row, mark_of(r, i), why.data ? why.data : "", &w, out);
     hec_text_free(&why);
   }
@@ -172,16 +230,17 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
 static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words) {
   hec_text_printf(words, "%s in %d of %d", of, (int)doubt->n_first, (int)doubt->n);
   if (doubt->n_first < doubt->n)
-    hec_text_printf(words, " (else up to %.1f %% slower than the best)", 100 * doubt->worst_regret);
+    hec_text_printf(words, " (otherwise it is up to %.1f %% slower than another row)", 100 * doubt->worst_regret);
 }
 
 /* Two lines: how far off a prediction may be, and what the order survives. */
 static void confidence_words(const hec_recommendation *r, hec_text *words) {
   const hec_band *band = hec_training_band(&r->rows[0].policies);
-  hec_text_printf(words,
-                  "half of the published runs were within %.0f %% of the prediction, where %s. The first stays first ",
-                  100 * band->half, band->of);
-  doubt_words(&r->law, "under the other network law", words);
+  hec_text_printf(
+      words,
+      "where %s, half of the published runs took within %.0f %% of what is predicted. The first row stays first ",
+      band->of, 100 * band->half);
+  doubt_words(&r->law, "with data-sheet rates of the links", words);
   doubt_words(&r->records, ", on parts of the trace", words);
   doubt_words(&r->constants, ", with a constant 10 % off", words);
   hec_text_add(words, ".");
@@ -200,6 +259,21 @@ static void add_roomier(const hec_recommendation *r, hec_text *words) {
   }
 }
 
+static void searched_words(const hec_recommendation *r, hec_text *words) {
+  int32_t records = r->rows[0].policies.n_records;
+  hec_text_printf(words,
+                  "%d combinations of layout, micro-batch, dispatcher and recomputation with balanced routing; %d fit "
+                  "into memory. Of these %d cannot be the fastest, whatever the policy. %d were estimated under the "
+                  "loads of the trace, and the %d most promising simulated with %d record%s of it%s.",
+                  (int)r->found.n_tried, (int)r->found.n_all, (int)r->n_beaten, (int)r->n_estimated,
+                  (int)r->n_simulated, (int)records, records == 1 ? "" : "s",
+                  r->records_max > 0 && records == r->records_max ? "" : ", all that a step takes");
+  if (r->n_left > 0)
+    hec_text_printf(words, " %d were left out for want of time.", (int)r->n_left);
+  if (r->n_left > 0 || (r->records_max > 0 && records == r->records_max))
+    hec_text_printf(words, " A longer --within takes more%s.", r->n_left > 0 ? "" : " records");
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, "The first", &words);
@@ -208,13 +282,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   add_roomier(r, &words);
   hec_summary_add_foot("memory:", words.data, out);
   hec_text_free(&words);
-  hec_text_printf(&words,
-                  "%d layouts, micro-batches, dispatchers and recomputations predicted, of which %d fit into memory; "
-                  "the fastest of each ep also under the loads of the trace, %d record%s of it.",
-                  (int)r->found.n_tried, (int)r->found.n_fit, (int)r->rows[0].policies.n_records,
-                  r->rows[0].policies.n_records == 1 ? "" : "s");
-  if (r->records_max > 0 && r->rows[0].policies.n_records == r->records_max)
-    hec_text_add(&words, " A longer --within takes more.");
+  searched_words(r, &words);
   hec_summary_add_foot("searched:", words.data, out);
   hec_text_free(&words);
   confidence_words(r, &words);
@@ -227,14 +295,14 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   if (words.length > 0)
     hec_summary_add_foot("assumed:", words.data, out);
   hec_text_free(&words);
-  hec_summary_add_foot(
-      "not searched:", "uneven stages, ZeRO 2, FSDP in a pipeline, schedules other than 1f1b and interleaved.", out);
+  hec_summary_add_foot("not searched:",
+                       "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
+                       "1f1b, interleaved and the one that --pipeline or the set-up names.",
+                       out);
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_printf(&words, "of what runs best without a policy (%.4g s): ", best_of(&r->plain)->result.step_s);
-  hec_recommendation_megatron(r, &words);
-  if (hec_recommendation_is_uneven(&r->plain.choice.training))
-    hec_text_add(&words, "; and, because stages are uneven, --pipeline-model-parallel-layout");
+  hec_recommendation_megatron(r, true, &words);
   hec_summary_add_foot("Megatron-LM:", words.data, out);
   hec_text_free(&words);
 }
@@ -256,12 +324,32 @@ static const char *fp8_recipe(const hec_recipe *recipe) {
   return names[recipe->precision];
 }
 
+const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *r) {
+  const hec_layout *l = &r->choice.training.layout;
+  return r->choice.pipeline ? r->choice.pipeline : hec_pipeline_default(l->pp, l->vpp);
+}
+
 bool hec_recommendation_is_uneven(const hec_training *t) {
-  return t->moe->n_layers % (t->layout.pp * t->layout.vpp) != 0;
+  return t->layout.n_given > 0 || t->moe->n_layers % (t->layout.pp * t->layout.vpp) != 0;
+}
+
+/* "Ett|tt|ttmL", with E the embedding, m multi-token prediction, L the head: Megatron-LM's pipeline_parallel_layer_layout.py. */
+static void add_stages(const hec_training *t, bool quoted, hec_text *out) {
+  int32_t parts = t->layout.pp * t->layout.vpp, first;
+  hec_text_printf(out, " --pipeline-model-parallel-layout %sE", quoted ? "\"" : "");
+  for (int32_t p = 0; p < parts; p++) {
+    if (p > 0)
+      hec_text_add(out, "|");
+    for (int32_t n = hec_layout_layers(&t->layout, t->moe, p, &first); n > 0; n--)
+      hec_text_add(out, "t");
+  }
+  for (int32_t n = t->mtp; n > 0; n--)
+    hec_text_add(out, "m");
+  hec_text_printf(out, "L%s", quoted ? "\"" : "");
 }
 
 /* Option names of Megatron-LM's arguments.py. */
-void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
+void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out) {
   const hec_training *t = &r->plain.choice.training;
   const hec_layout *l = &t->layout;
   const hec_recipe *recipe = &t->recipe;
@@ -273,7 +361,9 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
                   (int)t->global_batch, (int)t->seq);
   if (l->tp > 1)
     hec_text_add(out, " --sequence-parallel");
-  if (l->vpp > 1)
+  if (hec_recommendation_is_uneven(t))
+    add_stages(t, quoted, out); /* virtual stages follow from it */
+  else if (l->vpp > 1)
     hec_text_printf(out, " --num-virtual-stages-per-pipeline-rank %d", (int)l->vpp);
   hec_text_add(out, " --bf16");
   if (fp8_recipe(recipe))
@@ -290,7 +380,7 @@ void hec_recommendation_megatron(const hec_recommendation *r, hec_text *out) {
     hec_text_printf(out, " --moe-flex-dispatcher-backend %s", dispatcher->megatron_backend);
   if (t->capacity > 0)
     hec_text_printf(out, " --moe-expert-capacity-factor %.6g", t->capacity);
-  if (recipe->overlap)
+  if (recipe->overlap || hec_recommendation_pipeline(&r->plain) == &hec_pipeline_1f1b_overlap)
     hec_text_add(out, " --overlap-moe-expert-parallel-comm");
   if (recipe->recompute & HEC_RECOMPUTE_FULL)
     hec_text_add(out, " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
@@ -307,6 +397,8 @@ static void add_training(hec_json_out *json, const hec_layout_choice *c) {
   layout_words(&c->training.layout, &layout);
   hec_recipe_write(&c->training.recipe, &recipe);
   hec_json_string(json, "layout", layout.data);
+  if (c->pipeline)
+    hec_json_string(json, "pipeline", c->pipeline->name);
   hec_json_int(json, "micro_batch", c->training.micro_batch);
   hec_json_string(json, "recipe", recipe.data);
   hec_text_free(&layout);
@@ -381,7 +473,12 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   add_losers(r, &json);
   hec_json_object(&json, "searched");
   hec_json_int(&json, "predicted", r->found.n_tried);
-  hec_json_int(&json, "fit", r->found.n_fit);
+  hec_json_int(&json, "fit", r->found.n_all);
+  hec_json_int(&json, "cannot_win", r->n_beaten);
+  hec_json_int(&json, "estimated", r->n_estimated);
+  hec_json_int(&json, "left", r->n_left);
+  hec_json_int(&json, "simulated", r->n_simulated);
+  hec_json_int(&json, "records", r->rows[0].policies.n_records);
   hec_json_close(&json);
   hec_json_object(&json, "confidence");
   hec_json_int(&json, "constants_changed", r->constants.n);
@@ -392,7 +489,7 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
   hec_json_close(&json);
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
-  hec_recommendation_megatron(r, &words);
+  hec_recommendation_megatron(r, false, &words);
   hec_json_string(&json, "megatron", words.data);
   hec_text_free(&words);
   hec_json_close(&json);
@@ -408,7 +505,7 @@ void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
   hec_json_string(&json, s->file.cluster ? "cluster" : "device", s->file.cluster ? s->file.cluster : t->laws->gpu.name);
   hec_json_int(&json, "gpus", t->layout.gpus);
   hec_json_string(&json, "layout", s->file.layout);
-  hec_json_string(&json, "pipeline", t->layout.vpp > 1 ? "interleaved" : "1f1b");
+  hec_json_string(&json, "pipeline", hec_recommendation_pipeline(&r->rows[0])->name);
   hec_json_int(&json, "seq", t->seq);
   hec_json_int(&json, "global_batch", t->global_batch);
   hec_json_int(&json, "micro_batch", t->micro_batch);

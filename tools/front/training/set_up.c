@@ -76,6 +76,7 @@ const char *hec_set_up_refuses(const char *key) {
       {"esp", "means nothing beside --layout; etp= cuts experts"},
       {"mp", "means nothing beside --layout; tp= cuts the dense part"},
       {"layers", "means nothing beside --layout: a step has all layers of the model"},
+      {"head_gradients", "means nothing beside --layout; dp-overlap= in --recipe says it"},
       {"phase", "means nothing beside --layout: a step is forward and backward"},
       {"slow", "slow ranks are not modelled with --layout"},
       {"skew", "late ranks are not modelled with --layout"},
@@ -398,6 +399,7 @@ static hec_status make_job(maker *m) {
   own.cluster_text = NULL;
   own.model = to->file.model;
   own.phase = "train";
+  own.head_gradients = "beside"; /* for planners; a step has its own rule */
   own.ranks = l->ep;
   int64_t tokens = (int64_t)to->training.seq * to->training.micro_batch / (l->tp * l->cp) * l->etp;
   if (tokens > INT32_MAX)

@@ -14,6 +14,7 @@ Collectives are measured in wall time: all ranks to all, all to one, and one to 
 `comm_share`: a transfer beside computing is not free. These ranks begin together. In a step they come from computing, late
 by what the system's scheduler does with them, most where ranks share processors. So meetings are measured too, after work."""
 import copy
+import inspect
 import json
 import os
 import platform
@@ -117,11 +118,12 @@ class _Experts:
 
 
 def _copies(bench, rounds):
-    """Seconds of gathers, of the gradients' way back, and of the sum over resident copies, where every rank has 1, 2 .. experts of its
-    neighbour: {"gather": {experts: wall seconds}, "scatter": .., "replica": .., "guest": {experts: work of a pass with them}}."""
+    """Seconds of gathers, of the gradients' way back, and of the sum over resident copies, where every rank has 1, 2 .. experts
+    of its neighbour: {"gather": {experts: wall seconds}, "scatter": .., "replica": .., "guest": {experts: work of a pass
+    with them}, "sum": {experts: work of the sum}}."""
     store, exchange = bench.store, bench.layer.parallel.exchange
     size, kept = exchange.size, _everywhere(exchange, store.kept)
-    found = {what: {} for what in ("gather", "scatter", "replica", "guest")}
+    found = {what: {} for what in ("gather", "scatter", "replica", "guest", "sum")}
 
     def add(what, n, function):
         dist.barrier(group=exchange.group)
@@ -141,11 +143,40 @@ def _copies(bench, rounds):
         for _ in range(rounds):
             came, moved = add("gather", n, lambda: store.gather_end(store.gather_start(guests)))
             add("scatter", n, lambda: store.scatter_end(store.scatter_start(came, moved), own))
+            since = moment()
             add("replica", n, lambda: shared.sum_end(shared.sum_start(grad), grad))
+            found["sum"].setdefault(n, []).append(work_s(since))
             work = sum(bench.timed(0, 0, [(came, _Local(moved.experts))]))
             found["guest"].setdefault(n, []).append(work)
     last = _over_ranks(exchange, {(what, n): (statistics.median(t),) for what, of in found.items() for n, t in of.items()}, max)
     return {what: {n: last[what, n][0] for n in of} for what, of in found.items()}
+
+
+def _of_optimizer(bench, rounds):
+    """Seconds of work that clipping and the optimizer's step take for an expert of a layer: twice as many as kept, less
+    those kept."""
+    optimizers, store = bench.layer.parallel.optimizers, bench.store
+    n, taken = max(1, len(store.kept)), {}
+    for optimizer in optimizers[:1]:
+        for times in (1, 2):
+            weight = torch.nn.Parameter(torch.zeros(times * n, store.row_length, dtype=store.weight.dtype))
+            wanted = inspect.signature(type(optimizer)).parameters
+            alone = type(optimizer)([weight], **{k: v for k, v in optimizer.defaults.items() if k in wanted})
+            for k in range(rounds + 1):
+                weight.grad = torch.ones_like(weight)
+                begin = moment()
+                torch.linalg.vector_norm(weight.grad)
+                weight.grad.mul_(1.0)
+                alone.step()
+                taken.setdefault(times, []).extend([work_s(begin)] if k > 0 else [])
+    found = {times: statistics.median(of) for times, of in taken.items()}
+    own = max(0.0, found[2] - found[1]) / n if found else 0.0
+    return _over_ranks(bench.layer.parallel.exchange, {0: (own,)})[0][0]
+
+
+def _of_each(times, fixed=0.0):
+    """Seconds of an expert: the line from nothing through {experts: seconds above fixed} that is off least."""
+    return max(0.0, sum(n * (s - fixed) for n, s in times.items()) / sum(n * n for n in times)) if times else 0.0
 
 
 MEETINGS = 8
@@ -258,10 +289,17 @@ def _copy_curves(copies, fixed, link, expert_bytes, crowd):
             dict(kind="reduce", backward=True, points=nothing)] if copies["gather"] else []
 
 
-def _curves(work, fixed, experts, wires, link, flops, layers, ranks, crowd):
+def _optimizer(rest, kept_s, kept, expert_bytes, dense_bytes):
+    """By the bytes that a program counts: what is left of a step, in which a rank keeps so many experts. One more, a resident
+    copy, takes kept_s more: its gradient is put together and added up, clipped, and the optimizer steps."""
+    points = [(n, rest + (n - kept) * kept_s) for n in (0, kept, 2 * kept, 10**6 * kept)]
+    return _rising((max(1.0, dense_bytes + n * expert_bytes), s) for n, s in points)
+
+
+def _curves(work, fixed, experts, wires, link, flops, layers, ranks, crowd, optimizer):
     """What the cluster file has measured. Operations that stand inside a segment take no time of their own. The trainer's exchanges
     take the time of a meeting even where no row has to travel, which a program leaves out: it stands with the permutations,
-    and the exchanges have only what rows add. So do the counts of step() and the norm, with what is left of a step."""
+    and the exchanges have only what rows add. So do the counts of step() and the norm, with what is left of a step. optimizer: of _optimizer, all but `rest`."""
     bandwidth, latency = link if ranks > 1 else (1.0, 0.0)
     meet, late = wires["meet"] / crowd, max(0.0, wires["meet"] - latency)  # late: what work before it adds to a meeting
     rest = max(0.0, work["begin"] + work["head"] + work["end"] - work["window"] - work["window backward"])  # layer 0 has a window
@@ -274,7 +312,7 @@ def _curves(work, fixed, experts, wires, link, flops, layers, ranks, crowd):
         made += [rows("attention", _level(1, work["window backward" if backward else "window"])), rows("gate", _level(1, 0)),
                  rows("expert", _rising((n, times[backward]) for n, times in experts.items())),
                  flat("permute", fixed[backward] + meet + (0 if backward else work["routes"])), flat("unpermute", meet),
-                 flat("optimizer", rest)]
+                 dict(kind="optimizer", points=_optimizer(rest, *optimizer), **known)]
     if ranks > 1:
         made.append(dict(kind="token exchange", backward=False, points=[[latency, 1e-9], [latency + 1, 1]]))
         made += [dict(kind=kind, ranks=ranks, points=_level(1e-12, s))
@@ -320,6 +358,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     fixed = _over_ranks(exchange, {0: tuple(fixed)})[0]
     experts = _over_ranks(exchange, {rows: tuple(times) for rows, times in experts.items()})
     copies = _copies(bench, rounds) if ranks > 1 and bench.store.slices == 1 else {"gather": {}}
+    kept_s = (_of_each(copies.get("guest", {}), sum(fixed)) + _of_each(copies.get("sum", {})) + _of_optimizer(bench, rounds))
     expert_params = parallel.stores[0].parameters_of_expert
     matrices = max(2, min(3, len(parallel.shapes)))
     d_ffn = expert_params // (matrices * d_model)
@@ -328,6 +367,9 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
              "experts": parallel.experts, "top_k": parallel.top_k, "heads": 1, "d_head": 1, "attention_params": attention,
              "seq_len": 2, "tokens_per_rank": tokens, "dtype_bytes": bench.store.weight.element_size(),
              "grad_bytes": 4, "optimizer_bytes": 8, "attention": "full", "notes": "made by hecate.torch.calibrate"}
+    update = shape["grad_bytes"] + 2 * shape["optimizer_bytes"] + shape["dtype_bytes"]  # read and written, of a parameter
+    optimizer = (kept_s, len(layers) * parallel.experts / ranks, update * expert_params,
+                 update * len(layers) * (attention + d_model * parallel.experts))
     flops = {"attention": 2.0 * attention + 8, "gate": 2.0 * d_model * parallel.experts,
              "expert": 2.0 * matrices * d_model * d_ffn}
     link = bandwidth, latency = _link([(b, s) for kind in ("all", "one", "pair") for b, s in wires[kind].items()])
@@ -340,7 +382,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
                           "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / ranks, "launch_s": 1e-6,
                           "gemm_tile": 1, "comm_share": min(0.99, share)},
                "plan": {"a_s": 0, "b_s": 0},
-               "measured": _curves(work, fixed, experts, wires, link, flops, len(layers), ranks, crowd) +
+               "measured": _curves(work, fixed, experts, wires, link, flops, len(layers), ranks, crowd, optimizer) +
                _copy_curves(copies, fixed, link, expert_params * shape["dtype_bytes"], crowd),
                "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
                "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * crowd,
@@ -348,7 +390,7 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
                                "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
                                "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
                                            for k, v in wires.items()},
-                               "layer_s": list(fixed), "steps": steps, "rounds": rounds}}
+                               "layer_s": list(fixed), "kept_s": kept_s, "steps": steps, "rounds": rounds}}
     made = [cluster, shape]
     dist.broadcast_object_list(made, src=dist.get_global_rank(exchange.group, 0), group=exchange.group)
     if out is not None and exchange.rank == 0:
