@@ -15,6 +15,7 @@
 #ifndef HEC_MODELS_CLUSTER_H
 #define HEC_MODELS_CLUSTER_H
 #include "models/curve.h"
+#include "models/laws/cost_law.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -226,6 +227,10 @@ int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *firs
 /* Share that --slow leaves of a device's port, and of the NIC that is near it: of both directions the smaller one. */
 double hec_cluster_port_left(const hec_cluster *c, int32_t device);
 double hec_cluster_nic_left(const hec_cluster *c, int32_t device);
+
+/* Rates and memory of this cluster's own devices into a GPU's data sheet, so that its laws follow them: NVLink, the NICs of a
+ * node shared out to its GPUs, GPUs of a domain, bytes. What the cluster does not have stays. */
+void hec_cluster_take_sheet(const hec_cluster *c, hec_gpu_sheet *sheet);
 
 /* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
 void hec_cluster_describe(const hec_cluster *c, hec_text *text);

@@ -17,7 +17,7 @@
 
 #include <unistd.h>
 
-static const double nic_exchange = 0.718, nic_latency_s = 17e-6;
+static const double nic_exchange = 0.718;
 enum { SHARE_FIRST = 512, SHARES = 22, SUMMARY_TILE = 64 };
 
 /* A message of more bytes never takes less time: what the law says of a smaller one holds for the larger, too. */
@@ -71,7 +71,7 @@ hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, h
   spec->port.bandwidth = sheet->nvlink_bandwidth;
   spec->nic.bandwidth = sheet->nic_bandwidth;
   spec->nic.efficiency = nic_exchange;
-  spec->nic.latency_s = nic_latency_s;
+  spec->nic.latency_s = HEC_NIC_LATENCY_S;
   spec->nic.by_laws = true;
   take_shares(gpu, (int32_t)spec->devices_per_node, arena, &spec->port);
   if (spec->port.n_shares > 0)
@@ -92,4 +92,14 @@ void hec_cluster_sum_up(hec_device *device) {
   device->launch_s = laws->add.launch_s * device->in_step;
   device->gemm_a_s = device->gemm_c_s = laws->gpu.sheet.launch_s * device->in_step;
   device->gemm_tile = SUMMARY_TILE;
+}
+
+void hec_cluster_take_sheet(const hec_cluster *c, hec_gpu_sheet *sheet) {
+  int32_t first;
+  if (hec_cluster_kind(c, HEC_LINK_PORT_OUT, &first) > 0)
+    sheet->nvlink_bandwidth = c->links[first].nominal;
+  if (hec_cluster_kind(c, HEC_LINK_NIC_OUT, &first) > 0)
+    sheet->nic_bandwidth = c->links[first].nominal * (double)c->nics / (double)c->devices_per_node;
+  sheet->nvlink_ranks = c->devices_per_node;
+  sheet->memory_bytes = c->devices[0].memory_bytes;
 }

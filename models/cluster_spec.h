@@ -52,6 +52,8 @@ typedef struct {
 #define HEC_SIZE_SHARE_MIN 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
 enum { HEC_TILE_MAX = 1 << 20, HEC_CHANNELS_MAX = 1024, HEC_LL_BYTES_MAX = 1 << 30, HEC_CHUNK_BYTES_MAX = 1 << 30 };
 
+#define HEC_NIC_LATENCY_S 17e-6 /* between GPUs, where nothing is given (cluster_gpu.c) */
+
 /* Defaults of everything optional. */
 hec_cluster_spec hec_cluster_spec_default(void);
 

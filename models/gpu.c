@@ -18,7 +18,7 @@ static hec_status read_text(const hec_json *json, const hec_json_value *object, 
 
 static hec_status read_sheet(const hec_json *json, const hec_json_value *root, hec_gpu_sheet *sheet) {
   static const char *const known[] = {
-      "bf16",          "fp8",      "sms", "hbm_bandwidth", "memory_bytes", "nvlink_bandwidth", "nvlink_ranks",
+      "bf16",          "fp8",      "mx",  "sms", "hbm_bandwidth", "memory_bytes", "nvlink_bandwidth", "nvlink_ranks",
       "nic_bandwidth", "launch_s", NULL};
   const hec_json_value *object = hec_json_get(root, "sheet");
   if (!object || !hec_json_is_object(object))
@@ -27,6 +27,7 @@ static hec_status read_sheet(const hec_json *json, const hec_json_value *root, h
   HEC_TRY(hec_json_only(json, object, known));
   HEC_TRY(hec_json_want_double(json, object, "bf16", 1e9, 1e18, &sheet->flops[HEC_LAW_BF16]));
   HEC_TRY(hec_json_double_or(json, object, "fp8", 0, 1e18, 0, &sheet->flops[HEC_LAW_FP8]));
+  HEC_TRY(hec_json_bool_or(json, object, "mx", false, &sheet->mx));
   HEC_TRY(hec_json_want_int(json, object, "sms", 1, 4096, &sms));
   HEC_TRY(hec_json_want_double(json, object, "hbm_bandwidth", 1e6, 1e15, &sheet->hbm_bandwidth));
   HEC_TRY(hec_json_want_double(json, object, "memory_bytes", 1, 1e18, &sheet->memory_bytes));

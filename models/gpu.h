@@ -1,7 +1,7 @@
 /* A GPU as data: its data sheet, and the constants of the cost laws that were fitted to measurements of it.
  *
  *     {"name": "h200", "title": "NVIDIA H200 SXM 141 GB", "sister": "h100",
- *      "sheet": {"bf16": 989e12, "fp8": 1979e12, "sms": 132, "hbm_bandwidth": 4.8e12, "memory_bytes": 141e9,
+ *      "sheet": {"bf16": 989e12, "fp8": 1979e12, "mx": false, "sms": 132, "hbm_bandwidth": 4.8e12, "memory_bytes": 141e9,
  *                "nvlink_bandwidth": 450e9, "nvlink_ranks": 8, "nic_bandwidth": 50e9, "launch_s": 2.5e-6},
  *      "fits": [{"law": "gemm", "variant": "bf16 trtllm", "rows": 6326, "median": 0.038, "p90": 0.12,
  *                "noise_median": 0.016, "noise_p90": 0.075, "constants": {"t0": 2.5e-6, ...}, "assumed": ["quantise"],

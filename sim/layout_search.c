@@ -39,6 +39,7 @@ static void repeat(const hec_layout_loads *loads, int32_t n_layers, int32_t n_mi
   }
   job->loads = all;
   job->gather_s = gather_s;
+  job->sharded = loads->sharded;
   job->moves_s = loads->moves_s;
 }
 

@@ -46,6 +46,7 @@ hec_status hec_layout_search_run(const hec_layout_search *search, hec_arena *are
 typedef struct {
   const hec_layer_load *load; /* [n_moe_layers] */
   const double *gather_s;     /* [n_moe_layers][2]; NULL: none */
+  int32_t sharded;            /* hec_training_job */
   double moves_s;
 } hec_layout_loads;
 /* A step under such loads, from a few of its micro-batches. NULL: balanced. False: the pipeline schedule refuses the sizes. */

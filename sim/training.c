@@ -24,6 +24,7 @@ typedef struct {
   hec_piece_exposed *inside; /* [n_parts][n_micro][2] sums of its layers, forward and backward */
   hec_piece_exposed *passed; /* [pp] of a device's micro-batches */
   double *dense, *expert;    /* [pp] parameters */
+  int32_t *moe_layers;       /* [pp] */
   double *sharded_s;         /* [pp] exposed gathers and reductions of FSDP */
   priced_load *priced;       /* [n_priced] by the address of the rows, a power of two; NULL: no loads */
   size_t n_priced;
@@ -154,6 +155,7 @@ static void count_params(run *r) {
     double dense, expert;
     for (int32_t i = first; i < first + n; i++) {
       hec_training_params(t, i < n_dense ? HEC_LAYER_DENSE : HEC_LAYER_MOE, &dense, &expert);
+      r->moe_layers[d] += i >= n_dense;
       r->dense[d] += dense;
       r->expert[d] += expert;
     }
@@ -163,24 +165,37 @@ static void count_params(run *r) {
   }
 }
 
+/* Of a device in a micro-batch: parameters that data-parallel ranks share (ZeRO-3), and those of a policy that shares experts in the
+ * expert-parallel group. NVLink works for one layer while the NICs work for another. */
+static double sharded_s(const run *r, int32_t device) {
+  const hec_training *t = r->t;
+  double s = t->recipe.zero >= 3 ? hec_training_data_s(t, r->dense[device], r->expert[device]) : 0;
+  if (r->job->sharded == 0)
+    return s;
+  double params = (double)r->job->sharded * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
+  double group_s = (double)r->moe_layers[device] * hec_training_gathered_s(t, params);
+  bool apart = hec_group_inside(t, t->layout.ep, t->layout.etp) == t->layout.ep && hec_training_crosses(t);
+  return !apart ? s + group_s : s > group_s ? s : group_s;
+}
+
 /* FSDP gathers in every micro-batch: what is not hidden beside a part is on top of it. */
 static void add_gathers(run *r) {
   const hec_training *t = r->t;
   bool far = hec_group_inside(t, t->layout.ep, t->layout.etp) < t->layout.ep;
-  for (int32_t part = 0; part < r->n_parts; part++) {
-    int32_t d = part % t->layout.pp;
-    double parts = (double)t->layout.vpp, micro = (double)r->n_micro;
-    double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]) / parts;
-    for (int32_t m = 0; m < r->n_micro; m++) {
-      hec_piece_cost *cost = &r->cost[(int64_t)part * r->n_micro + m];
-      double part_s = 1e-12 * (double)(cost->compute_ps[0] + cost->compute_ps[1] + cost->compute_ps[2]);
-      part_s -= far ? r->passed[d].dispatch_s / micro / parts : 0; /* the dispatch has the NICs */
-      double exposed_s = data_s - hec_training_hidden(t) * part_s;
-      exposed_s = exposed_s > 0 ? exposed_s : 0;
-      r->sharded_s[d] += exposed_s;
-      cost->compute_ps[HEC_PIECE_FORWARD] += hec_seconds_to_ps(exposed_s / 3); /* one gather of three transfers */
-      cost->compute_ps[HEC_PIECE_INPUT_GRADIENT] += hec_seconds_to_ps(exposed_s * 2 / 3);
-    }
+  double pieces = (double)r->n_micro * (double)r->n_parts / (double)t->layout.pp; /* forwards of a device */
+  double *whole_s = HEC_NEW(&r->arena, double, t->layout.pp);
+  for (int32_t d = 0; d < t->layout.pp; d++)
+    whole_s[d] = sharded_s(r, d);
+  for (int64_t at = 0; at < (int64_t)r->n_parts * r->n_micro; at++) {
+    int32_t d = r->order.device[at];
+    hec_piece_cost *cost = &r->cost[at];
+    double part_s = 1e-12 * (double)(cost->compute_ps[0] + cost->compute_ps[1] + cost->compute_ps[2]);
+    part_s -= far ? r->passed[d].dispatch_s / pieces : 0; /* the dispatch has the NICs */
+    double exposed_s = whole_s[d] / (double)r->order.shape.n_chunks - hec_training_hidden(t) * part_s;
+    exposed_s = exposed_s > 0 ? exposed_s : 0;
+    r->sharded_s[d] += exposed_s;
+    cost->compute_ps[HEC_PIECE_FORWARD] += hec_seconds_to_ps(exposed_s / 3); /* one gather of three transfers */
+    cost->compute_ps[HEC_PIECE_INPUT_GRADIENT] += hec_seconds_to_ps(exposed_s * 2 / 3);
   }
 }
 
@@ -283,6 +298,7 @@ static hec_status run_it(run *r, hec_pipeline_run *pipeline, hec_training_result
   r->passed = HEC_NEW(&r->arena, hec_piece_exposed, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);
   r->expert = HEC_NEW(&r->arena, double, pp);
+  r->moe_layers = HEC_NEW(&r->arena, int32_t, pp);
   r->sharded_s = HEC_NEW(&r->arena, double, pp);
   int64_t *send_ps = HEC_NEW(&r->arena, int64_t, r->n_parts);
   for (int32_t i = 0; i + 1 < r->n_parts; i++)
@@ -291,7 +307,7 @@ static hec_status run_it(run *r, hec_pipeline_run *pipeline, hec_training_result
     make_room(r);
   price(r);
   count_params(r);
-  if (r->t->recipe.zero >= 3)
+  if (r->t->recipe.zero >= 3 || r->job->sharded > 0)
     add_gathers(r);
   const hec_pipeline_costs costs = {.piece = r->cost, .send_ps = send_ps};
   HEC_TRY(hec_pipeline_run_make(&r->order, &costs, &r->arena, pipeline));

@@ -122,9 +122,9 @@ static double needed_gib(const hec_training_memory *m) {
   return (m->reserved + m->outside) / 1073741824;
 }
 
-static const double TIGHT = 0.05; /* of the device; this project's */
+const double hec_training_tight = 0.05; /* this project's */
 bool hec_training_fit_is_tight(const hec_training_memory *m) {
-  return m->fits && m->margin < TIGHT * m->device_bytes;
+  return m->fits && m->margin < hec_training_tight * m->device_bytes;
 }
 
 void hec_training_fit_say(const hec_training_memory *m, const hec_training_fix *fix, const char *who, hec_text *text) {

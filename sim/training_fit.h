@@ -24,7 +24,8 @@ void hec_training_fix_find(const hec_training_job *job, hec_training_fix *fix);
 void hec_training_fit_say(const hec_training_memory *memory, const hec_training_fix *fix, const char *who,
                           hec_text *text);
 
-/* It fits, but with so little to spare that fragmentation may take it: less than 5 % of the device. */
+/* It fits, but with so little to spare that fragmentation may take it: less than this share of the device. */
+extern const double hec_training_tight;
 bool hec_training_fit_is_tight(const hec_training_memory *memory);
 
 #endif

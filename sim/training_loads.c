@@ -21,6 +21,7 @@ typedef struct {
   hec_layer_load *record; /* [records of the step][layers of the trace] */
   double *gather_s;       /* [records of the step][layers of the trace][2] */
   double first_s, each_s; /* moves before the step; within it */
+  int32_t sharded;        /* hec_training_routing */
   int32_t *copies;        /* scratch [3][n_ranks] */
   uint8_t *had;           /* [n_layers][n_experts][n_ranks] 1: a guest in the record before */
   bool gathers;
@@ -99,11 +100,29 @@ static double above(double s, double hidden_s) {
   return s > hidden_s ? s - hidden_s : 0;
 }
 
-/* Decides after the gate, and says what the layer's copies cost. */
+/* Of a plan that never changes and keeps experts in slices: what a rank gathers for each pass is known long before. */
+static int32_t sharded_of(const hec_policy_run *run) {
+  const hec_plan *plan = &run->plan;
+  if (run->policy->decide || run->policy->refine || plan->n_slices == 1)
+    return 0;
+  int32_t n = 0;
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    n += hec_plan_copies(plan, 0, e, &ranks, &kinds) > 0;
+  }
+  return n;
+}
+
+/* Decides after the gate, and says what the layer's copies cost. Those that stand before it are gathered for this micro-batch, too,
+ * unless they are what the gate before this one chose. */
 static void refine(row_run *one, int32_t layer, const hec_load *load, double exposed_s[2]) {
   hec_policy_run *run = &one->run;
+  if (one->sharded > 0) /* the step prices them */
+    return;
   double window_s = hec_problem_window_s(run->problem, layer);
-  double before_s = run->policy->decide ? hec_training_gather_s(&one->moves, run, layer, false) : 0, after_s = before_s;
+  bool stand = run->policy->decide || !run->policy->refine;
+  double before_s = stand ? hec_training_gather_s(&one->moves, run, layer, false) : 0, after_s = before_s;
   hec_policy_refine(run, layer, load);
   if (run->policy->refine)
     after_s = hec_training_gather_s(&one->moves, run, layer, false);
@@ -150,6 +169,7 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
     hec_layer_load *record = &one->record[(int64_t)at * n_layers + l];
     *record = load_of(&one->routing, (double)w->offered[l] / (double)run->problem->n_ranks, &one->arena);
     count_copies(one, &run->plan, l, record);
+    record->guests_ahead = one->sharded > 0;
     hec_series_add(&w->loads->of[item].overload, hec_routing_overload(&one->routing));
   }
   hec_policy_observe(run, load);
@@ -200,6 +220,7 @@ static void start(work *w, hec_arena *arena) {
     one->run = hec_policy_start(w->of->policies[p], problem, &one->arena);
     one->routing = hec_routing_new(&one->arena, problem);
     one->moves = hec_training_moves_new(&one->run, &one->arena);
+    one->sharded = sharded_of(&one->run);
     one->copies = HEC_NEW(&one->arena, int32_t, 3 * problem->n_ranks);
     one->had = HEC_NEW(&one->arena, uint8_t, (int64_t)problem->n_layers * problem->n_experts * problem->n_ranks);
     one->record = HEC_NEW(&one->arena, hec_layer_load, (int64_t)w->loads->n_records * problem->n_layers);
@@ -279,6 +300,7 @@ static void hand_out(const work *w, int32_t p, hec_arena *arena) {
     if (one->gathers)
       memcpy(to->gather_s + 2 * at, one->gather_s + 2 * from, 2 * sizeof(double));
   }
+  to->sharded = one->sharded;
   to->moves_s = (one->first_s + one->each_s * (double)of->n_micro / (double)n_records) * (double)of->n_layers /
                 (double)n_trace / (double)of->n_stages;
   double left = w->n_offered > 0 ? 1 - (double)w->n_dropped / (double)w->n_offered : 1;

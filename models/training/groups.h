@@ -18,13 +18,14 @@ typedef struct {
 
 typedef struct {
   const hec_moe *moe;
-  const hec_gpu_laws *laws;
+  const hec_gpu_laws *laws; /* the data sheet has the rates of the job's own cluster */
   hec_layout layout;
   hec_recipe recipe;
   int32_t seq, global_batch, micro_batch; /* tokens; sequences */
   int32_t mtp;                            /* multi-token prediction layers */
   double capacity;      /* of an expert, over the mean of what a rank sends to each; 0: none is dropped */
-  double nic_bandwidth; /* bytes/s and GPU; 0: the device's */
+  /* Links of the job's cluster, where it says them; 0: of NVLink the laws of the GPU, else what is assumed below. */
+  double nvlink_share, nvlink_latency_s, nic_latency_s;
   int32_t leaf_gpus;    /* below a leaf switch, whose uplinks they share; 0: nodes are joined without */
   double uplink;        /* bytes/s of all uplinks of a leaf, one way */
   hec_step_constants constants;
@@ -33,9 +34,10 @@ typedef struct {
 /* Tokens of a rank in a micro-batch. Whether the job has more than one NVLink domain. */
 double hec_training_tokens(const hec_training *t);
 bool hec_training_crosses(const hec_training *t);
-/* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains; what is assumed of links. */
+/* Ranks of such a group that share an NVLink domain; bytes/s of one rank between domains, and inside; what is assumed of links. */
 int32_t hec_group_inside(const hec_training *t, int32_t ranks, int32_t stride);
 double hec_nic_rate(const hec_training *t);
+double hec_nvlink_rate(const hec_training *t);
 /* Ranks of such a group below one leaf; seconds of the leaf's uplinks where each of its GPUs sends so many bytes through. */
 int32_t hec_group_below(const hec_training *t, int32_t ranks, int32_t stride);
 double hec_uplink_s(const hec_training *t, double bytes);
@@ -49,5 +51,8 @@ double hec_training_send_s(const hec_training *t);
 /* Data-parallel traffic of a device with so many parameters (dense part, experts), seconds: once a step, or with FSDP in every
  * micro-batch. */
 double hec_training_data_s(const hec_training *t, double dense_params, double expert_params);
+/* One micro-batch through a layer of which every rank of an expert-parallel group gathers so many parameters from all the others
+ * (policy fsdp): they are gathered for the forward, dropped, gathered again for the backward, and gradients go back. */
+double hec_training_gathered_s(const hec_training *t, double params);
 
 #endif

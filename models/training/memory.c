@@ -151,7 +151,8 @@ static hec_layer_bytes head_bytes(const hec_training *t, const sizes *z) {
 static void add_guests(const hec_training *t, const hec_layer_load *load, hec_layer_bytes *b) {
   double params = hec_moe_expert_params(t->moe) / (double)t->layout.etp, guests = (double)load->guests;
   b->guests = weight_bytes * params * (double)load->guests_kept;
-  b->guests_working = params * ((load->guests_again ? weight_bytes : 0) + (double)t->recipe.grads) * guests;
+  double gathered = (load->guests_again ? weight_bytes : 0) + (load->guests_ahead ? weight_bytes : 0);
+  b->guests_working = params * (gathered + (double)t->recipe.grads) * guests;
 }
 
 hec_layer_bytes hec_layer_bytes_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load) {

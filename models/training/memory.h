@@ -26,7 +26,7 @@ typedef struct {
   double recomputed;     /* while its backward runs */
   double working;        /* while its backward runs: gradients and dispatcher buffers */
   double guests;         /* copies of experts, kept from forward to backward */
-  double guests_working; /* while its backward runs: their gradients, and those that are gathered again */
+  double guests_working; /* while its backward runs: their gradients, those gathered again, and the next layer's */
 } hec_layer_bytes;
 
 /* `load`: NULL if balanced. */

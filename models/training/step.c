@@ -154,10 +154,11 @@ double hec_layer_rows(const hec_training *t, const hec_layer_load *load) {
   return rows;
 }
 
-/* Router and both permutations; tokens are sorted by local expert where a rank holds several. */
+/* Router and both permutations; tokens are sorted by expert where a rank computes several. */
 static double permute_s(const hec_training *t, const sizes *z, const hec_layer_load *load) {
   double width = (double)t->moe->d_model;
-  double bytes = 4 * width * (z->tokens + z->rows) + (z->experts > 1 ? 8 * width * hec_layer_rows(t, load) : 0);
+  bool several = z->experts > 1 || load->n > 1; /* copies, too */
+  double bytes = 4 * width * (z->tokens + z->rows) + (several ? 8 * width * hec_layer_rows(t, load) : 0);
   return bytes_s(t, bytes * (t->recipe.fused ? fused_bytes : 1));
 }
 
@@ -207,9 +208,13 @@ static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const h
   return p;
 }
 
-static double params_s(const hec_training *t, hec_layer_kind kind) {
+/* Gradients of a layer's weights; under FSDP of all experts, as with zero=3 over all ranks. Those of other copies are not modelled:
+ * planners do not know them either, and would copy where it does not pay. */
+static double params_s(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load) {
   double dense, expert;
   hec_training_params(t, kind, &dense, &expert);
+  if (kind == HEC_LAYER_MOE && load->guests_ahead)
+    expert += (double)load->guests * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
   return accumulate_bytes[t->recipe.fused] * (dense + expert) * t->laws->add.byte_s;
 }
 
@@ -246,7 +251,7 @@ static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool mo
            (t->moe->n_shared_experts > 0 ? ffn_s(t, z, hec_work_shared(t->moe), true) : 0);
   else
     rest = ffn_s(t, z, hec_work_dense_ffn(t->moe), true);
-  double accumulate = params_s(t, moe ? HEC_LAYER_MOE : HEC_LAYER_DENSE);
+  double accumulate = params_s(t, moe ? HEC_LAYER_MOE : HEC_LAYER_DENSE, load);
   double weights = 0.5 * rest + accumulate; /* half of a backward pass are input gradients */
   p.compute_s = attention + 0.5 * rest + weights;
   p.weight_s = weights;

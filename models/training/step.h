@@ -44,6 +44,7 @@ typedef struct {
   int32_t guests, replicas;
   int32_t guests_kept; /* of the guests, from forward to backward, and not for the micro-batch before as well */
   bool guests_again;   /* they are dropped, and gathered again for the backward */
+  bool guests_ahead;   /* they are gathered while the layer before computes, in its own copies */
 } hec_layer_load;
 
 /* The device's laws as training frameworks have them: of its attention kernels the fastest, which they choose by themselves. */

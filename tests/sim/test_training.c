@@ -74,3 +74,51 @@ HEC_TEST(pieces_of_a_step) {
   ck_near(peak, r.memory.peak);
   hec_arena_free(&p.arena);
 }
+
+/* Sharded over all GPUs, by hand: in a pass all parameters but those that a node has enter it by its NICs. There are three passes of
+ * a micro-batch: gathered forward, gathered backward, gradients back. Experts shared in the expert-parallel group (policy fsdp)
+ * and then over the rest, or over all GPUs at once, are the same bytes and nearly the same time. */
+static const double sharded_nic[] = {1e9, 5e9, 50e9};
+static const struct {
+  const char *layout;
+  int32_t sharded;
+} sharded[] = {{"ep=1", 0}, {"ep=8", 128}, {"ep=32", 128}, {"ep=128", 128}};
+
+HEC_TEST_LOOP(gathers_of_fsdp, 3) {
+  double first_s = 0;
+  ck_ok(hec_moe_load("qwen3-235b-a22b", &moe));
+  double params = 94 * (128 * hec_moe_expert_params(&moe) + hec_moe_block_params(&moe)) +
+                  2 * (double)moe.vocabulary * (double)moe.d_model;
+  for (int i = 0; i < 4; i++) {
+    hec_training t = hec_test_training(&moe, sharded[i].layout, 256, 1024, "zero=3 dp-overlap=off", &arena);
+    hec_gpu_laws laws = *t.laws;
+    laws.gpu.sheet.nic_bandwidth = sharded_nic[_i];
+    t.laws = &laws;
+    hec_training_result r;
+    ck_ok(hec_training_run(&(hec_training_job){.training = &t, .sharded = sharded[i].sharded}, &r));
+    double bound_s = 4 * 3 * 2 * params * 31 / 32 / (8 * sharded_nic[_i]); /* 4 micro-batches, bf16 */
+    ck_assert_msg(r.sharded_s >= bound_s && r.sharded_s < 1.7 * bound_s, "%s: %g s, by hand %g", sharded[i].layout,
+                  r.sharded_s, bound_s);
+    first_s = i == 0 ? r.sharded_s : first_s;
+    ck_assert_msg(r.sharded_s > 0.9 * first_s && r.sharded_s < 1.25 * first_s, "%s: %g s, with ep=1 %g",
+                  sharded[i].layout, r.sharded_s, first_s); /* a ring over 4 nodes carries 31 of 32 parts, not 3 of 4 */
+  }
+}
+
+/* Without ZeRO-3 the group's gathers remain, and a pipeline pays them in every micro-batch, too. */
+HEC_TEST(gathers_of_a_pipeline) {
+  ck_ok(hec_moe_load("qwen3-235b-a22b", &moe));
+  hec_training t = hec_test_training(&moe, "pp=2 ep=32", 256, 1024, "zero=1 dp-overlap=off", &arena);
+  hec_training_result few, many;
+  hec_training_job of = {.training = &t, .sharded = 128};
+  ck_ok(hec_training_run(&of, &few));
+  double params = 47 * 128 * hec_moe_expert_params(&moe), nic = t.laws->gpu.sheet.nic_bandwidth;
+  ck_assert_double_ge(few.sharded_s, 8 * 3 * 2 * params * 3 / 4 / (8 * nic));
+  t.global_batch *= 2;
+  ck_ok(hec_training_run(&of, &many));
+  ck_assert_double_eq_tol(many.sharded_s / few.sharded_s, 2, 1e-9);
+  t.recipe.zero = 3;
+  of.sharded = 0;
+  ck_ok(hec_training_run(&of, &few)); /* its dense part alone: edp is 4 */
+  ck_assert_double_gt(few.sharded_s, 0);
+}

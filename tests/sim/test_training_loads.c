@@ -6,6 +6,7 @@
 #include "tests/support/test.h"
 #include "tests/support/training_case.h"
 
+#include <stdio.h>
 #include <string.h>
 
 HEC_TEST_ARENA(arena)
@@ -250,6 +251,59 @@ HEC_TEST(every_policy) {
   }
   hec_training_loads_free(&of, &loads);
   hec_training_loads_free(&of, &again);
+  hec_trace_close(reader);
+  hec_text_free(&text);
+}
+
+/* With a rank on each node and slow NICs, by hand. In a pass of a micro-batch the rank with most guests receives every one of them
+ * (of experts in slices all but its own slice), in the backward as many gradients leave it. Attention hides no more than its own
+ * time. Experts of a plan in slices that never changes are left to the step. (symi's slots may have an expert twice, which
+ * travels once.) */
+static const char *const nics[] = {"1M", "20M", "3G"};
+static const double nic_rates[] = {1e6, 20e6, 3e9};
+
+HEC_TEST_LOOP(gathers_take_their_bytes, 3) {
+  hec_text text = {0};
+  char cluster[64];
+  const hec_policy *policies[64];
+  const hec_test_trace trace = {.layers = 2, .experts = 16, .top_k = 2, .sources = 4, .records = 6, .first_iter = 1};
+  hec_test_trace_write(&trace, 7, &text);
+  (void)snprintf(cluster, sizeof cluster, "4x1 gpu=h100 nic=%s", nics[_i]);
+  hec_trace_reader *reader = open(text.data, cluster, 4);
+  int32_t n = all_policies(policies), n_sharded = 0, n_bounded = 0;
+  const hec_training_loads_of of = {.job = &job,
+                                    .policies = policies,
+                                    .n_policies = n,
+                                    .n_threads = 1,
+                                    .n_layers = 2,
+                                    .n_micro = 4,
+                                    .n_stages = 1,
+                                    .warmup = 2};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  const hec_memory_cost *bytes = &job.problem.bytes;
+  for (int32_t p = 0; p < n; p++) {
+    const hec_training_routing *r = &loads.of[p];
+    bool fsdp = strcmp(policies[p]->name, "fsdp") == 0;
+    ck_assert_int_eq(r->sharded, fsdp ? 16 : 0);
+    n_sharded += fsdp;
+    for (int32_t at = 0; at < 2 * 4 && !fsdp && strcmp(policies[p]->name, "symi") != 0; at++) {
+      const hec_layer_load *load = &r->loads[at];
+      double window_s = hec_problem_window_s(&job.problem, at / 4), exposed_s[2] = {0};
+      double guests = load->guests * (policies[p]->sliced ? 0.75 : 1) / nic_rates[_i];
+      for (int way = 0; r->gather_s && way < 2; way++)
+        exposed_s[way] = r->gather_s[2 * at + way];
+      ck_assert_msg(exposed_s[0] + window_s >= guests * bytes->expert_param, "%s: %g + %g s for %d guests",
+                    policies[p]->name, exposed_s[0], window_s, (int)load->guests);
+      ck_assert_msg(exposed_s[1] + 2 * window_s >=
+                        guests * (bytes->expert_grad + (load->guests_again ? bytes->expert_param : 0)),
+                    "%s: backward %g + %g s for %d guests", policies[p]->name, exposed_s[1], 2 * window_s,
+                    (int)load->guests);
+      n_bounded += load->guests > 0;
+    }
+  }
+  ck_assert_int_eq(n_sharded, 1);
+  ck_assert_int_gt(n_bounded, 0);
+  hec_training_loads_free(&of, &loads);
   hec_trace_close(reader);
   hec_text_free(&text);
 }

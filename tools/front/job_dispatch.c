@@ -11,13 +11,8 @@
 /* The device with the rates of the cluster's own ports and NICs. */
 static const hec_gpu *gpu_of(const hec_cluster *cluster, hec_arena *arena) {
   hec_gpu *gpu = HEC_NEW(arena, hec_gpu, 1);
-  int32_t first;
   *gpu = cluster->devices[0].gpu->gpu;
-  if (hec_cluster_kind(cluster, HEC_LINK_PORT_OUT, &first) > 0)
-    gpu->sheet.nvlink_bandwidth = cluster->links[first].nominal;
-  if (hec_cluster_kind(cluster, HEC_LINK_NIC_OUT, &first) > 0)
-    gpu->sheet.nic_bandwidth =
-        cluster->links[first].nominal * (double)cluster->nics / (double)cluster->devices_per_node;
+  hec_cluster_take_sheet(cluster, &gpu->sheet);
   return gpu;
 }
 

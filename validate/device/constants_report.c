@@ -73,6 +73,7 @@ void hec_constants_file(const void *constants, hec_doc *doc) {
   if (gpu->sister)
     HEC_ADD(doc, HEC_KEEP("sister", gpu->sister));
   HEC_ADD(doc, HEC_OBJECT("sheet", HEC_KEEP("bf16", sheet->flops[HEC_LAW_BF16]), HEC_KEEP("fp8", sheet->flops[HEC_LAW_FP8]),
+                          HEC_KEEP("mx", sheet->mx),
                           HEC_KEEP("sms", sheet->sms), HEC_KEEP("hbm_bandwidth", sheet->hbm_bandwidth),
                           HEC_KEEP("memory_bytes", sheet->memory_bytes),
                           HEC_KEEP("nvlink_bandwidth", sheet->nvlink_bandwidth),

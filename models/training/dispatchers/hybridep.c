@@ -22,12 +22,10 @@ static double part_s(const hec_gpu *gpu, const hec_dispatch_work *work, bool bac
 }
 
 static double seconds(const hec_training *t, double received) {
-  hec_gpu gpu = t->laws->gpu;
   double s = 0;
-  gpu.sheet.nic_bandwidth = hec_nic_rate(t) / t->constants.nic;
   for (int back = 0; back < 2; back++) {
     const hec_dispatch_work work = hec_dispatch_work_of(t, back);
-    double kernel_s = part_s(&gpu, &work, back), up_s = hec_dispatch_uplink_s(t, &work);
+    double kernel_s = part_s(&t->laws->gpu, &work, back), up_s = hec_dispatch_uplink_s(t, &work);
     s += received * (kernel_s > up_s ? kernel_s : up_s);
   }
   return s;

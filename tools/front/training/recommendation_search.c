@@ -97,7 +97,7 @@ static int32_t max_of(int32_t a, int32_t b) {
 
 /* The mean of n micro-batches of a layer; of copies the most, for memory has to hold them. */
 static hec_layer_load mean_of(const hec_layer_load *loads, int32_t n, hec_arena *arena) {
-  hec_layer_load mean = {.guests_again = loads->guests_again};
+  hec_layer_load mean = {.guests_again = loads->guests_again, .guests_ahead = loads->guests_ahead};
   int32_t width = 0;
   for (int32_t m = 0; m < n; m++)
     width = max_of(width, loads[m].n);
@@ -126,7 +126,7 @@ static hec_layout_loads means(const hec_training_routing *of, int32_t n_layers, 
     for (int32_t i = 0; gather_s && i < 2 * n_micro; i++)
       gather_s[2 * l + i % 2] += of->gather_s[2 * (int64_t)l * n_micro + i] / (double)n_micro;
   }
-  return (hec_layout_loads){.load = load, .gather_s = gather_s, .moves_s = of->moves_s};
+  return (hec_layout_loads){.load = load, .gather_s = gather_s, .sharded = of->sharded, .moves_s = of->moves_s};
 }
 
 static hec_status plan_class(finder *f, const hec_set_up *set_up, hec_arena *scratch, group_class *c) {

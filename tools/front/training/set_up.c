@@ -2,6 +2,7 @@
 #include "tools/front/training/set_up.h"
 
 #include "models/preset_data.h"
+#include "sim/training_fit.h"
 #include "tools/front/job_make.h"
 #include "tools/front/options.h"
 
@@ -178,31 +179,8 @@ static hec_status choose_model(maker *m) {
   return HEC_OK;
 }
 
-/* Of one GPU; 0: the cluster has none. */
-static double nic_of(const hec_cluster *cluster) {
-  int32_t first;
-  if (hec_cluster_kind(cluster, HEC_LINK_NIC_OUT, &first) == 0)
-    return 0;
-  return cluster->links[first].nominal * (double)cluster->nics / (double)cluster->devices_per_node;
-}
-
-/* Nodes that the first one reaches without an uplink are below its leaf. With rails a group of nodes has a leaf for each. */
-static void take_leaves(const hec_cluster *cluster, hec_training *t) {
-  int32_t first, n_leaves = hec_cluster_kind(cluster, HEC_LINK_LEAF_UP, &first), below = 0;
-  for (int32_t node = 0; n_leaves > 0 && node < cluster->n_nodes; node++) {
-    int32_t to = node * cluster->devices_per_node;
-    bool up = false;
-    for (int32_t i = cluster->route_at[to]; i < cluster->route_at[to + 1]; i++)
-      up = up || cluster->links[cluster->route_link[i]].kind == HEC_LINK_LEAF_UP;
-    below += !up;
-  }
-  if (below == 0)
-    return;
-  t->leaf_gpus = below * cluster->devices_per_node;
-  t->uplink = cluster->links[first].nominal * (double)(n_leaves / ((cluster->n_nodes + below - 1) / below));
-}
-
-static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **laws) {
+/* The laws of its GPU, and `sheet` with the rates of its own links. */
+static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **laws, hec_gpu_sheet *sheet) {
   hec_cluster cluster;
   const char *text = m->options->cluster ? m->options->cluster_text : NULL;
   HEC_TRY(text ? hec_cluster_parse_json(text, spec, m->arena, &cluster) : hec_cluster_load(spec, m->arena, &cluster));
@@ -212,7 +190,8 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
                     "cluster %.200s: expected gpu=NAME of a GPU with measured or scaled laws (hecate-sim --list "
                     "devices), found the rates of a data sheet alone",
                     spec);
-  m->to->training.nic_bandwidth = nic_of(&cluster);
+  *sheet = (*laws)->gpu.sheet;
+  HEC_TRY(hec_set_up_take_cluster(&cluster, spec, &m->to->training, sheet));
   if (hec_cluster_is_line(spec) && !strstr(spec, "nics=") && cluster.n_nodes > 1 && cluster.devices_per_node > 1)
     say(m, "one NIC a node, for all its %d GPUs; choose with nics= in the cluster's line",
         (int)cluster.devices_per_node);
@@ -226,10 +205,8 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
   else if (m->to->file.gpus > cluster.n_devices)
     say(m, "%d GPUs in nodes like those of cluster %s, which has %d", (int)m->to->file.gpus, cluster.name,
         (int)cluster.n_devices);
-  take_leaves(&cluster, &m->to->training);
   if (m->to->training.leaf_gpus > 0)
     say(m, "flows spread evenly over the uplinks of a leaf, and all groups below it send at the same time");
-  m->to->laws.gpu.sheet.nvlink_ranks = cluster.devices_per_node;
   return HEC_OK;
 }
 
@@ -237,10 +214,9 @@ static hec_status choose_gpus(maker *m) {
   hec_set_up *to = m->to;
   const hec_gpu_laws *laws = NULL;
   const hec_gpu *gpu;
-  int32_t nodes_of = 0;
+  hec_gpu_sheet sheet;
   if (to->file.cluster) {
-    HEC_TRY(take_cluster(m, to->file.cluster, &laws));
-    nodes_of = to->laws.gpu.sheet.nvlink_ranks;
+    HEC_TRY(take_cluster(m, to->file.cluster, &laws, &sheet));
     m->device = laws->gpu.spec;
   } else {
     m->device = to->file.device ? to->file.device : "h100";
@@ -252,14 +228,14 @@ static hec_status choose_gpus(maker *m) {
                       "device %.200s: expected one with measured laws (hecate-sim --list devices), found "
                       "its data sheet alone",
                       m->device);
+    sheet = laws->gpu.sheet;
   }
   if (laws->gemm[HEC_LAW_BF16]->scaled)
     say(m, "GPU %s: costs measured on %s, scaled by data sheets", laws->gpu.name, laws->gemm[HEC_LAW_BF16]->device);
   if (laws->gpu.absent)
     say(m, HEC_GPU_ABSENT, laws->gpu.name, laws->gpu.absent);
   to->laws = hec_training_laws(laws);
-  if (nodes_of > 0)
-    to->laws.gpu.sheet.nvlink_ranks = nodes_of;
+  to->laws.gpu.sheet = sheet;
   to->training.laws = &to->laws;
   return HEC_OK;
 }
@@ -352,6 +328,28 @@ static hec_status find_pipeline(const char *name, const hec_pipeline_schedule **
   return *pipeline || !name ? HEC_OK : hec_table_unknown(&hec_pipeline_table, "--pipeline", name);
 }
 
+/* A GPU without the form computes nothing in it. Of those with it the three forms of fp8 share a law. */
+static hec_status check_precision(maker *m) {
+  static const char *const names[] = {[HEC_PRECISION_BF16] = "bf16",
+                                      [HEC_PRECISION_FP8] = "fp8",
+                                      [HEC_PRECISION_FP8_BLOCK] = "fp8-block",
+                                      [HEC_PRECISION_MXFP8] = "mxfp8"};
+  const hec_gpu *gpu = &m->to->laws.gpu;
+  int32_t of = m->to->training.recipe.precision;
+  bool fp8 = gpu->sheet.flops[HEC_LAW_FP8] > 0, mx = fp8 && gpu->sheet.mx;
+  if (of == HEC_PRECISION_BF16)
+    return HEC_OK;
+  if (of == HEC_PRECISION_MXFP8 ? !mx : !fp8)
+    return hec_fail(HEC_BAD_INPUT, "recipe: precision: expected one that GPU %s has (bf16%s%s), found %s", gpu->name,
+                    fp8 ? ", fp8, fp8-block" : "", mx ? ", mxfp8" : "", names[of]);
+  if (m->to->laws.gemm[HEC_LAW_FP8])
+    say(m, "precision %s: products by the one law of fp8 of GPU %s, which does not tell fp8, fp8-block and mxfp8 apart",
+        names[of], gpu->name);
+  else
+    say(m, "precision %s: products take as long as in bf16, for nobody has measured fp8 on GPU %s", names[of], gpu->name);
+  return HEC_OK;
+}
+
 static hec_status choose_recipe(maker *m) {
   hec_set_up *to = m->to;
   hec_text assumed = {0};
@@ -359,8 +357,8 @@ static hec_status choose_recipe(maker *m) {
   if (m->args->assumed)
     HEC_TRY(hec_recipe_read(m->args->assumed, &to->training.recipe));
   to->training.recipe.stated = 0;
-  to->training.constants = hec_step_constants_fitted;
   HEC_TRY(read_recipe(m, &to->training.recipe));
+  HEC_TRY(check_precision(m));
   hec_recipe_assumed(&to->training.recipe, &assumed);
   if (assumed.length > 0)
     say(m, "recipe %s", assumed.data);
@@ -370,8 +368,44 @@ static hec_status choose_recipe(maker *m) {
 
 /* ---- The policies' problem ---- */
 
-/* One expert-parallel group: T etp tokens of each rank, in nodes as the layout puts them. A rank has the layers of one of pp
- * stages, so policies plan as if it had pp times the memory. */
+/* A class of links, and what the job's cluster said of them; 0: nothing. */
+static void add_link(hec_text *line, const char *name, double rate, double latency_s, double share) {
+  hec_text_printf(line, " %s=%.9gM", name, 1e-6 * rate);
+  if (latency_s > 0)
+    hec_text_printf(line, "@%.9gs", latency_s);
+  if (share > 0)
+    hec_text_printf(line, " %s_eff=%.9g", name, share);
+}
+
+/* Nodes of `near` of the job's GPUs, `nodes` of them. */
+static void add_nodes(const maker *m, int32_t nodes, int32_t near, hec_text *line) {
+  const hec_training *t = &m->to->training;
+  const hec_gpu_sheet *sheet = &t->laws->gpu.sheet;
+  double fitted = hec_step_constants_fitted.nic;
+  bool said = t->constants.nic < fitted || t->constants.nic > fitted;
+  hec_text_printf(line, "%dx%d gpu=%s mem=%.9gM nics=%d", (int)nodes, (int)near, m->device, 1e-6 * sheet->memory_bytes,
+                  (int)near);
+  add_link(line, "nic", sheet->nic_bandwidth, t->nic_latency_s, said ? t->constants.nic : 0);
+  add_link(line, "nvlink", sheet->nvlink_bandwidth, t->nvlink_latency_s, t->nvlink_share);
+}
+
+/* A rank has the layers of one of pp stages, so policies plan as if it had pp times the memory. They count what a job without ZeRO
+ * and recomputation keeps; where that leaves less than the step with balanced loads does, copies have what the step leaves, but for what is too tight. */
+static void give_memory(hec_set_up *to) {
+  const hec_training_job balanced = {.training = &to->training, .pipeline = to->pipeline};
+  hec_training_result result = {0};
+  if (hec_training_run(&balanced, &result) != HEC_OK) /* of a search: it tries the schedule with other layouts */
+    result.memory.margin = 0;
+  double room = (result.memory.margin - hec_training_tight * result.memory.device_bytes) / (1 + hec_allocator_loss);
+  double enough = hec_problem_bytes_without_copies(&to->job.problem) + (room > 0 ? room : 0);
+  for (int32_t i = 0; i < to->job.cluster.n_devices; i++) {
+    double *bytes = &to->job.cluster.devices[i].memory_bytes;
+    *bytes *= (double)to->training.layout.pp;
+    *bytes = *bytes > enough ? *bytes : enough;
+  }
+}
+
+/* One expert-parallel group: T etp tokens of each rank, in nodes as the layout puts them. */
 static hec_status make_job(maker *m) {
   hec_set_up *to = m->to;
   const hec_layout *l = &to->training.layout;
@@ -381,9 +415,7 @@ static hec_status make_job(maker *m) {
   int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
   int32_t below = hec_group_below(&to->training, l->ep, l->etp);
   hec_text line = {0};
-  hec_text_printf(&line, "%dx%d gpu=%s nics=%d", (int)(l->ep / near), (int)near, m->device, (int)near);
-  if (to->training.nic_bandwidth > 0)
-    hec_text_printf(&line, " nic=%.6gM", 1e-6 * to->training.nic_bandwidth);
+  add_nodes(m, l->ep / near, near, &line);
   if (below < l->ep) /* the group's share of the uplinks */
     hec_text_printf(&line, " leaf=%d uplink=%.6gM", (int)(below > near ? below / near : 1),
                     1e-6 * to->training.uplink * (double)below / (double)to->training.leaf_gpus);
@@ -406,8 +438,7 @@ static hec_status make_job(maker *m) {
   HEC_TRY(hec_job_make(&own, m->reader, m->arena, &to->job));
   to->job.scale_to = (uint64_t)own.ranks * (uint64_t)own.tokens * (uint64_t)to->moe.top_k;
   HEC_TRY(hec_job_check_assignments("tokens of an expert-parallel group", to->job.scale_to));
-  for (int32_t i = 0; i < to->job.cluster.n_devices; i++)
-    to->job.cluster.devices[i].memory_bytes *= (double)l->pp;
+  give_memory(to);
   if (header->top_k != to->moe.top_k)
     say(m, "top-%d of model %s; the trace has top-%d, of which only the shares of the experts are taken",
         (int)to->moe.top_k, to->moe.name, (int)header->top_k);
@@ -474,6 +505,7 @@ hec_status hec_set_up_make(const hec_training_args *args, const hec_job_options 
   HEC_TRY(merge(&m));
   HEC_TRY(read_measured(&m));
   HEC_TRY(choose_model(&m));
+  set_up->training.constants = hec_step_constants_fitted;
   HEC_TRY(choose_gpus(&m));
   HEC_TRY(choose_layout(&m));
   HEC_TRY(choose_batch(&m));

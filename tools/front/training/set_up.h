@@ -38,6 +38,10 @@ hec_status hec_set_up_check_texts(const hec_training_args *args, hec_arena *aren
  * without --layout or --setup. */
 hec_status hec_set_up_make(const hec_training_args *args, const hec_job_options *options, hec_trace_reader *reader,
                            hec_arena *arena, hec_set_up *set_up) HEC_MUST_USE;
+/* What a step takes from a cluster of a GPU: into the job, and into `sheet`, which has the GPU's. HEC_BAD_INPUT: the line says what a
+ * step does not use; devices or links differ. */
+hec_status hec_set_up_take_cluster(const hec_cluster *cluster, const char *spec, hec_training *t,
+                                   hec_gpu_sheet *sheet) HEC_MUST_USE;
 /* The options of a training job without --layout or --setup mean nothing: HEC_BAD_INPUT names the first. */
 hec_status hec_set_up_unwanted(const hec_training_args *args) HEC_MUST_USE;
 

@@ -45,14 +45,14 @@ static hec_report_trained step_of(const hec_training_summary *s, const char *nam
                              .vs_ep = s->rows[s->baseline].result.step_s / r->step_s,
                              .overload = row ? row->overload_median : -1,
                              .needed_bytes = r->memory.reserved + r->memory.outside};
-  double computed_s = r->busy_s - r->dispatch_s - r->tensor_s - r->gather_s - r->host_s;
+  double computed_s = r->busy_s - r->dispatch_s - r->tensor_s - r->gather_s - r->sharded_s - r->host_s;
   step.part_s[HEC_STEP_COMPUTE] = computed_s > 0 ? computed_s : 0;
   step.part_s[HEC_STEP_DISPATCH] = r->dispatch_s;
   step.part_s[HEC_STEP_TENSOR] = r->tensor_s;
   step.part_s[HEC_STEP_GATHER] = r->gather_s;
   step.part_s[HEC_STEP_HOST] = r->host_s;
   step.part_s[HEC_STEP_BUBBLE] = r->bubble_s;
-  step.part_s[HEC_STEP_DATA] = r->data_s;
+  step.part_s[HEC_STEP_DATA] = r->data_s + r->sharded_s;
   step.part_s[HEC_STEP_MOVES] = row ? row->moves_s : 0;
   step.part_s[HEC_STEP_OPTIMIZER] = r->optimizer_s;
   return step;

@@ -34,7 +34,7 @@ static void figures(const hec_training_result *r, hec_json_out *json) {
   hec_json_double(json, "bubble_share", r->bubble_s / r->step_s);
   hec_json_double(json, "dispatch_share", r->dispatch_s / r->step_s);
   hec_json_double(json, "tensor_share", r->tensor_s / r->step_s);
-  hec_json_double(json, "data_share", r->data_s / r->step_s);
+  hec_json_double(json, "data_share", (r->data_s + r->sharded_s) / r->step_s);
   memory(&r->memory, json);
 }
 

@@ -8,7 +8,8 @@
 /* All times of a prediction by the factor of the user's own run. */
 static void scale(hec_training_result *r, double factor) {
   double *times[] = {&r->step_s,   &r->busy_s, &r->bubble_s,    &r->dispatch_s, &r->tensor_s,
-                     &r->gather_s, &r->data_s, &r->optimizer_s, &r->host_s,     &r->gpu_hours_per_1e12_tokens};
+                     &r->gather_s, &r->data_s, &r->optimizer_s, &r->host_s,     &r->sharded_s,
+                     &r->gpu_hours_per_1e12_tokens};
   double *rates[] = {&r->tokens_per_s_per_gpu, &r->model_tflops_per_gpu, &r->mfu};
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
     *times[i] *= factor;
@@ -37,6 +38,7 @@ static hec_training_job job_of(const hec_set_up *set_up, const hec_training_load
                             .pipeline = set_up->pipeline,
                             .loads = of->loads + at,
                             .gather_s = of->gather_s ? of->gather_s + 2 * at : NULL,
+                            .sharded = of->sharded,
                             .moves_s = of->moves_s,
                             .dropped_share = of->dropped_share};
 }

@@ -44,7 +44,7 @@ typedef struct {
   X(BUBBLE, "bubble_share", NULL, "bubble_share", r->bubble_s / r->step_s) \
   X(DISPATCH, "dispatch_share", NULL, "dispatch_share", r->dispatch_s / r->step_s) \
   X(TENSOR, "tensor_share", NULL, "tensor_share", r->tensor_s / r->step_s) \
-  X(DATA, "data_share", NULL, "data_share", r->data_s / r->step_s) \
+  X(DATA, "data_share", NULL, "data_share", (r->data_s + r->sharded_s) / r->step_s) \
   X(GATHER, "gather_share", NULL, "gather_share", r->gather_s / r->step_s) \
   X(MOVES, "moves_share", NULL, "moves_share", row ? row->moves_s / r->step_s : 0) \
   X(VS_EP, "speedup_vs_ep", NULL, "speedup_vs_ep", ep_s / r->step_s) \
