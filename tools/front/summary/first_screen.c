@@ -126,7 +126,7 @@ static void add_gain(hec_summary *summary, int32_t best, const char *between, he
   hec_text_add(words, ".");
 }
 
-/* "Under schedule serial, as published, ep takes 2.05x as long." Of the rows that people run today, where another schedule is
+/* "Under schedule serial, as published, ep takes 2.05x as long as joint." Of the rows that people run today, where another schedule is
  * faster: the gain above is over that one. */
 static void add_published(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
   const int32_t today[] = {hec_summary_baseline(summary), hec_summary_placed(summary)};
@@ -139,8 +139,8 @@ static void add_published(hec_summary *summary, int32_t best, const char *betwee
     if (schedule)
       hec_text_printf(words, ", %s %.2fx", row->name, times);
     else
-      hec_text_printf(words, "%sUnder schedule %s, as published, %s takes %.2fx as long", between, row->published,
-                      row->name, times);
+      hec_text_printf(words, "%sUnder schedule %s, as published, %s takes %.2fx as long as %s", between, row->published,
+                      row->name, times, summary->rows[best].name);
     schedule = row->published;
   }
   if (schedule)
