@@ -18,8 +18,8 @@ static hec_status read_text(const hec_json *json, const hec_json_value *object, 
 
 static hec_status read_sheet(const hec_json *json, const hec_json_value *root, hec_gpu_sheet *sheet) {
   static const char *const known[] = {
-      "bf16",          "fp8",      "mx",  "sms", "hbm_bandwidth", "memory_bytes", "nvlink_bandwidth", "nvlink_ranks",
-      "nic_bandwidth", "launch_s", NULL};
+      "bf16",         "fp8",           "mx",       "sms", "hbm_bandwidth", "memory_bytes", "nvlink_bandwidth",
+      "nvlink_ranks", "nic_bandwidth", "launch_s", NULL};
   const hec_json_value *object = hec_json_get(root, "sheet");
   if (!object || !hec_json_is_object(object))
     return hec_json_error(json, object ? object : root, "a member \"sheet\": an object");

@@ -15,9 +15,9 @@ typedef struct {
   const hec_pipeline_schedule *pipeline; /* NULL: 1f1b; with virtual stages interleaved */
   const hec_layer_load *loads;           /* [n_moe_layers][micro-batches]; NULL: balanced */
   const double *gather_s; /* [n_moe_layers][micro-batches][2] on top of a layer, forward and backward; NULL: nothing */
-  int32_t sharded;        /* experts of a layer that every rank of the group gathers for each pass, as FSDP does; 0: none */
-  double moves_s;         /* once a step */
-  double dropped_share;   /* of the assignments to experts: the loads are without them */
+  int32_t sharded; /* experts of a layer that every rank of the group gathers for each pass, as FSDP does; 0: none */
+  double moves_s;  /* once a step */
+  double dropped_share; /* of the assignments to experts: the loads are without them */
 } hec_training_job;
 
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct {
   double dispatch_s; /* exposed dispatch and combine of it, in busy_s */
   double
       host_s; /* it waits for the host's launches, in busy_s; where dispatch is added by the schedule, before it is */
-  double tensor_s; /* tensor- and context-parallel traffic of it, in busy_s */
+  double tensor_s;  /* tensor- and context-parallel traffic of it, in busy_s */
   double gather_s;  /* of the job's, in busy_s */
   double sharded_s; /* exposed gathers and reductions of FSDP of it, in busy_s: of ZeRO-3, and of `sharded` experts */
   double data_s;    /* exposed data-parallel traffic, once a step */

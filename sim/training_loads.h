@@ -40,11 +40,12 @@ typedef struct {
 /* Of one policy. */
 typedef struct {
   hec_layer_load *loads; /* [n_groups][n_layers][n_micro] */
-  double *gather_s;      /* [n_groups][n_layers][n_micro][2] exposed, forward and backward; NULL: none anywhere. Not of `sharded` */
+  double *
+      gather_s; /* [n_groups][n_layers][n_micro][2] exposed, forward and backward; NULL: none anywhere. Not of `sharded` */
   int32_t sharded; /* experts of a layer that every rank gathers from all others for each pass, as FSDP does; 0: none */
-  double moves_s;        /* of a step: experts that move, over the stages of the pipeline */
-  hec_series overload;   /* busiest rank over mean, by (record, layer of the trace); free it */
-  double dropped_share;  /* of the assignments; 0: none */
+  double moves_s;  /* of a step: experts that move, over the stages of the pipeline */
+  hec_series overload;  /* busiest rank over mean, by (record, layer of the trace); free it */
+  double dropped_share; /* of the assignments; 0: none */
 } hec_training_routing;
 
 typedef struct {

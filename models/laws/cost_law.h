@@ -16,7 +16,7 @@ typedef enum { HEC_LAW_BF16, HEC_LAW_FP8, HEC_LAW_PRECISIONS } hec_law_precision
 /* Data sheet. Rates are dense (without sparsity) and one-way. */
 typedef struct {
   double flops[HEC_LAW_PRECISIONS]; /* FLOP/s; 0: the device cannot */
-  bool mx; /* products in fp8 with a scale for every 32 values (MXFP8) */
+  bool mx;                          /* products in fp8 with a scale for every 32 values (MXFP8) */
   int32_t sms;
   double hbm_bandwidth, memory_bytes;
   double nvlink_bandwidth; /* bytes/s and direction, to the devices of its domain */

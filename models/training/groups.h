@@ -23,11 +23,11 @@ typedef struct {
   hec_recipe recipe;
   int32_t seq, global_batch, micro_batch; /* tokens; sequences */
   int32_t mtp;                            /* multi-token prediction layers */
-  double capacity;      /* of an expert, over the mean of what a rank sends to each; 0: none is dropped */
+  double capacity; /* of an expert, over the mean of what a rank sends to each; 0: none is dropped */
   /* Links of the job's cluster, where it says them; 0: of NVLink the laws of the GPU, else what is assumed below. */
   double nvlink_share, nvlink_latency_s, nic_latency_s;
-  int32_t leaf_gpus;    /* below a leaf switch, whose uplinks they share; 0: nodes are joined without */
-  double uplink;        /* bytes/s of all uplinks of a leaf, one way */
+  int32_t leaf_gpus; /* below a leaf switch, whose uplinks they share; 0: nodes are joined without */
+  double uplink;     /* bytes/s of all uplinks of a leaf, one way */
   hec_step_constants constants;
 } hec_training;
 

@@ -50,7 +50,7 @@ static const double accumulate_bytes[] = {12, 8};
 /* Of a parameter, fp32: Adam reads gradient, master and two moments, writes three of them (28); the gradient is read for
  * its norm, clipped and cleared (16); the master is read and written in bf16 (6). Source: Megatron Core's optimizer. */
 static const double optimizer_bytes = 50;
-static const double loss_bytes = 8;       /* of a logit: written by the product, read by the loss, in fp32 between */
+static const double loss_bytes = 8; /* of a logit: written by the product, read by the loss, in fp32 between */
 
 typedef struct {
   double tokens, gathered; /* of a rank; of its tensor-parallel group (one sequence part) */
@@ -272,7 +272,8 @@ static hec_layer_pass head_of(const hec_training *t, const sizes *z, bool backwa
   dims.inter = (dims.inter + t->layout.tp - 1) / t->layout.tp;
   dims.dtype_bytes = 2;
   double logits = z->gathered * (double)dims.inter;
-  return (hec_layer_pass){.compute_s = of_math(t) * work_s(t, &dims, z->gathered, backward) + bytes_s(t, loss_bytes * logits),
+  return (hec_layer_pass){.compute_s =
+                              of_math(t) * work_s(t, &dims, z->gathered, backward) + bytes_s(t, loss_bytes * logits),
                           .tensor_s = backward ? 0 : tensor_pair_s(t, z)};
 }
 

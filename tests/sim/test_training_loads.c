@@ -294,10 +294,9 @@ HEC_TEST_LOOP(gathers_take_their_bytes, 3) {
         exposed_s[way] = r->gather_s[2 * at + way];
       ck_assert_msg(exposed_s[0] + window_s >= guests * bytes->expert_param, "%s: %g + %g s for %d guests",
                     policies[p]->name, exposed_s[0], window_s, (int)load->guests);
-      ck_assert_msg(exposed_s[1] + 2 * window_s >=
-                        guests * (bytes->expert_grad + (load->guests_again ? bytes->expert_param : 0)),
-                    "%s: backward %g + %g s for %d guests", policies[p]->name, exposed_s[1], 2 * window_s,
-                    (int)load->guests);
+      ck_assert_msg(
+          exposed_s[1] + 2 * window_s >= guests * (bytes->expert_grad + (load->guests_again ? bytes->expert_param : 0)),
+          "%s: backward %g + %g s for %d guests", policies[p]->name, exposed_s[1], 2 * window_s, (int)load->guests);
       n_bounded += load->guests > 0;
     }
   }

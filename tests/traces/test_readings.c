@@ -244,8 +244,9 @@ static const reading readings[] = {
      .error = "a.csv:3: phase: expected train as before (a trace has one phase), found decode"},
     /* How many experts there are, sparse tables do not say; a line that was lost is not a zero. */
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1,
-     .error = "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3: sort the file by "
-              "step (--gaps and --experts N: "},
+     .error =
+         "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3: sort the file by "
+         "step (--gaps and --experts N: "},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
      .error = "found 2 for 4: sort the file by step (--gaps: those without one have no tokens)"},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,

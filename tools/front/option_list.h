@@ -153,7 +153,7 @@ typedef struct {
 typedef struct {
   HEC_TRAINING_OPTION_LIST(HEC_OPTION_MEMBER)
   const char *setup_text; /* content of the JSON file that `setup` names; NULL: read when it is needed */
-  const char *assumed;    /* parts of a recipe that are assumed otherwise than hec_recipe_default has them; NULL: none */
+  const char *assumed; /* parts of a recipe that are assumed otherwise than hec_recipe_default has them; NULL: none */
 } hec_training_args;
 
 #define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,

@@ -72,13 +72,12 @@ void hec_constants_file(const void *constants, hec_doc *doc) {
   HEC_ADD(doc, HEC_KEEP("name", gpu->name), HEC_KEEP("title", gpu->title));
   if (gpu->sister)
     HEC_ADD(doc, HEC_KEEP("sister", gpu->sister));
-  HEC_ADD(doc, HEC_OBJECT("sheet", HEC_KEEP("bf16", sheet->flops[HEC_LAW_BF16]), HEC_KEEP("fp8", sheet->flops[HEC_LAW_FP8]),
-                          HEC_KEEP("mx", sheet->mx),
-                          HEC_KEEP("sms", sheet->sms), HEC_KEEP("hbm_bandwidth", sheet->hbm_bandwidth),
-                          HEC_KEEP("memory_bytes", sheet->memory_bytes),
-                          HEC_KEEP("nvlink_bandwidth", sheet->nvlink_bandwidth),
-                          HEC_KEEP("nvlink_ranks", sheet->nvlink_ranks),
-                          HEC_KEEP("nic_bandwidth", sheet->nic_bandwidth), HEC_KEEP("launch_s", sheet->launch_s)));
+  HEC_ADD(doc, HEC_OBJECT(
+                   "sheet", HEC_KEEP("bf16", sheet->flops[HEC_LAW_BF16]), HEC_KEEP("fp8", sheet->flops[HEC_LAW_FP8]),
+                   HEC_KEEP("mx", sheet->mx), HEC_KEEP("sms", sheet->sms),
+                   HEC_KEEP("hbm_bandwidth", sheet->hbm_bandwidth), HEC_KEEP("memory_bytes", sheet->memory_bytes),
+                   HEC_KEEP("nvlink_bandwidth", sheet->nvlink_bandwidth), HEC_KEEP("nvlink_ranks", sheet->nvlink_ranks),
+                   HEC_KEEP("nic_bandwidth", sheet->nic_bandwidth), HEC_KEEP("launch_s", sheet->launch_s)));
   hec_doc_table(doc, "fits", NULL);
   for (int32_t i = 0; i < gpu->n_own; i++)
     add_fit(doc, &gpu->fits[i]);

@@ -126,8 +126,8 @@ static void add_gain(hec_summary *summary, int32_t best, const char *between, he
   hec_text_add(words, ".");
 }
 
-/* "Under schedule serial, as published, ep takes 2.05x as long as joint." Of the rows that people run today, where another schedule is
- * faster: the gain above is over that one. */
+/* "Under schedule serial, as published, ep takes 2.05x as long as joint." Of the rows that people run today, where another
+ * schedule is faster: the gain above is over that one. */
 static void add_published(hec_summary *summary, int32_t best, const char *between, hec_text *words) {
   const int32_t today[] = {hec_summary_baseline(summary), hec_summary_placed(summary)};
   const char *schedule = NULL;

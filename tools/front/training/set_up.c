@@ -346,7 +346,8 @@ static hec_status check_precision(maker *m) {
     say(m, "precision %s: products by the one law of fp8 of GPU %s, which does not tell fp8, fp8-block and mxfp8 apart",
         names[of], gpu->name);
   else
-    say(m, "precision %s: products take as long as in bf16, for nobody has measured fp8 on GPU %s", names[of], gpu->name);
+    say(m, "precision %s: products take as long as in bf16, for nobody has measured fp8 on GPU %s", names[of],
+        gpu->name);
   return HEC_OK;
 }
 

@@ -7,8 +7,16 @@
 
 /* All times of a prediction by the factor of the user's own run. */
 static void scale(hec_training_result *r, double factor) {
-  double *times[] = {&r->step_s,   &r->busy_s, &r->bubble_s,    &r->dispatch_s, &r->tensor_s,
-                     &r->gather_s, &r->data_s, &r->optimizer_s, &r->host_s,     &r->sharded_s,
+  double *times[] = {&r->step_s,
+                     &r->busy_s,
+                     &r->bubble_s,
+                     &r->dispatch_s,
+                     &r->tensor_s,
+                     &r->gather_s,
+                     &r->data_s,
+                     &r->optimizer_s,
+                     &r->host_s,
+                     &r->sharded_s,
                      &r->gpu_hours_per_1e12_tokens};
   double *rates[] = {&r->tokens_per_s_per_gpu, &r->model_tflops_per_gpu, &r->mfu};
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
