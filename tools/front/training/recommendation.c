@@ -198,6 +198,7 @@ static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_
 
 enum {
   SIMULATED_MAX = 12,
+  CHOSEN_MAX = 48, /* if there is time */
   NEAREST = 8,
   PLAIN_TRIED = 3,
   RECORDS_MIN = 4,
@@ -206,7 +207,10 @@ enum {
   TODAY_RECORDS_MIN = 2
 };
 
-static const double TODAY_SHARE = 0.1; /* of the time, for all policies of what runs today */
+static const double MORE_SHARE = 0.2;   /* of the time, for more layouts than the nearest */
+static const double NEAR = 1.05;        /* of the best estimate: as far as they err */
+static const double priced_per_s = 4e5; /* layers x micro-batches x policies */
+static const double TODAY_SHARE = 0.1;  /* of the time, for all policies of what runs today */
 
 /* Layouts to simulate, the most promising first. */
 typedef struct {
@@ -216,8 +220,8 @@ typedef struct {
   hec_trace_reader *reader;
   hec_arena *arena;
   hec_candidates from;
-  hec_candidate chosen[SIMULATED_MAX + TODAY_MAX];
-  hec_recommended row[SIMULATED_MAX + TODAY_MAX]; /* [n_rows] */
+  hec_candidate chosen[CHOSEN_MAX + TODAY_MAX];
+  hec_recommended row[CHOSEN_MAX + TODAY_MAX]; /* [n_rows] */
   int32_t n, n_rows;
 } pool;
 
@@ -273,6 +277,35 @@ static hec_status simulate(pool *p, const hec_training_choice *with, const hec_l
   *to = (hec_recommended){.choice = *choice};
   HEC_TRY(hec_recommended_set_up(p->args, p->options, choice, p->reader, p->arena, &to->set_up));
   return compare(with, p->reader, p->arena, to);
+}
+
+static bool is_chosen(const pool *p, const hec_candidate *c) {
+  for (int32_t i = 0; i < p->n; i++)
+    if (p->chosen[i].of == c->of)
+      return true;
+  return false;
+}
+
+/* Seconds of one core for all records that a step can take: planning, and its pipeline. */
+static double full_s(const hec_candidate *c, int32_t n_layers) {
+  const hec_training *t = &c->choice.training;
+  int32_t groups = t->layout.edp < HEC_TRAINING_GROUPS ? t->layout.edp : HEC_TRAINING_GROUPS;
+  double priced = (double)groups * (double)t->moe->n_layers * (double)hec_training_micro_batches(t);
+  return hec_planning_s(t, n_layers, c->n_policies, HEC_TRAINING_RECORDS) +
+         priced * (double)c->n_policies / priced_per_s;
+}
+
+/* Estimates are only about right: where there is time, all that are about as fast as the first. */
+static void choose_more(pool *p, int32_t n_layers, double within_s) {
+  for (int32_t i = 0; i < p->from.n && p->n < CHOSEN_MAX; i++) {
+    const hec_candidate *c = &p->from.of[i];
+    if (c->alone || c->step_s > NEAR * p->from.of[0].step_s || is_chosen(p, c))
+      continue;
+    within_s -= full_s(c, n_layers);
+    if (within_s < 0)
+      return;
+    choose(p, c);
+  }
 }
 
 /* Records of the trace that all of them have time for; 0: as many as a step takes. */
@@ -483,6 +516,7 @@ static hec_status search_loads(pool *p, const hec_set_up *base, double within_s,
                                        .within_s = 0.3 * within_s};
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
   choose_simulated(p, &to->found);
+  choose_more(p, base->job.header.n_layers, MORE_SHARE * within_s);
   hec_training_choice fitting = *p->policies;
   fitting.recompute_more = search.any_recompute;
   fitting.records = records_within(p, base, 0.5 * within_s);
