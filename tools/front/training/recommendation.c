@@ -486,7 +486,7 @@ static hec_status simulate_fully(pool *p, const hec_training_choice *fitting, he
   with.policies = best;
   with.n_policies = 1;
   with.records = 0;
-  if (fitting->records == 0)
+  if (fitting->records == 0 || row->policies.n_records < fitting->records) /* it had all */
     return HEC_OK;
   HEC_TRY(simulate(p, &with, &choice, row));
   for (int32_t i = 0; i < row->policies.n_rows; i++)
