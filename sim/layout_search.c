@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_SEQ = 8192, CP_TOKENS = 4096, VPP_MAX = 12, VPP_UNEVEN = 4, PP_MAX = 64, MICRO_STEPS = 3 };
+enum {
+  LONG_SEQ = 8192,
+  CP_TOKENS = 4096,
+  VPP_MAX = 12,
+  VPP_UNEVEN = 4,
+  PP_MAX = 64,
+  MICRO_STEPS = 3,
+  MICRO_STEPS_MAX = 12
+};
 
 static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_MOE,
                                      HEC_RECOMPUTE_FULL};
@@ -106,33 +114,48 @@ static bool fit_memory(search *s, hec_training *t, const hec_pipeline_schedule *
   return false;
 }
 
-/* Micro-batches and dispatchers of one layout at one ZeRO level: the fastest stays in `best`. */
-static void try_level(search *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline,
-                      hec_layout_choice *best) {
-  hec_training t = *s->of->base;
+/* Dispatchers of one layout at one ZeRO level and micro-batch: the fastest stays in `best`. Its time; 0: none fits. */
+static double try_dispatchers(search *s, hec_training t, const hec_pipeline_schedule *pipeline,
+                              hec_layout_choice *best) {
   const hec_recipe *recipe = &s->of->base->recipe;
   bool free_recompute = !hec_recipe_states(recipe, "recompute"),
        free_dispatcher = !hec_recipe_states(recipe, "dispatcher");
+  double min_s = 0;
+  for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
+    hec_training_result result;
+    bool tried =
+        free_dispatcher && t.layout.ep > 1 && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
+    if (!tried && d != recipe->dispatcher)
+      continue;
+    t.recipe.dispatcher = d;
+    if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, pipeline, free_recompute, &result))
+      continue;
+    s->found->n_fit++;
+    HEC_RESERVE(s->all, s->all_capacity, s->n_all + 1);
+    s->all[s->n_all] = (hec_layout_choice){t, pipeline, result, floor_of(&t, pipeline)};
+    if (!best->training.moe || result.step_s < best->result.step_s)
+      *best = s->all[s->n_all];
+    s->n_all++;
+    min_s = min_s <= 0 || result.step_s < min_s ? result.step_s : min_s;
+  }
+  return min_s;
+}
+
+/* Micro-batches of one layout at one ZeRO level; beyond the first ones while each is faster than all before. */
+static void try_level(search *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline,
+                      hec_layout_choice *best) {
+  hec_training t = *s->of->base;
+  double min_s = 0;
   t.layout = *layout;
   t.recipe.zero = zero;
-  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++)
-    for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
-      hec_training_result result;
-      bool tried =
-          free_dispatcher && layout->ep > 1 && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
-      if (!tried && d != recipe->dispatcher)
-        continue;
-      t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
-      t.recipe.dispatcher = d;
-      if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, pipeline, free_recompute, &result))
-        continue;
-      s->found->n_fit++;
-      HEC_RESERVE(s->all, s->all_capacity, s->n_all + 1);
-      s->all[s->n_all] = (hec_layout_choice){t, pipeline, result, floor_of(&t, pipeline)};
-      if (!best->training.moe || result.step_s < best->result.step_s)
-        *best = s->all[s->n_all];
-      s->n_all++;
-    }
+  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS_MAX : 1); i++) {
+    t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
+    double step_s = try_dispatchers(s, t, pipeline, best);
+    bool fastest = step_s > 0 && (min_s <= 0 || step_s < min_s);
+    if (i >= MICRO_STEPS - 1 && !fastest)
+      return;
+    min_s = fastest ? step_s : min_s;
+  }
 }
 
 /* Forward and backward of one layer of a kind. */

@@ -58,6 +58,10 @@ static int32_t known_model(const char *model) {
   return -1;
 }
 
+bool hec_job_names_model(const hec_trace_header *header) {
+  return header->shape || known_model(header->model) >= 0;
+}
+
 /* The header's shape is the name of a preset in quotes, or an object in the form of a preset. */
 static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
   char *shape = job->header.shape;

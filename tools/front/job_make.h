@@ -15,6 +15,9 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
 hec_status hec_job_make_model(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                               hec_job *job) HEC_MUST_USE;
 
+/* A trace that says what its model is like, or names one with a preset. */
+bool hec_job_names_model(const hec_trace_header *header);
+
 /* Ranks that are asked for: by the options (0: not), the trace's header or its sources; 0: none, all devices. */
 int32_t hec_job_ranks_wanted(int32_t ranks, const hec_trace_header *header);
 /* The preset that is the cluster of so many, where none is named. */

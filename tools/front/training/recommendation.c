@@ -2,6 +2,8 @@
 #include "tools/front/training/recommendation.h"
 
 #include "models/laws/cost_law.h"
+#include "models/training/dispatcher.h"
+#include "tools/front/job_make.h"
 #include "tools/front/training/recommendation_search.h"
 
 #include <stdlib.h>
@@ -181,12 +183,10 @@ static hec_status nothing_fits(const hec_layout_found *found) {
   return status;
 }
 
-/* `records`: as many as the others have; 0: as many as its step takes. */
-static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_reader *reader, hec_arena *arena,
-                                hec_recommended *today) {
+static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
   static const hec_policy *ep[1];
   ep[0] = hec_policy_find("ep");
-  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1, .records = records};
+  const hec_training_choice alone = {.policies = ep, .n_policies = 1, .n_threads = 1, .warmup = -1};
   today->set_up = base;
   today->choice.training = base->training;
   const hec_layout *l = &base->training.layout;
@@ -196,7 +196,21 @@ static hec_status look_at_today(hec_set_up *base, int32_t records, hec_trace_rea
 
 /* ---- Under the loads ---- */
 
-enum { SIMULATED_MAX = 12, NEAREST = 8, PLAIN_TRIED = 3, RECORDS_MIN = 4 };
+enum {
+  SIMULATED_MAX = 12,
+  CHOSEN_MAX = 48, /* if there is time */
+  NEAREST = 8,
+  PLAIN_TRIED = 3,
+  RECORDS_MIN = 4,
+  TODAY_POLICIES = 6,
+  TODAY_MAX = 2,
+  TODAY_RECORDS_MIN = 2
+};
+
+static const double MORE_SHARE = 0.2;   /* of the time, for more layouts than the nearest */
+static const double NEAR = 1.05;        /* of the best estimate: as far as they err */
+static const double priced_per_s = 4e5; /* layers x micro-batches x policies */
+static const double TODAY_SHARE = 0.1;  /* of the time, for all policies of what runs today */
 
 /* Layouts to simulate, the most promising first. */
 typedef struct {
@@ -206,8 +220,8 @@ typedef struct {
   hec_trace_reader *reader;
   hec_arena *arena;
   hec_candidates from;
-  hec_candidate chosen[SIMULATED_MAX];
-  hec_recommended row[SIMULATED_MAX]; /* [n_rows] */
+  hec_candidate chosen[CHOSEN_MAX + TODAY_MAX];
+  hec_recommended row[CHOSEN_MAX + TODAY_MAX]; /* [n_rows] */
   int32_t n, n_rows;
 } pool;
 
@@ -220,8 +234,7 @@ static int32_t ep_of(const hec_layout_choice *c) {
 }
 
 static void choose(pool *p, const hec_candidate *c) {
-  if (p->n < SIMULATED_MAX)
-    p->chosen[p->n++] = *c;
+  p->chosen[p->n++] = *c;
 }
 
 /* How many are chosen of its layout, or of its ep. */
@@ -249,7 +262,7 @@ static void choose_simulated(pool *p, const hec_layout_found *found) {
   for (int32_t i = 0; i < p->from.n && p->n < NEAREST; i++)
     if ((!p->from.of[i].alone || ep_of(&p->from.of[i].choice) == 1) && count_like(p, &p->from.of[i].choice, true) < 2)
       choose(p, &p->from.of[i]);
-  for (int32_t i = 0; i < p->from.n; i++)
+  for (int32_t i = 0; i < p->from.n && p->n < SIMULATED_MAX; i++)
     if (!p->from.of[i].alone && count_like(p, &p->from.of[i].choice, false) == 0)
       choose(p, &p->from.of[i]);
   for (int32_t i = 0, n = p->n; i < found->n && p->n < SIMULATED_MAX && n_eps(p) < HEC_RECOMMENDED_ROWS; i++)
@@ -266,6 +279,35 @@ static hec_status simulate(pool *p, const hec_training_choice *with, const hec_l
   return compare(with, p->reader, p->arena, to);
 }
 
+static bool is_chosen(const pool *p, const hec_candidate *c) {
+  for (int32_t i = 0; i < p->n; i++)
+    if (p->chosen[i].of == c->of)
+      return true;
+  return false;
+}
+
+/* Seconds of one core for all records that a step can take: planning, and its pipeline. */
+static double full_s(const hec_candidate *c, int32_t n_layers) {
+  const hec_training *t = &c->choice.training;
+  int32_t groups = t->layout.edp < HEC_TRAINING_GROUPS ? t->layout.edp : HEC_TRAINING_GROUPS;
+  double priced = (double)groups * (double)t->moe->n_layers * (double)hec_training_micro_batches(t);
+  return hec_planning_s(t, n_layers, c->n_policies, HEC_TRAINING_RECORDS) +
+         priced * (double)c->n_policies / priced_per_s;
+}
+
+/* Estimates are only about right: where there is time, all that are about as fast as the first. */
+static void choose_more(pool *p, int32_t n_layers, double within_s) {
+  for (int32_t i = 0; i < p->from.n && p->n < CHOSEN_MAX; i++) {
+    const hec_candidate *c = &p->from.of[i];
+    if (c->alone || c->step_s > NEAR * p->from.of[0].step_s || is_chosen(p, c))
+      continue;
+    within_s -= full_s(c, n_layers);
+    if (within_s < 0)
+      return;
+    choose(p, c);
+  }
+}
+
 /* Records of the trace that all of them have time for; 0: as many as a step takes. */
 static int32_t records_within(const pool *p, const hec_set_up *base, double within_s) {
   double each_s = 0, before_s = 0;
@@ -276,6 +318,93 @@ static int32_t records_within(const pool *p, const hec_set_up *base, double with
   double records = (within_s - before_s) / (each_s - before_s);
   return records >= HEC_TRAINING_RECORDS ? 0 : records > RECORDS_MIN ? (int32_t)records : RECORDS_MIN;
 }
+
+/* ---- What runs today ---- */
+
+static bool uses_dispatcher(const hec_layout_choice *choice) {
+  return choice->training.layout.ep > 1;
+}
+
+/* Of today's layout, with balanced routing. */
+static int32_t fastest_dispatcher(const hec_layout_choice *today) {
+  hec_training t = today->training;
+  double min_s = today->result.step_s;
+  int32_t fastest = t.recipe.dispatcher;
+  for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
+    hec_training_result result;
+    t.recipe.dispatcher = d;
+    if ((hec_dispatchers[d]->suits && !hec_dispatchers[d]->suits(&t.laws->gpu)) || hec_training_check(&t) != HEC_OK ||
+        !hec_layout_predict(&t, today->pipeline, NULL, &result) || result.step_s >= min_s)
+      continue;
+    min_s = result.step_s;
+    fastest = d;
+  }
+  return fastest;
+}
+
+/* The fastest policies of a row, and ep. */
+static hec_candidate candidate_of(hec_recommended *row, hec_arena *arena) {
+  hec_training_row *rows = row->policies.rows;
+  int32_t n = 0;
+  const hec_policy **policies = HEC_NEW(arena, const hec_policy *, TODAY_POLICIES + 1);
+  for (int32_t i = 0; i < row->policies.n_rows; i++) {
+    int32_t faster = 0;
+    for (int32_t j = 0; j < row->policies.n_rows; j++)
+      faster += !rows[j].policy->drops && better(&rows[j].result, &rows[i].result);
+    if (rows[i].policy->baseline || (!rows[i].policy->drops && faster < TODAY_POLICIES && n < TODAY_POLICIES))
+      policies[n++] = rows[i].policy;
+  }
+  return (hec_candidate){.choice = row->choice, .policies = policies, .n_policies = n};
+}
+
+/* Records for which all policies can be planned in this time. */
+static int32_t records_for_all(const pool *p, const hec_training *t, int32_t n_layers, double within_s) {
+  double before_s = hec_planning_s(t, n_layers, p->policies->n_policies, 0),
+         each_s = hec_planning_s(t, n_layers, p->policies->n_policies, 1) - before_s,
+         records = (within_s - before_s) / each_s;
+  return records >= HEC_TRAINING_RECORDS ? HEC_TRAINING_RECORDS
+         : records > TODAY_RECORDS_MIN   ? (int32_t)records
+                                         : TODAY_RECORDS_MIN;
+}
+
+/* Today's layout is simulated too, with every policy, so that nothing slower is recommended. Where that takes too long for all
+ * records, the fastest policies of a few are simulated beside the other layouts. */
+static hec_status add_today(pool *p, const hec_recommendation *to, const hec_training_choice *fitting,
+                            double within_s) {
+  const hec_recommended *today = &to->today;
+  hec_layout_choice choice = today->choice;
+  hec_training_choice all = *fitting;
+  hec_recommended *row = &p->row[p->n_rows];
+  all.policies = p->policies->policies;
+  all.n_policies = p->policies->n_policies;
+  all.records = records_for_all(p, &choice.training, today->set_up->job.header.n_layers, within_s);
+  HEC_TRY(simulate(p, &all, &choice, row));
+  hec_candidate c = candidate_of(row, p->arena);
+  if (row->policies.n_records == today->policies.n_records)
+    p->n_rows++;
+  else
+    choose(p, &c);
+  c.choice.training.recipe.dispatcher = fastest_dispatcher(&choice);
+  if (!hec_recipe_states(&choice.training.recipe, "dispatcher") && uses_dispatcher(&choice) &&
+      c.choice.training.recipe.dispatcher != choice.training.recipe.dispatcher)
+    choose(p, &c);
+  return HEC_OK;
+}
+
+/* What the dispatcher alone gains, where nobody said which runs today: of the one that is recommended. */
+static hec_status look_at_today_with(pool *p, const hec_training_choice *alone, hec_recommendation *to) {
+  hec_layout_choice choice = to->today.choice;
+  const hec_layout_choice *best = &to->rows[0].choice;
+  int32_t dispatcher = uses_dispatcher(best) ? best->training.recipe.dispatcher : fastest_dispatcher(&choice);
+  if (hec_recipe_states(&choice.training.recipe, "dispatcher") || !uses_dispatcher(&choice) ||
+      dispatcher == choice.training.recipe.dispatcher)
+    return HEC_OK;
+  choice.training.recipe.dispatcher = dispatcher;
+  to->has_today_with = true;
+  return simulate(p, alone, &choice, &to->today_with);
+}
+
+/* ---- All together ---- */
 
 static hec_status simulate_chosen(pool *p, const hec_training_choice *fitting) {
   double best_s = 0;
@@ -321,13 +450,18 @@ static int by_plain(const void *a, const void *b) {
   return (x->of > y->of) - (x->of < y->of);
 }
 
-/* What ep alone runs best: of what is simulated, and of the layouts that ep is estimated fastest with. */
-static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_recommendation *to) {
+static hec_training_choice ep_alone(const hec_training_choice *fitting) {
   static const hec_policy *ep[1];
-  ep[0] = hec_policy_find("ep");
   hec_training_choice alone = *fitting;
+  ep[0] = hec_policy_find("ep");
   alone.policies = ep;
   alone.n_policies = 1;
+  return alone;
+}
+
+/* What ep alone runs best: of what is simulated, and of the layouts that ep is estimated fastest with. */
+static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_recommendation *to) {
+  const hec_training_choice alone = ep_alone(fitting);
   for (int32_t i = 0; i < p->n_rows; i++) {
     hec_recommended row = p->row[i];
     row.best = row.policies.baseline;
@@ -344,6 +478,34 @@ static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_
   return HEC_OK;
 }
 
+/* With all records that a step takes, as a run by hand has them, and the policy that was best with some. */
+static hec_status simulate_fully(pool *p, const hec_training_choice *fitting, hec_recommended *row) {
+  const hec_policy *best[1] = {row->policies.rows[row->best].policy};
+  hec_training_choice with = *fitting;
+  const hec_layout_choice choice = row->choice;
+  with.policies = best;
+  with.n_policies = 1;
+  with.records = 0;
+  if (fitting->records == 0 || row->policies.n_records < fitting->records) /* it had all */
+    return HEC_OK;
+  HEC_TRY(simulate(p, &with, &choice, row));
+  for (int32_t i = 0; i < row->policies.n_rows; i++)
+    row->best = row->policies.rows[i].policy == best[0] ? i : row->best;
+  return HEC_OK;
+}
+
+static hec_status finish_rows(pool *p, const hec_training_choice *fitting, hec_recommendation *to) {
+  hec_training_choice alone = ep_alone(fitting);
+  alone.records = 0;
+  alone.recompute_more = false;
+  to->n_records = to->rows[0].policies.n_records;
+  for (int32_t i = 0; i < to->n; i++)
+    HEC_TRY(simulate_fully(p, fitting, &to->rows[i]));
+  HEC_TRY(simulate_fully(p, fitting, &to->plain));
+  sort_rows(to->rows, to->n);
+  return to->has_today ? look_at_today_with(p, &alone, to) : HEC_OK;
+}
+
 /* Half of the time is for what is simulated in full, 3 of 10 parts for estimates; the rest is for what is not counted. */
 static hec_status search_loads(pool *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
   const hec_candidate_search search = {.args = p->args,
@@ -354,16 +516,20 @@ static hec_status search_loads(pool *p, const hec_set_up *base, double within_s,
                                        .within_s = 0.3 * within_s};
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
   choose_simulated(p, &to->found);
+  choose_more(p, base->job.header.n_layers, MORE_SHARE * within_s);
   hec_training_choice fitting = *p->policies;
   fitting.recompute_more = search.any_recompute;
-  fitting.records = to->records_max = records_within(p, base, 0.5 * within_s);
+  fitting.records = records_within(p, base, 0.5 * within_s);
+  if (to->has_today)
+    HEC_TRY(add_today(p, to, &fitting, TODAY_SHARE * within_s));
   HEC_TRY(simulate_chosen(p, &fitting));
   choose_rows(p, to);
   to->n_estimated = to->found.n_all - p->from.n_beaten - p->from.n_left;
   to->n_beaten = p->from.n_beaten;
   to->n_left = p->from.n_left;
   to->n_simulated = p->n_rows;
-  return choose_plain(p, &fitting, to);
+  HEC_TRY(choose_plain(p, &fitting, to));
+  return finish_rows(p, &fitting, to);
 }
 
 /* The factor of the run that was measured holds for the other layouts. */
@@ -391,12 +557,16 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   *to = (hec_recommendation){.has_today = hec_set_up_wanted(args), .trace = hec_trace_origin(reader)};
   with.assumed = args->setup ? NULL : as_frameworks_do;
   HEC_TRY(make_base(&with, options, reader, arena, base));
+  if (!base->file.model && !hec_job_names_model(hec_trace_header_of(reader)))
+    return hec_fail(HEC_BAD_INPUT,
+                    "--model: expected the model that is trained, for the trace names none; give a preset (hecate-sim "
+                    "--list models) or its config.json");
   if (base->file.global_batch == 0)
     return hec_fail(HEC_BAD_INPUT,
                     "--global-batch: expected the sequences of a step, for which layouts are compared; found "
                     "none");
   if (to->has_today)
-    HEC_TRY(look_at_today(base, 0, reader, arena, &to->today));
+    HEC_TRY(look_at_today(base, reader, arena, &to->today));
   HEC_TRY(take_factor(&with, base, to, arena));
   const hec_layout_search search = {
       .base = &base->training, .any_micro_batch = args->micro_batch == 0, .pipeline = base->pipeline};
@@ -410,7 +580,5 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->reader = reader;
   p->arena = arena;
   HEC_TRY(search_loads(p, base, within_s, to));
-  if (to->has_today && to->records_max > 0 && base->measured_step_s <= 0)
-    HEC_TRY(look_at_today(base, to->records_max, reader, arena, &to->today));
   return doubt(to, arena);
 }

@@ -30,13 +30,14 @@ typedef struct {
   /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated
    * under the loads. */
   int32_t n_estimated, n_beaten, n_left, n_simulated;
-  bool has_today;
-  hec_recommended today; /* what --layout or --setup says runs now; its policy is ep */
+  bool has_today, has_today_with;
+  hec_recommended today;      /* what --layout or --setup says runs now; its policy is ep */
+  hec_recommended today_with; /* the same with the dispatcher of the recommendation, where nobody said today's */
   /* How often the first stays first, and what it is slower than the best then, at most: */
   hec_doubt constants; /* of HEC_DOUBTS changes of a constant by a tenth */
   hec_doubt records;   /* of parts of the trace's records, each alone */
   hec_doubt law;       /* collectives by latency and data-sheet rates instead of the measured ones */
-  int32_t records_max; /* of the trace that --within leaves time for; 0: all that a step takes */
+  int32_t n_records;   /* of the trace, for the first choice; rows that are shown have all that a step takes */
   const char *tool, *trace;
 } hec_recommendation;
 

@@ -1,4 +1,5 @@
 /* A recommendation for people, for programs, and for the frameworks that carry it out. */
+#include "models/training/dispatcher.h"
 #include "sim/training_fit.h"
 #include "tools/front/job_args.h"
 #include "tools/front/summary/summary_write.h"
@@ -101,6 +102,26 @@ static void add_ties(const hec_recommendation *r, hec_text *words) {
     hec_text_add(words, ".");
 }
 
+static const char *dispatcher_of(const hec_recommended *r) {
+  return hec_dispatchers[r->choice.training.recipe.dispatcher]->name;
+}
+
+/* Whose the gain is: the dispatcher's, or the layout's and the policy's. */
+static void add_assumed_dispatcher(const hec_recommendation *r, hec_text *words) {
+  hec_text_printf(words, " Its dispatcher %s is assumed; --recipe dispatcher= says another.", dispatcher_of(&r->today));
+  if (!r->has_today_with && r->rows[0].choice.training.layout.ep > 1)
+    hec_text_add(words, " The recommended step has the same one.");
+  if (!r->has_today_with)
+    return;
+  double best_s = step_s_of(&r->rows[0]), today_s = step_s_of(&r->today), with_s = step_s_of(&r->today_with);
+  hec_text_printf(words, " With dispatcher %s it takes %.4g s, %.2fx the recommended step",
+                  dispatcher_of(&r->today_with), with_s, with_s / best_s);
+  if (best_s < with_s && with_s < today_s)
+    hec_text_printf(words, ": the dispatcher alone is %.0f %% of the gain",
+                    100 * (today_s - with_s) / (today_s - best_s));
+  hec_text_add(words, ".");
+}
+
 static void add_today(const hec_recommendation *r, hec_text *words) {
   const hec_recommended *best = &r->rows[0], *today = &r->today;
   hec_text_add(words, " What runs today (");
@@ -110,6 +131,8 @@ static void add_today(const hec_recommendation *r, hec_text *words) {
                   best_of(today)->result.memory.fits ? "" : ", and is predicted not to fit into memory");
   hec_text_printf(words, " Both with balanced routing: %.4g s and %.4g s.", today->choice.result.step_s,
                   best->choice.result.step_s);
+  if (today->choice.training.layout.ep > 1 && !hec_recipe_states(&today->choice.training.recipe, "dispatcher"))
+    add_assumed_dispatcher(r, words);
 }
 
 /* Less is left than predicted peaks of such runs were too low. */
@@ -275,17 +298,20 @@ static void add_roomier(const hec_recommendation *r, hec_text *words) {
 }
 
 static void searched_words(const hec_recommendation *r, hec_text *words) {
-  int32_t records = r->rows[0].policies.n_records;
+  int32_t all = r->rows[0].policies.n_records;
   hec_text_printf(words,
                   "%d combinations of layout, micro-batch, dispatcher and recomputation with balanced routing; %d fit "
                   "into memory. Of these %d cannot be the fastest, whatever the policy. %d were estimated under the "
-                  "loads of the trace, and the %d most promising simulated with %d record%s of it%s.",
+                  "loads of the trace, and the %d most promising simulated with %d record%s of it%s",
                   (int)r->found.n_tried, (int)r->found.n_all, (int)r->n_beaten, (int)r->n_estimated,
-                  (int)r->n_simulated, (int)records, records == 1 ? "" : "s",
-                  r->records_max > 0 && records == r->records_max ? "" : ", all that a step takes");
+                  (int)r->n_simulated, (int)r->n_records, r->n_records == 1 ? "" : "s",
+                  r->n_records < all ? "" : ", all that a step takes");
+  if (r->n_records < all)
+    hec_text_printf(words, ", and the layouts above with all %d that a step takes", (int)all);
+  hec_text_add(words, ".");
   if (r->n_left > 0)
     hec_text_printf(words, " %d were left out for want of time.", (int)r->n_left);
-  if (r->n_left > 0 || (r->records_max > 0 && records == r->records_max))
+  if (r->n_left > 0 || r->n_records < all)
     hec_text_printf(words, " A longer --within takes more%s.", r->n_left > 0 ? "" : " records");
 }
 
@@ -344,7 +370,28 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_text_free(&words);
 }
 
+static const char *cluster_of(const hec_set_up *s) {
+  return s->file.cluster ? s->file.cluster : s->training.laws->gpu.name;
+}
+
+/* What is asked. */
+static void add_head(const hec_recommendation *r, hec_text *out) {
+  const hec_set_up *s = r->rows[0].set_up;
+  const hec_training *t = &s->training;
+  hec_text words = {0};
+  hec_text_printf(&words, "%s: ", r->tool);
+  hec_text_add_plain(&words, s->job.header.name[0] ? s->job.header.name : r->trace);
+  hec_text_printf(&words, "%s; model %s on %d GPUs (", s->job.header.synthetic ? " (synthetic)" : "", s->moe.name,
+                  (int)t->layout.gpus);
+  hec_text_add_plain(&words, cluster_of(s));
+  hec_text_printf(&words, "); a step of %d sequences of %d tokens", (int)t->global_batch, (int)t->seq);
+  hec_summary_add_paragraph(words.data, 0, out);
+  hec_text_add(out, "\n");
+  hec_text_free(&words);
+}
+
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out) {
+  add_head(r, out);
   hec_recommendation_verdict(r, out);
   add_table(r, out);
   add_feet(r, out);
@@ -424,11 +471,20 @@ static void add_doubt(hec_json_out *json, const char *key, const hec_doubt *doub
   hec_json_close(json);
 }
 
+static void add_job(const hec_set_up *s, hec_json_out *json) {
+  hec_json_string(json, "model", s->moe.name);
+  hec_json_string(json, "cluster", cluster_of(s));
+  hec_json_int(json, "gpus", s->training.layout.gpus);
+  hec_json_int(json, "seq", s->training.seq);
+  hec_json_int(json, "global_batch", s->training.global_batch);
+}
+
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_text words = {0};
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
   hec_json_string(&json, "tool", r->tool);
+  add_job(r->rows[0].set_up, &json);
   hec_recommendation_verdict(r, &words);
   for (char *at = words.data; *at; at++)
     *at = *at == '\n' ? ' ' : *at;
@@ -442,6 +498,8 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   add_choice(&json, "without_policy", &r->plain, &r->rows[0]);
   if (r->has_today)
     add_choice(&json, "today", &r->today, &r->rows[0]);
+  if (r->has_today_with)
+    add_choice(&json, "today_with_that_dispatcher", &r->today_with, &r->rows[0]);
   add_losers(r, &json);
   hec_json_object(&json, "searched");
   hec_json_int(&json, "predicted", r->found.n_tried);
@@ -450,7 +508,8 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_int(&json, "estimated", r->n_estimated);
   hec_json_int(&json, "left", r->n_left);
   hec_json_int(&json, "simulated", r->n_simulated);
-  hec_json_int(&json, "records", r->rows[0].policies.n_records);
+  hec_json_int(&json, "records", r->n_records);
+  hec_json_int(&json, "records_of_a_step", r->rows[0].policies.n_records);
   hec_json_close(&json);
   hec_json_object(&json, "confidence");
   hec_json_int(&json, "constants_changed", r->constants.n);

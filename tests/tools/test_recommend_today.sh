@@ -1,0 +1,69 @@
+#!/bin/bash
+# hecate-sim recommend beside what runs today: it is never slower, whatever the search had time for. What is printed is what a run
+# by hand predicts. What nobody stated is said.
+source "$(dirname "$0")/../support/tool.sh"
+sim=$build/hecate-sim
+tool=("$sim" recommend)
+command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 0; }
+
+"$build/hecate-trace" synth --workload zipf --exponent 0.8 --experts 128 --layers 48 --top-k 8 --iterations 60 --source-ranks 1 \
+  --tokens 65536 --out wide.jsonl >/dev/null || fail "no trace"
+job=(wide.jsonl --model qwen3-30b-a3b --cluster "4x8 gpu=h100 nics=8" --global-batch 256)
+policies=ep,eplb,hecate
+
+# ---- Its rows are what a run by hand predicts, though the search had time for a few records of the trace ----
+"$sim" recommend "${job[@]}" --policy $policies --within 1s --json --setup-out best.json >short.json || fail "recommend"
+[ "$(value short.json 'd["searched"]["records"] < d["searched"]["records_of_a_step"]')" = True ] || fail "time for all: $(value short.json 'd["searched"]')"
+cat >by_hand.py <<'P'
+import json, subprocess, sys
+sim, policies, found, *job = sys.argv[1:]
+r = json.load(open(found))
+def hand(*how):
+    run = json.loads(subprocess.run([sim, *job, "--policy", policies, "--json", *how], check=True, capture_output=True).stdout)
+    return {p["name"]: p for p in run["policies"]}
+for row in r["ranked"] + [r["without_policy"]]:
+    rows = hand("--layout", row["layout"] if "=" in row["layout"] else "ep=1", "--micro-batch", str(row["micro_batch"]), "--recipe", row["recipe"])
+    for key, policy in (("step_s", row["policy"]), ("ep_step_s", "ep")):
+        assert row[key] == rows[policy]["step_s"], (row["layout"], policy, row[key], rows[policy]["step_s"])
+    assert abs(row["memory_gib"] * 2**30 / sum(rows[row["policy"]]["memory"][k] for k in ("reserved_bytes", "outside_bytes")) - 1) < 1e-12, row
+best = r["ranked"][0]
+assert json.loads(subprocess.run([sim, job[0], "--setup", "best.json", "--policy", policies, "--json"], check=True,
+                                 capture_output=True).stdout)["balanced"]["step_s"] == best["balanced_step_s"]
+P
+python3 by_hand.py "$sim" $policies short.json "${job[@]}" || fail "other times by hand"
+
+# ---- What runs today is tried with every policy: here micro-batches of 24, which no search tries ----
+cat >setup.json <<'END'
+{"name": "today", "model": "gpt-oss-20b", "cluster": "2x8 gpu=h100 nics=8", "gpus": 16, "layout": "ep=8", "seq": 256, "global_batch": 768,
+ "micro_batch": 24}
+END
+"$build/hecate-trace" synth --workload lognormal --experts 32 --top-k 4 --layers 2 --iterations 8 --source-ranks 4 --out e32.jsonl >/dev/null || fail "no trace"
+"$sim" e32.jsonl --setup setup.json --json >hand.json && "$sim" recommend e32.jsonl --setup setup.json --json >today.json || fail "today"
+python3 - <<'P' || fail "what runs today is faster than what is recommended"
+import json
+fitting = [p for p in json.load(open("hand.json"))["policies"] if p["memory"]["fits"] and not p.get("dropped_share")]
+best, today = json.load(open("today.json"))["ranked"][0], min(fitting, key=lambda p: p["step_s"])
+assert best["step_s"] <= today["step_s"], (best, today["name"], today["step_s"])
+P
+# ---- A dispatcher that nobody stated ----
+small=(e32.jsonl --model gpt-oss-20b --cluster "4x8 gpu=h100 nics=8" --global-batch 128 --policy ep)
+"$sim" recommend "${small[@]}" --layout "pp=2 ep=16" >assumed.txt && "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --json >assumed.json || fail "assumed"
+tr -s "\n " " " <assumed.txt >line.txt
+has "Its dispatcher alltoall is assumed; --recipe dispatcher= says another." line.txt
+dispatcher=$(value assumed.json '[w for w in d["today_with_that_dispatcher"]["recipe"].split() if w.startswith("dispatcher=")][0]')
+has "With dispatcher ${dispatcher#*=} it takes" line.txt
+"$sim" "${small[@]}" --layout "pp=2 ep=16" --recipe "$dispatcher" --json >with.json || fail "with its dispatcher"
+[ "$(value assumed.json 'd["today_with_that_dispatcher"]["step_s"]')" = "$(value with.json 'd["policies"][0]["step_s"]')" ] || fail "another time with $dispatcher"
+"$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --recipe dispatcher=alltoall >stated.txt || fail "stated"
+! grep -q "is assumed;" stated.txt || fail "a stated dispatcher is called assumed"
+
+# ---- The screen says what was asked; a model is not guessed ----
+head -3 assumed.txt | tr "\n" " " | tr -s " " >head.txt
+for words in "model gpt-oss-20b on 32 GPUs (4x8 gpu=h100 nics=8)" "a step of 128 sequences of 4096 tokens"; do has "$words" head.txt; done
+refuses 2 "--model: expected the model" e32.jsonl --cluster "4x8 gpu=h100" --global-batch 128
+sed '1s/"name"/"model":"gpt-oss-20b","name"/' e32.jsonl >named.jsonl
+"$sim" recommend named.jsonl --cluster "4x8 gpu=h100" --global-batch 128 --policy ep >named.txt || fail "a trace that names its model"
+has "model gpt-oss-20b on 32 GPUs" named.txt
+
+[ $failures -eq 0 ] || exit 1
+echo "all command-line tests passed"
