@@ -54,8 +54,10 @@ static neighbours neighbours_of(const hec_gpu *gpu, hec_collective_op op, int32_
   neighbours found = {0};
   for (int32_t i = 0; i < gpu->n_fits; i++) {
     const hec_law_fit *fit = &gpu->fits[i];
+    if (fit->law != &hec_cost_law_collective)
+      continue;
     int32_t own = ranks_of(fit->variant, op), n = own > 0 ? own : ranks_of(fit->variant, twin_of(op));
-    if (n > 1 && strcmp(fit->law->name, "collective") == 0)
+    if (n > 1)
       meet(&found, fit, n, ranks, own > 0);
   }
   return found;

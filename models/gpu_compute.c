@@ -185,13 +185,22 @@ static double grouped_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_la
          2 * 3 * load->rows * (double)d->hidden * laws->grouped_byte_s[precision];
 }
 
+/* Even loads have two numbers of rows at most, so the last two are remembered. */
 static double one_by_one_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision,
                            const int32_t *rows, int32_t n, int32_t stride, double min_s) {
   int64_t up = (int64_t)(d->n_matrices - 1) * d->inter;
-  double s = 0;
-  for (int32_t e = 0; e < n && s < min_s; e++)
-    s += gemm_s(laws, d, precision, rows[e * stride], up, d->hidden) +
-         gemm_s(laws, d, precision, rows[e * stride], d->hidden, d->inter);
+  int32_t known[2] = {-1, -1}, newest = 0;
+  double s = 0, each_s[2] = {0, 0};
+  for (int32_t e = 0; e < n && s < min_s; e++) {
+    int32_t own = rows[e * stride], at = known[newest] == own ? newest : 1 - newest;
+    if (known[at] != own) {
+      known[at] = own;
+      each_s[at] =
+          gemm_s(laws, d, precision, own, up, d->hidden) + gemm_s(laws, d, precision, own, d->hidden, d->inter);
+    }
+    newest = at;
+    s += each_s[at];
+  }
   return s;
 }
 

@@ -2,6 +2,7 @@
 #include "sim/layout_search.h"
 
 #include "models/training/dispatcher.h"
+#include "runtime/base/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,20 +14,33 @@ enum {
   VPP_UNEVEN = 4,
   PP_MAX = 64,
   MICRO_STEPS = 3,
-  MICRO_STEPS_MAX = 12
+  MICRO_STEPS_MAX = 12,
+  BATCH = 256
 };
 
 static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_MOE,
                                      HEC_RECOMPUTE_FULL};
 
+/* A layout with all that varies beside it. */
+typedef struct {
+  const hec_layout_search *of;
+  hec_layout layout;
+  hec_layout_choice best; /* of training.moe NULL: none fits */
+  hec_layout_choice *all; /* [n_all] that fit; malloc */
+  hec_layout_choice tightest;
+  size_t capacity;
+  int32_t n_all, n_tried;
+} trial;
+
 typedef struct {
   const hec_layout_search *of;
   hec_arena *arena;
   hec_layout_found *found;
+  hec_layout *layouts;     /* [n_layouts]; malloc */
   hec_layout_choice *best; /* [n] of each layout; malloc */
   hec_layout_choice *all;  /* [n_all] all that fit; malloc */
-  size_t best_capacity, all_capacity;
-  int32_t n, n_all;
+  size_t layouts_capacity, best_capacity, all_capacity;
+  int32_t n_layouts, n, n_all;
 } search;
 
 /* Some micro-batches of a step, so many that the pipeline is steady; groups of stages stay whole. */
@@ -81,9 +95,8 @@ static double floor_of(const hec_training *t, const hec_pipeline_schedule *pipel
   return runs ? result.step_s : 0;
 }
 
-static void keep_tightest(search *s, const hec_training *t, const hec_training_result *result) {
-  hec_layout_choice *min = &s->found->tightest;
-  if (s->found->n_fit == 0 && (!min->training.moe || result->memory.margin > min->result.memory.margin))
+static void keep_tightest(hec_layout_choice *min, const hec_training *t, const hec_training_result *result) {
+  if (!min->training.moe || result->memory.margin > min->result.memory.margin)
     *min = (hec_layout_choice){.training = *t, .result = *result};
 }
 
@@ -98,7 +111,7 @@ bool hec_recompute_more(hec_recipe *recipe) {
 }
 
 /* With the least recomputation that fits; more of it is never faster. */
-static bool fit_memory(search *s, hec_training *t, const hec_pipeline_schedule *pipeline, bool free_recompute,
+static bool fit_memory(trial *s, hec_training *t, const hec_pipeline_schedule *pipeline, bool free_recompute,
                        hec_training_result *result) {
   int32_t n = free_recompute ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
   for (int32_t i = 0; i < n; i++) {
@@ -106,17 +119,16 @@ static bool fit_memory(search *s, hec_training *t, const hec_pipeline_schedule *
       t->recipe.recompute = recomputes[i];
     if (!hec_layout_predict(t, pipeline, NULL, result))
       return false;
-    s->found->n_tried++;
+    s->n_tried++;
     if (result->memory.fits)
       return true;
-    keep_tightest(s, t, result);
+    keep_tightest(&s->tightest, t, result);
   }
   return false;
 }
 
-/* Dispatchers of one layout at one ZeRO level and micro-batch: the fastest stays in `best`. Its time; 0: none fits. */
-static double try_dispatchers(search *s, hec_training t, const hec_pipeline_schedule *pipeline,
-                              hec_layout_choice *best) {
+/* Dispatchers of one layout at one ZeRO level and micro-batch: the fastest of all stays in `best`. Its time; 0: none fits. */
+static double try_dispatchers(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
   const hec_recipe *recipe = &s->of->base->recipe;
   bool free_recompute = !hec_recipe_states(recipe, "recompute"),
        free_dispatcher = !hec_recipe_states(recipe, "dispatcher");
@@ -130,11 +142,10 @@ static double try_dispatchers(search *s, hec_training t, const hec_pipeline_sche
     t.recipe.dispatcher = d;
     if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, pipeline, free_recompute, &result))
       continue;
-    s->found->n_fit++;
-    HEC_RESERVE(s->all, s->all_capacity, s->n_all + 1);
+    HEC_RESERVE(s->all, s->capacity, s->n_all + 1);
     s->all[s->n_all] = (hec_layout_choice){t, pipeline, result, floor_of(&t, pipeline)};
-    if (!best->training.moe || result.step_s < best->result.step_s)
-      *best = s->all[s->n_all];
+    if (!s->best.training.moe || result.step_s < s->best.result.step_s)
+      s->best = s->all[s->n_all];
     s->n_all++;
     min_s = min_s <= 0 || result.step_s < min_s ? result.step_s : min_s;
   }
@@ -142,15 +153,14 @@ static double try_dispatchers(search *s, hec_training t, const hec_pipeline_sche
 }
 
 /* Micro-batches of one layout at one ZeRO level; beyond the first ones while each is faster than all before. */
-static void try_level(search *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline,
-                      hec_layout_choice *best) {
+static void try_level(trial *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline) {
   hec_training t = *s->of->base;
   double min_s = 0;
   t.layout = *layout;
   t.recipe.zero = zero;
   for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS_MAX : 1); i++) {
     t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
-    double step_s = try_dispatchers(s, t, pipeline, best);
+    double step_s = try_dispatchers(s, t, pipeline);
     bool fastest = step_s > 0 && (min_s <= 0 || step_s < min_s);
     if (i >= MICRO_STEPS - 1 && !fastest)
       return;
@@ -205,23 +215,19 @@ static bool balance_stages(const hec_training *t, hec_layout *layout) {
 
 /* Without a pipeline FSDP too, unless the recipe states the level. In a pipeline it would gather in every micro-batch, and
  * level 2 would reduce gradients in each: neither is priced there. */
-static void try_layout(search *s, const hec_layout *layout) {
+static void try_layout(trial *s) {
   const hec_recipe *recipe = &s->of->base->recipe;
-  hec_layout_choice best = {.result = {.step_s = 0}};
+  const hec_layout *layout = &s->layout;
   hec_training t = *s->of->base;
   t.layout = *layout;
   if (layout->pp > 1 && balance_stages(&t, &t.layout))
-    try_level(s, &t.layout, recipe->zero, NULL, &best);
-  if (!best.training.moe) /* nothing better fits */
-    try_level(s, layout, recipe->zero, NULL, &best);
+    try_level(s, &t.layout, recipe->zero, NULL);
+  if (!s->best.training.moe) /* nothing better fits */
+    try_level(s, layout, recipe->zero, NULL);
   if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
-    try_level(s, layout, 3, NULL, &best);
+    try_level(s, layout, 3, NULL);
   if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))
-    try_level(s, layout, recipe->zero, s->of->pipeline, &best);
-  if (!best.training.moe)
-    return;
-  HEC_RESERVE(s->best, s->best_capacity, s->n + 1);
-  s->best[s->n++] = best;
+    try_level(s, layout, recipe->zero, s->of->pipeline);
 }
 
 /* Whether virtual stages have as many layers each; with embedding and head counted they may, too. */
@@ -234,18 +240,23 @@ static int32_t tp_max(const search *s) {
   return near < 8 ? near : 8;
 }
 
+static void add_layout(search *s, const hec_layout *layout) {
+  HEC_RESERVE(s->layouts, s->layouts_capacity, s->n_layouts + 1);
+  s->layouts[s->n_layouts++] = *layout;
+}
+
 /* Cut experts need less memory for few of them, and no rank of a group waits for another's load. */
-static void try_expert_groups(search *s, hec_layout layout) {
+static void add_expert_groups(search *s, hec_layout layout) {
   const hec_moe *moe = s->of->base->moe;
   for (layout.etp = 1; layout.etp <= tp_max(s); layout.etp *= 2)
     for (layout.ep = 1; layout.ep <= moe->n_experts; layout.ep++) {
       hec_layout whole = layout;
       if (moe->n_experts % layout.ep == 0 && hec_layout_fit(&whole, s->of->base->layout.gpus, moe) == HEC_OK)
-        try_layout(s, &whole);
+        add_layout(s, &whole);
     }
 }
 
-static void try_pipelines(search *s, hec_layout layout) {
+static void add_pipelines(search *s, hec_layout layout) {
   const hec_moe *moe = s->of->base->moe;
   int32_t gpus = s->of->base->layout.gpus, pp_max = s->of->base->recipe.zero > 1 ? 1 : PP_MAX;
   for (layout.pp = 1; layout.pp <= pp_max && layout.pp <= moe->n_layers; layout.pp++) {
@@ -253,7 +264,7 @@ static void try_pipelines(search *s, hec_layout layout) {
       continue;
     for (layout.vpp = 1; layout.vpp <= (layout.pp > 1 ? VPP_MAX : 1); layout.vpp++)
       if (layout.vpp <= VPP_UNEVEN || even_parts(moe, layout.pp * layout.vpp))
-        try_expert_groups(s, layout);
+        add_expert_groups(s, layout);
   }
 }
 
@@ -279,6 +290,43 @@ static bool first_of_its_ep(const hec_layout_choice *all, int32_t i) {
     if (all[j].training.layout.ep == all[i].training.layout.ep)
       return false;
   return true;
+}
+
+static void work(void *context, int32_t worker, int64_t item) {
+  (void)worker;
+  try_layout((trial *)context + item);
+}
+
+/* In the order of the layouts, whoever tried them. */
+static void take(search *s, trial *from) {
+  s->found->n_tried += from->n_tried;
+  s->found->n_fit += from->n_all;
+  if (from->tightest.training.moe)
+    keep_tightest(&s->found->tightest, &from->tightest.training, &from->tightest.result);
+  if (from->n_all == 0)
+    return;
+  HEC_RESERVE(s->best, s->best_capacity, s->n + 1);
+  s->best[s->n++] = from->best;
+  HEC_RESERVE(s->all, s->all_capacity, s->n_all + from->n_all);
+  memcpy(&s->all[s->n_all], from->all, (size_t)from->n_all * sizeof *from->all);
+  s->n_all += from->n_all;
+  free(from->all);
+}
+
+/* In batches, so that few trials are in memory at once. */
+static void try_all(search *s) {
+  trial *trials = hec_malloc(BATCH, sizeof *trials);
+  hec_pool *pool = hec_pool_new(s->of->n_threads > 1 ? s->of->n_threads : 1);
+  for (int32_t first = 0; first < s->n_layouts; first += BATCH) {
+    int32_t n = s->n_layouts - first < BATCH ? s->n_layouts - first : BATCH;
+    for (int32_t i = 0; i < n; i++)
+      trials[i] = (trial){.of = s->of, .layout = s->layouts[first + i]};
+    hec_pool_run(pool, &(hec_pool_job){.n = n, .work = work, .context = trials});
+    for (int32_t i = 0; i < n; i++)
+      take(s, &trials[i]);
+  }
+  hec_pool_free(pool);
+  free(trials);
 }
 
 static hec_status finish(search *s) {
@@ -315,8 +363,10 @@ hec_status hec_layout_search_run(const hec_layout_search *of, hec_arena *arena, 
   for (int32_t tp = 1; tp <= tp_max(&s); tp *= 2)
     for (int32_t cp = 1; cp == 1 || (base->seq >= LONG_SEQ && base->seq / cp >= CP_TOKENS); cp *= 2)
       if (base->moe->n_heads % tp == 0)
-        try_pipelines(&s, (hec_layout){.tp = tp, .cp = cp});
+        add_pipelines(&s, (hec_layout){.tp = tp, .cp = cp});
+  try_all(&s);
   hec_status status = finish(&s);
+  free(s.layouts);
   free(s.best);
   free(s.all);
   return status;

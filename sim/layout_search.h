@@ -4,7 +4,8 @@
  *   tp, etp         1, 2, 4 and 8, inside an NVLink domain
  *   cp, pp, vpp, ep all that divide: cp for sequences of 8,192 tokens and more, vpp up to 4 and where parts are even
  *   layers of a stage even; and, where that is better, fewer on the last one, which has the head
- *   micro-batch 1, 2, 4, and twice as much while that is faster; recomputation none, norm+act, moe, full; every dispatcher that suits the device
+ *   micro-batch 1, 2, 4, and twice as much while that is faster; recomputation none, norm+act, moe, full; every
+ *               dispatcher that suits the device
  *   zero        the recipe's, and FSDP (3) without a pipeline
  *
  * What the recipe states stays. A step is first predicted from a few micro-batches. In a steady pipeline with equal
@@ -17,6 +18,7 @@ typedef struct {
   const hec_training *base;              /* model, laws, recipe, seq, global batch; its layout says the GPUs */
   bool any_micro_batch;                  /* false: the base's */
   const hec_pipeline_schedule *pipeline; /* tried too; NULL: none beside 1f1b and interleaved */
+  int32_t n_threads;                     /* 0: one; the result is the same */
 } hec_layout_search;
 
 typedef struct {

@@ -85,6 +85,19 @@ HEC_TEST_ROWS(regret, spaces) {
   ck_assert_double_le(found.choices[0].result.step_s, 1.02 * min_s);
 }
 
+HEC_TEST(threads_find_the_same) {
+  const hec_training base = base_of("qwen3-30b-a3b", 16, 64, "graph=full");
+  hec_layout_found one, many;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base, .any_micro_batch = true}, &arena, &one));
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base, .any_micro_batch = true, .n_threads = 3}, &arena,
+                              &many));
+  ck_assert(one.n_tried == many.n_tried && one.n_fit == many.n_fit && one.n_all == many.n_all && one.n == many.n);
+  for (int32_t i = 0; i < one.n_all; i++) {
+    ck_assert(one.all[i].result.step_s == many.all[i].result.step_s && one.all[i].floor_s == many.all[i].floor_s);
+    ck_assert_mem_eq(&one.all[i].training.layout, &many.all[i].training.layout, sizeof one.all[i].training.layout);
+  }
+}
+
 HEC_TEST(sorted_and_within_memory) {
   const hec_training base = base_of("mixtral-8x22b", 64, 256, "graph=full");
   hec_layout_found found;

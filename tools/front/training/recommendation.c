@@ -210,7 +210,9 @@ enum {
 static const double MORE_SHARE = 0.2;   /* of the time, for more layouts than the nearest */
 static const double NEAR = 1.05;        /* of the best estimate: as far as they err */
 static const double priced_per_s = 4e5; /* layers x micro-batches x policies */
-static const double TODAY_SHARE = 0.1;  /* of the time, for all policies of what runs today */
+static const double COUNTED =
+    0.65; /* of the time: the search with balanced routing and what is not counted take the rest */
+static const double TODAY_SHARE = 0.1; /* of the time, for all policies of what runs today */
 
 /* Layouts to simulate, the most promising first. */
 typedef struct {
@@ -568,8 +570,10 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   if (to->has_today)
     HEC_TRY(look_at_today(base, reader, arena, &to->today));
   HEC_TRY(take_factor(&with, base, to, arena));
-  const hec_layout_search search = {
-      .base = &base->training, .any_micro_batch = args->micro_batch == 0, .pipeline = base->pipeline};
+  const hec_layout_search search = {.base = &base->training,
+                                    .any_micro_batch = args->micro_batch == 0,
+                                    .pipeline = base->pipeline,
+                                    .n_threads = policies->n_threads};
   HEC_TRY(hec_layout_search_run(&search, arena, &to->found));
   if (to->found.n == 0)
     return nothing_fits(&to->found);
@@ -579,6 +583,6 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->policies = policies;
   p->reader = reader;
   p->arena = arena;
-  HEC_TRY(search_loads(p, base, within_s, to));
+  HEC_TRY(search_loads(p, base, COUNTED * within_s, to));
   return doubt(to, arena);
 }
