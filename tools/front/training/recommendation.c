@@ -207,11 +207,9 @@ enum {
   TODAY_RECORDS_MIN = 2
 };
 
-static const double MORE_SHARE = 0.2;   /* of the time, for more layouts than the nearest */
-static const double NEAR = 1.05;        /* of the best estimate: as far as they err */
-static const double priced_per_s = 4e5; /* layers x micro-batches x policies */
-static const double COUNTED =
-    0.65; /* of the time: the search with balanced routing and what is not counted take the rest */
+static const double MORE_SHARE = 0.2;  /* of the time, for more layouts than the nearest */
+static const double NEAR = 1.05;       /* of the best estimate: as far as they err */
+static const double COUNTED = 0.65;    /* of the time: balanced routing and what is not counted take the rest */
 static const double TODAY_SHARE = 0.1; /* of the time, for all policies of what runs today */
 
 /* Layouts to simulate, the most promising first. */
@@ -294,7 +292,7 @@ static double full_s(const hec_candidate *c, int32_t n_layers) {
   int32_t groups = t->layout.edp < HEC_TRAINING_GROUPS ? t->layout.edp : HEC_TRAINING_GROUPS;
   double priced = (double)groups * (double)t->moe->n_layers * (double)hec_training_micro_batches(t);
   return hec_planning_s(t, n_layers, c->n_policies, HEC_TRAINING_RECORDS) +
-         priced * (double)c->n_policies / priced_per_s;
+         hec_pricing_s(priced * (double)c->n_policies);
 }
 
 /* Estimates are only about right: where there is time, all that are about as fast as the first. */

@@ -196,6 +196,10 @@ double hec_planning_s(const hec_training *t, int32_t n_layers, int32_t n_policie
   return planning_s(t, n_layers, n_policies, RECORDS_BEFORE + records);
 }
 
+double hec_pricing_s(double layers) {
+  return layers / priced_per_s;
+}
+
 static double class_s(const hec_training *t, int32_t n_layers, int32_t n_policies) {
   return planning_s(t, n_layers, n_policies, CLASS_BEFORE + CLASS_RECORDS);
 }
@@ -265,7 +269,7 @@ static bool estimate(finder *f, const hec_layout_choice *of, const hec_layout_lo
   *to = *of;
   do {
     const hec_training *t = &to->training;
-    f->spent_s += (double)(t->moe->n_layers + 2 * t->layout.pp * t->layout.pp * t->layout.vpp) / priced_per_s;
+    f->spent_s += hec_pricing_s((double)(t->moe->n_layers + 2 * t->layout.pp * t->layout.pp * t->layout.vpp));
     if (!hec_layout_predict(t, to->pipeline, &own, &to->result))
       return false;
     if (to->result.memory.fits)

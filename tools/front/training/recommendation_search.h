@@ -45,5 +45,7 @@ hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_o
 
 /* Seconds of one core for planning so many records, and those before them, of so many layers with so many policies. */
 double hec_planning_s(const hec_training *training, int32_t n_layers, int32_t n_policies, int32_t records);
+/* Of pricing so many layers: times micro-batches and policies. */
+double hec_pricing_s(double layers);
 
 #endif
