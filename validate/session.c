@@ -99,11 +99,18 @@ hec_status hec_session_open(hec_session *s, const hec_session_options *options, 
   return HEC_OK;
 }
 
+/* Imitated links in virtual time take what they say. */
+static bool measures_links(const hec_session *s) {
+  const hec_calibrate_options *o = &s->options.calibrate;
+  return !s->options.given && !o->virtual_time && o->n_ranks > o->base->devices_per_node;
+}
+
 size_t hec_session_bytes(hec_session *s) {
   hec_experiment calibration = experiment_of(s, s->calibration.cases, s->calibration.n_cases, 1),
                  all = experiment_of_all(s);
   size_t a = hec_experiment_bytes(&calibration), b = hec_experiment_bytes(&all);
-  return a > b ? a : b;
+  size_t links = measures_links(s) ? hec_links_region(s->options.calibrate.n_ranks) : 0;
+  return links > a && links > b ? links : a > b ? a : b;
 }
 
 void hec_session_close(hec_session *s) {
@@ -222,8 +229,19 @@ static hec_session copy_of(const hec_session *s, hec_arena *arena) {
 
 /* ---- Steps ---- */
 
+static hec_status measure_links(hec_session *s, hec_rank *rank) {
+  hec_links_found found;
+  hec_rank_at_phase(rank, 0, "measuring links");
+  HEC_TRY(hec_links_measure(s->options.calibrate.base, rank, &found));
+  if (rank->rank == 0)
+    hec_calibration_set_links(&s->calibration, &found, s->arena);
+  return HEC_OK;
+}
+
 static hec_status first_pass(hec_session *s, hec_rank *rank) {
   hec_text preset = {0};
+  if (measures_links(s))
+    HEC_TRY(measure_links(s, rank));
   s->phase = "calibrating";
   s->experiment = experiment_of(s, s->calibration.cases, s->calibration.n_cases, 1);
   HEC_TRY(hec_experiment_run(&s->experiment, rank));

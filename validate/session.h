@@ -1,6 +1,7 @@
 /* A validation session on the ranks of a launch. Calibrate, then execute calibration cases and cases to be compared
  * side by side, then fit and predict.
  *
+ *   0  between hosts: exchanges that grow    the links (links.h), unless a calibration is given
  *   1  calibration cases, one round      the reference's pace, and a first cluster that plans are made for (unless given)
  *   2  the cases that are compared, in every round, each beside a calibration case, which take turns; round after round, until
  *      every case is known well enough (compare.h) or the time is over

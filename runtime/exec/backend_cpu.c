@@ -23,6 +23,7 @@ const hec_backend hec_backend_cpu = {
     .transport = NULL,
     .link = NULL,
     .here = NULL,
+    .per_host = NULL,
     .launch = hec_launch,
     .speaks = speaks,
     .abandon = NULL,

@@ -138,6 +138,10 @@ static void here(int32_t *n_ranks, int32_t *n_cores) {
   plugin->here(n_ranks, n_cores);
 }
 
+static int32_t per_host(void) {
+  return begun ? plugin->per_host() : 0;
+}
+
 const hec_mpi_collectives *hec_mpi_collectives_of(void) {
   return begun ? plugin->collectives : NULL;
 }
@@ -213,6 +217,7 @@ const hec_backend hec_backend_mpi = {
     .transport = transport,
     .link = NULL,
     .here = here,
+    .per_host = per_host,
     .launch = launch,
     .speaks = speaks,
     .abandon = abandon,

@@ -357,6 +357,10 @@ static void here(int32_t *n_ranks, int32_t *n_cores) {
     hec_backend_mpi.here(n_ranks, n_cores);
 }
 
+static int32_t per_host(void) {
+  return managed() ? hec_backend_mpi.per_host() : 0;
+}
+
 static void close_job(int code) {
   if (managed())
     hec_backend_mpi.close(code);
@@ -373,6 +377,7 @@ const hec_backend hec_backend_nccl = {
     .device_bytes = device_bytes,
     .link = choose_link,
     .here = here,
+    .per_host = per_host,
     .launch = launch,
     .speaks = speaks,
     .abandon = abandon,

@@ -1,9 +1,9 @@
 /* A traffic matrix through the executor: every byte arrives, whatever the matrix, the ranks and the transport. Every kind of
  * fault is found, and named; times are those of the links that a transport imitates. */
+#include "runtime/exec/alltoallv.h"
 #include "sim/flows.h"
 #include "tests/exec/launch_case.h"
 #include "tests/support/test.h"
-#include "tools/run/alltoallv.h"
 
 #include <string.h>
 

@@ -114,6 +114,12 @@ if has_mpi openmpi; then
   has "passed"
   across -- "$build/hecate-run" "$sample" --backend mpi --policy ep,hecate --steps 2 --tokens 16 --check ||
     fail "replay across hosts: $(tail -3 err.txt)"
+  # Whatever its iterations exchange, a calibration finds the rate of the cards: not more, for they carry no more. It knows the hosts.
+  across -- "$build/hecate-validate" calibrate --backend mpi --model tiny --tokens 16 --repeat 1 --within 1s ||
+    fail "calibrate across hosts: $(tail -3 err.txt)"
+  has "network law: max_min"
+  awk '/^links +between nodes/ { found = $4 * 1e9 } END { exit !(found > 2e6 && found < 10.5e6) }' out.txt ||
+    fail "calibrate across hosts of 10 MB/s: $(grep "^links" out.txt)"
   # Exchanges that start at different times, and whole iterations: a row or two of their tables.
   "$source_dir/validate/hosts/exchanges.py" "$build" --over openmpi --rounds 2 --only "each host 50 ms later, flat" >out.txt 2>err.txt \
     </dev/null || fail "exchanges.py over MPI: $(tail -3 err.txt)"

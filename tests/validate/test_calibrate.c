@@ -226,11 +226,12 @@ HEC_TEST_LOOP(straight_machine, 2) {
 
 /* Hosts whose links are shared max-min, and take longer than computing: ranks end their exchanges apart, and gradients travel beside
  * tokens. Only exchanges count that ranks begin together, that are alone, and of the rank that ends last. So the links come out,
- * 1.25 times as slow. Also where every exchange ends so early: what a queue takes at once. */
+ * 1.25 times as slow. Where every exchange ends early, by what a queue takes at once, only links that were measured by
+ * themselves come out: then no curve of an exchange is below what they take. */
 static const struct {
-  bool between_hosts;
-  double early_s, b;
-} hosts_cases[] = {{false, 0, 1.44}, {true, 0, 1.25}, {true, 0.01, 1.25}};
+  bool between_hosts, known;
+  double early_s, b, bandwidth;
+} hosts_cases[] = {{false, false, 0, 1.44, 0.69e6}, {true, false, 0, 1.25, 0.8e6}, {true, true, 0.01, 1, 0.8e6}};
 
 HEC_TEST_ROWS(hosts, hosts_cases) {
   trial t = {.seed = 12};
@@ -243,13 +244,22 @@ HEC_TEST_ROWS(hosts, hosts_cases) {
     ck_abort_msg("%s", hec_last_error());
   ck_assert(t.calibration.samples.between_hosts);
   t.calibration.samples.between_hosts = hosts_cases[_i].between_hosts;
+  if (hosts_cases[_i].known)
+    hec_calibration_set_links(
+        &t.calibration, &(hec_links_found){.nic = {.bandwidth = 0.8e6, .n = 1, .bytes = {1e6}, .seconds = {1.25}}},
+        &arena);
   measure(&t, (hec_imitated){.law = &hec_law_max_min}, 1);
   for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++)
     for (int32_t i = 0; i < t.calibration.samples.exchange[k].n; i++)
-      t.calibration.samples.exchange[k].y[i] = fmax(t.calibration.samples.exchange[k].y[i] - hosts_cases[_i].early_s, 1e-6);
+      t.calibration.samples.exchange[k].y[i] =
+          fmax(t.calibration.samples.exchange[k].y[i] - hosts_cases[_i].early_s, 1e-6);
   fit(&t);
   ck_assert_double_eq_tol(t.calibration.exchange.b, hosts_cases[_i].b, 0.01);
-  for (int32_t i = 0; hosts_cases[_i].between_hosts && i < t.calibration.n_curves; i++) { /* no exchange beats its links */
+  for (int32_t i = 0; i < t.found.n_links; i++)
+    if (t.found.links[i].kind == HEC_LINK_NIC_OUT)
+      ck_assert_double_eq_tol(t.found.links[i].bandwidth, hosts_cases[_i].bandwidth, 0.01 * hosts_cases[_i].bandwidth);
+  for (int32_t i = 0; hosts_cases[_i].between_hosts && i < t.calibration.n_curves;
+       i++) { /* no exchange beats its links */
     const hec_calibrated_curve *curve = &t.calibration.curves[i];
     for (int32_t k = 0; curve->kind == HEC_CURVE_TOKENS && k < curve->fit.n_knots; k++)
       ck_assert_double_ge(curve->fit.y[k], curve->fit.x[k]);

@@ -11,8 +11,8 @@
  * is looked at every time. */
 #include "tools/bench/collective_bench.h"
 #include "runtime/base/arena.h"
+#include "runtime/exec/exec_case.h"
 #include "runtime/exec/mpi/plugin.h"
-#include "tools/front/exec_case.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,11 @@
  * many open buffers as twelve layers have. The result is CPU time of the rank's thread for posting and running, per
  * operation. 'none': the work table has no step for them; 'one': one step that does nothing. */
 #include "runtime/base/arena.h"
+#include "runtime/exec/exec_case.h"
 #include "runtime/plan/problem.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
 #include "tools/front/args.h"
-#include "tools/front/exec_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,13 +3,13 @@
  * function that rates what hecate-sim flows simulates; with --cluster both stand side by side. */
 #include "tools/run/run_commands.h"
 
+#include "runtime/exec/alltoallv.h"
+#include "runtime/exec/exec_case.h"
 #include "sim/flows.h"
-#include "tools/front/exec_case.h"
 #include "tools/front/execution.h"
 #include "tools/front/machine.h"
 #include "tools/front/output.h"
 #include "tools/front/summary/summary_write.h"
-#include "tools/run/alltoallv.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -50,7 +50,8 @@ static const hec_run_option_words words[] = {
     {"law", "LAW",
      "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"},
     {"transport", NULL,
-     "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list. Paced has no latency, and 60 to "
+     "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list. Paced has no latency, and 60 "
+     "to "
      "100 kB pass unpaced: small exchanges beat the links."},
     {.key = NULL},
 };

@@ -71,16 +71,21 @@ static void add_residual(const hec_line *line, hec_text *out) {
                   100 * line->residual_median, 100 * line->residual_p90);
 }
 
-static void add_link(const hec_session *s, hec_link_kind kind, const char *name, hec_text *out) {
-  const hec_cluster *base = s->calibration.options.base, *found = &s->fitted;
+/* `alone`: what was measured of the class by itself. */
+static void add_link(const hec_session *s, hec_link_kind kind, const hec_link_growth *alone, const char *name,
+                     hec_text *out) {
+  const hec_cluster *base = s->options.calibrate.base, *found = &s->fitted;
+  const hec_line line = alone->n > 0 ? hec_link_line(alone) : s->calibration.exchange;
   for (int32_t i = 0; i < base->n_links; i++)
     if (base->links[i].kind == kind) {
       hec_text_printf(out, "links     %s %.4g GB/s, %.3g us (%s %.4g GB/s, %.3g us)", name,
                       1e-9 * found->links[i].bandwidth, 1e-6 * (double)found->links[i].latency_ps,
                       s->calibration.options.virtual_time ? "as given:" : "started from",
                       1e-9 * base->links[i].bandwidth, 1e-6 * (double)base->links[i].latency_ps);
-      add_residual(&s->calibration.exchange, out);
-      hec_text_add(out, "\n");
+      add_residual(&line, out);
+      hec_text_add(out, alone->n > 0 && !alone->steady
+                            ? "; no exchange was so long that time grew with bytes, so the rate is a guess\n"
+                            : "\n");
       return;
     }
 }
@@ -90,9 +95,9 @@ static void add_rest(const hec_session_report *r, hec_text *out) {
   const hec_calibration *c = &s->calibration;
   hec_text_add(out, "\n");
   if (c->options.n_ranks > 1) {
-    add_link(s, HEC_LINK_PORT_OUT, "in a node", out);
+    add_link(s, HEC_LINK_PORT_OUT, &c->known.port, "in a node", out);
     if (c->options.base->n_nodes > 1)
-      add_link(s, HEC_LINK_NIC_OUT, "between nodes", out);
+      add_link(s, HEC_LINK_NIC_OUT, &c->known.nic, "between nodes", out);
   }
   hec_text_printf(out, "planning  %.3g us + %.3g ns per unit of work", 1e6 * c->plan.a, 1e9 * c->plan.b);
   add_residual(&c->plan, out);

@@ -99,7 +99,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     0, HEC_ITER_MAX - 1e6),
       HEC_ARG_USE("Pipeline stages", &s->training, hec_training_rows, HEC_N_TRAINING_OPTIONS, "layout pipeline zero",
                   layout_words),
-      HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale law", NULL),
+      HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale law", hec_session_words),
       HEC_SESSION_TARGET_ROWS(s->session),
       HEC_ARG_WORD(
           "--calibration", s->calibration, "FILE",

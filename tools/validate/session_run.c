@@ -19,7 +19,8 @@
 const hec_run_option_words hec_session_words[] = {
     {"cluster", NULL,
      "links between ranks, which emulated, paced and --virtual imitate: preset (--list), JSON file or line. Default: "
-     "0.25 GB/s and 30 us; of backend nccl a preset with such devices. Otherwise calibration finds the rates."},
+     "0.25 GB/s and 30 us; of backend nccl a preset with such devices. Otherwise calibration finds the rates. Under "
+     "mpirun its shape is that of the hosts."},
     {"model", NULL, "preset (--list), JSON file, or a config.json of Hugging Face (default cpu-512)"},
     {"ranks", NULL,
      "ranks, at most the cores unless --virtual; of backend nccl they may share devices (default 2; under mpirun: its "
@@ -28,6 +29,9 @@ const hec_run_option_words hec_session_words[] = {
     {"layers", NULL, "MoE layers (default 2)"},
     {"phase", NULL, "train or forward (default: the trace's, else train)"},
     {"micro_batches", NULL, "with --layout: micro-batches of a step, a record each (default 4 for each stage)"},
+    {"law", NULL,
+     "network law of --list: alpha_beta (default), max_min (exact sharing, slower; the default between hosts), "
+     "nccl_rounds (bounded as in NCCL)"},
     {"esp", NULL, "experts in S shards, as for compare --esp S (default 1)"},
     {.key = NULL},
 };
@@ -36,14 +40,21 @@ hec_session_args hec_session_args_default(void) {
   hec_session_args args = {.job = HEC_JOB_OPTIONS, .target = HEC_TARGET_ARGS, .seed = 1, .within_s = 120};
   args.job.model = "cpu-512";
   args.job.schedule = "published"; /* what is predicted must not be chosen by the prediction */
+  args.job.law = NULL;             /* as the links are: law_of */
   return args;
 }
 
 enum { ROUNDS_MAX = 64 }; /* where nobody says how many: room for so many readings */
 
 /* What stands between ranks when no cluster is named: slow enough that placement matters, as it does on clusters. Device
- * rates only serve until the first calibration cases have run. */
-#define LINE "1x%" PRId32 " nvlink=0.25G@30us flops=50G eff=1 hbm=10G mem=8G tile=8"
+ * rates only serve until the first calibration cases have run. Hosts are those that the process manager made. */
+static void default_line(const hec_session_run_state *run, int32_t ranks, char line[HEC_CPU_LINE_BYTES]) {
+  int32_t per_host = run->target.backend->per_host ? run->target.backend->per_host() : 0;
+  per_host = per_host > 0 ? per_host : ranks;
+  (void)snprintf(line, HEC_CPU_LINE_BYTES,
+                 "%" PRId32 "x%" PRId32 " nvlink=0.25G@30us%s flops=50G eff=1 hbm=10G mem=8G tile=8", ranks / per_host,
+                 per_host, per_host < ranks ? " nic=0.25G@30us" : "");
+}
 
 /* A trace of one record of equal loads in the shape of `moe`. */
 static void make_trace(const hec_moe *moe, int32_t layers, int32_t ranks, const char *phase, hec_text *out) {
@@ -102,27 +113,6 @@ static const char *like(const hec_session_run_state *run) {
   return run->target.backend->like ? run->target.backend->like() : NULL;
 }
 
-static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
-  const hec_session_args *a = run->args;
-  hec_job *job = &run->job;
-  const char *class = a->target.virtual || run->execution.summary.imitates
-                          ? "imitated"
-                          : "to begin with: calibration finds this machine's own";
-  if (a->job.layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
-    hec_job_assume(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
-                   a->trace ? ", the first of the trace" : "");
-  if (chose_ranks)
-    hec_job_assume(job, &run->arena, "ranks: %" PRId32 "; choose with --ranks", job->problem.n_ranks);
-  if (a->job.tokens == 0)
-    hec_job_assume(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
-                   a->trace ? ", every layer scaled to it" : "");
-  if (!a->job.cluster && like(run))
-    hec_job_assume(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
-                   class);
-  else if (!a->job.cluster)
-    hec_job_assume(job, &run->arena, "links: 0.25 GB/s and 30 us between ranks, %s; choose with --cluster", class);
-}
-
 static hec_status check_cores(const hec_session_run_state *run) {
   const hec_summary_execution *e = &run->execution.summary;
   if (!hec_summary_execution_crowded(e) || run->target.link) /* devices work on all ranks' work at once */
@@ -151,7 +141,7 @@ static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
                     HEC_RANKS_MAX, wanted.ranks);
   if (wanted.tokens == 0)
     wanted.tokens = HEC_SESSION_TOKENS;
-  (void)snprintf(line, sizeof line, LINE, wanted.ranks);
+  default_line(run, wanted.ranks, line);
   wanted.like = like(run);
   if (!wanted.cluster)
     wanted.cluster = wanted.like ? wanted.like : line;
@@ -165,13 +155,48 @@ static const char *own_law(const hec_session_run_state *run) {
   return run->args->target.virtual ? "alpha_beta" : run->target.transport->law;
 }
 
+static bool between_hosts(const hec_session_run_state *run) {
+  return run->job.problem.n_ranks > run->job.cluster.devices_per_node;
+}
+
+/* Exchanges that are under way together share the links between hosts, which max_min knows: docs/hosts.md. */
+static const char *law_of(const hec_session_run_state *run) {
+  const char *own = own_law(run), *wanted = run->args->job.law;
+  return own ? own : wanted ? wanted : between_hosts(run) ? "max_min" : HEC_JOB_OPTIONS.law;
+}
+
 static hec_status check_law(const hec_session_run_state *run) {
   const char *own = own_law(run), *wanted = run->args->job.law;
   const hec_law *law;
-  HEC_TRY(hec_job_args_law(wanted, &law));
-  if (!own || strcmp(wanted, own) == 0 || strcmp(wanted, HEC_JOB_OPTIONS.law) == 0)
+  HEC_TRY(hec_job_args_law(law_of(run), &law));
+  if (!own || !wanted || strcmp(wanted, own) == 0)
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT, "--law: expected %s, which these imitated links obey, found %s", own, wanted);
+}
+
+static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
+  const hec_session_args *a = run->args;
+  hec_job *job = &run->job;
+  const char *class = a->target.virtual || run->execution.summary.imitates
+                          ? "imitated"
+                          : "to begin with: calibration finds this machine's own";
+  if (a->job.layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
+    hec_job_assume(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
+                   a->trace ? ", the first of the trace" : "");
+  if (chose_ranks)
+    hec_job_assume(job, &run->arena, "ranks: %" PRId32 "; choose with --ranks", job->problem.n_ranks);
+  if (a->job.tokens == 0)
+    hec_job_assume(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
+                   a->trace ? ", every layer scaled to it" : "");
+  if (between_hosts(run) && !own_law(run) && !a->job.law)
+    hec_job_assume(job, &run->arena, "network law: max_min, since ranks are on several hosts; choose with --law");
+  if (!a->job.cluster && !like(run) && run->target.backend->per_host && run->target.backend->per_host() == 0)
+    hec_job_assume(job, &run->arena, "hosts: one, since hosts have unlike numbers of ranks; say which with --cluster");
+  if (!a->job.cluster && like(run))
+    hec_job_assume(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
+                   class);
+  else if (!a->job.cluster)
+    hec_job_assume(job, &run->arena, "links: 0.25 GB/s and 30 us between ranks, %s; choose with --cluster", class);
 }
 
 static void describe(hec_session_run_state *run) {
@@ -181,7 +206,7 @@ static void describe(hec_session_run_state *run) {
   run->head = (hec_summary){.job = &run->job,
                             .tool = run->tool,
                             .trace = a->trace ? a->trace : "",
-                            .law = own_law(run) ? own_law(run) : a->job.law,
+                            .law = law_of(run),
                             .execution = &run->execution.summary};
   time_t now = time(NULL);
   struct tm parts;

@@ -84,6 +84,29 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
   return HEC_OK;
 }
 
+static void set_class(hec_cluster *c, hec_link_kind out, hec_link_kind in, const hec_link_growth *found) {
+  for (int32_t i = 0; found->bandwidth > 0 && i < c->n_links; i++) {
+    hec_link *link = &c->links[i];
+    if (link->kind != out && link->kind != in)
+      continue;
+    link->bandwidth = link->whole = link->nominal = found->bandwidth;
+    link->latency_ps = link->kind == out ? (int64_t)llround(1e12 * found->latency_s) : 0;
+  }
+}
+
+void hec_calibration_set_links(hec_calibration *c, const hec_links_found *found, hec_arena *arena) {
+  hec_cluster *own = HEC_NEW(arena, hec_cluster, 1);
+  *own = *c->options.base;
+  own->links = HEC_NEW(arena, hec_link, own->n_links);
+  memcpy(own->links, c->options.base->links, (size_t)own->n_links * sizeof *own->links);
+  set_class(own, HEC_LINK_PORT_OUT, HEC_LINK_PORT_IN, &found->port);
+  set_class(own, HEC_LINK_NIC_OUT, HEC_LINK_NIC_IN, &found->nic);
+  c->options.base = own;
+  hec_link_cost_free(&c->links);
+  c->links = hec_link_cost_new(own, arena);
+  c->known = *found;
+}
+
 void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const hec_experiment_reading *reading,
                          const hec_replayed *iteration) {
   const hec_experiment_case *of = &c->cases[reading->a_case];
@@ -117,43 +140,13 @@ static hec_status fit_set(hec_calibration *c, const hec_sample_set *set, hec_are
   return HEC_OK;
 }
 
-/* Between hosts, what of an exchange waits in queues or passes a limit in one go is missing in its time, and the next one pays
- * for it. Time grows in proportion to size all the same, so its growth says what links carry. Short exchanges may lie
- * inside such a queue as a whole. So it is the growth over the long ones: above the geometric mean of the shortest and the
- * longest. What they take beyond that, for no bytes, is latency. x [n] > 0, y [n]; the long ones change places to the front. */
-static hec_status fit_growth(double *x, double *y, int32_t n, hec_arena *arena, hec_line *line) {
-  double min = INFINITY, max = 0;
-  for (int32_t i = 0; i < n; i++) {
-    min = fmin(min, x[i]);
-    max = fmax(max, x[i]);
-  }
-  int32_t n_long = 0, *x_at = HEC_NEW(arena, int32_t, n + 1);
-  for (int32_t i = 0; i < n; i++)
-    if (x[i] >= sqrt(min * max)) {
-      x[n_long] = x[i];
-      y[n_long++] = y[i];
-      x_at[n_long] = n_long;
-    }
-  hec_fit fit;
-  hec_fit_options ends = {.n_knots = 2};
-  HEC_TRY(hec_fit_curve(&(hec_observations){n_long, x_at, x, y}, &ends, arena, &fit));
-  int32_t last = fit.n_knots - 1;
-  *line = (hec_line){.how = fit.how, .n_observations = fit.n_observations};
-  line->residual_median = fit.residual_median;
-  line->residual_p90 = fit.residual_p90;
-  line->b = last > 0 ? (fit.y[1] - fit.y[0]) / (fit.x[1] - fit.x[0]) : fit.y[0] / fit.x[0];
-  line->a = fmax(fit.y[0] - line->b * fit.x[0], 0);
-  return HEC_OK;
-}
-
-/* All exchanges together scale the links, which is what planners see. What each kind then takes of that is a curve: some
- * add what they receive, some move rows, some whole experts. */
+/* All exchanges together scale the links, which is what planners see, unless these were measured by themselves. What each
+ * kind then takes of that is a curve: some add what they receive, some move rows, some whole experts. */
 static hec_status fit_links(hec_calibration *c, hec_arena *arena) {
   int32_t n = 0;
   for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++)
     n += c->samples.exchange[k].n;
   double *x = HEC_NEW(arena, double, n), *y = HEC_NEW(arena, double, n);
-  c->exchange = (hec_line){.b = 1};
   n = 0;
   for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++) {
     const hec_sample_pairs *pairs = &c->samples.exchange[k];
@@ -162,8 +155,6 @@ static hec_status fit_links(hec_calibration *c, hec_arena *arena) {
       y[n] = pairs->y[i];
     }
   }
-  if (n > 0 && c->samples.between_hosts)
-    return fit_growth(x, y, n, arena, &c->exchange);
   return n > 0 ? hec_fit_line(x, y, n, arena, &c->exchange) : HEC_OK;
 }
 
@@ -183,7 +174,7 @@ static hec_status fit_exchange(hec_calibration *c, hec_curve_kind kind, hec_aren
   *curve = (hec_calibrated_curve){.kind = kind};
   HEC_TRY(hec_fit_curve(&observed, &options, arena, &curve->fit));
   for (int32_t j = 0; c->samples.between_hosts && j < curve->fit.n_knots; j++)
-    curve->fit.y[j] = fmax(curve->fit.y[j], curve->fit.x[j]); /* never less than its links take: see fit_growth */
+    curve->fit.y[j] = fmax(curve->fit.y[j], curve->fit.x[j]); /* never less than its links take: links.h */
   c->n_curves++;
   return HEC_OK;
 }
@@ -192,7 +183,10 @@ static hec_status fit_exchanges(hec_calibration *c, hec_arena *arena) {
   c->exchange = (hec_line){.b = 1};
   if (c->options.virtual_time)
     return HEC_OK;
-  HEC_TRY(fit_links(c, arena));
+  if (c->known.nic.n > 0)
+    c->exchange = hec_link_line(&c->known.nic);
+  else
+    HEC_TRY(fit_links(c, arena));
   for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++)
     HEC_TRY(fit_exchange(c, (hec_curve_kind)k, arena));
   return HEC_OK;

@@ -3,7 +3,8 @@
  * Everything is measured where it will be used: in whole iterations of the executor with synthetic loads, all ranks at
  * work, cases in random order. The laws are fitted to the operations in them (samples.h, fit.h):
  *     GEMMs of attention, gate, experts; permute, reduce, optimizer; all-reduce, counts      curves over rows or bytes
- *     exchanges       latency + scale * what the law of the links says (links that are imitated, or a stand-in)
+ *     exchanges       latency + scale * what the law of the links says (links that are imitated, or a stand-in);
+ *                     between hosts links are measured by themselves (links.h)
  *     planning        a + b * work units
  *     other shapes    peak rate and fixed cost from the experts' curve, bytes/s from the optimizer's
  *
@@ -13,6 +14,7 @@
 #ifndef HEC_VALIDATE_CALIBRATE_H
 #define HEC_VALIDATE_CALIBRATE_H
 #include "validate/calibrate/fit.h"
+#include "validate/calibrate/links.h"
 #include "validate/calibrate/samples.h"
 #include "validate/experiment.h"
 
@@ -44,6 +46,7 @@ typedef struct {
   int32_t n_cases;
   hec_samples samples;
   hec_link_cost links;
+  hec_links_found known;             /* links that were measured by themselves; n 0: they were not */
   hec_calibration_reading *readings; /* [n_read] */
   int32_t n_read;
   size_t readings_capacity;
@@ -69,6 +72,8 @@ typedef struct {
 /* Draws the cases. HEC_BAD_INPUT for clusters that a calibration cannot describe. */
 hec_status hec_calibration_open(hec_calibration *calibration, const hec_calibrate_options *options,
                                 hec_arena *arena) HEC_MUST_USE;
+/* On rank 0, before any iteration: links that were measured by themselves take the place of the base's. */
+void hec_calibration_set_links(hec_calibration *calibration, const hec_links_found *found, hec_arena *arena);
 /* On rank 0: one iteration of one of its cases, of which reading->a_case is the index. */
 void hec_calibration_add(hec_calibration *calibration, const hec_problem *problem,
                          const hec_experiment_reading *reading, const hec_replayed *iteration);

@@ -30,8 +30,9 @@ typedef struct {
   bool (*begin)(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes);
   /* Ranks on this machine, and cores that one of them or another may use: each alone may be bound to few. After begin. */
   void (*here)(int32_t *n_ranks, int32_t *n_cores);
-  void (*abort)(int code); /* ends every process of the job */
-  void (*end)(int code);   /* MPI_Finalize; where that hangs, exit with this code unless it is -1 */
+  int32_t (*per_host)(void); /* backend.h; after begin */
+  void (*abort)(int code);   /* ends every process of the job */
+  void (*end)(int code);     /* MPI_Finalize; where that hangs, exit with this code unless it is -1 */
   const hec_transport *transport;
   const hec_mpi_collectives *collectives;
 } hec_mpi_plugin;

@@ -452,9 +452,21 @@ static const hec_mpi_collectives collectives = {
 /* ---- The plug-in ---- */
 
 /* Counted once, together: by all ranks of a machine. */
-static int32_t ranks_here = 1, cores_here = 1;
+static int32_t ranks_here = 1, cores_here = 1, ranks_per_host;
 static bool speaks; /* rank 0 */
 static int exit_code;
+
+/* As many ranks on every machine, one after the other? */
+static int compare_hosts(MPI_Comm machine, int n) {
+  int me = 0, here = 0, code = MPI_Comm_rank(MPI_COMM_WORLD, &me);
+  if (code == MPI_SUCCESS)
+    code = MPI_Comm_rank(machine, &here);
+  int own[3] = {n, -n, me % n == here}, all[3] = {0};
+  if (code == MPI_SUCCESS)
+    code = MPI_Allreduce(own, all, 3, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  ranks_per_host = all[0] == -all[1] && all[2] ? n : 0;
+  return code;
+}
 
 static int count_here(void) {
   MPI_Comm machine;
@@ -468,6 +480,8 @@ static int count_here(void) {
   if (code == MPI_SUCCESS)
     code = MPI_Allreduce(&own, &all, (int)sizeof own, MPI_BYTE, MPI_BOR, machine);
   if (code == MPI_SUCCESS)
+    code = compare_hosts(machine, n);
+  if (code == MPI_SUCCESS)
     code = MPI_Comm_free(&machine);
   ranks_here = n;
   cores_here = code == MPI_SUCCESS && CPU_COUNT(&all) > 0 ? CPU_COUNT(&all) : 1;
@@ -477,6 +491,10 @@ static int count_here(void) {
 static void here(int32_t *n_ranks, int32_t *n_cores) {
   *n_ranks = ranks_here;
   *n_cores = cores_here;
+}
+
+static int32_t per_host(void) {
+  return ranks_per_host;
 }
 
 static bool begin(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes) {
@@ -534,6 +552,7 @@ static const hec_mpi_plugin plugin = {
 #endif
     .begin = begin,
     .here = here,
+    .per_host = per_host,
     .abort = abort_job,
     .end = end,
     .transport = &transport,

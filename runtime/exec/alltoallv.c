@@ -6,9 +6,9 @@
  * with the sign and exponent of numbers in [1, 2). Devices copy floats, and these are never changed on the way as some
  * NaNs are.
  * A wrong byte passes with a chance of 2^-8, a wrong word of 2^-23. O(n^2 + bytes) per iteration. */
-#include "tools/run/alltoallv.h"
+#include "runtime/exec/alltoallv.h"
 
-#include "tools/front/exec_case.h"
+#include "runtime/exec/exec_case.h"
 
 #include <string.h>
 
@@ -326,37 +326,47 @@ static hec_exec_options options_of(const hec_exec_case *c, hec_rank *rank, runne
                             .n_micro_batches = 1};
 }
 
-static hec_status repeat(runner *r, const shared *s) {
+static hec_status repeat(runner *r, double *all) {
   hec_timeline timeline = {0};
   hec_status status = HEC_OK;
   for (int32_t i = -r->job->warmup; status == HEC_OK && i < r->job->iterations; i++, r->iteration++) {
     double seconds;
     status = iterate(r, &timeline, &seconds);
     if (status == HEC_OK && i >= 0 && r->rank->rank == 0)
-      s->seconds[i] = seconds;
+      all[i] = seconds;
   }
   hec_timeline_free(&timeline);
   return status;
 }
 
-static hec_status body(hec_rank *rank, void *context) {
-  const shared *s = context;
+hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, hec_rank *rank, double *seconds,
+                            hec_alltoallv_check *check) {
   hec_arena arena = {0};
-  runner r = {.job = s->job, .rank = rank, .found = {.rank = -1}};
+  runner r = {.job = job, .rank = rank, .found = {.rank = -1}};
   r.block = HEC_NEW(&arena, uint32_t, 2 * BLOCK);
   measure_places(&r, &arena);
-  hec_exec_options options = options_of(s->problem, rank, &r);
+  hec_exec_options options = options_of(on, rank, &r);
   hec_status status = hec_exec_new(&options, &arena, &r.exec);
   if (status == HEC_OK)
-    status = hec_exec_set_plan(r.exec, &s->problem->plan, true);
+    status = hec_exec_set_plan(r.exec, &on->plan, true);
   if (status == HEC_OK)
-    status = repeat(&r, s);
+    status = repeat(&r, seconds);
   if (status == HEC_OK)
-    status = gather(&r, &arena, s->check);
+    status = gather(&r, &arena, check);
   hec_exec_free(r.exec);
   hec_program_free(&r.program);
   hec_arena_free(&arena);
   return status;
+}
+
+size_t hec_alltoallv_region(const hec_exec_case *on) {
+  hec_exec_options options = options_of(on, NULL, NULL);
+  return hec_exec_bytes(&options);
+}
+
+static hec_status body(hec_rank *rank, void *context) {
+  const shared *s = context;
+  return hec_alltoallv_on(s->job, s->problem, rank, s->seconds, s->check);
 }
 
 hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backend, hec_launch_options launch,
@@ -368,9 +378,8 @@ hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backen
   HEC_TRY(hec_exec_case_make(job->matrix->n, &arena, &problem));
   s.seconds = hec_exec_case_share(bytes);
   s.check = hec_exec_case_share(sizeof *s.check);
-  hec_exec_options options = options_of(&problem, NULL, NULL);
   launch.n_ranks = job->matrix->n;
-  launch.memory_bytes = hec_exec_bytes(&options);
+  launch.memory_bytes = hec_alltoallv_region(&problem);
   hec_status status = backend->launch(&launch, body, &s);
   if (status == HEC_OK && backend->speaks()) {
     memcpy(seconds, s.seconds, bytes);

@@ -11,10 +11,11 @@
  * there an entry is rounded up to the next. Time of an iteration: from when the first rank has begun together with its
  * partners to when the last is done. It is by the executor's own time stamps. Filling and looking are not timed; ranks
  * wait for each other in between. */
-#ifndef HEC_TOOLS_RUN_ALLTOALLV_H
-#define HEC_TOOLS_RUN_ALLTOALLV_H
+#ifndef HEC_EXEC_ALLTOALLV_H
+#define HEC_EXEC_ALLTOALLV_H
 #include "models/traffic_matrix.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/exec_case.h"
 
 /* What tests break on purpose, on rank 0 and in the last iteration. */
 typedef enum {
@@ -45,6 +46,10 @@ double hec_alltoallv_bytes(const hec_traffic_matrix *matrix, double *max);
 /* Bytes that devices move beyond the matrix's. */
 int64_t hec_alltoallv_rounded(const hec_traffic_matrix *matrix);
 
+/* On every rank of a launch, whose regions have hec_alltoallv_region bytes: seconds [iterations] and *check on rank 0. */
+hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, hec_rank *rank, double *seconds,
+                            hec_alltoallv_check *check) HEC_MUST_USE;
+size_t hec_alltoallv_region(const hec_exec_case *on);
 /* Launches the ranks: `launch` says how, but for their number and memory. Where the backend speaks: seconds [iterations], and
  * *check. HEC_OK also when bytes were wrong. */
 hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backend, hec_launch_options launch,

@@ -1,6 +1,6 @@
 /* The problem counts no bytes of state: programs built on it have no holds for it. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
-#include "tools/front/exec_case.h"
+#include "runtime/exec/exec_case.h"
 
 #include "runtime/plan/problem.h"
 

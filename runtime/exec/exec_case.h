@@ -1,7 +1,7 @@
 /* The smallest problem on which an executor runs programs that were built by hand. It has one MoE layer and one expert
  * per rank, expert e at home on rank e, and no model behind it. For benchmarks. */
-#ifndef HEC_FRONT_EXEC_CASE_H
-#define HEC_FRONT_EXEC_CASE_H
+#ifndef HEC_EXEC_CASE_H
+#define HEC_EXEC_CASE_H
 #include "runtime/exec/exec.h"
 #include "runtime/plan/problem.h"
 
