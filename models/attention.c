@@ -19,6 +19,8 @@
  * v - 1 - h % v. With more shards than heads some of the context would be in no head's shard: refused. Heads that share
  * keys (kv_heads) have shards of their own all the same. The block is the kernels' tile there; here it may be any number.
  *
+ * A window of w tokens is s2 with blocks of one token and so many shards that no key is in one: far(c, v) = 0.
+ *
  * Inferred: which layers stay dense. Phi-3-small has every second, the last included (layers 2, 4, .. 32). Here they
  * are counted from the last layer. That gives the same layers where the number divides the layers. And it does not
  * depend on how many layers without MoE come before.
@@ -31,7 +33,7 @@
 
 static const char *const kinds[] = {"full", "causal", "s2"}; /* in the order of hec_attention */
 
-#define FORM "\"full\", \"causal\" or \"s2\" (s2:shards=N,local=N,block=N,dense=N)"
+#define FORM "\"full\", \"causal\", \"s2\" (s2:shards=N,local=N,block=N,dense=N) or \"window:local=N,dense=N\""
 
 static const struct {
   const char *key, *expected;
@@ -75,13 +77,20 @@ const char *hec_attention_read(const char *text, hec_attention *kind, hec_s2 *s2
       *s2 = read;
       return NULL;
     }
-  if (strncmp(text, "s2:", 3) != 0)
+  bool window = strncmp(text, "window:", 7) == 0;
+  if (!window && strncmp(text, "s2:", 3) != 0)
     return FORM;
-  for (const char *at = text + 2; *at != 0;) {
+  for (const char *at = strchr(text, ':'); *at != 0;) {
     at++; /* ':' or ',' */
     const char *expected = read_parameter(&at, &read);
     if (expected)
       return expected;
+  }
+  if (window && (read.local == 0 || read.shards > 0 || read.block > 0))
+    return "a window of local= tokens, without shards= and block=";
+  if (window) {
+    read.shards = HEC_S2_NO_SHARDS;
+    read.block = 1;
   }
   *kind = HEC_ATTENTION_S2;
   *s2 = read;
@@ -89,11 +98,15 @@ const char *hec_attention_read(const char *text, hec_attention *kind, hec_s2 *s2
 }
 
 void hec_attention_write(hec_attention kind, hec_s2 s2, int32_t n_heads, hec_text *text) {
-  hec_text_add(text, kinds[kind]);
+  int32_t window = kind == HEC_ATTENTION_S2 ? hec_s2_window(s2) : 0;
+  hec_text_add(text, window > 0 ? "window" : kinds[kind]);
   if (kind != HEC_ATTENTION_S2)
     return;
   s2 = hec_s2_of(s2, n_heads);
-  hec_text_printf(text, ":shards=%d,local=%d,block=%d", (int)s2.shards, (int)s2.local, (int)s2.block);
+  if (window > 0)
+    hec_text_printf(text, ":local=%d", (int)window);
+  else
+    hec_text_printf(text, ":shards=%d,local=%d,block=%d", (int)s2.shards, (int)s2.local, (int)s2.block);
   if (s2.dense > 0)
     hec_text_printf(text, ",dense=%d", (int)s2.dense);
 }
@@ -110,7 +123,7 @@ hec_s2 hec_s2_of(hec_s2 s2, int32_t n_heads) {
 
 const char *hec_s2_wrong(hec_s2 s2, int32_t n_heads) {
   s2 = hec_s2_of(s2, n_heads);
-  if (s2.shards < 1 || s2.shards > n_heads)
+  if (s2.shards < 1 || (s2.shards > n_heads && s2.shards != HEC_S2_NO_SHARDS))
     return "shards: expected at most the heads, so that they cover the context";
   if (s2.block < 1 || s2.local < s2.block || s2.local % s2.block != 0)
     return "local: expected a multiple of block, at least one";

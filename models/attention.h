@@ -4,9 +4,10 @@
  *     causal   those up to the query
  *     s2       S2-Attention: of those up to the query a local window and one shard of the context, another shard in
  *              every head; the heads' shards together are the whole context
+ *     window   a sliding window: the query's own key and those right before it, so many in all. It is s2 without shards
  *
  * As text (JSON and --attention): "full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2" with any of the
- * four in any order. Source of s2: Lin et al., "S2-Attention: Hardware-Aware Context Sharding Among Attention Heads",
+ * four in any order, "window:local=128" or "window:local=128,dense=2". Source of s2: Lin et al., "S2-Attention: Hardware-Aware Context Sharding Among Attention Heads",
  * arXiv:2407.17678, and the kernels that came with it. */
 #ifndef HEC_MODELS_ATTENTION_H
 #define HEC_MODELS_ATTENTION_H
@@ -17,7 +18,7 @@
 
 typedef enum { HEC_ATTENTION_FULL, HEC_ATTENTION_CAUSAL, HEC_ATTENTION_S2 } hec_attention;
 
-/* Parameters of s2; 0: not given. Those not given are Phi-3-small's, the published model with such heads: blocks of
+/* Parameters of s2 and of a window, whose shards are HEC_S2_NO_SHARDS and whose blocks are tokens; 0: not given. Those not given are Phi-3-small's, the published model with such heads: blocks of
  * 64, 16 local blocks, stride 8. There are never more shards than heads. */
 typedef struct {
   int32_t shards; /* of the context; a head sees every shards-th block, at most one shard per head */
@@ -26,7 +27,12 @@ typedef struct {
   int32_t dense;  /* every dense-th layer, the last one first, is causal (Phi-3-small: 2); 0: none */
 } hec_s2;
 enum { HEC_S2_SHARDS = 8, HEC_S2_LOCAL = 1024, HEC_S2_BLOCK = 64 };
-enum { HEC_S2_SHARDS_MAX = 1 << 16, HEC_S2_TOKENS_MAX = 1 << 28 };
+enum { HEC_S2_SHARDS_MAX = 1 << 16, HEC_S2_TOKENS_MAX = 1 << 28, HEC_S2_NO_SHARDS = 1 << 30 };
+
+/* Tokens of a sliding window, 0: it is none. */
+static inline int32_t hec_s2_window(hec_s2 s2) {
+  return s2.shards == HEC_S2_NO_SHARDS ? s2.local : 0;
+}
 
 /* NULL, or what was expected where `text` is wrong. Writes only on success; s2 is zero for other kinds. */
 const char *hec_attention_read(const char *text, hec_attention *kind, hec_s2 *s2);

@@ -149,6 +149,7 @@ static hec_work_shape attention_shape(const hec_moe *moe, bool dense) {
                                    .head_dim = moe->d_head,
                                    .seq = moe->seq_len,
                                    .context = context,
+                                   .window = !dense && moe->attention == HEC_ATTENTION_S2 ? hec_s2_window(moe->s2) : 0,
                                    .projections = params / (2 * d * (heads + (double)moe->n_kv_heads) * d_head),
                                    .causal = moe->attention != HEC_ATTENTION_FULL,
                                    .fused = moe->fused_attention,
@@ -218,6 +219,7 @@ hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
   hec_work_shape dense = times(block_shape(moe, hec_work_dense_attention(moe)), n_dense), all = both(blocks, dense);
   all.dims = n_dense < n ? blocks.dims : dense.dims; /* a GPU's laws take the mean over them */
   all.dims.times = dense.dims.times + blocks.dims.times;
+  all.dims.window = 0;
   all.dims.context = (blocks.dims.times * blocks.dims.context + dense.dims.times * dense.dims.context) / all.dims.times;
   return all;
 }

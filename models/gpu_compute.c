@@ -111,10 +111,11 @@ static double attention_core_s(const hec_gpu_laws *laws, const hec_work_dims *d,
                                    .kv_heads = d->kv_heads,
                                    .head_dim = d->head_dim,
                                    .head_dim_v = d->head_dim,
+                                   .window = d->window,
                                    .causal = d->causal,
                                    .backward = backward};
   double all = d->causal ? (double)d->seq / 2 : (double)d->seq; /* keys that the law counts; s2 sees fewer */
-  double seen = d->context > 0 && d->context < all ? d->context / all : 1;
+  double seen = d->window == 0 && d->context > 0 && d->context < all ? d->context / all : 1;
   double core = d->core > 0 ? d->core : 1;
   return core * seen * hec_law_fit_s(&laws->gpu, laws->attention, &work) / (double)parts;
 }

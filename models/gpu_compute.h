@@ -44,6 +44,7 @@ typedef struct {
   int32_t hidden, inter, n_matrices; /* GEMM: x[rows, hidden] W[hidden, inter]; FFN: width, inner width, 2 or 3 */
   int32_t heads, kv_heads, head_dim, seq;
   double context;     /* keys that a query sees */
+  int32_t window;     /* of a sliding window; 0: none */
   double projections; /* their parameters over those of q, k, v and output: 1 but for low-rank forms */
   bool causal, fused;
   double core;    /* factor on attention's core, or on the activation of experts; 0: 1 */

@@ -185,17 +185,51 @@ static hec_status count_linear(const reader *r, int32_t *n) {
   return HEC_OK;
 }
 
+/* Blocks whose attention sees a sliding window: those that layer_types names; without it every second of gpt_oss, the last not,
+ * and all of other models. Our model counts full ones from the last: every dense-th. */
+static hec_status read_window(const reader *r, int64_t longest) {
+  hec_moe *moe = r->moe;
+  const hec_json_value *types = member(r->root, "layer_types"), *type = hec_json_get(r->root, "model_type");
+  int64_t window;
+  bool windowed, kept = true;
+  int32_t every = type && hec_json_is_string(type) && strcmp(hec_json_text(type), "gpt_oss") == 0 ? 2 : 0, n_full = 0,
+          i = 0;
+  HEC_TRY(whole(r, "sliding_window", 1, HEC_S2_TOKENS_MAX, 0, &window));
+  HEC_TRY(hec_json_bool_or(r->json, r->root, "use_sliding_window", true, &windowed));
+  types = types && hec_json_is_array(types) ? types : NULL;
+  for (const hec_json_value *v = types ? hec_json_first(types) : NULL; v; v = hec_json_next(v))
+    n_full += !hec_json_is_string(v) || strcmp(hec_json_text(v), "sliding_attention") != 0;
+  if (types)
+    every = n_full > 0 ? (moe->n_layers + n_full - 1) / n_full : 0;
+  for (const hec_json_value *v = types ? hec_json_first(types) : NULL; v; v = hec_json_next(v), i++) {
+    bool full = !hec_json_is_string(v) || strcmp(hec_json_text(v), "sliding_attention") != 0;
+    kept = kept && full == (every > 0 && (moe->n_layers - 1 - i) % every == 0);
+  }
+  if (!windowed || window == 0 || window >= longest || (types && n_full == i))
+    return HEC_OK;
+  moe->attention = HEC_ATTENTION_S2;
+  moe->s2 = (hec_s2){.shards = HEC_S2_NO_SHARDS, .local = (int32_t)window, .block = 1, .dense = every};
+  if (!r->said)
+    return HEC_OK;
+  hec_text_printf(r->said, "; attention of a window of %lld tokens", (long long)window);
+  if (every > 0)
+    hec_text_printf(r->said, " but in every %d%s block%s", (int)every,
+                    every == 2   ? "nd"
+                    : every == 3 ? "rd"
+                                 : "th",
+                    kept ? "" : " (the file's pattern is another)");
+  return HEC_OK;
+}
+
 /* What training adds, and what is in the file but not in our model. */
 static hec_status assume(const reader *r) {
   hec_moe *moe = r->moe;
-  int64_t longest, window, predicted;
+  int64_t longest, predicted;
   int32_t linear;
   HEC_TRY(whole(r, "max_position_embeddings", 1, 1 << 28, ASSUMED_SEQUENCE, &longest));
-  HEC_TRY(whole(r, "sliding_window", 1, 1 << 28, 0, &window));
   HEC_TRY(count_predicted(r, &predicted));
   HEC_TRY(count_linear(r, &linear));
-  bool windowed;
-  HEC_TRY(hec_json_bool_or(r->json, r->root, "use_sliding_window", true, &windowed));
+  HEC_TRY(read_window(r, longest));
   moe->seq_len = moe->tokens_per_rank = (int32_t)(longest < ASSUMED_SEQUENCE ? longest : ASSUMED_SEQUENCE);
   if (!r->said)
     return HEC_OK;
@@ -204,8 +238,6 @@ static hec_status assume(const reader *r) {
       "; assumed: gated FFN (3 matrices), causal attention, sequences of %d tokens, bf16 parameters and gradients, "
       "12 bytes of optimizer state per parameter",
       (int)moe->seq_len);
-  if (windowed && window > 0 && window < moe->seq_len)
-    hec_text_printf(r->said, "; not modelled: the sliding window of %lld tokens", (long long)window);
   if (linear > 0)
     hec_text_printf(r->said, "; not modelled: linear attention, in %d of %d blocks (counted as the others')",
                     (int)linear, (int)moe->n_layers);

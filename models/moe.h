@@ -5,7 +5,7 @@
  *     optional  moe_layers (layers), d_ffn_dense (d_ffn), shared_experts (0), token_nodes (0), d_ffn_shared (d_ffn), kv_heads (heads),
  *               d_head (d_model / heads), attention_params (0), gate_params (0), vocabulary (0),
  *               tokens_per_rank (seq_len), micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12),
- *               attention ("full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2", attention.h; default
+ *               attention ("full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2" or "window:local=128,dense=2", attention.h; default
  *               "causal"), fused_attention (true), capacity_factor (0), recompute (false), nonmoe_scale (1), notes,
  *               sources */
 #ifndef HEC_MODELS_MOE_H

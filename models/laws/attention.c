@@ -1,6 +1,7 @@
 /* Fused attention, forward and backward: blocks of 128 queries and one head.
  *
- *     pairs     128 x 128 tiles that a head computes: q^2 full, q (q+1 + masked (q-1)) / 2 causal, q = ceil(seq / 128)
+ *     pairs     128 x 128 tiles that a head computes: q^2 full, q (q+1 + masked (q-1)) / 2 causal, q = ceil(seq / 128);
+ *               of a window of w keys at most 1 + ceil((w - 1) / 128) for each block of queries: kernels skip the others
  *     block     = its pairs (2 (d + d_v) + softmax) / (P/SMs e) + tau       mean over the blocks
  *     math      = (quantised ceil(u) + (1 - quantised) u) block, u = batch heads q / SMs; at least the longest block if u < 1
  *     memory    = 2 batch seq (heads + kv_heads) (d + d_v) / (h B)
@@ -37,8 +38,10 @@ static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *i
   double batch = (double)work->batch, seq = (double)work->seq, heads = (double)work->heads;
   double width = (double)(work->head_dim + work->head_dim_v), sms = (double)sheet->sms;
   double q = hec_pieces(work->seq, BLOCK), tiles = work->causal ? (q + 1 + c[MASKED] * (q - 1)) / 2 : q;
+  double most = work->window > 0 ? 1 + hec_pieces(work->window - 1, BLOCK) : q; /* of a block of queries */
+  tiles = tiles < most ? tiles : most;
   double tile_s = BLOCK * BLOCK * (2 * width + c[SOFTMAX]) / (sheet->flops[HEC_LAW_BF16] / sms * c[EFFICIENCY]);
-  double block_s = tiles * tile_s + c[TAU], longest_s = q * tile_s + c[TAU];
+  double block_s = tiles * tile_s + c[TAU], longest_s = (most < q ? most : q) * tile_s + c[TAU];
   double u = batch * heads * q / sms, whole = (double)(int64_t)u;
   whole += whole < u ? 1 : 0;
   double math_s = (c[QUANTISED] * whole + (1 - c[QUANTISED]) * u) * block_s;

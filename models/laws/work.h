@@ -41,6 +41,7 @@ typedef struct {
 
 typedef struct {
   int64_t batch, seq, heads, kv_heads, head_dim, head_dim_v; /* heads of this rank; MLA: 192 and 128 */
+  int64_t window; /* of a sliding window, causal; 0: none */
   bool causal, backward;
   bool latent; /* the call also keeps MLA's latent of each token, as inference does */
 } hec_attention_work;

@@ -98,14 +98,35 @@ static double work_s(const hec_training *t, const hec_work_dims *dims, double ro
   return hec_gpu_work_s(t->laws, dims, 0, rows, backward);
 }
 
-static double attention_s(const hec_training *t, const sizes *z, bool backward) {
-  hec_work_dims dims = dims_of(t, hec_work_attention(t->moe), t->layout.tp);
+/* Keys that a query sees in a block whose attention is dense or of the model's kind. */
+static double context_of(const hec_training *t, bool dense) {
+  const hec_moe *moe = t->moe;
+  hec_attention kind = dense && moe->attention == HEC_ATTENTION_S2 ? HEC_ATTENTION_CAUSAL : moe->attention;
+  return hec_attention_context(kind, moe->s2, moe->n_heads, t->seq);
+}
+
+/* Of the blocks, those whose attention is dense although the model's is s2 or a window. */
+static double dense_share(const hec_training *t) {
+  return (double)hec_moe_n_dense_attention(t->moe, false) / (double)t->moe->n_layers;
+}
+
+static double attention_of_s(const hec_training *t, const sizes *z, bool dense, bool backward) {
+  hec_work_shape shape = dense ? hec_work_dense_attention(t->moe) : hec_work_attention(t->moe);
+  hec_work_dims dims = dims_of(t, shape, t->layout.tp);
   dims.seq = t->seq;
-  dims.context = t->moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
+  dims.context = context_of(t, dense);
   dims.context_parts = t->layout.cp;
   dims.core = of_math(t) * (t->recipe.fused && t->recipe.precision != HEC_PRECISION_BF16 ? fp8_attention : 1);
   dims.projections *= of_math(t);
   return work_s(t, &dims, z->gathered, backward);
+}
+
+/* The mean over the blocks: where dense ones and others take turns, as in GPT-OSS, every stage has both. */
+static double attention_s(const hec_training *t, const sizes *z, bool backward) {
+  double dense = dense_share(t), s = 0;
+  if (dense > 0)
+    s += dense * attention_of_s(t, z, true, backward);
+  return dense < 1 ? s + (1 - dense) * attention_of_s(t, z, false, backward) : s;
 }
 
 static double ffn_s(const hec_training *t, const sizes *z, hec_work_shape shape, bool backward) {
@@ -373,7 +394,7 @@ double hec_training_flops_per_token(const hec_training *t, double dropped) {
   double active = dense * hec_moe_dense_block_params(moe) + blocks * (hec_moe_block_params(moe) + experts) -
                   dropped * (double)moe->n_moe_layers * experts + heads * width * (double)moe->vocabulary +
                   (double)t->mtp * 2 * width * width;
-  double context = moe->attention == HEC_ATTENTION_CAUSAL ? (double)t->seq / 2 : (double)t->seq;
+  double share = dense_share(t), context = share * context_of(t, true) + (1 - share) * context_of(t, false);
   double scores = 12 * context * (double)(moe->n_heads * moe->d_head);
   return 6 * active + (dense + blocks) * scores;
 }

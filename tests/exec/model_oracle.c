@@ -199,6 +199,10 @@ void hec_oracle_random_s2(uint64_t *random, int32_t block_max, hec_moe *moe) {
   moe->s2.block = 1 + (int32_t)hec_test_below(random, (uint64_t)block_max);
   moe->s2.local = moe->s2.block * (1 + (int32_t)hec_test_below(random, 2));
   moe->s2.dense = (int32_t)hec_test_below(random, 4);
+  if (hec_test_below(random, 4) == 0) { /* a window */
+    moe->s2.shards = HEC_S2_NO_SHARDS;
+    moe->s2.block = 1;
+  }
 }
 
 hec_model hec_oracle_random_model(uint64_t *random, bool exact) {

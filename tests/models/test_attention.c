@@ -59,6 +59,31 @@ HEC_TEST(counts_are_those_of_the_mask) {
   ck_assert_int_gt(sparse, 300);
 }
 
+/* A window: as many keys as it has tokens, the query's own among them; causal where it holds the sequence. */
+HEC_TEST(counts_of_a_window) {
+  hec_attention kind;
+  hec_s2 s2;
+  hec_text text = {0};
+  for (int32_t window = 1; window < 12; window++) {
+    hec_text_free(&text);
+    hec_text_printf(&text, "window:local=%d", (int)window);
+    ck_assert_ptr_null(hec_attention_read(text.data, &kind, &s2));
+    ck_assert_ptr_null(hec_s2_wrong(s2, 3));
+    for (int32_t length = 1; length < 40; length++) {
+      int64_t pairs = 0, seen = 0;
+      for (int32_t q = 0; q < length; q++) {
+        pairs += q + 1 < window ? q + 1 : window;
+        for (int32_t k = 0; k < length; k++)
+          seen += hec_attention_sees(kind, s2, 2, q, k);
+      }
+      ck_assert_int_eq(seen, pairs);
+      ck_assert_int_eq(hec_attention_pairs(kind, s2, 2, length), pairs);
+      ck_assert_double_eq_tol(hec_attention_context(kind, s2, 3, length), (double)pairs / length - 0.5, 1e-12);
+    }
+  }
+  hec_text_free(&text);
+}
+
 HEC_TEST(counts_of_full_and_causal) {
   for (int32_t length = 1; length < 40; length++) {
     int64_t pairs[2] = {0, 0};
@@ -140,6 +165,13 @@ static const struct {
     {"s2:stride=2", NULL},
     {"s2 :shards=2", NULL},
     {"causal:local=2", NULL},
+    {"window:local=128", "window:local=128"},
+    {"window:dense=2,local=7", "window:local=7,dense=2"},
+    {"window", NULL},
+    {"window:", NULL},
+    {"window:dense=2", NULL},
+    {"window:local=4,shards=2", NULL},
+    {"window:local=4,block=2", NULL},
 };
 HEC_TEST_ROWS(text, forms) {
   hec_attention kind = HEC_ATTENTION_FULL;

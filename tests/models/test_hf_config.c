@@ -102,6 +102,7 @@ HEC_TEST_LOOP(family_is_read, N_FAMILIES) {
   ck_assert(hec_moe_expert_params(&moe) == hec_moe_expert_params(&preset));
   ck_assert(hec_moe_block_params(&moe) == hec_moe_block_params(&preset));
   ck_assert(hec_moe_embedding_params(&moe) == hec_moe_embedding_params(&preset));
+  ck_assert(moe.attention == preset.attention && memcmp(&moe.s2, &preset.s2, sizeof moe.s2) == 0);
   if (f->moe_layers < f->layers)
     ck_assert(hec_moe_dense_block_params(&moe) == hec_moe_dense_block_params(&preset));
 }
@@ -143,6 +144,37 @@ static void said_of(int i, hec_text *said) {
   hec_json_free(json);
 }
 
+/* Which blocks see a window only: as the model's class has it, as layer_types says, as the preset does. */
+static const struct {
+  const char *more, *attention, *said;
+} windows[] = {
+    {"", "causal", "causal"},
+    {", `sliding_window`: null", "causal", "causal"},
+    {", `sliding_window`: 4096, `max_position_embeddings`: 4096", "causal", "causal"}, /* sees everything */
+    {", `sliding_window`: 512", "window:local=512", "of 512 tokens;"},
+    {", `sliding_window`: 512, `use_sliding_window`: false", "causal", "causal"},
+    {", `sliding_window`: 8, `layer_types`: [`sliding_attention`, `full_attention`]", "window:local=8,dense=2",
+     "every 2nd block;"},
+    {", `sliding_window`: 8, `layer_types`: [`full_attention`, `sliding_attention`]", "window:local=8,dense=2",
+     "(the file's pattern is another)"},
+    {", `sliding_window`: 8, `layer_types`: [`full_attention`, `full_attention`]", "causal", "causal"},
+    {", `sliding_window`: 8, `layer_types`: [`sliding_attention`, `sliding_attention`]", "window:local=8",
+     "of 8 tokens;"},
+};
+
+HEC_TEST_ROWS(windows_are_read, windows) {
+  hec_text text = {0}, said = {0}, kind = {0};
+  hec_moe moe;
+  hec_text_printf(&text, "{" SMALL ", `num_local_experts`: 8%s}", windows[_i].more);
+  ck_ok(hec_moe_parse_said(hec_test_quoted(text.data), "config.json", &moe, &said));
+  hec_attention_write(moe.attention, moe.s2, moe.n_heads, &kind);
+  ck_assert_str_eq(kind.data, windows[_i].attention);
+  ck_assert_msg(strstr(said.data, windows[_i].said) != NULL, "%s", said.data);
+  hec_text_free(&text);
+  hec_text_free(&said);
+  hec_text_free(&kind);
+}
+
 HEC_TEST(says_what_it_took_and_assumed) {
   static const struct {
     int family;
@@ -151,7 +183,7 @@ HEC_TEST(says_what_it_took_and_assumed) {
                {0, "assumed: gated FFN (3 matrices), causal attention, sequences of 4096 tokens", "not counted"},
                {1, "58 of 61 blocks have experts,", "alternate"},
                {1, "not counted: 1 layer of multi-token prediction", "sliding"},
-               {4, "not modelled: the sliding window of 128 tokens", "blocks have"},
+               {4, "; attention of a window of 128 tokens but in every 2nd block;", "blocks have"},
                {7, "1 shared expert of width 5632", "sliding"},
                {9, "24 of 48 blocks have experts (dense ones alternate", "sliding"},
                {10, "not counted: 3 layers of multi-token prediction", "linear"},

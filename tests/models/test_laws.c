@@ -85,6 +85,15 @@ HEC_TEST(attention_by_hand) {
   double skipped_s = hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6;
   c[8] = 1; /* the upper triangle is computed too: 64 tiles of a head, not 36 */
   near(hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6, skipped_s * 64 / 36);
+  work.window = 128; /* two tiles for each of eight blocks of queries, of 36 that causal attention would have */
+  near(hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6, skipped_s * 16 / 36);
+  work.window = 129;
+  near(hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6, skipped_s * 16 / 36);
+  work.window = 130;
+  near(hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6, skipped_s * 24 / 36);
+  c[8] = 0;
+  work.window = 1024; /* all that there is */
+  near(hec_cost_law_attention.seconds(&sheet, c, &work) - 1e-6, skipped_s);
 }
 
 HEC_TEST(memory_and_collective_by_hand) {
@@ -157,15 +166,16 @@ HEC_TEST_ROWS(more_work_never_takes_less_time, devices) {
     const hec_grouped_work larger = {hec_grouped_load_of(twice, 16), 4096, 1536, 16000, 2, true, HEC_LAW_BF16};
     if (grouped.load.rows > 0)
       never_less(&gpu, "grouped", &grouped, &larger);
-    const hec_attention_work attention = {1 + (int64_t)hec_test_below(&seed, 8),
-                                          1 + (int64_t)hec_test_below(&seed, 9000),
-                                          32,
-                                          8,
-                                          128,
-                                          128,
-                                          k % 2,
-                                          k % 3 == 0,
-                                          k % 5 == 0};
+    const hec_attention_work attention = {.batch = 1 + (int64_t)hec_test_below(&seed, 8),
+                                          .seq = 1 + (int64_t)hec_test_below(&seed, 9000),
+                                          .heads = 32,
+                                          .kv_heads = 8,
+                                          .head_dim = 128,
+                                          .head_dim_v = 128,
+                                          .window = k % 4 == 0 ? 1 + (int64_t)hec_test_below(&seed, 9000) : 0,
+                                          .causal = k % 2,
+                                          .backward = k % 3 == 0,
+                                          .latent = k % 5 == 0};
     hec_attention_work longer = attention;
     longer.seq += (int64_t)hec_test_below(&seed, 500);
     longer.batch += (int64_t)hec_test_below(&seed, 2);

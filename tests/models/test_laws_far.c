@@ -111,6 +111,7 @@ static void check_attention(const hec_gpu *gpu, const hec_law_fit *fit, uint64_t
                              .kv_heads = kv,
                              .head_dim = between(seed, 16, 1024),
                              .head_dim_v = between(seed, 16, 1024),
+                             .window = hec_test_below(seed, 2) ? between(seed, 1, 3e5) : 0,
                              .causal = hec_test_below(seed, 2),
                              .backward = hec_test_below(seed, 2),
                              .latent = hec_test_below(seed, 2)};

@@ -65,8 +65,9 @@ static const struct {
     {"{" BASE ",\n`nonmoe_scale`: -1}", "x.json:3: nonmoe_scale: expected a number from 0"},
     {"{" BASE ",\n`grad_bytes`: 1e308}", "x.json:3: grad_bytes:"},
     {"{" BASE ",\n`tokens_per_rank`: 1e9}", "x.json:3: tokens_per_rank:"},
-    {"{" BASE ",\n`attention`: `half`}",
-     "x.json:3: attention: expected `full`, `causal` or `s2` (s2:shards=N,local=N,block=N,dense=N), found `half`"},
+    {"{" BASE ",\n`attention`: `half`}", "x.json:3: attention: expected `full`, `causal`, `s2` "
+                                         "(s2:shards=N,local=N,block=N,dense=N) or `window:local=N,dense=N`, "
+                                         "found `half`"},
     {"{" BASE ",\n`attention`: 1}", "x.json:3: attention:"},
     {"{" BASE ",\n`attention`: `s2:shards=0`}", "x.json:3: attention: expected shards= from 1 to 65536"},
     {"{" BASE ",\n`attention`: `s2:shards=5`}", "x.json: attention: shards: expected at most the heads"},

@@ -136,6 +136,28 @@ HEC_TEST(flops_per_token) {
   ck_assert_double_eq_tol(hec_training_flops_per_token(&t, 0), 735e9, 4e9);
 }
 
+/* GPT-OSS-120B: 18 of its 36 blocks see 128 keys. A layer takes the mean of both kinds, and what windows save is counted in no
+ * FLOP: of 4,096 tokens, keys beyond 128 in 64 heads of 64. A window of the whole sequence is none. */
+HEC_TEST(windows_take_turns) {
+  static const char *const kinds[] = {"causal", "window:local=128", "window:local=128,dense=2", "window:local=4096"};
+  double seconds[4][2], flops[4];
+  for (int32_t k = 0; k < 4; k++) {
+    hec_training t = training("ep=8", 8, "gpt-oss-120b", "");
+    ck_assert_ptr_null(hec_attention_read(kinds[k], &moe.attention, &moe.s2));
+    for (int32_t backward = 0; backward < 2; backward++)
+      seconds[k][backward] = hec_layer_pass_of(&t, HEC_LAYER_MOE, NULL, backward).compute_s;
+    flops[k] = hec_training_flops_per_token(&t, 0);
+  }
+  for (int32_t backward = 0; backward < 2; backward++) {
+    ck_assert_double_lt(seconds[1][backward], seconds[0][backward]);
+    ck_near(seconds[2][backward], (seconds[0][backward] + seconds[1][backward]) / 2);
+    ck_near(seconds[3][backward], seconds[0][backward]);
+  }
+  double pairs = 128.0 * 129 / 2 + (4096.0 - 128) * 128;
+  ck_near(flops[0] - flops[2], 18 * 12 * (2048 + 0.5 - pairs / 4096) * 64 * 64);
+  ck_near(flops[3], flops[0]);
+}
+
 /* Mixtral-8x22B: 56 layers, top-2 of experts of 3 matrices of 6,144 x 16,384. A quarter of the assignments is dropped. */
 HEC_TEST(flops_of_what_is_computed) {
   hec_training t = training("ep=8", 8, "mixtral-8x22b", "");

@@ -32,7 +32,7 @@
   X(micro_batches, WHOLE, 0, "N", "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, HEC_MICRO_BATCHES_MAX, none) \
   X(layers, WHOLE, 0, "N", "the first N MoE layers of the trace (default: all)", 1, 65536, none) \
   X(phase, TEXT, NULL, "P", "train or forward (default: from the trace)", 0, 0, phases) \
-  X(attention, TEXT, NULL, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's)", 0, 0, attentions) \
+  X(attention, TEXT, NULL, "K", "full, causal, s2, s2:shards=N,local=N,block=N,dense=N or window:local=N,dense=N (default: the model's)", 0, 0, attentions) \
   X(nonmoe_scale, REAL, 0, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6, none) \
   X(ep, WHOLE, 0, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536, none) \
   X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
