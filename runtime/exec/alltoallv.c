@@ -263,8 +263,8 @@ static double seconds_of(const runner *r, const hec_timeline *t) {
   return end > begin ? 1e-12 * (double)(end - begin) : 0;
 }
 
-/* *seconds on rank 0. Time stamps count from the first start; the second is when all have filled. */
-static hec_status iterate(runner *r, hec_timeline *timeline, double *seconds) {
+/* *seconds on rank 0, *own_s on every rank. Time stamps count from the first start; the second is when all have filled. */
+static hec_status iterate(runner *r, hec_timeline *timeline, double *seconds, double *own_s) {
   int64_t start_ns, filled_ns;
   hec_exec_restart(r->exec);
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
@@ -273,6 +273,7 @@ static hec_status iterate(runner *r, hec_timeline *timeline, double *seconds) {
   HEC_TRY(hec_exec_post(r->exec, &r->program));
   HEC_TRY(hec_exec_drain(r->exec));
   HEC_TRY(hec_rank_start_together(r->rank, &filled_ns));
+  int64_t posted_ns = hec_clock_ns();
   add_timed(r);
   HEC_TRY(hec_exec_post(r->exec, &r->program));
   HEC_TRY(hec_exec_drain(r->exec));
@@ -283,6 +284,8 @@ static hec_status iterate(runner *r, hec_timeline *timeline, double *seconds) {
   HEC_TRY(hec_exec_finish(r->exec, &r->program));
   HEC_TRY(hec_exec_timeline(r->exec, &r->program, timeline));
   *seconds = r->rank->rank == 0 ? seconds_of(r, timeline) : 0;
+  int64_t end_ns = hec_exec_span_of(r->exec, 1, r->look).end_ns;
+  *own_s = end_ns > posted_ns ? 1e-9 * (double)(end_ns - posted_ns) : 0;
   return HEC_OK;
 }
 
@@ -326,21 +329,23 @@ static hec_exec_options options_of(const hec_exec_case *c, hec_rank *rank, runne
                             .n_micro_batches = 1};
 }
 
-static hec_status repeat(runner *r, double *all) {
+static hec_status repeat(runner *r, double *all, double *own) {
   hec_timeline timeline = {0};
   hec_status status = HEC_OK;
   for (int32_t i = -r->job->warmup; status == HEC_OK && i < r->job->iterations; i++, r->iteration++) {
-    double seconds;
-    status = iterate(r, &timeline, &seconds);
+    double seconds, own_s;
+    status = iterate(r, &timeline, &seconds, &own_s);
     if (status == HEC_OK && i >= 0 && r->rank->rank == 0)
       all[i] = seconds;
+    if (status == HEC_OK && i >= 0 && own)
+      own[i] = own_s;
   }
   hec_timeline_free(&timeline);
   return status;
 }
 
 hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, hec_rank *rank, double *seconds,
-                            hec_alltoallv_check *check) {
+                            double *own, hec_alltoallv_check *check) {
   hec_arena arena = {0};
   runner r = {.job = job, .rank = rank, .found = {.rank = -1}};
   r.block = HEC_NEW(&arena, uint32_t, 2 * BLOCK);
@@ -350,7 +355,7 @@ hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, h
   if (status == HEC_OK)
     status = hec_exec_set_plan(r.exec, &on->plan, true);
   if (status == HEC_OK)
-    status = repeat(&r, seconds);
+    status = repeat(&r, seconds, own);
   if (status == HEC_OK)
     status = gather(&r, &arena, check);
   hec_exec_free(r.exec);
@@ -366,7 +371,7 @@ size_t hec_alltoallv_region(const hec_exec_case *on) {
 
 static hec_status body(hec_rank *rank, void *context) {
   const shared *s = context;
-  return hec_alltoallv_on(s->job, s->problem, rank, s->seconds, s->check);
+  return hec_alltoallv_on(s->job, s->problem, rank, s->seconds, NULL, s->check);
 }
 
 hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backend, hec_launch_options launch,

@@ -46,9 +46,10 @@ double hec_alltoallv_bytes(const hec_traffic_matrix *matrix, double *max);
 /* Bytes that devices move beyond the matrix's. */
 int64_t hec_alltoallv_rounded(const hec_traffic_matrix *matrix);
 
-/* On every rank of a launch, whose regions have hec_alltoallv_region bytes: seconds [iterations] and *check on rank 0. */
+/* On every rank of a launch, whose regions have hec_alltoallv_region bytes: seconds [iterations] and *check on rank 0.
+ * own [iterations] on every rank, or NULL: seconds from when it began to when its part had ended, by its own clock. */
 hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, hec_rank *rank, double *seconds,
-                            hec_alltoallv_check *check) HEC_MUST_USE;
+                            double *own, hec_alltoallv_check *check) HEC_MUST_USE;
 size_t hec_alltoallv_region(const hec_exec_case *on);
 /* Launches the ranks: `launch` says how, but for their number and memory. Where the backend speaks: seconds [iterations], and
  * *check. HEC_OK also when bytes were wrong. */

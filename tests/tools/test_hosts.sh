@@ -120,6 +120,11 @@ if has_mpi openmpi; then
   has "network law: max_min"
   awk '/^links +between nodes/ { found = $4 * 1e9 } END { exit !(found > 2e6 && found < 10.5e6) }' out.txt ||
     fail "calibrate across hosts of 10 MB/s: $(grep "^links" out.txt)"
+  # And a latency, however apart hosts leave a barrier: not less, for nothing is sooner there.
+  timeout -k 5 300 "$hosts" run "2x1 nic=4M@20ms" -- "$build/hecate-validate" calibrate --backend mpi --model tiny --tokens 16 \
+    --repeat 1 --within 1s >out.txt 2>err.txt </dev/null || fail "calibrate with a latency: $(tail -3 err.txt)"
+  awk '/^links +between nodes/ { found = $6 * 1e-6 } END { exit !(found > 0.0195 && found < 0.08) }' out.txt ||
+    fail "calibrate across hosts 20 ms apart: $(grep "^links" out.txt)"
   # Exchanges that start at different times, and whole iterations: a row or two of their tables.
   "$source_dir/validate/hosts/exchanges.py" "$build" --over openmpi --rounds 2 --only "each host 50 ms later, flat" >out.txt 2>err.txt \
     </dev/null || fail "exchanges.py over MPI: $(tail -3 err.txt)"

@@ -30,7 +30,7 @@ static const struct {
   bool steady;
   int64_t largest; /* exchange tried */
 } laws[] = {
-    {{.rate = 1e6}, 0, 1e-6, true, 65536},                 /* 1 MB/s: 65 ms are enough */
+    {{.rate = 1e6}, 0, 1e-6, true, 262144},                /* 1 MB/s: a fifth of a second is enough */
     {{.rate = 1e6, .bucket = 1e4}, 0, 1e-6, true, 262144}, /* the bucket is gone */
     {{.rate = 4e6, .latency_s = 0.01}, 0.01, 1e-6, true, 1048576},
     {{.rate = 25e9, .latency_s = 2e-6}, 2e-6, 1e-6, true, 1048576},

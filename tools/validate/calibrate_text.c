@@ -95,7 +95,8 @@ static void add_rest(const hec_session_report *r, hec_text *out) {
   const hec_calibration *c = &s->calibration;
   hec_text_add(out, "\n");
   if (c->options.n_ranks > 1) {
-    add_link(s, HEC_LINK_PORT_OUT, &c->known.port, "in a node", out);
+    if (c->options.base->devices_per_node > 1)
+      add_link(s, HEC_LINK_PORT_OUT, &c->known.port, "in a node", out);
     if (c->options.base->n_nodes > 1)
       add_link(s, HEC_LINK_NIC_OUT, &c->known.nic, "between nodes", out);
   }
