@@ -1,7 +1,7 @@
 /* Exchanges are those of `hecate-run alltoallv`: the executor's own, over whatever carries its bytes. Each rank sends to
  * the rank after it on its host, or to the one in its place on the next host, so every link of a class is as busy. Of a
- * few exchanges of a size the median counts, after one that does not: connections and pages are made in it. Of the
- * smallest it is the shortest of many, since what a busy host adds is no latency.
+ * few exchanges of a size the lower quartile counts, after one that does not: connections and pages are made in it. Of the
+ * smallest it is the shortest of many. What a busy host adds is neither rate nor latency.
  *
  * Hosts have clocks of their own, and leave a barrier apart, by up to a latency. In a ring that cancels: rank r begins at
  * t(r) and has everything at t(r - 1) + T, so what ranks take by their own clocks is T in the mean. */
@@ -13,6 +13,7 @@
 #include <math.h>
 
 enum { ONCE = 1, TIMES = 5, TIMES_FIRST = 25, FIRST_BYTES = 256, BYTES_MIN = 4096 };
+#define QUANTILE 0.25     /* of the times of a size */
 #define GROWTH 2.0        /* from size to size */
 #define STEADY 0.1        /* growth of time so near to that of bytes */
 #define LONG_ENOUGH_S 0.2 /* or */
@@ -82,7 +83,7 @@ static hec_status ring_takes(void *context, int64_t bytes, double *seconds) {
   HEC_TRY(hec_rank_gather(r->rank, own, sizeof own, r->rank->rank == 0 ? r->all : NULL));
   for (int32_t k = 0; r->rank->rank == 0 && k < n * TIMES_FIRST; k++)
     mean[k % TIMES_FIRST] += r->all[k] / n;
-  *seconds = r->rank->rank == 0 ? hec_quantile(mean, job.iterations, first ? 0 : 0.5) : 0;
+  *seconds = r->rank->rank == 0 ? hec_quantile(mean, job.iterations, first ? 0 : QUANTILE) : 0;
   return hec_rank_broadcast(r->rank, seconds, sizeof *seconds);
 }
 
