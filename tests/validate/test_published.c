@@ -308,6 +308,9 @@ HEC_TEST(disagreements_are_explained_by_the_run) {
     ck_assert_msg(strstr(text.data, expected[i]) != NULL, "%s%.1500s", expected[i],
                   strstr(text.data, "Where the sign"));
   hec_text_free(&text);
+  hec_doc_write(hec_published_report, p, HEC_DOC_JSON, 1, &text);
+  ck_assert_ptr_nonnull(strstr(text.data, "\"trace\": null"));
+  hec_text_free(&text);
   hec_published_free(p);
 }
 
