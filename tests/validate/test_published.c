@@ -370,4 +370,3 @@ HEC_TEST(two_runs_are_the_same_and_whole) {
   free_written(&a);
   free_written(&b);
 }
-
