@@ -137,7 +137,9 @@ static void read_file(const char *path, file *f) {
   uint64_t line = sum_of_nothing;
   ssize_t n;
   int fd = open(path, O_RDONLY);
-  *f = (file){.sum = sum_of_nothing};
+  f->sum = sum_of_nothing;
+  f->bytes = 0;
+  f->n_lines = 0;
   (void)snprintf(f->path, sizeof f->path, "%s", path);
   while (fd >= 0 && (n = read(fd, block, sizeof block)) > 0) {
     for (ssize_t i = 0; i < n; i++) {
@@ -173,7 +175,8 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 
 /* Lists what is in the folder and removes it. */
 static void take_files(const char *folder, listing *made) {
-  *made = (listing){.n = 0};
+  made->n = 0; /* not all of it: after a fork every page that is written is a fault */
+  made->wrong[0] = 0;
   filled = made;
   (void)nftw(folder, list_one, 16, FTW_DEPTH | FTW_PHYS);
   (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);

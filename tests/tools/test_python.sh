@@ -67,7 +67,11 @@ fi
 # GSL and nothing of Debian's cJSON.
 if command -v objdump >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null; then
   wheel=$("$source_dir/tools/wheel" wheel "$build" 2>err.txt) || fail "tools/wheel: $(tail -5 err.txt)"
-  python3 -m venv fresh && env -u PYTHONPATH fresh/bin/pip install --no-index --no-cache-dir --disable-pip-version-check -q "$wheel" >out.txt 2>&1 ||
+  # By the pip that is here, if it can: an environment with one of its own takes seconds to make.
+  pip=(python3 -m pip --python fresh/bin/python) without=--without-pip
+  "${pip[@]:0:3}" --help 2>/dev/null | grep -q -- '--python ' || pip=(fresh/bin/pip) without=
+  # shellcheck disable=SC2086 # nothing where it is empty
+  python3 -m venv $without fresh && (unset PYTHONPATH && "${pip[@]}" install --no-index --no-cache-dir --disable-pip-version-check -q "$wheel") >out.txt 2>&1 ||
     fail "pip install $wheel: $(tail -5 out.txt)"
   (unset HECATE_LIBRARY PYTHONPATH && PATH=$work/fresh/bin && python -m hecate) >out.txt 2>&1 || fail "python -m hecate: $(cat out.txt)"
   has "libhecate    $version at $work/fresh/lib"

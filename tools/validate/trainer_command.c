@@ -85,11 +85,16 @@ static hec_status become_python(char *options) {
                   "import sys\n"
                   "try:\n"
                   "  import numpy\n"
+                  "  import hecate\n"
+                  "  hecate.version()\n" // before PyTorch, which takes seconds: no libhecate, or another version's
                   "  from hecate.torch import validate\n"
                   "except ImportError as error:\n"
                   "  sys.exit('hecate-validate: trainer: %s: %s; set HECATE_TORCH_PYTHON to a Python that has '\n"
                   "           'PyTorch 2.1 and numpy, or PYTHONPATH to the folder of the package hecate "
                   "(tools/python)' % (sys.executable, error))\n"
+                  "except hecate.Failed as error:\n"
+                  "  sys.stderr.write('hecate-validate trainer: %s\\n' % error)\n"
+                  "  sys.exit(2)\n"
                   "validate.main(sys.argv[1])\n";
   const char *given = getenv("HECATE_TORCH_PYTHON");
   hec_text name = {0};

@@ -2,15 +2,24 @@
 
     check_all.py EXAMPLE     tools/python/examples/train_moe.py
 
+Exit code 77: this Python has no PyTorch 2.1 with torch.distributed, or no numpy.
+
 Where packages with their MoE layers are: HECATE_TORCHTITAN, HECATE_TRANSFORMERS, HECATE_MEGATRON, HECATE_DEEPSPEED."""
+import gc
 import os
 import runpy
 import socket
 import sys
 import traceback
 
-import torch  # noqa: F401
-import torch.distributed.checkpoint  # noqa: F401
+try:
+    import numpy  # noqa: F401
+    import torch
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 1) or not torch.distributed.is_available():
+        sys.exit(77)
+    import torch.distributed.checkpoint  # noqa: F401
+except Exception:
+    sys.exit(77)
 
 import hecate.torch  # noqa: F401
 
@@ -52,6 +61,7 @@ def run(name, *arguments):
 
 
 if __name__ == "__main__":
+    gc.freeze()
     failed = []
     for check in CHECKS:
         if not run(*check):

@@ -306,26 +306,31 @@ def rank_dies(rank, size, where, folder):
     refused(hecate.Failed, "another rank stopped", step)
 
 
+def in_turn(rank, size, *calls):
+    """One job does them one after the other: its ranks take longer to start than most of them."""
+    for function, *arguments in calls:
+        function(rank, size, *arguments)
+
+
 if __name__ == "__main__":
     here = os.getcwd()
-    for i, (policy, sizes) in enumerate(POLICIES):
-        folder = os.path.join(here, "run%d" % i)
+    folders = [os.path.join(here, "run%d" % i) for i in range(len(POLICIES))]
+    for folder in folders:
         os.mkdir(folder)
-        ranks.run(4, first_part, policy, folder)
-        for size in sizes:
-            ranks.run(size, second_part, policy, folder, size == 4)
-    for when, may_die in (("one", [1]), ("all", range(4)), ("written", range(4))):
-        ranks.run(4, killed, os.path.join(here, when), when, may_die=may_die)
-        ranks.run(4, after_kill, os.path.join(here, when))
-    ranks.run(4, in_bf16)
+    saved = [(size, policy, folder) for (policy, sizes), folder in zip(POLICIES, folders) for size in sizes]
+    loaded = {n: [(second_part, policy, folder, n == 4) for size, policy, folder in saved if size == n] for n in (2, 4, 8)}
+    ranks.run(4, in_turn, *[(first_part, policy, folder) for (policy, _), folder in zip(POLICIES, folders)], (in_bf16,),
+              (recorded, here), (memory,), (mistakes,))
     if fully_shard:
         ranks.run(4, composed)
     else:
         print("SKIPPED tools.torch: FSDP2, which this PyTorch does not have as torch.distributed.fsdp.fully_shard")
-    ranks.run(4, recorded, here)
-    for size in (2, 4):
-        ranks.run(size, memory)
-    ranks.run(4, mistakes)
+    ends = (("one", [1]), ("all", range(4)), ("written", range(4)))
+    for when, may_die in ends:
+        ranks.run(4, killed, os.path.join(here, when), when, may_die=may_die)
+    ranks.run(4, in_turn, *loaded[4], *[(after_kill, os.path.join(here, when)) for when, _ in ends])
+    ranks.run(2, in_turn, *loaded[2], (memory,))
+    ranks.run(8, in_turn, *loaded[8])
     for where in ("step", "backward", "load"):
         ranks.run(4, rank_dies, where, os.path.join(here, "dies"), may_die=[1])
     print("all passed")

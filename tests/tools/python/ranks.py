@@ -1,4 +1,5 @@
 """Processes of a torch.distributed job (gloo), forked from one that has imported torch, for the tests of hecate.torch."""
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,8 @@ def run(size, function, *arguments, may_die=(), group=True):
     """function(rank, size, *arguments) on every rank; with `group` in the job's process group. Where a rank fails the others are
     ended, and so is the test; ranks of may_die may end in any way."""
     sys.stdout.flush()
+    gc.collect()
+    gc.freeze()  # ranks do not look through what is here already: every page of it would be copied
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(size):

@@ -12,9 +12,9 @@ import os
 import random
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -46,10 +46,7 @@ def options(text):
     o.ranks = o.ranks or max(2, cores())
     if o.batch % o.ranks:
         refuse("--batch: expected a multiple of %d ranks, found %d" % (o.ranks, o.batch))
-    try:
-        known = hecate.policies()
-    except hecate.Failed as error:  # no libhecate, or another version's
-        refuse(str(error))
+    known = hecate.policies()
     for policy in o.policy.split(","):
         if policy.split(":")[0] not in known:
             refuse("--policy: %s is not known; hecate-sim --list policies has all" % policy)
@@ -217,30 +214,42 @@ def show(found):
               *("%8.2f %%" % (100 * of(part, 1) / r["work_s"]) for part in HECATE))
 
 
-def launch(o, text, folder):
+def launch(o, folder):
     """A process a rank, by torch.distributed's environment."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     jobs = []
     for rank in range(o.ranks):
-        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(o.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                           HECATE_VALIDATE_FOLDER=folder)
-        jobs.append(subprocess.Popen([sys.executable, "-m", "hecate.torch.validate", text], env=environment,
-                                     stdout=sys.stderr))
-    if any([job.wait() != 0 for job in jobs]):
+        sys.stdout.flush()
+        job = os.fork()  # importing PyTorch takes seconds, and this process has
+        if job == 0:
+            os.dup2(2, 1)
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(o.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            os._exit(_rank(o, folder))
+        jobs.append(job)
+    if any([os.waitpid(job, 0)[1] != 0 for job in jobs]):
         sys.exit("hecate-validate trainer: a rank failed")
+
+
+def _rank(o, folder):
+    """The exit code of a rank."""
+    try:
+        rank_of_job(o, folder)
+        return 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
 
 
 def main(text):
     o = options(text)
-    folder = os.environ.get("HECATE_VALIDATE_FOLDER")
-    if folder:
-        return rank_of_job(o, folder)
     with tempfile.TemporaryDirectory() as made:
         folder = o.out or made
         os.makedirs(folder, exist_ok=True)
-        launch(o, text, folder)
+        launch(o, folder)
         found = judge(o, json.load(open(os.path.join(folder, "job.json"))), folder)
     print(json.dumps(found, indent=1)) if o.json else show(found)
 
