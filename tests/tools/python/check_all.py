@@ -17,9 +17,9 @@ try:
     import torch
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 1) or not torch.distributed.is_available():
         sys.exit(77)
-    import torch.distributed.checkpoint  # noqa: F401
-except Exception:
+except ImportError:
     sys.exit(77)
+import torch.distributed.checkpoint  # noqa: F401
 
 import hecate.torch  # noqa: F401
 
