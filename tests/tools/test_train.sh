@@ -30,7 +30,7 @@ refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep
 refuses 2 "--tokens: expected a multiple of the sequence length (48, --seq-len), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
 refuses 2 'must not be seen, found "full"' --text "$text" --attention full
-refuses 2 '(s2:shards=N,local=N,block=N,dense=N), found "half"' --text "$text" --attention half
+refuses 2 '(s2:shards=N,local=N,block=N,dense=N) or "window:local=N,dense=N", found "half"' --text "$text" --attention half
 refuses 2 "--attention s2:shards=5: shards: expected at most the heads" --text "$text" --attention s2:shards=5
 refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
 refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
