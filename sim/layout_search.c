@@ -63,6 +63,7 @@ static void repeat(const hec_layout_loads *loads, int32_t n_layers, int32_t n_mi
   job->gather_s = gather_s;
   job->sharded = loads->sharded;
   job->moves_s = loads->moves_s;
+  job->replicas_s = loads->replicas_s;
 }
 
 bool hec_layout_predict(const hec_training *t, const hec_pipeline_schedule *pipeline, const hec_layout_loads *loads,
@@ -213,15 +214,31 @@ static bool balance_stages(const hec_training *t, hec_layout *layout) {
   return true;
 }
 
+/* How much longer than a layer the head takes depends on the micro-batch: the stages that suit each of the first ones. */
+static void try_balanced(trial *s, const hec_layout *layout) {
+  hec_layout tried[MICRO_STEPS];
+  int32_t n = 0;
+  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++) {
+    hec_training t = *s->of->base;
+    t.layout = *layout;
+    t.micro_batch = s->of->any_micro_batch ? 1 << i : t.micro_batch;
+    bool is_new = balance_stages(&t, &t.layout);
+    for (int32_t k = 0; k < n; k++)
+      is_new = is_new && memcmp(&tried[k], &t.layout, sizeof t.layout) != 0;
+    if (!is_new)
+      continue;
+    tried[n++] = t.layout;
+    try_level(s, &t.layout, t.recipe.zero, NULL);
+  }
+}
+
 /* Without a pipeline FSDP too, unless the recipe states the level. In a pipeline it would gather in every micro-batch, and
  * level 2 would reduce gradients in each: neither is priced there. */
 static void try_layout(trial *s) {
   const hec_recipe *recipe = &s->of->base->recipe;
   const hec_layout *layout = &s->layout;
-  hec_training t = *s->of->base;
-  t.layout = *layout;
-  if (layout->pp > 1 && balance_stages(&t, &t.layout))
-    try_level(s, &t.layout, recipe->zero, NULL);
+  if (layout->pp > 1)
+    try_balanced(s, layout);
   if (!s->best.training.moe) /* nothing better fits */
     try_level(s, layout, recipe->zero, NULL);
   if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))

@@ -49,7 +49,7 @@ typedef struct {
   const hec_layer_load *load; /* [n_moe_layers] */
   const double *gather_s;     /* [n_moe_layers][2]; NULL: none */
   int32_t sharded;            /* hec_training_job */
-  double moves_s;
+  double moves_s, replicas_s;
 } hec_layout_loads;
 /* A step under such loads, from a few of its micro-batches. NULL: balanced. False: the pipeline schedule refuses the sizes. */
 bool hec_layout_predict(const hec_training *training, const hec_pipeline_schedule *pipeline,

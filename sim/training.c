@@ -24,6 +24,7 @@ typedef struct {
   hec_piece_exposed *inside; /* [n_parts][n_micro][2] sums of its layers, forward and backward */
   hec_piece_exposed *passed; /* [pp] of a device's micro-batches */
   double *dense, *expert;    /* [pp] parameters */
+  double *replicas;          /* [pp] parameters of copies that stay */
   int32_t *moe_layers;       /* [pp] */
   double *sharded_s;         /* [pp] exposed gathers and reductions of FSDP */
   priced_load *priced;       /* [n_priced] by the address of the rows, a power of two; NULL: no loads */
@@ -158,6 +159,9 @@ static void count_params(run *r) {
       r->moe_layers[d] += i >= n_dense;
       r->dense[d] += dense;
       r->expert[d] += expert;
+      if (r->job->loads && i >= n_dense)
+        r->replicas[d] += hec_training_replicas(r->job->loads, i - n_dense, r->n_micro) *
+                          hec_moe_expert_params(t->moe) / (double)t->layout.etp;
     }
     hec_training_params(t, HEC_LAYER_HEAD, &dense, &expert);
     r->dense[d] += part == 0 ? dense : 0; /* the embedding is as large */
@@ -169,7 +173,8 @@ static void count_params(run *r) {
  * expert-parallel group. NVLink works for one layer while the NICs work for another. */
 static double sharded_s(const run *r, int32_t device) {
   const hec_training *t = r->t;
-  double s = t->recipe.zero >= 3 ? hec_training_data_s(t, r->dense[device], r->expert[device]) : 0;
+  double experts = r->expert[device] + r->replicas[device];
+  double s = t->recipe.zero >= 3 ? hec_training_data_s(t, r->dense[device], experts) : 0;
   if (r->job->sharded == 0)
     return s;
   double params = (double)r->job->sharded * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
@@ -229,6 +234,8 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
   const hec_training *t = r->t;
   int32_t d = busiest(r, pipeline);
   double pipeline_s = 1e-12 * (double)pipeline->step_ps, busy_s = 1e-12 * (double)pipeline->device[d].busy_ps;
+  /* With ZeRO all who keep an expert share the update. */
+  double updated = r->expert[d] + (t->recipe.zero == 0 ? r->replicas[d] : 0);
   *result = (hec_training_result){.device = d,
                                   .busy_s = busy_s,
                                   .bubble_s = pipeline_s - busy_s,
@@ -237,12 +244,13 @@ static void sum_up(const run *r, const hec_pipeline_run *pipeline, hec_training_
                                   .host_s = r->passed[d].host_s,
                                   .gather_s = r->passed[d].gather_s,
                                   .sharded_s = r->sharded_s[d],
-                                  .optimizer_s = hec_training_optimizer_s(t, r->dense[d], r->expert[d])};
-  if (t->recipe.zero < 3) {
+                                  .optimizer_s = hec_training_optimizer_s(t, r->dense[d], updated)};
+  result->data_s = r->job->replicas_s;
+  if (t->recipe.zero < 3) { /* FSDP's traffic has all that hides */
     bool far = hec_group_inside(t, t->layout.ep, t->layout.etp) < t->layout.ep;
     double beside_s = busy_s - (far ? result->dispatch_s : 0); /* the dispatch has the NICs */
     double hidden_s = hec_training_hidden(t) * beside_s / (double)r->n_micro;
-    double data_s = hec_training_data_s(t, r->dense[d], r->expert[d]);
+    double data_s = r->job->replicas_s + hec_training_data_s(t, r->dense[d], r->expert[d]);
     result->data_s = data_s > hidden_s ? data_s - hidden_s : 0;
   }
   result->step_s = pipeline_s + result->data_s + result->optimizer_s + r->job->moves_s;
@@ -298,6 +306,7 @@ static hec_status run_it(run *r, hec_pipeline_run *pipeline, hec_training_result
   r->passed = HEC_NEW(&r->arena, hec_piece_exposed, pp);
   r->dense = HEC_NEW(&r->arena, double, pp);
   r->expert = HEC_NEW(&r->arena, double, pp);
+  r->replicas = HEC_NEW(&r->arena, double, pp);
   r->moe_layers = HEC_NEW(&r->arena, int32_t, pp);
   r->sharded_s = HEC_NEW(&r->arena, double, pp);
   int64_t *send_ps = HEC_NEW(&r->arena, int64_t, r->n_parts);

@@ -17,6 +17,8 @@ typedef struct {
   const double *gather_s; /* [n_moe_layers][micro-batches][2] on top of a layer, forward and backward; NULL: nothing */
   int32_t sharded; /* experts of a layer that every rank of the group gathers for each pass, as FSDP does; 0: none */
   double moves_s;  /* once a step */
+  double
+      replicas_s; /* once a step, with data-parallel traffic and beside what hides that: gradients of copies that stay */
   double dropped_share; /* of the assignments to experts: the loads are without them */
 } hec_training_job;
 

@@ -1,5 +1,5 @@
-/* Policies over records, in parallel, a record at a time: see training_loads.h. Memory: one load of the group, and of each policy
- * its plan, its history and the rows of one rank. */
+/* Policies over records, in parallel, a few records at a time: see training_loads.h. Memory: loads of these records for the group, and
+ * of each policy its plan, its history and the rows of one rank. */
 #include "sim/training_loads.h"
 
 #include "runtime/base/pool.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { BEFORE_MAX = 5 };
+enum { BEFORE_MAX = 5, TOGETHER_BYTES = 64 << 20 };
 
 /* One policy at work. */
 typedef struct {
@@ -21,20 +21,28 @@ typedef struct {
   hec_layer_load *record; /* [records of the step][layers of the trace] */
   double *gather_s;       /* [records of the step][layers of the trace][2] */
   double first_s, each_s; /* moves before the step; within it */
+  double sums_s, last_s;  /* gradients of residents: of plans that changed within the step; of the last one */
   int32_t sharded;        /* hec_training_routing */
   int32_t *copies;        /* scratch [3][n_ranks] */
   uint8_t *had;           /* [n_layers][n_experts][n_ranks] 1: a guest in the record before */
   bool gathers;
 } row_run;
 
+/* A record as a policy sees it. */
+typedef struct {
+  hec_load load;
+  int32_t index;     /* those below n_before come before the step */
+  uint64_t *offered; /* [layers of the trace] assignments, with those that a capacity drops */
+  uint64_t dropped;  /* by a capacity, all layers */
+} seen;
+
 typedef struct {
   const hec_training_loads_of *of;
   hec_training_loads *loads;
-  row_run *runs;                 /* [n_policies] */
-  const hec_load *load;          /* of the record at hand */
-  int32_t index;                 /* of it; those below n_before come before the step */
-  uint64_t *offered;             /* [layers of the trace] assignments of it, with those that a capacity drops */
-  uint64_t dropped;              /* of it by a capacity, all layers */
+  row_run *runs;  /* [n_policies] */
+  int32_t *order; /* [n_policies] whoever plans longest begins first */
+  seen *records;  /* [n_records] at hand */
+  int32_t n_records;
   uint64_t n_offered, n_dropped; /* of the step's records */
 } work;
 
@@ -134,6 +142,8 @@ static void refine(row_run *one, int32_t layer, const hec_load *load, double exp
 
 /* Of a policy that decides once in a period the step bears its part. */
 static void move(row_run *one, int32_t at) {
+  if (at > 0 && one->run.plan.version != one->moves.before.version)
+    one->sums_s += hec_training_replicas_s(&one->moves, &one->run);
   double s = hec_training_migration_s(&one->moves, &one->run);
   int32_t period = hec_policy_period(&one->run);
   if (one->run.policy->migrates_beside || at < 0)
@@ -144,20 +154,18 @@ static void move(row_run *one, int32_t at) {
     one->each_s += s;
 }
 
-static void plan_record(void *context, int32_t worker, int64_t item) {
-  work *w = context;
-  (void)worker;
+static void plan_record(const work *w, int32_t item, const seen *record_at) {
   row_run *one = &w->runs[item];
   hec_policy_run *run = &one->run;
-  const hec_load *load = w->load;
-  int32_t n_before = w->loads->n_before, at = w->index - n_before, n_layers = run->problem->n_layers;
+  const hec_load *load = &record_at->load;
+  int32_t n_before = w->loads->n_before, at = record_at->index - n_before, n_layers = run->problem->n_layers;
   if (run->policy->rewrite) {
     hec_load_copy(load, &one->rewritten);
     hec_policy_rewrite(run, &one->rewritten);
     load = &one->rewritten;
   }
   run->iter = at < 0 ? 0 : 1;
-  hec_policy_decide(run, run->iter, at < 0 ? w->index : at);
+  hec_policy_decide(run, run->iter, at < 0 ? record_at->index : at);
   move(one, at);
   for (int32_t l = 0; l < n_layers; l++) {
     if (at < 0) {
@@ -167,12 +175,21 @@ static void plan_record(void *context, int32_t worker, int64_t item) {
     refine(one, l, load, &one->gather_s[2 * ((int64_t)at * n_layers + l)]);
     hec_routing_make(&one->routing, run->policy->dispatch, run->problem, &run->plan, load, l);
     hec_layer_load *record = &one->record[(int64_t)at * n_layers + l];
-    *record = load_of(&one->routing, (double)w->offered[l] / (double)run->problem->n_ranks, &one->arena);
+    *record = load_of(&one->routing, (double)record_at->offered[l] / (double)run->problem->n_ranks, &one->arena);
     count_copies(one, &run->plan, l, record);
     record->guests_ahead = one->sharded > 0;
     hec_series_add(&w->loads->of[item].overload, hec_routing_overload(&one->routing));
   }
   hec_policy_observe(run, load);
+  if (at == w->loads->n_records - 1)
+    one->last_s = hec_training_replicas_s(&one->moves, run);
+}
+
+static void plan_records(void *context, int32_t worker, int64_t item) {
+  const work *w = context;
+  (void)worker;
+  for (int32_t i = 0; i < w->n_records; i++)
+    plan_record(w, w->order[item], &w->records[i]);
 }
 
 /* How many records there are, up to `max`. */
@@ -219,7 +236,7 @@ static void start(work *w, hec_arena *arena) {
     row_run *one = &w->runs[p];
     one->run = hec_policy_start(w->of->policies[p], problem, &one->arena);
     one->routing = hec_routing_new(&one->arena, problem);
-    one->moves = hec_training_moves_new(&one->run, &one->arena);
+    one->moves = hec_training_moves_new(&one->run, w->of->training, &one->arena);
     one->sharded = sharded_of(&one->run);
     one->copies = HEC_NEW(&one->arena, int32_t, 3 * problem->n_ranks);
     one->had = HEC_NEW(&one->arena, uint8_t, (int64_t)problem->n_layers * problem->n_experts * problem->n_ranks);
@@ -231,49 +248,88 @@ static void start(work *w, hec_arena *arena) {
 }
 
 /* Before any policy sees the record: what is left is what ranks send. */
-static void drop(work *w, hec_load *load) {
+static void drop(double of_mean, seen *record) {
+  hec_load *load = &record->load;
   double cells = (double)load->n_sources * (double)load->n_experts;
-  w->dropped = 0;
+  record->dropped = 0;
   for (int32_t l = 0; l < load->n_layers; l++) {
-    w->offered[l] = hec_load_layer_total(load, l);
-    double exact = w->of->capacity * (double)w->offered[l] / cells;
+    record->offered[l] = hec_load_layer_total(load, l);
+    double exact = of_mean * (double)record->offered[l] / cells;
     uint32_t capacity = exact < (double)UINT32_MAX ? (uint32_t)exact : UINT32_MAX;
     capacity += (double)capacity < exact && capacity < UINT32_MAX;
-    w->dropped += w->of->capacity > 0 ? hec_load_cap(load, l, capacity) : 0;
+    record->dropped += of_mean > 0 ? hec_load_cap(load, l, capacity) : 0;
   }
 }
 
-static void count_dropped(work *w, int32_t n_layers) {
-  for (int32_t l = 0; l < n_layers; l++) {
-    w->n_offered += w->offered[l];
-    w->loads->n_empty += w->offered[l] == 0;
+static void count_dropped(work *w, const seen *record) {
+  for (int32_t l = 0; l < record->load.n_layers; l++) {
+    w->n_offered += record->offered[l];
+    w->loads->n_empty += record->offered[l] == 0;
   }
-  w->n_dropped += w->dropped;
+  w->n_dropped += record->dropped;
+}
+
+/* Record `index`, or the only one, once more; `before`: the one before. */
+static hec_status read_record(work *w, hec_trace_reader *reader, hec_load_remainder *order, int32_t index,
+                              const seen *before, seen *to) {
+  const hec_trace_record *record;
+  HEC_TRY(hec_trace_next(reader, &record));
+  to->index = index;
+  if (record) {
+    HEC_TRY(hec_job_load(w->of->job, record, &to->load, order));
+    drop(w->of->capacity, to);
+  } else if (before != to) {
+    hec_load_copy(&before->load, &to->load);
+    memcpy(to->offered, before->offered, (size_t)to->load.n_layers * sizeof *to->offered);
+    to->dropped = before->dropped;
+  }
+  if (index >= w->loads->n_before)
+    count_dropped(w, to);
+  return HEC_OK;
+}
+
+static seen *records_new(const hec_problem *p, int32_t n, hec_arena *arena) {
+  seen *records = HEC_NEW(arena, seen, n);
+  for (int32_t i = 0; i < n; i++)
+    records[i] = (seen){.load = hec_load_new(arena, p->n_layers, p->n_ranks, p->n_experts),
+                        .offered = HEC_NEW(arena, uint64_t, p->n_layers)};
+  return records;
+}
+
+/* So many that threads seldom wait for the last policy; memory limits it. */
+static int32_t together(const hec_problem *p, int32_t n) {
+  double bytes = (double)p->n_layers * (double)p->n_ranks * (double)p->n_experts * sizeof(uint32_t);
+  double fit = TOGETHER_BYTES / bytes;
+  return fit >= n ? n : fit > 1 ? (int32_t)fit : 1;
+}
+
+/* Whose plans come from a planner that weighs whole layers, then the others in their order. */
+static int32_t *order_of(const hec_training_loads_of *of, hec_arena *arena) {
+  int32_t *order = HEC_NEW(arena, int32_t, of->n_policies), n = 0;
+  for (int late = 0; late < 2; late++)
+    for (int32_t p = 0; p < of->n_policies; p++)
+      if ((of->policies[p]->portfolio == 0) == late)
+        order[n++] = p;
+  return order;
 }
 
 static hec_status plan_all(work *w, hec_trace_reader *reader, hec_pool *pool, hec_arena *scratch) {
-  const hec_job *job = w->of->job;
-  const hec_problem *problem = &job->problem;
-  hec_load load = hec_load_new(scratch, problem->n_layers, problem->n_ranks, problem->n_experts);
+  const hec_problem *problem = &w->of->job->problem;
   hec_load_remainder *order =
       HEC_NEW(scratch, hec_load_remainder, (size_t)problem->n_ranks * (size_t)problem->n_experts);
   int32_t n = w->loads->n_before + w->loads->n_records;
-  w->load = &load;
-  w->offered = HEC_NEW(scratch, uint64_t, problem->n_layers);
+  int32_t most = together(problem, n);
+  w->order = order_of(w->of, scratch);
+  w->records = records_new(problem, most, scratch);
   if (!w->of->silent)
     hec_progress_stage("planning micro-batches", "records");
-  for (w->index = 0; w->index < n; w->index++) {
-    const hec_trace_record *record;
-    HEC_TRY(hec_trace_next(reader, &record));
-    if (record) { /* else it is the only one, once more */
-      HEC_TRY(hec_job_load(job, record, &load, order));
-      drop(w, &load);
-    }
-    if (w->index >= w->loads->n_before)
-      count_dropped(w, load.n_layers);
-    hec_pool_run(pool, &(hec_pool_job){.n = w->of->n_policies, .work = plan_record, .context = w});
+  for (int32_t first = 0; first < n; first += w->n_records) {
+    w->n_records = n - first < most ? n - first : most;
+    for (int32_t i = 0; i < w->n_records; i++)
+      HEC_TRY(read_record(w, reader, order, first + i, &w->records[i > 0 ? i - 1 : 0], &w->records[i]));
+    hec_pool_run(pool, &(hec_pool_job){.n = w->of->n_policies, .work = plan_records, .context = w});
     if (!w->of->silent)
-      hec_progress_at((double)(w->index + 1), (double)n, 0);
+      hec_progress_at((double)(first + w->n_records), (double)n, 0);
   }
   return HEC_OK;
 }
@@ -301,8 +357,10 @@ static void hand_out(const work *w, int32_t p, hec_arena *arena) {
       memcpy(to->gather_s + 2 * at, one->gather_s + 2 * from, 2 * sizeof(double));
   }
   to->sharded = one->sharded;
-  to->moves_s = (one->first_s + one->each_s * (double)of->n_micro / (double)n_records) * (double)of->n_layers /
-                (double)n_trace / (double)of->n_stages;
+  double part = (double)of->n_layers / (double)n_trace / (double)of->n_stages,
+         again = (double)of->n_micro / (double)n_records;
+  to->moves_s = (one->first_s + one->each_s * again) * part;
+  to->replicas_s = (one->last_s + one->sums_s * again) * part;
   double left = w->n_offered > 0 ? 1 - (double)w->n_dropped / (double)w->n_offered : 1;
   if (one->run.n_offered > 0) /* the policy drops of what a capacity has left */
     left *= 1 - (double)one->run.n_dropped / (double)one->run.n_offered;

@@ -11,6 +11,7 @@
  * A capacity is of a rank and an expert, as in GShard (arXiv 2006.16668) and Megatron Core: what one rank sends to one expert.
  *
  * A decision that is made once in several iterations falls on the beginning of the step, which bears its part of what it costs.
+ * Gradients of copies that stay are added up where a rank has them until the step ends, or until other copies stay.
  * Each record is planned once, however often the step comes back to it. */
 #ifndef HEC_SIM_TRAINING_LOADS_H
 #define HEC_SIM_TRAINING_LOADS_H
@@ -22,7 +23,8 @@
 enum { HEC_TRAINING_GROUPS = 16, HEC_TRAINING_RECORDS = 128 };
 
 typedef struct {
-  const hec_job *job; /* of one expert-parallel group: a rank is a place with experts / ep experts */
+  const hec_job *job;           /* of one expert-parallel group: a rank is a place with experts / ep experts */
+  const hec_training *training; /* what a GPU sends of an expert (training_moves.h); NULL: all that the problem says */
   const hec_policy *const *policies;
   int32_t n_policies, n_threads;
   bool silent; /* no progress */
@@ -44,6 +46,7 @@ typedef struct {
       gather_s; /* [n_groups][n_layers][n_micro][2] exposed, forward and backward; NULL: none anywhere. Not of `sharded` */
   int32_t sharded; /* experts of a layer that every rank gathers from all others for each pass, as FSDP does; 0: none */
   double moves_s;  /* of a step: experts that move, over the stages of the pipeline */
+  double replicas_s;    /* likewise: gradients of copies that stay, added up; nothing hides it yet */
   hec_series overload;  /* busiest rank over mean, by (record, layer of the trace); free it */
   double dropped_share; /* of the assignments; 0: none */
 } hec_training_routing;

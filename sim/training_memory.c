@@ -104,11 +104,11 @@ static void add_parts(state *s) {
 
 /* ---- Of one device ---- */
 
-/* The most that a layer has in any micro-batch: room for them is there all the time. */
-static double replicas_of(const state *s, int32_t layer) {
+/* Room for them is there all the time. */
+double hec_training_replicas(const hec_layer_load *loads, int32_t layer, int32_t n_micro) {
   int32_t max = 0;
-  for (int32_t m = 0; m < s->n_micro; m++) {
-    int32_t n = s->loads[(int64_t)layer * s->n_micro + m].replicas;
+  for (int32_t m = 0; m < n_micro; m++) {
+    int32_t n = loads[(int64_t)layer * n_micro + m].replicas;
     max = n > max ? n : max;
   }
   return (double)max;
@@ -128,7 +128,8 @@ static void count_part(const state *s, int32_t part, hec_device_layers *has, dou
   *expert += (double)n_moe * experts;
   int32_t before = s->t->moe->n_layers - s->t->moe->n_moe_layers;
   for (int32_t i = first + n_dense; s->loads && i < first + n; i++)
-    *replicas += replicas_of(s, i - before) * hec_moe_expert_params(s->t->moe) / (double)s->t->layout.etp;
+    *replicas += hec_training_replicas(s->loads, i - before, s->n_micro) * hec_moe_expert_params(s->t->moe) /
+                 (double)s->t->layout.etp;
   has->dense |= n_dense > 0;
   has->moe |= n_moe > 0;
   has->embeddings += (part == 0) + is_last(s, part) + (mtp > 0 && part > 0);

@@ -38,4 +38,7 @@ void hec_training_memory_of(const hec_training *t, const hec_layer_load *loads, 
 void hec_training_memory_over(const hec_training *t, const hec_layer_load *loads, const hec_pipeline_order *order,
                               hec_memory_parts *over);
 
+/* Experts that the fullest rank keeps of a layer beyond its own: the most that it has in any of [n_micro] micro-batches. */
+double hec_training_replicas(const hec_layer_load *loads, int32_t layer, int32_t n_micro);
+
 #endif

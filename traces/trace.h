@@ -60,6 +60,8 @@ hec_status hec_trace_open(const char *path, hec_trace_reader **reader) HEC_MUST_
 /* The same over bytes in memory (tests, fuzzing); `origin` names them in messages. */
 hec_status hec_trace_open_memory(const char *bytes, size_t length, const char *origin,
                                  hec_trace_reader **reader) HEC_MUST_USE;
+/* Another reader of the same trace, for another thread; from standard input there is none. */
+hec_status hec_trace_open_again(const hec_trace_reader *reader, hec_trace_reader **again) HEC_MUST_USE;
 const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader);
 bool hec_trace_is_object(const hec_trace_reader *reader);     /* records are elements of "iterations", not lines */
 const char *hec_trace_origin(const hec_trace_reader *reader); /* its path, or what messages call it */

@@ -12,6 +12,8 @@
 
 struct hec_trace_reader {
   hec_scan scan;
+  const char *bytes; /* [length] the caller's, of a trace in memory; NULL: a file */
+  size_t length;
   hec_arena arena; /* header */
   hec_trace_header header;
   hec_trace_record record;
@@ -295,7 +297,16 @@ hec_status hec_trace_open_memory(const char *bytes, size_t length, const char *o
   *reader = NULL;
   hec_source *source = NULL;
   HEC_TRY(hec_source_open_memory(bytes, length, origin, &source));
-  return open_source(source, reader);
+  HEC_TRY(open_source(source, reader));
+  (*reader)->bytes = bytes;
+  (*reader)->length = length;
+  return HEC_OK;
+}
+
+hec_status hec_trace_open_again(const hec_trace_reader *reader, hec_trace_reader **again) {
+  const char *origin = hec_trace_origin(reader);
+  return reader->bytes ? hec_trace_open_memory(reader->bytes, reader->length, origin, again)
+                       : hec_trace_open(origin, again);
 }
 
 const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader) {

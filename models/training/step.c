@@ -198,10 +198,11 @@ static double tensor_pair_s(const hec_training *t, const sizes *z) {
                                 hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.tp, 1, bytes);
 }
 
-static double expert_tensor_s(const hec_training *t, const sizes *z, double received) {
-  double rows =
-      t->layout.ep > 1 ? z->rows * received : z->tokens; /* one group has all experts: its tokens are enough */
-  double bytes = 2 * rows * (double)t->layout.etp * (double)t->moe->d_model;
+/* All rows of the group's experts go to each of its ranks, those that came from elsewhere and its own. */
+static double expert_tensor_s(const hec_training *t, const sizes *z, const hec_layer_load *load) {
+  double rows = hec_layer_rows(t, load), tokens = z->tokens * (double)t->layout.etp;
+  bool own = t->layout.ep == 1 || load->received <= 0; /* nothing came from elsewhere: its tokens are enough */
+  double bytes = 2 * (own ? tokens : rows) * (double)t->moe->d_model;
   return t->layout.etp < 2 ? 0
                            : hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.etp, 1, bytes) +
                                  hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.etp, 1, bytes);
@@ -219,7 +220,7 @@ static double context_s(const hec_training *t, const sizes *z) {
 static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const hec_layer_load *load) {
   hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load) +
                                    experts_s(t, z, load, false),
-                      .tensor_s = tensor_pair_s(t, z) + expert_tensor_s(t, z, load->received) + context_s(t, z),
+                      .tensor_s = tensor_pair_s(t, z) + expert_tensor_s(t, z, load) + context_s(t, z),
                       .dispatch_s =
                           t->layout.ep < 2 ? 0 : hec_dispatchers[t->recipe.dispatcher]->seconds(t, load->received)};
   if (t->moe->n_shared_experts > 0) {
@@ -229,13 +230,14 @@ static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const h
   return p;
 }
 
-/* Gradients of a layer's weights; under FSDP of all experts, as with zero=3 over all ranks. Those of other copies are not modelled:
- * planners do not know them either, and would copy where it does not pay. */
+/* Gradients of a layer's weights, of all experts that the rank computes: its own, and copies. Those of a guest are written, and packed
+ * for the way home; those of a replica are added up until the step ends. Planners do not know that, and may copy where it does not
+ * pay. */
 static double params_s(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load) {
   double dense, expert;
   hec_training_params(t, kind, &dense, &expert);
-  if (kind == HEC_LAYER_MOE && load->guests_ahead)
-    expert += (double)load->guests * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
+  if (kind == HEC_LAYER_MOE)
+    expert += (double)(load->guests + load->replicas) * hec_moe_expert_params(t->moe) / (double)t->layout.etp;
   return accumulate_bytes[t->recipe.fused] * (dense + expert) * t->laws->add.byte_s;
 }
 

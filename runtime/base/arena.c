@@ -167,6 +167,18 @@ void hec_arena_rewind(hec_arena *arena, hec_arena_mark mark) {
   arena->used_bytes = mark.used_bytes;
 }
 
+void hec_arena_take(hec_arena *arena, hec_arena *from) {
+  hec_arena_block *oldest = from->newest;
+  while (oldest && oldest->older)
+    oldest = oldest->older;
+  if (!oldest)
+    return;
+  oldest->older = arena->newest;
+  arena->newest = from->newest;
+  arena->used_bytes += from->used_bytes;
+  *from = (hec_arena){0};
+}
+
 void hec_arena_free(hec_arena *arena) {
   hec_arena_rewind(arena, (hec_arena_mark){NULL, 0, 0});
 }

@@ -31,6 +31,7 @@ char *hec_arena_vprintf(hec_arena *arena, const char *format, va_list arguments)
 hec_arena_mark hec_arena_save(const hec_arena *arena);
 void hec_arena_rewind(hec_arena *arena, hec_arena_mark mark); /* drops everything allocated after `mark` */
 void hec_arena_free(hec_arena *arena);                        /* everything; the arena is empty again */
+void hec_arena_take(hec_arena *arena, hec_arena *from); /* all that is in `from`, which is empty then; O(blocks) */
 
 #define HEC_NEW(arena, type, n) ((type *)hec_arena_alloc((arena), (size_t)(n), sizeof(type)))
 

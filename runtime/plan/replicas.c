@@ -45,6 +45,25 @@ static void between(const sharing *s, hec_replica_visit *visit, void *context) {
     }
 }
 
+int32_t hec_replica_keepers(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out) {
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), count = 0;
+  int32_t home = hec_plan_home(plan, layer, expert);
+  bool home_done = false;
+  for (int32_t i = 0; i < n; i++) {
+    if (kinds[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == ranks[i]))
+      continue;
+    if (!home_done && home < ranks[i])
+      out[count++] = home;
+    home_done = home_done || home <= ranks[i];
+    out[count++] = ranks[i];
+  }
+  if (!home_done && count > 0)
+    out[count++] = home;
+  return count;
+}
+
 hec_replica_own hec_replica_own_of(const hec_problem *problem, int32_t expert, int32_t rank) {
   int32_t n_pieces = 1, n_nodes = 0, here = 0, node = 0, place = 0;
   for (int32_t r = rank % problem->ep, last = -1, n = 0; problem->zero && r < problem->n_ranks; r += problem->ep) {

@@ -14,6 +14,7 @@
  * With one keeper a node, or one node, two of the steps are empty: a plain reduce-scatter and all-gather. */
 #ifndef HEC_PLAN_REPLICAS_H
 #define HEC_PLAN_REPLICAS_H
+#include "runtime/plan/plan.h"
 #include "runtime/plan/problem.h"
 
 typedef enum { HEC_REPLICA_INSIDE, HEC_REPLICA_BETWEEN } hec_replica_step;
@@ -23,6 +24,10 @@ typedef struct {
   int32_t source, destination, part, n_parts;
 } hec_replica_piece;
 typedef void hec_replica_visit(void *context, hec_replica_piece piece);
+
+/* Distinct ranks that keep the expert between iterations, home and residents, ascending; 0: it has no residents. `out` has room
+ * for n_ranks. O(copies of the row). */
+int32_t hec_replica_keepers(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out);
 
 /* Calls `visit` for the pieces of step 1 or 2. keeper: [n] ranks, ascending and different. O(pieces + k m n). */
 void hec_replica_pieces(const hec_problem *problem, int32_t expert, const int32_t *keeper, int32_t n,

@@ -349,26 +349,6 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
   return low->layer[layer].scatter = id;
 }
 
-/* Distinct ranks that keep expert e between iterations: home and residents, ascending. */
-static int32_t keepers(hec_lowering *low, int32_t layer, int32_t expert, int32_t *out) {
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(&low->in->shared->run.plan, layer, expert, &ranks, &kinds), count = 0;
-  int32_t home = hec_plan_home(&low->in->shared->run.plan, layer, expert);
-  bool home_done = false;
-  for (int32_t i = 0; i < n; i++) {
-    if (kinds[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == ranks[i]))
-      continue;
-    if (!home_done && home < ranks[i])
-      out[count++] = home;
-    home_done = home_done || home <= ranks[i];
-    out[count++] = ranks[i];
-  }
-  if (!home_done && count > 0)
-    out[count++] = home;
-  return count;
-}
-
 static inline void add_pair(hec_lowering *low, int32_t source, int32_t destination, int64_t bytes) {
   size_t at = (size_t)source * (size_t)low->problem->n_ranks + (size_t)destination;
   low->in->pair_bytes[at] += bytes;
@@ -428,7 +408,7 @@ static void list_pieces(hec_lowering *low, int32_t layer, hec_replica_step step,
                        .bytes_per_param = whole / hec_moe_expert_params(low->problem->moe)};
   low->in->moves.n = 0;
   for (of.expert = 0; of.expert < low->problem->n_experts; of.expert++) {
-    int32_t n = keepers(low, layer, of.expert, low->in->holders);
+    int32_t n = hec_replica_keepers(&low->in->shared->run.plan, layer, of.expert, low->in->holders);
     if (n > 1)
       hec_replica_pieces(low->problem, of.expert, low->in->holders, n, step, add_piece, &of);
   }

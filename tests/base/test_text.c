@@ -137,6 +137,25 @@ HEC_TEST(arena_rewinds) {
   hec_arena_free(&arena);
 }
 
+/* What one arena had lives as long as the other, in all its blocks. */
+HEC_TEST(arena_takes) {
+  hec_arena arena = {0}, from = {0}, none = {0};
+  int *own = HEC_NEW(&arena, int, 10), *taken = HEC_NEW(&from, int, 10);
+  char *large = HEC_NEW(&from, char, 1 << 20);
+  own[9] = 42;
+  taken[9] = 43;
+  large[(1 << 20) - 1] = 44;
+  size_t bytes = arena.used_bytes + from.used_bytes;
+  hec_arena_take(&arena, &from);
+  hec_arena_take(&arena, &none);
+  ck_assert_ptr_null(from.newest);
+  ck_assert_uint_eq(arena.used_bytes, bytes);
+  for (int i = 0; i < 100; i++)
+    memset(HEC_NEW(&arena, char, 10000), 1, 10000);
+  ck_assert_int_eq(own[9] + taken[9] + large[(1 << 20) - 1], 42 + 43 + 44);
+  hec_arena_free(&arena);
+}
+
 static jmp_buf no_memory_exit;
 static void leave(size_t bytes, void *context) {
   (void)bytes;

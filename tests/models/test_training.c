@@ -220,6 +220,42 @@ HEC_TEST(loads) {
   ck_assert(busy.dispatch_s > 1.5 * by_rows.dispatch_s); /* small messages are slower */
 }
 
+/* Weight gradients of copies: 12 bytes of a parameter, by a GPU of etp that has its part; with the product's own sum 8. The forward
+ * has none. */
+HEC_TEST(gradients_of_copies) {
+  static const double bytes[] = {12, 8};
+  for (int fused = 0; fused < 2; fused++) {
+    hec_training t = training("ep=4 etp=2", 64, "mixtral-8x7b", fused ? "graph=full fused=on" : "graph=full");
+    int32_t rows[2] = {4096, 4096};
+    hec_layer_load load = {.rows = rows, .n = 2, .received = 1};
+    double s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, true).weight_s;
+    double forward_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).compute_s;
+    load.guests = 2;
+    load.replicas = 1;
+    double params = 3 * hec_moe_expert_params(t.moe) / 2;
+    double copies_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, true).weight_s - s;
+    ck_assert_double_eq_tol(copies_s, t.constants.in_step * bytes[fused] * params * t.laws->add.byte_s, 1e-12);
+    ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).compute_s, forward_s);
+  }
+}
+
+/* Ranks that share an expert share its rows, even those that did not travel to it: copies do not spare that. If none travelled, the
+ * tokens are enough, as where one group has all experts. */
+HEC_TEST(expert_tensor_traffic) {
+  hec_training t = training("ep=4 etp=2", 64, "mixtral-8x7b", "");
+  int32_t rows[2] = {8192, 8192}; /* the mean: 2 x 4,096 tokens, top 2 */
+  hec_layer_load load = {.rows = rows, .n = 2, .received = 1};
+  double even_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, NULL, false).tensor_s;
+  ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
+  load.received = 0.1;
+  ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
+  load.received = 0;
+  double own_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s;
+  t.layout.ep = 1;
+  ck_near(own_s, hec_layer_pass_of(&t, HEC_LAYER_MOE, NULL, false).tensor_s);
+  ck_assert(own_s > 0 && own_s < even_s);
+}
+
 /* A group inside a node goes over NVLink; twice the stride, and half of it goes over the NIC, which is slower. */
 HEC_TEST(groups_across_nodes) {
   hec_training t = training("ep=8", 64, "mixtral-8x7b", "");

@@ -105,6 +105,35 @@ HEC_TEST(moves_what_must) {
   }
 }
 
+/* Experts with many holders are searched as sets of bits, here of three words. Where all that fixed loads leave can be levelled,
+ * every rank has the mean. */
+HEC_TEST(many_holders) {
+  enum { RANKS = 150, EXPERTS = 12 };
+  uint64_t seed = 5;
+  for (int32_t holders = 7; holders <= RANKS; holders += 11) {
+    hec_min_max m = hec_min_max_new(&arena, RANKS, EXPERTS, RANKS * EXPERTS);
+    uint64_t before[EXPERTS], after[EXPERTS], all = 0;
+    for (int32_t e = 0; e < EXPERTS; e++) { /* overlapping ranges, and one expert everywhere */
+      int32_t first = e == 0 ? 0 : e * (RANKS - holders) / (EXPERTS - 1), n = e == 0 ? RANKS : holders;
+      m.at[e + 1] = m.at[e];
+      for (int32_t g = first; g < first + n; g++) {
+        m.rank[m.at[e + 1]] = g;
+        m.tokens[m.at[e + 1]++] = g == first ? (e == 0 ? 100000 : hec_test_below(&seed, 200)) : 0;
+      }
+    }
+    totals(&m, before);
+    for (int32_t e = 0; e < EXPERTS; e++)
+      all += before[e];
+    hec_min_max_solve(&m);
+    totals(&m, after);
+    ck_assert(memcmp(before, after, sizeof before) == 0);
+    ck_assert_uint_eq(m.max, (all + RANKS - 1) / RANKS);
+    for (int32_t g = 0; g < RANKS; g++)
+      ck_assert_uint_le(m.load[g], m.max);
+    hec_arena_free(&arena);
+  }
+}
+
 /* LPLB's graphs as published; columns are permutations without fixed points. */
 HEC_TEST(graphs) {
   static const int32_t cube[16] = {3, 0, 1, 2, 7, 4, 5, 6, 6, 7, 4, 5, 0, 1, 2, 3};

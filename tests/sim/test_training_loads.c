@@ -6,6 +6,7 @@
 #include "tests/support/test.h"
 #include "tests/support/training_case.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -307,9 +308,79 @@ HEC_TEST_LOOP(gathers_take_their_bytes, 3) {
   hec_text_free(&text);
 }
 
-/* ---- What loads do to a step ---- */
+/* ---- Copies that stay ---- */
 
 static hec_moe moe;
+
+static const char *const sum_nics[] = {"100M", "1G", "20G", "1000T"};
+/* Seconds of the sums of a policy's residents in a step on four nodes of a GPU; `fast`: in no time but the network's. */
+static double replicas_s(const char *policy, const char *cluster, const char *recipe, bool fast, int32_t n_stages) {
+  const hec_test_trace trace = {.layers = 2, .experts = 16, .top_k = 2, .sources = 4, .records = 6, .first_iter = 1};
+  const hec_policy *policies[] = {hec_policy_find(policy)};
+  hec_text text = {0};
+  hec_test_trace_write(&trace, 7, &text);
+  ck_ok(hec_moe_load("tiny", &moe));
+  hec_training t = hec_test_training(&moe, "ep=4", 4, 4, recipe, &arena);
+  hec_gpu_laws laws = *t.laws;
+  laws.add.byte_s *= fast ? 0 : 1;
+  t.laws = &laws;
+  hec_trace_reader *reader = open(text.data, cluster, 4);
+  const hec_training_loads_of of = {.job = &job,
+                                    .training = &t,
+                                    .policies = policies,
+                                    .n_policies = 1,
+                                    .n_threads = 1,
+                                    .n_layers = 4, /* twice the trace's */
+                                    .n_micro = 4,
+                                    .n_stages = n_stages,
+                                    .warmup = 2};
+  ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
+  double s = loads.of[0].replicas_s;
+  ck_assert_ptr_null(loads.of[0].gather_s);
+  hec_training_loads_free(&of, &loads);
+  hec_trace_close(reader);
+  hec_text_free(&text);
+  return s;
+}
+
+/* micromoe keeps every expert twice, on two of four ranks. In each of the 4 layers a rank has 8 of 16 experts, of which it sends half
+ * of each gradient to the other keeper and adds up the half that comes. Then the sums come back, or parameters with ZeRO. With
+ * FSDP on one expert-parallel group it is the same. All before the optimizer, once a step, whatever the micro-batches. */
+static const struct {
+  const char *recipe;
+  double there, back; /* bytes of a parameter; the model has them in fp32 */
+} sums[] = {
+    {"zero=0 grads=fp32", 4, 4}, {"zero=0 grads=bf16", 2, 2}, {"zero=1 grads=bf16", 2, 4}, {"zero=3 grads=fp32", 4, 4}};
+
+HEC_TEST_ROWS(sums_by_hand, sums) {
+  const double rate = 1e9, latency = 5e-6;
+  double s = replicas_s("micromoe", "4x1 gpu=h100 nic=1G@5us nic_eff=1", sums[_i].recipe, true, 1);
+  double params = hec_moe_expert_params(&moe), half = 8 * 0.5 * params;
+  ck_assert_double_eq_tol(s, 4 * (2 * latency + half * (sums[_i].there + sums[_i].back) / rate), 1e-4 * s);
+  double slow_s = replicas_s("micromoe", "4x1 gpu=h100 nic=1G@5us nic_eff=1", sums[_i].recipe, false, 1);
+  const hec_training t = hec_test_training(&moe, "ep=4", 4, 4, "", &arena);
+  double added_s = 3 * half * sums[_i].there * t.laws->add.byte_s * t.constants.in_step;
+  ck_assert_double_eq_tol(slow_s - s, 4 * added_s, 1e-6 * slow_s);
+  ck_near(replicas_s("micromoe", "4x1 gpu=h100 nic=1G@5us nic_eff=1", sums[_i].recipe, true, 2), s / 2);
+}
+
+/* Faster links never make it longer, and where nothing takes time there is nothing. Policies whose copies do not stay have none. */
+static const char *const with_residents[] = {"micromoe", "lplb", "eplb-global"};
+HEC_TEST_LOOP(sums_and_links, 3) {
+  double before_s = INFINITY;
+  for (int i = 0; i < 4; i++) {
+    char cluster[64];
+    (void)snprintf(cluster, sizeof cluster, "4x1 gpu=h100 nic=%s@0us nic_eff=1", sum_nics[i]);
+    double s = replicas_s(with_residents[_i], cluster, "zero=1", true, 1);
+    ck_assert_msg(s < before_s && (i == 3 || s > 0), "%s over %s: %g s, %g s over slower ones", with_residents[_i],
+                  sum_nics[i], s, before_s);
+    before_s = s;
+  }
+  ck_assert_double_lt(before_s, 1e-8);
+}
+
+/* ---- What loads do to a step ---- */
+
 static hec_training training(const char *layout, int32_t gpus, int32_t batch) {
   ck_ok(hec_moe_load("mixtral-8x7b", &moe));
   return hec_test_training(&moe, layout, gpus, batch, "", &arena);
@@ -346,6 +417,53 @@ HEC_TEST(loads_of_a_step) {
   ck_assert(one > balanced);
   own[77].rows = hot;
   ck_assert(step_s(&of) > one);
+}
+
+/* Sums are data-parallel traffic: on top where nothing hides that, at most as much elsewhere. Replicas are gathered by FSDP, and without
+ * ZeRO every keeper updates all of them. */
+HEC_TEST(replicas_of_a_step) {
+  static const struct {
+    const char *recipe;
+    double hidden; /* of a second of sums */
+  } of[] = {{"zero=1 dp-overlap=off", 0}, {"zero=1 dp-overlap=full", 1}, {"zero=0 dp-overlap=off", 0}};
+  const int32_t even[1] = {8192}, n = 32 * 4;
+  hec_layer_load *own = HEC_NEW(&arena, hec_layer_load, n);
+  for (int i = 0; i < 3; i++) {
+    hec_training t = training("ep=8", 8, 32);
+    ck_ok(hec_recipe_read(of[i].recipe, &t.recipe));
+    hec_training_job with = {.training = &t, .loads = own};
+    for (int32_t k = 0; k < n; k++)
+      own[k] = (hec_layer_load){.rows = even, .n = 1, .received = 1};
+    double none_s = step_s(&with);
+    with.replicas_s = 0.05;
+    ck_assert_double_eq_tol(step_s(&with), none_s + 0.05 * (1 - of[i].hidden), 1e-9);
+    with.replicas_s = 0;
+    for (int32_t k = 0; k < n; k++)
+      own[k].replicas = 1;
+    double params = 32 * hec_moe_expert_params(&moe), s = step_s(&with) - none_s, added_s = 0;
+    for (int backward = 0; backward < 2; backward++) { /* in every layer of every micro-batch */
+      hec_layer_load one = own[0];
+      added_s += n * hec_layer_pass_of(&t, HEC_LAYER_MOE, &one, backward).compute_s;
+      one.replicas = 0;
+      added_s -= n * hec_layer_pass_of(&t, HEC_LAYER_MOE, &one, backward).compute_s;
+    }
+    ck_assert_double_gt(added_s, 0);
+    double updated_s = t.recipe.zero == 0 ? 50 * params * t.laws->norm.byte_s : 0;
+    ck_assert_double_eq_tol(s, added_s + updated_s, 1e-6);
+  }
+  hec_training t = training("ep=8", 64, 256);
+  ck_ok(hec_recipe_read("zero=3 dp-overlap=off", &t.recipe));
+  hec_training_job with = {.training = &t, .loads = own};
+  hec_training_result r;
+  ck_ok(hec_training_run(&with, &r));
+  double sharded_s[2] = {0, r.sharded_s};
+  for (int32_t k = 0; k < n; k++)
+    own[k].replicas = 0;
+  ck_ok(hec_training_run(&with, &r));
+  sharded_s[0] = r.sharded_s;
+  double layer = 32 * hec_moe_expert_params(&moe); /* one expert in each layer is all that a rank has of them */
+  ck_assert_double_eq_tol(sharded_s[1] - sharded_s[0],
+                          4 * (hec_training_data_s(&t, 0, 2 * layer) - hec_training_data_s(&t, 0, layer)), 1e-9);
 }
 
 /* A stage that has virtual stages alone is one part; dualpipe has each part twice and no virtual ones. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every command that README.md and docs/ show runs. Each line of a block that begins with hecate- (or "$ hecate-"), in an empty
 # folder where the files that pages name stand. Where a page shows the output, its numbers are those of today, and README's is
-# that to the letter. Other commands run on the first five iterations of the committed traces.
+# that to the letter. Other commands run on the first five iterations of the committed traces; files that they write are there, too.
 # A block under a line "<!-- not run: WHY -->" is left out.
 # Tables that a command makes are what it prints.
 # Usage: test_docs.sh BUILD_DIR
@@ -81,7 +81,9 @@ run() {
     [ -z "${ran[${command%%  #*}]-}" ] || return
     ran[${command%%  #*}]=yes
   fi
-  [ ! -s shown.txt ] || cd ../whole || exit 1
+  if [ -s shown.txt ]; then
+    cd ../whole && find ../short -maxdepth 1 -type f -exec ln -sf {} . ';' || exit 1
+  fi
   timeout 1800 bash -c "$command" >../short/out.txt 2>../short/err.txt </dev/null || fail "$page: $command: exit code $?: $(head -c 300 ../short/err.txt)"
   cd ../short || exit 1
   [ -s shown.txt ] || return

@@ -417,6 +417,34 @@ HEC_TEST(errors_stay_and_rewind_heals) {
   hec_trace_close(reader);
 }
 
+/* Two readers of one trace do not disturb each other, in memory and in a file. */
+HEC_TEST(opened_again) {
+  static const char text[] =
+      "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":1,\"top_k\":1,"
+      "\"layout\":\"layer x expert\"}\n{\"iter\":1,\"layers\":[[3]]}\n{\"iter\":2,\"layers\":[[4]]}\n";
+  char path[64];
+  (void)snprintf(path, sizeof path, "/tmp/hecate-again-%d.jsonl", (int)getpid());
+  FILE *file = fopen(path, "w");
+  ck_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+  for (int in_file = 0; in_file < 2; in_file++) {
+    hec_trace_reader *reader, *again;
+    const hec_trace_record *record, *other;
+    ck_ok(in_file ? hec_trace_open(path, &reader) : hec_trace_open_memory(text, strlen(text), "t", &reader));
+    ck_ok(hec_trace_next(reader, &record));
+    ck_ok(hec_trace_open_again(reader, &again));
+    ck_assert_str_eq(hec_trace_origin(again), hec_trace_origin(reader));
+    ck_ok(hec_trace_next(reader, &record));
+    ck_ok(hec_trace_next(again, &other));
+    ck_assert_uint_eq(record->load.counts[0], 4);
+    ck_assert_uint_eq(other->load.counts[0], 3);
+    hec_trace_close(reader);
+    ck_ok(hec_trace_next(again, &other));
+    ck_assert_uint_eq(other->load.counts[0], 4);
+    hec_trace_close(again);
+  }
+  ck_assert_int_eq(remove(path), 0);
+}
+
 HEC_TEST(files_that_are_none) {
   hec_trace_reader *reader = NULL;
   ck_assert_int_eq(hec_trace_open("/nonexistent/trace", &reader), HEC_BAD_INPUT);

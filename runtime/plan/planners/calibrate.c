@@ -204,23 +204,30 @@ static void list_receivers(hec_calibrate *c, candidate *cand) {
   HEC_ASSERT(n == cand->n_receivers);
 }
 
+/* The ranks that hold the expert, and its receivers, into `to`, ascending; all that do, or (`guests`) all but its home. */
+static int32_t merge(const hec_calibrate *c, const candidate *cand, bool guests, int32_t *to) {
+  const uint8_t *holds = holds_of(c, cand->expert);
+  const int32_t home = c->home[cand->expert], n_ranks = c->problem->n_ranks;
+  int32_t left = c->n_holders[cand->expert], n = 0, next = 0;
+  for (int32_t r = cand->alone ? home : 0; left > 0 && r < n_ranks; r++) { /* those below the next holder come first */
+    if (!holds[r])
+      continue;
+    while (next < cand->n_receivers && c->receivers[next] < r)
+      to[n++] = c->receivers[next++];
+    to[n] = r;
+    n += !guests || r != home;
+    left--;
+  }
+  while (next < cand->n_receivers)
+    to[n++] = c->receivers[next++];
+  return n;
+}
+
 /* The guests that a candidate's expert would have, ascending in c->guests: its number. */
 static int32_t guests_with(hec_calibrate *c, candidate *cand) {
   if (cand->n_receivers > 0)
     list_receivers(c, cand);
-  if (cand->alone) {
-    memcpy(c->guests, c->receivers, (size_t)cand->n_receivers * sizeof *c->guests);
-    return cand->n_receivers;
-  }
-  const uint8_t *holds = holds_of(c, cand->expert);
-  int32_t n = 0, next = 0;
-  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
-    bool receives = next < cand->n_receivers && c->receivers[next] == r;
-    next += receives;
-    if ((holds[r] && r != c->home[cand->expert]) || receives)
-      c->guests[n++] = r;
-  }
-  return n;
+  return merge(c, cand, true, c->guests);
 }
 
 /* The pattern of guests c->guests[0..n) of an expert. */
@@ -316,14 +323,7 @@ static const double *part_with(hec_calibrate *c, candidate *cand) {
   if (cand->everywhere)
     return NULL;
   list_receivers(c, cand);
-  const uint8_t *holds = holds_of(c, cand->expert);
-  int32_t n = 0, next = 0;
-  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
-    bool receives = next < cand->n_receivers && c->receivers[next] == r;
-    next += receives;
-    if (holds[r] || receives)
-      c->holders[n++] = r;
-  }
+  int32_t n = merge(c, cand, false, c->holders);
   hec_layer_model_part(&c->model, cand->expert, c->holders, n, c->part);
   return c->part;
 }

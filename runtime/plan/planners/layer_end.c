@@ -25,7 +25,9 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .hides = hides,
                          .n_ranks = p->n_ranks,
                          .n_experts = p->n_experts,
-                         .backward = hec_work_backward_of(p->moe, p->expert),
+                         .forward = hec_work_memo_new(arena, p, p->expert),
+                         .backward = hec_work_memo_new(arena, p, hec_work_backward_of(p->moe, p->expert)),
+                         .own_s = hec_problem_own_gradients_s(p),
                          .even_s = -1,
                          .counts = HEC_NEW(arena, uint32_t, experts * ranks),
                          .held = HEC_NEW(arena, uint8_t, experts * ranks),
@@ -49,28 +51,20 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .rest = HEC_NEW(arena, uint32_t, ranks)};
 }
 
-static uint8_t *held_of(const hec_layer_end *end, int32_t expert) {
-  return end->held + (size_t)expert * (size_t)end->n_ranks;
-}
-
-static uint32_t *tokens_of(const hec_layer_end *end, int32_t expert) {
-  return end->tokens + (size_t)expert * (size_t)end->n_ranks;
-}
-
-static const uint32_t *counts_of(const hec_layer_end *end, int32_t expert) {
-  return end->counts + (size_t)expert * (size_t)end->n_ranks;
-}
-
-static int32_t list_holders(const hec_layer_end *end, int32_t expert) {
-  const uint8_t *held = held_of(end, expert);
-  int32_t n = 0;
-  end->holder[0] = end->home[expert];
-  if (end->n_held[expert] == 1)
+int32_t hec_layer_holders(const hec_layer_end *end, int32_t expert) {
+  const uint8_t *held = hec_layer_held_of(end, expert);
+  const int32_t n_held = end->n_held[expert], n_ranks = end->n_ranks;
+  int32_t *holder = end->holder, n = 0;
+  holder[0] = end->home[expert];
+  if (n_held == 1)
     return 1;
-  for (int32_t r = 0; r < end->n_ranks; r++)
-    if (held[r] != HEC_HELD_NOT)
-      end->holder[n++] = r;
-  return n;
+  for (int32_t r = 0; n_held == n_ranks && r < n_ranks; r++)
+    holder[r] = r;
+  for (int32_t r = 0; n_held < n_ranks && n < n_held; r++) {
+    holder[n] = r;
+    n += held[r] != HEC_HELD_NOT;
+  }
+  return n_held;
 }
 
 /* ---- The layer ---- */
@@ -86,7 +80,7 @@ static double replica_step_s(hec_layer_end *end, hec_replica_step step) {
   int32_t n_ranks = end->n_ranks, n_transfers = 0;
   memset(end->part, 0, (size_t)n_ranks * (size_t)n_ranks * sizeof *end->part);
   for (int32_t e = 0; e < end->n_experts; e++)
-    hec_replica_pieces(p, e, end->holder, list_holders(end, e), step, add_piece, end);
+    hec_replica_pieces(p, e, end->holder, hec_layer_holders(end, e), step, add_piece, end);
   for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t d = 0; d < n_ranks; d++)
       if (end->part[s * n_ranks + d] > 0)
@@ -111,11 +105,26 @@ static double optimizer_s(hec_layer_end *end) {
   int32_t *kept = end->n_rows;
   memset(kept, 0, (size_t)end->n_ranks * sizeof *kept);
   for (int32_t e = 0; e < end->n_experts; e++)
-    for (int32_t i = 0, n = list_holders(end, e); i < n; i++)
+    for (int32_t i = 0, n = hec_layer_holders(end, e); i < n; i++)
       kept[end->holder[i]]++;
   for (int32_t r = 0; r < end->n_ranks; r++)
     max = larger(max, hec_local_s(&end->problem->cluster->devices[r], HEC_CURVE_NONE, true, kept[r] * expert));
   return max;
+}
+
+/* `n` sources from `first` on: a cache line of counts at a time. */
+enum { SOURCES = 8 };
+static inline void transpose(hec_layer_end *end, const uint32_t *counts, size_t first, size_t n) {
+  const size_t n_experts = (size_t)end->n_experts, n_ranks = (size_t)end->n_ranks;
+  const uint32_t *restrict row = counts + first * n_experts;
+  for (size_t e = 0; e < n_experts; e++) {
+    uint32_t *restrict to = end->counts + e * n_ranks + first, sum = 0;
+    for (size_t s = 0; s < n; s++) {
+      to[s] = row[s * n_experts + e];
+      sum += to[s];
+    }
+    end->total[e] += sum;
+  }
 }
 
 static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {
@@ -127,20 +136,20 @@ static void begin(hec_layer_end *end, int32_t layer, const uint32_t *counts) {
   hec_part_lanes_clear(&end->early);
   hec_part_lanes_clear(&end->late);
   hec_part_lanes_clear(&end->all);
-  for (int32_t e = 0; e < end->n_experts; e++)
-    for (int32_t s = 0; s < end->n_ranks; s++) {
-      uint32_t count = counts[(size_t)s * (size_t)end->n_experts + (size_t)e];
-      end->counts[(size_t)e * (size_t)end->n_ranks + (size_t)s] = count;
-      end->total[e] += count;
-    }
+  int32_t first = 0;
+  for (; first + SOURCES <= end->n_ranks; first += SOURCES)
+    transpose(end, counts, (size_t)first, SOURCES);
+  transpose(end, counts, (size_t)first, (size_t)(end->n_ranks - first));
 }
 
 /* Of homes and residents. */
 static void count_holders(hec_layer_end *end) {
   for (int32_t e = 0; e < end->n_experts; e++) {
-    end->n_held[e] = 0;
+    const uint8_t *held = hec_layer_held_of(end, e);
+    int32_t n = 0;
     for (int32_t r = 0; r < end->n_ranks; r++)
-      end->n_held[e] += held_of(end, e)[r] != HEC_HELD_NOT;
+      n += held[r] != HEC_HELD_NOT;
+    end->n_held[e] = n;
   }
 }
 
@@ -148,9 +157,10 @@ void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *coun
                          const uint8_t *resident) {
   begin(end, layer, counts);
   for (int32_t e = 0; e < end->n_experts; e++) {
-    uint8_t *held = held_of(end, e);
-    for (int32_t r = 0; resident && r < end->n_ranks; r++)
-      held[r] = resident[(size_t)e * (size_t)end->n_ranks + (size_t)r] ? HEC_HELD_RESIDENT : HEC_HELD_NOT;
+    uint8_t *restrict held = hec_layer_held_of(end, e);
+    const uint8_t *restrict keeps = resident ? resident + (size_t)e * (size_t)end->n_ranks : NULL;
+    for (int32_t r = 0, n = keeps ? end->n_ranks : 0; r < n; r++)
+      held[r] = keeps[r] ? HEC_HELD_RESIDENT : HEC_HELD_NOT;
     held[home[e]] = HEC_HELD_HOME;
     end->home[e] = home[e];
   }
@@ -166,19 +176,19 @@ void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, 
     const uint8_t *kinds;
     int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
     end->home[e] = hec_plan_home(plan, layer, e);
-    held_of(end, e)[end->home[e]] = HEC_HELD_HOME;
+    hec_layer_held_of(end, e)[end->home[e]] = HEC_HELD_HOME;
     for (int32_t i = 0; i < n; i++)
       if (kinds[i] == HEC_COPY_GUEST)
         hec_layer_end_hold(end, e, ranks[i], HEC_HELD_EARLY);
       else if (ranks[i] != end->home[e])
-        held_of(end, e)[ranks[i]] = HEC_HELD_RESIDENT;
+        hec_layer_held_of(end, e)[ranks[i]] = HEC_HELD_RESIDENT;
   }
   count_holders(end);
   end->replicas_s = end->optimizer_s = 0; /* the same whatever is decided now */
 }
 
 void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_held held) {
-  uint8_t *at = held_of(end, expert) + rank;
+  uint8_t *at = hec_layer_held_of(end, expert) + rank;
   int sign = held == HEC_HELD_NOT ? -1 : 1;
   hec_held guest = sign > 0 ? held : (hec_held)*at;
   if (sign > 0 && *at != HEC_HELD_NOT)
@@ -192,7 +202,7 @@ void hec_layer_end_hold(hec_layer_end *end, int32_t expert, int32_t rank, hec_he
 }
 
 void hec_layer_end_hold_all(hec_layer_end *end, int32_t expert, hec_held from, hec_held to) {
-  uint8_t *held = held_of(end, expert);
+  uint8_t *held = hec_layer_held_of(end, expert);
   int sign = to == HEC_HELD_NOT ? -1 : 1;
   hec_held guest = sign > 0 ? to : from;
   HEC_ASSERT(guest == HEC_HELD_EARLY || guest == HEC_HELD_LATE);
@@ -207,197 +217,20 @@ void hec_layer_end_hold_all(hec_layer_end *end, int32_t expert, hec_held from, h
   }
 }
 
-/* ---- The split ---- */
-
-/* Holders begin .. end-1 of those listed are on the source's node. */
-static void near_holders(const hec_layer_end *end, int32_t n, int32_t source, int32_t *first, int32_t *last) {
-  int32_t node = hec_problem_node(end->problem, source), node_end = hec_problem_node_end(end->problem, node);
-  int32_t node_begin = node * end->problem->cluster->devices_per_node;
-  for (*first = 0; *first < n && end->holder[*first] < node_begin;)
-    ++*first;
-  for (*last = *first; *last < n && end->holder[*last] < node_end;)
-    ++*last;
-}
-
-typedef struct {
-  int32_t first, last, turn;
-} spread;
-
-/* hec_even_share of n to each of the listed holders first .. last-1. */
-static void spread_evenly(const hec_layer_end *end, spread to, uint32_t n, uint32_t *tokens) {
-  int32_t count = to.last - to.first, turn = to.turn % count;
-  uint32_t share = n / (uint32_t)count, rest = n - share * (uint32_t)count;
-  for (int32_t i = 0; i < count; i++) {
-    int32_t place = i - turn;
-    tokens[end->holder[to.first + i]] += share + ((uint32_t)(place < 0 ? place + count : place) < rest);
-  }
-}
-
-/* To its own rank, else evenly over its node, else evenly over all. */
-static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
-  uint32_t *tokens = tokens_of(end, expert);
-  const uint32_t *counts = counts_of(end, expert);
-  const uint8_t *held = held_of(end, expert);
-  const size_t bytes = (size_t)end->n_ranks * sizeof *tokens;
-  if (n == end->n_ranks) {
-    memcpy(tokens, counts, bytes);
-    return;
-  }
-  memset(tokens, 0, bytes);
-  if (n == 1) {
-    tokens[end->holder[0]] = end->total[expert];
-    return;
-  }
-  int32_t first = 0, last = 0, node = -1;
-  for (int32_t s = 0; s < end->n_ranks; s++) {
-    if (held[s] != HEC_HELD_NOT) {
-      tokens[s] += counts[s];
-      continue;
-    }
-    if (hec_problem_node(end->problem, s) != node) {
-      node = hec_problem_node(end->problem, s);
-      near_holders(end, n, s, &first, &last);
-      if (first == last) {
-        first = 0;
-        last = n;
-      }
-    }
-    if (counts[s] > 0)
-      spread_evenly(end, (spread){first, last, s}, counts[s], tokens);
-  }
-}
-
-/* The busiest rank has least; experts on one rank are its fixed load. */
-void hec_layer_end_balance(hec_layer_end *end) {
-  hec_min_max *m = &end->split;
-  int32_t n_places = 0;
-  memcpy(m->load, end->load, (size_t)end->n_ranks * sizeof *m->load);
-  for (int32_t e = 0; e < end->n_experts; e++) {
-    int32_t n = list_holders(end, e);
-    m->at[e] = n_places;
-    for (int32_t i = 0; n > 1 && i < n; i++) {
-      m->rank[n_places] = end->holder[i];
-      m->tokens[n_places] = tokens_of(end, e)[end->holder[i]];
-      m->load[end->holder[i]] -= m->tokens[n_places++];
-    }
-  }
-  m->at[end->n_experts] = n_places;
-  if (n_places == 0)
-    return;
-  hec_min_max_solve(m);
-  end->units += m->units;
-  for (int32_t e = 0; e < end->n_experts; e++)
-    for (int32_t i = m->at[e]; i < m->at[e + 1]; i++)
-      tokens_of(end, e)[m->rank[i]] = (uint32_t)m->tokens[i];
-  memcpy(end->load, m->load, (size_t)end->n_ranks * sizeof *m->load);
-}
-
-void hec_layer_end_split(hec_layer_end *end) {
-  memset(end->load, 0, (size_t)end->n_ranks * sizeof *end->load);
-  for (int32_t e = 0; e < end->n_experts; e++) {
-    int32_t n = list_holders(end, e);
-    split_plainly(end, e, n);
-    for (int32_t i = 0; i < n; i++)
-      end->load[end->holder[i]] += tokens_of(end, e)[end->holder[i]];
-  }
-  end->units += (uint64_t)end->n_experts * (uint64_t)end->n_ranks / 2;
-}
-
-/* Takes what holders first .. last-1 have left for the rest of the source; `to` gets it. */
-static inline void give(hec_layer_end *end, int32_t source, int32_t first, int32_t last, uint32_t *to, int32_t stride) {
-  for (int32_t i = first; end->rest[source] > 0 && i < last; i++) {
-    uint32_t part = end->rest[source] < end->left[i] ? end->rest[source] : (uint32_t)end->left[i];
-    to[(size_t)end->holder[i] * (size_t)stride] += part;
-    end->left[i] -= part;
-    end->rest[source] -= part;
-  }
-}
-
-/* Which source's tokens go to which of the n listed holders, of the split's tokens: own rank, own node, anywhere, in the
- * order of ranks. Adds to to[holder * n_ranks + source], but for what stays on its rank. */
-static void trace_sources(hec_layer_end *end, int32_t expert, int32_t n, uint32_t *to) {
-  const uint32_t *tokens = tokens_of(end, expert);
-  int32_t n_ranks = end->n_ranks, node = -1, first = 0, last = n;
-  memcpy(end->rest, counts_of(end, expert), (size_t)n_ranks * sizeof *end->rest);
-  for (int32_t i = 0; i < n; i++) {
-    int32_t rank = end->holder[i];
-    uint32_t own = end->rest[rank] < tokens[rank] ? end->rest[rank] : tokens[rank];
-    end->left[i] = tokens[rank] - own;
-    end->rest[rank] -= own;
-  }
-  for (int32_t s = 0; s < n_ranks; s++) {
-    if (end->rest[s] > 0 && hec_problem_node(end->problem, s) != node) {
-      node = hec_problem_node(end->problem, s);
-      near_holders(end, n, s, &first, &last);
-    }
-    give(end, s, first, last, to + s, n_ranks);
-  }
-  for (int32_t s = 0, from = 0; s < n_ranks; s++) { /* those before `from` have nothing left */
-    for (; from < n && end->left[from] == 0;)
-      from++;
-    give(end, s, from, n, to + s, n_ranks);
-    HEC_ASSERT(end->rest[s] == 0);
-  }
-}
-
-/* Every source keeps its own tokens of the expert. */
-static bool all_stay(const hec_layer_end *end, int32_t expert) {
-  return memcmp(tokens_of(end, expert), counts_of(end, expert), (size_t)end->n_ranks * sizeof *end->tokens) == 0;
-}
-
-typedef struct {
-  int32_t expert, source, n; /* n: holders */
-  uint32_t left;
-} hec_quota_row;
-
-/* Where the source's tokens went: end->part. Mostly all stay. */
-static void add_quotas(const hec_layer_end *end, hec_quota_writer *writer, hec_quota_row row) {
-  const uint32_t *part = end->part + row.source;
-  if (row.left > 0 && held_of(end, row.expert)[row.source] != HEC_HELD_NOT &&
-      part[(size_t)row.source * (size_t)end->n_ranks] == row.left) {
-    hec_quota_add(writer, row.expert, (hec_quota){row.source, row.source, row.left});
-    return;
-  }
-  for (int32_t i = 0; row.left > 0 && i < row.n; i++) {
-    uint32_t tokens = part[(size_t)end->holder[i] * (size_t)end->n_ranks];
-    hec_quota_add(writer, row.expert, (hec_quota){row.source, end->holder[i], tokens});
-    row.left -= tokens;
-  }
-}
-
-void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer) {
-  int32_t n_ranks = end->n_ranks;
-  for (int32_t e = 0; e < end->n_experts; e++) {
-    int32_t n = list_holders(end, e);
-    if (n == 1 || all_stay(end, e)) /* the rule `group` sends them there */
-      continue;
-    const uint32_t *tokens = tokens_of(end, e), *counts = counts_of(end, e);
-    for (int32_t i = 0; i < n; i++)
-      memset(end->part + (size_t)end->holder[i] * (size_t)n_ranks, 0, (size_t)n_ranks * sizeof *end->part);
-    trace_sources(end, e, n, end->part);
-    for (int32_t i = 0; i < n; i++) {
-      int32_t r = end->holder[i];
-      end->part[(size_t)r * (size_t)n_ranks + (size_t)r] = counts[r] < tokens[r] ? counts[r] : tokens[r];
-    }
-    for (int32_t s = 0; s < n_ranks; s++)
-      add_quotas(end, writer, (hec_quota_row){e, s, n, counts[s]});
-  }
-  hec_quota_end(writer);
-}
-
 /* ---- Times ---- */
 
 static void fill_pairs(hec_layer_end *end) {
   int32_t n_ranks = end->n_ranks;
   memset(end->pair, 0, (size_t)n_ranks * (size_t)n_ranks * sizeof *end->pair);
   for (int32_t e = 0; e < end->n_experts; e++) {
-    int32_t n = list_holders(end, e);
+    int32_t n = hec_layer_holders(end, e);
     if (n == 1) {
-      uint32_t *pair = end->pair + (size_t)end->holder[0] * (size_t)n_ranks;
+      uint32_t *restrict pair = end->pair + (size_t)end->holder[0] * (size_t)n_ranks;
+      const uint32_t *restrict counts = hec_layer_counts_of(end, e);
       for (int32_t s = 0; s < n_ranks; s++)
-        pair[s] += counts_of(end, e)[s];
-    } else if (!all_stay(end, e)) {
-      trace_sources(end, e, n, end->pair);
+        pair[s] += counts[s];
+    } else if (!hec_layer_all_stay(end, e)) {
+      hec_layer_trace(end, e, n, end->pair);
     }
   }
   end->units += (uint64_t)end->n_experts * (uint64_t)n_ranks;
@@ -458,20 +291,21 @@ static double by_node_s(hec_layer_end *end) {
 /* Of each rank the tokens of its experts, ascending: rows [n_ranks * n_experts], n_rows of each. */
 static void list_rows(hec_layer_end *end) {
   memset(end->n_rows, 0, (size_t)end->n_ranks * sizeof *end->n_rows);
-  for (int32_t e = 0; e < end->n_experts; e++)
-    for (int32_t i = 0, n = list_holders(end, e); i < n; i++) {
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    const uint32_t *tokens = hec_layer_tokens_of(end, e);
+    for (int32_t i = 0, n = hec_layer_holders(end, e); i < n; i++) {
       int32_t r = end->holder[i];
-      if (tokens_of(end, e)[r] > 0)
-        end->rows[r * end->n_experts + end->n_rows[r]++] = (int32_t)tokens_of(end, e)[r];
+      end->rows[r * end->n_experts + end->n_rows[r]] = (int32_t)tokens[r];
+      end->n_rows[r] += tokens[r] > 0;
     }
+  }
 }
 
-static double experts_s(const hec_layer_end *end, const hec_work_shape *shape) {
+static double experts_s(hec_layer_end *end, hec_work_memo *work) {
   double max = 0;
   for (int32_t r = 0; r < end->n_ranks; r++)
     if (end->n_rows[r] > 0)
-      max = larger(max, hec_work_experts_s(&end->problem->cluster->devices[r], shape, end->rows + r * end->n_experts,
-                                           end->n_rows[r], 1));
+      max = larger(max, hec_work_memo_s(work, r, end->rows + r * end->n_experts, end->n_rows[r]));
   return max;
 }
 
@@ -497,7 +331,7 @@ static double end_s(const hec_layer_end *end, const hec_layer_times *t) {
   double backward = 2 * a + tokens_s(&end->hides, t->travel_s, t->backward_s);
   double again = end->regathers ? t->early_s + t->late_s : 0;
   backward += larger(again - (end->hides.gathers == HEC_HIDES_NOTHING ? 0 : backward), 0);
-  double lane = t->return_s + t->replicas_s + hec_problem_own_gradients_s(p) + end->head_s;
+  double lane = t->return_s + t->replicas_s + end->own_s + end->head_s;
   double hidden = end->hides.returns == HEC_HIDES_NOTHING ? 0
                   : end->hides.returns == HEC_HIDES_DENSE ? 2 * a
                                                           : backward;
@@ -518,7 +352,7 @@ hec_layer_times hec_layer_end_times(hec_layer_end *end) {
   fill_pairs(end);
   list_rows(end);
   hec_layer_times t = {.travel_s = plain_s(end),
-                       .forward_s = experts_s(end, &p->expert),
+                       .forward_s = experts_s(end, &end->forward),
                        .backward_s = p->train ? experts_s(end, &end->backward) : 0,
                        .early_s = hec_part_lanes_s(&end->early, p->bytes.expert_param),
                        .late_s = hec_part_lanes_s(&end->late, p->bytes.expert_param),
@@ -545,23 +379,22 @@ static double with_s(const hec_layer_end *end, const hec_layer_times *times, dou
 }
 
 /* Of the fastest device. */
-static double mean_s(const hec_layer_end *end, bool backward, int32_t rows) {
-  const hec_work_shape *shape = backward ? &end->backward : &end->problem->expert;
+static double mean_s(const hec_layer_end *end, hec_work_memo *work, int32_t rows) {
   double min = 0;
   for (int32_t r = 0; r < end->n_ranks; r++) {
-    double s = hec_work_experts_s(&end->problem->cluster->devices[r], shape, &rows, 1, 1);
+    double s = hec_work_memo_s(work, r, &rows, 1);
     min = r == 0 || s < min ? s : min;
   }
   return min;
 }
 
-double hec_layer_end_min(const hec_layer_end *end) {
+double hec_layer_end_min(hec_layer_end *end) {
   uint64_t all = 0;
   for (int32_t e = 0; e < end->n_experts; e++)
     all += end->total[e];
   int32_t mean = (int32_t)(all / (uint64_t)end->n_ranks);
-  hec_layer_times t = {.forward_s = mean_s(end, false, mean), .replicas_s = end->replicas_s};
-  t.backward_s = end->problem->train ? mean_s(end, true, mean) : 0;
+  hec_layer_times t = {.forward_s = mean_s(end, &end->forward, mean), .replicas_s = end->replicas_s};
+  t.backward_s = end->problem->train ? mean_s(end, &end->backward, mean) : 0;
   return end_s(end, &t);
 }
 

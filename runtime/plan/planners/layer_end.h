@@ -28,6 +28,7 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/planners/part_lanes.h"
+#include "runtime/plan/planners/work_memo.h"
 #include "runtime/plan/quota.h"
 
 /* Who holds an expert, and since when. */
@@ -52,7 +53,7 @@ typedef struct {
   double head_s;       /* a layer's part of the head's all-reduce, before it on the gradient lane; likewise */
   hec_link_cost *link; /* the caller's, set before use */
   int32_t n_ranks, n_experts;
-  hec_work_shape backward;
+  hec_work_memo forward, backward; /* of experts */
   /* The layer. */
   int32_t layer;
   uint32_t *counts;   /* [n_experts * n_ranks] tokens of the sources */
@@ -65,6 +66,7 @@ typedef struct {
   int32_t *n_guests;  /* [n_ranks] */
   double replicas_s;  /* of the residents */
   double optimizer_s; /* of homes and residents, the fullest rank's */
+  double own_s;       /* reducing the layer's own gradients */
   double even_s;      /* the dispatch where every rank sends every rank as much; < 0: not yet known */
   hec_part_lanes early, late, all;
   uint64_t units; /* inner steps since the layer began */
@@ -108,7 +110,7 @@ void hec_layer_end_hold_all(hec_layer_end *end, int32_t expert, hec_held from, h
 void hec_layer_end_split(hec_layer_end *end);   /* plainly; O(experts * ranks) */
 void hec_layer_end_balance(hec_layer_end *end); /* from there; min_max.h */
 /* No later than any split and any guests end the layer: nothing travels, and all ranks compute the mean. O(ranks). */
-double hec_layer_end_min(const hec_layer_end *end);
+double hec_layer_end_min(hec_layer_end *end);
 /* About the soonest end that a split could have with the guests as they are: what may be worth a split. The dispatch
  * would take `share` of what it does in `times`, and the busiest rank would compute the mean. O(ranks + nodes). */
 double hec_layer_end_hope(const hec_layer_end *end, const hec_layer_times *times, double share);
@@ -119,5 +121,26 @@ hec_layer_times hec_layer_end_times(hec_layer_end *end);
 double hec_layer_end_with(const hec_layer_end *end, const hec_layer_times *times, uint64_t before, uint64_t max);
 /* Writes the split as the layer's quotas. O(experts * ranks). */
 void hec_layer_end_quotas(hec_layer_end *end, hec_quota_writer *writer);
+
+/* Between layer_end.c and layer_split.c, which has the splits. */
+static inline uint8_t *hec_layer_held_of(const hec_layer_end *end, int32_t expert) {
+  return end->held + (size_t)expert * (size_t)end->n_ranks;
+}
+
+static inline uint32_t *hec_layer_tokens_of(const hec_layer_end *end, int32_t expert) {
+  return end->tokens + (size_t)expert * (size_t)end->n_ranks;
+}
+
+static inline const uint32_t *hec_layer_counts_of(const hec_layer_end *end, int32_t expert) {
+  return end->counts + (size_t)expert * (size_t)end->n_ranks;
+}
+
+/* The holders into end->holder, ascending: their number. O(ranks), of one holder O(1). */
+int32_t hec_layer_holders(const hec_layer_end *end, int32_t expert);
+/* Every source keeps its own tokens of the expert. */
+bool hec_layer_all_stay(const hec_layer_end *end, int32_t expert);
+/* Which source's tokens go to which of the n listed holders, of the split's tokens: own rank, own node, anywhere, in the
+ * order of ranks. Adds to to[holder * n_ranks + source], but for what stays on its rank. */
+void hec_layer_trace(hec_layer_end *end, int32_t expert, int32_t n, uint32_t *to);
 
 #endif

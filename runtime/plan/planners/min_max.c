@@ -25,6 +25,9 @@
 
 #include <string.h>
 
+/* An expert with more holders has them as a set of bits: a search passes 64 of them at a time. */
+enum { MANY = 8 };
+
 hec_min_max hec_min_max_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts, int32_t capacity) {
   return (hec_min_max){
       .n_ranks = n_ranks,
@@ -42,7 +45,31 @@ hec_min_max hec_min_max_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts
       .path = HEC_NEW(arena, int32_t, n_ranks),
       .arc = HEC_NEW(arena, int32_t, n_ranks),
       .next = HEC_NEW(arena, int32_t, n_ranks),
+      .n_words = (n_ranks + 63) / 64,
+      .holders = HEC_NEW(arena, uint64_t, (size_t)n_experts * (size_t)((n_ranks + 63) / 64)),
+      .at_level = HEC_NEW(arena, uint64_t, ((size_t)n_ranks + 1) * (size_t)((n_ranks + 63) / 64)),
   };
+}
+
+static bool has_many(const hec_min_max *m, int32_t expert) {
+  return m->at[expert + 1] - m->at[expert] > MANY;
+}
+
+static uint64_t *holders_of(const hec_min_max *m, int32_t expert) {
+  return m->holders + (size_t)expert * (size_t)m->n_words;
+}
+
+static uint64_t *ranks_at(const hec_min_max *m, int32_t level) {
+  return m->at_level + (size_t)level * (size_t)m->n_words;
+}
+
+static void list_holders(hec_min_max *m, int32_t expert) {
+  uint64_t *holders = holders_of(m, expert);
+  memset(holders, 0, (size_t)m->n_words * sizeof *holders);
+  for (int32_t i = m->at[expert], last = -1; i < m->at[expert + 1]; last = m->rank[i++]) {
+    HEC_ASSERT(m->rank[i] > last);
+    holders[m->rank[i] / 64] |= (uint64_t)1 << m->rank[i] % 64;
+  }
 }
 
 /* Places by rank (counting sort), their experts, and the loads. Returns the sum of the loads. */
@@ -50,12 +77,15 @@ static uint64_t start(hec_min_max *m) {
   int32_t *at = m->place_at, n_places = m->at[m->n_experts];
   HEC_ASSERT(n_places <= m->capacity);
   memset(at, 0, ((size_t)m->n_ranks + 1) * sizeof *at);
-  for (int32_t e = 0; e < m->n_experts; e++)
+  for (int32_t e = 0; e < m->n_experts; e++) {
     for (int32_t i = m->at[e]; i < m->at[e + 1]; i++) {
       m->expert[i] = e;
       m->load[m->rank[i]] += m->tokens[i];
       at[m->rank[i]]++;
     }
+    if (has_many(m, e))
+      list_holders(m, e);
+  }
   uint64_t all = 0;
   for (int32_t g = 0; g < m->n_ranks; g++) {
     all += m->load[g];
@@ -87,6 +117,17 @@ static bool look_from(hec_min_max *m, int32_t g, uint64_t t, int32_t *n_queued) 
   return found;
 }
 
+/* The first n of the queue, which stands by levels, and an empty level behind the last. */
+static void list_levels(hec_min_max *m, int32_t n) {
+  size_t bytes = (size_t)m->n_words * sizeof *m->at_level;
+  for (int32_t i = 0, cleared = -1; i < n; i++) {
+    int32_t g = m->queue[i];
+    for (; cleared <= m->level[g]; cleared++)
+      memset(ranks_at(m, cleared + 1), 0, bytes);
+    ranks_at(m, m->level[g])[g / 64] |= (uint64_t)1 << g % 64;
+  }
+}
+
 /* Levels from the ranks above t, up to the first level with a rank below t; returns whether there is one. The queue has
  * the ranks reached, *n_queued of them. */
 static bool find_levels(hec_min_max *m, uint64_t t, int32_t *n_queued) {
@@ -102,21 +143,54 @@ static bool find_levels(hec_min_max *m, uint64_t t, int32_t *n_queued) {
   for (int32_t i = 0; i < *n_queued && m->level[m->queue[i]] < last; i++)
     if (look_from(m, m->queue[i], t, n_queued) && last == m->n_ranks)
       last = m->level[m->queue[i]] + 1;
+  list_levels(m, *n_queued);
   return last < m->n_ranks;
+}
+
+/* Members of the set below the one bit of word w. */
+static int32_t count_below(const uint64_t *set, int32_t w, uint64_t bit) {
+  int32_t n = __builtin_popcountll(set[w] & (bit - 1));
+  for (int32_t i = 0; i < w; i++)
+    n += __builtin_popcountll(set[i]);
+  return n;
+}
+
+/* The first place of the expert from `from` on whose rank is of the level; at[e + 1]: none. */
+static int32_t find_many(const hec_min_max *m, int32_t e, int32_t from, int32_t level) {
+  const uint64_t *holders = holders_of(m, e), *wanted = ranks_at(m, level);
+  int32_t w = m->rank[from] / 64;
+  uint64_t found = holders[w] & wanted[w] & ~(uint64_t)0 << m->rank[from] % 64;
+  while (found == 0 && ++w < m->n_words)
+    found = holders[w] & wanted[w];
+  return found == 0 ? m->at[e + 1] : m->at[e] + count_below(holders, w, found & -found);
+}
+
+static int32_t find_few(const hec_min_max *m, int32_t e, int32_t from, int32_t level) {
+  while (from < m->at[e + 1] && m->level[m->rank[from]] != level)
+    from++;
+  return from;
 }
 
 /* The current arc of rank g, moved on to one that leads a level further: its place in *next. False: none is left. */
 static bool find_arc(hec_min_max *m, int32_t g) {
-  for (; m->arc[g] < m->place_at[g + 1]; m->arc[g]++, m->next[g] = -1) {
-    int32_t place = m->place[m->arc[g]], e = m->expert[place];
+  const int32_t level = m->level[g] + 1, end = m->place_at[g + 1];
+  int32_t next = m->next[g];
+  for (int32_t arc = m->arc[g]; arc < end; arc++, next = -1) {
+    int32_t place = m->place[arc], e = m->expert[place];
     if (m->tokens[place] == 0)
       continue;
-    for (m->next[g] = m->next[g] < 0 ? m->at[e] : m->next[g]; m->next[g] < m->at[e + 1]; m->next[g]++) {
-      m->units++;
-      if (m->level[m->rank[m->next[g]]] == m->level[g] + 1)
-        return true;
-    }
+    int32_t from = next < 0 ? m->at[e] : next;
+    if (from < m->at[e + 1])
+      next = has_many(m, e) ? find_many(m, e, from, level) : find_few(m, e, from, level);
+    m->units += (uint64_t)(next - from) + (next < m->at[e + 1]);
+    if (next == m->at[e + 1])
+      continue;
+    m->arc[g] = arc;
+    m->next[g] = next;
+    return true;
   }
+  m->arc[g] = end;
+  m->next[g] = -1;
   return false;
 }
 
@@ -144,6 +218,7 @@ static void relieve(hec_min_max *m, int32_t from, uint64_t t) {
   while (n > 0 && m->load[from] > t) {
     int32_t g = m->path[n - 1];
     if (!find_arc(m, g)) {
+      ranks_at(m, m->level[g])[g / 64] &= ~((uint64_t)1 << g % 64);
       m->level[g] = -1; /* a dead end */
       n--;
       continue;

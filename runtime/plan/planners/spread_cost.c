@@ -11,7 +11,7 @@
  *
  * which is the price from nothing to the last bit, since rounding is monotonic.
  *
- * A comparison (hec_spread_fits, hec_spread_choose) prices few ways in full. A stage takes no less than any one link of
+ * A comparison (hec_spread_fits, hec_spread_choose, hec_spread_cost_with) prices few ways in full. A stage takes no less than any one link of
  * it. So a way is out as soon as one link of each of its stages makes it dearer than the cheapest so far. The link tried
  * is the busiest when the way last lost. The winner of last time is tried first. Bounds are added in the order of the
  * values, and rounding is monotonic. So they hold in floating point too: hints decide how soon a price is found, never
@@ -20,6 +20,7 @@
 
 #include "runtime/plan/problem.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef void lower_function(const hec_problem *, const hec_sparse *, hec_collective_plan *);
@@ -364,21 +365,59 @@ double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
  * operations, each off by 2^-53 of its result at most. */
 static const double SURELY_LESS = 1 - 0x1p-48;
 
-double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern) {
-  const int32_t n_stages = spread->n_stages, length = spread->links->n_padded;
+/* The k-th way to look at: the cheapest of last time, then the others in order. */
+static int32_t way_in_turn(const hec_spread_sum *sum, int32_t k) {
+  int32_t first = sum->hint->way;
+  return k == 0 ? first : k <= first ? k - 1 : k;
+}
+
+/* The first of a pattern's entries that is of the stage or a later one. */
+static int32_t entry_of(const hec_spread *spread, const hec_spread_pattern *pattern, int32_t stage) {
+  int32_t low = 0, high = stage > 0 ? pattern->n : 0, begin = stage * spread->links->n_padded;
+  while (low < high) {
+    int32_t middle = low + (high - low) / 2;
+    if (pattern->at[middle] < begin)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* The way's price with the pattern, if that is below `limit`; else no less than it. */
+static double way_with_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum,
+                         const hec_spread_pattern *pattern, double limit) {
+  const int32_t length = spread->links->n_padded;
   const double *load = sum->load, *delay = sum->delay, *bandwidth = spread->bandwidth;
-  double stage_s[HEC_SPREAD_STAGES_MAX];
-  for (int32_t k = 0, i = 0, end = length; k < n_stages; k++, end += length) {
+  double seconds = 0;
+  int32_t i = entry_of(spread, pattern, spread->way_at[way]);
+  for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1] && seconds < limit; k++) {
     double max = sum->stage_s[k];
-    for (; i < pattern->n && pattern->at[i] < end; i++) {
+    for (int32_t end = (k + 1) * length; i < pattern->n && pattern->at[i] < end; i++) {
       int32_t at = pattern->at[i];
       double bytes = load[at] + pattern->load[i], wait_s = larger(delay[at], pattern->delay[i]);
-      if (bytes > (max - wait_s) * bandwidth[at] * SURELY_LESS)
-        max = larger(max, bytes / bandwidth[at] + wait_s);
+      if (bytes <= (max - wait_s) * bandwidth[at] * SURELY_LESS)
+        continue;
+      max = larger(max, bytes / bandwidth[at] + wait_s);
+      if (seconds + max >= limit)
+        return limit;
     }
-    stage_s[k] = max;
+    seconds += max;
   }
-  return cheapest(spread, stage_s);
+  return seconds;
+}
+
+double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_pattern *pattern) {
+  double best = INFINITY;
+  int32_t winner = 0;
+  for (int32_t i = 0; i < spread->n_ways; i++) {
+    int32_t way = way_in_turn(sum, i);
+    double seconds = way_with_s(spread, way, sum, pattern, best);
+    winner = seconds < best ? way : winner;
+    best = seconds < best ? seconds : best;
+  }
+  sum->hint->way = winner;
+  return best;
 }
 
 double hec_spread_cost_out(const hec_spread *spread, const hec_spread_sum *sum, int32_t owner) {
@@ -421,12 +460,6 @@ static double stage_s(const double *load, const double *delay, const double *ban
     seconds = largest(seconds, link_s, length);
   }
   return seconds;
-}
-
-/* The k-th way to look at: the cheapest of last time, then the others in order. */
-static int32_t way_in_turn(const hec_spread_sum *sum, int32_t k) {
-  int32_t first = sum->hint->way;
-  return k == 0 ? first : k <= first ? k - 1 : k;
 }
 
 /* Cheapest so far; -1: none. An earlier way wins ties. */

@@ -125,13 +125,19 @@ static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
   for (int32_t r = 0; r < run->plan.n_ranks; r++) {
     const uint64_t *sum = state->sum + (size_t)r * (size_t)n_experts;
     uint32_t *mean = state->mean + (size_t)r * (size_t)n_experts, *other = state->other + (size_t)r * (size_t)n_experts;
-    double row = 0, drift = drift_of(state, layer);
+    int64_t row = 0;
     for (int32_t e = 0; e < n_experts; e++)
-      row += (double)sum[e];
-    for (int32_t e = 0; e < n_experts; e++) {
-      mean[e] = (uint32_t)(((1 - drift) * (double)sum[e] + drift * row / n_experts) / n);
-      other[(7 * e + 3) % n_experts] = mean[e];
-      expected[e] += sum[e] / (uint64_t)n;
+      row += (int64_t)sum[e];
+    double drift = drift_of(state, layer), even = drift * (double)row / n_experts;
+    for (int32_t e = 0; e < n_experts; e++) { /* 53 bits hold the sums: whole parts of quotients are exact */
+      double own = (double)(int64_t)sum[e];
+      mean[e] = (uint32_t)(int64_t)(((1 - drift) * own + even) / n);
+      expected[e] += (uint64_t)(int64_t)(own / n);
+    }
+    for (int32_t e = 0, to = 3 % n_experts; e < n_experts; e++) {
+      other[to] = mean[e];
+      for (to += 7; to >= n_experts;)
+        to -= n_experts;
     }
   }
   run->units += (uint64_t)run->plan.n_ranks * (uint64_t)n_experts / 2;

@@ -1,11 +1,14 @@
 /* See recommendation.h. */
 #include "tools/front/training/recommendation.h"
 
-#include "models/laws/cost_law.h"
 #include "models/training/dispatcher.h"
+#include "runtime/base/pool.h"
+#include "runtime/base/progress.h"
 #include "tools/front/job_make.h"
 #include "tools/front/training/recommendation_search.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,125 +51,16 @@ static hec_status compare(const hec_training_choice *policies, hec_trace_reader 
   return HEC_OK;
 }
 
-static const hec_training_result *best_of(const hec_recommended *r) {
-  return &r->policies.rows[r->best].result;
-}
-
-static double step_s(const hec_recommended *r) {
-  return best_of(r)->step_s;
-}
-
 static void sort_rows(hec_recommended *rows, int32_t n) {
   for (int32_t i = 1; i < n; i++)
-    for (int32_t j = i; j > 0 && better(best_of(&rows[j]), best_of(&rows[j - 1])); j--) {
+    for (int32_t j = i; j > 0 && better(hec_recommended_best(&rows[j]), hec_recommended_best(&rows[j - 1])); j--) {
       hec_recommended row = rows[j];
       rows[j] = rows[j - 1];
       rows[j - 1] = row;
     }
 }
 
-/* ---- Doubt ---- */
-
-/* A row under its policy, or balanced, when something is otherwise. */
-typedef struct {
-  double constant;          /* factor on constant `which`; 1: as it is */
-  int32_t which;            /* of 5 */
-  int32_t window, of;       /* part of the step's records; of 0: all */
-  bool balanced;            /* what routing adds stays as it was */
-  const hec_gpu_laws *laws; /* NULL: the job's */
-} otherwise;
-
-/* The loads of one part of the step's micro-batches, again and again. */
-static void take_window(const otherwise *o, int32_t n_layers, int32_t n_micro, hec_arena *arena,
-                        hec_training_job *job) {
-  int32_t first = (int32_t)((int64_t)n_micro * o->window / o->of),
-          last = (int32_t)((int64_t)n_micro * (o->window + 1) / o->of);
-  int64_t n = (int64_t)n_layers * n_micro;
-  hec_layer_load *loads = HEC_NEW(arena, hec_layer_load, n);
-  double *gather_s = job->gather_s ? HEC_NEW(arena, double, 2 * n) : NULL;
-  for (int64_t i = 0; i < n; i++) {
-    int64_t from = i / n_micro * n_micro + first + i % n_micro % (last - first);
-    loads[i] = job->loads[from];
-    for (int way = 0; gather_s && way < 2; way++)
-      gather_s[2 * i + way] = job->gather_s[2 * from + way];
-  }
-  job->loads = loads;
-  job->gather_s = gather_s;
-}
-
-static hec_status step_otherwise(const hec_recommended *row, const otherwise *o, double *s) {
-  hec_arena arena = {0};
-  hec_training t = row->choice.training;
-  hec_training_result result;
-  hec_training_job job = row->policies.rows[row->best].job;
-  double *constants[HEC_DOUBTS / 2] = {&t.constants.in_step, &t.constants.nic, &t.constants.hidden, &t.constants.host_s,
-                                       &t.constants.overlapped};
-  *constants[o->which] *= o->constant;
-  t.laws = o->laws ? o->laws : t.laws;
-  job.training = &t;
-  if (o->balanced)
-    job = (hec_training_job){.training = &t, .pipeline = job.pipeline};
-  if (o->of > 0)
-    take_window(o, t.moe->n_moe_layers, hec_training_micro_batches(&t), &arena, &job);
-  hec_status status = hec_training_run(&job, &result);
-  *s = result.step_s * row->policies.factor + (o->balanced ? step_s(row) - row->choice.result.step_s : 0);
-  hec_arena_free(&arena);
-  return status;
-}
-
-/* Rows that do not fit into memory are no rivals of one that does. */
-static hec_status try_otherwise(const hec_recommendation *r, const otherwise *o, hec_doubt *doubt) {
-  double first_s = 0, min_s = 0;
-  for (int32_t c = 0; c < r->n; c++) {
-    double s;
-    if (best_of(&r->rows[0])->memory.fits && !best_of(&r->rows[c])->memory.fits)
-      continue;
-    HEC_TRY(step_otherwise(&r->rows[c], o, &s));
-    first_s = c == 0 ? s : first_s;
-    min_s = c == 0 || s < min_s ? s : min_s;
-  }
-  doubt->n++;
-  doubt->n_first += first_s <= min_s;
-  doubt->worst_regret = first_s / min_s - 1 > doubt->worst_regret ? first_s / min_s - 1 : doubt->worst_regret;
-  return HEC_OK;
-}
-
-/* As many parts as each of the rows has micro-batches for. */
-static int32_t windows_of(const hec_recommendation *r) {
-  int32_t n = HEC_RECORD_WINDOWS;
-  for (int32_t c = 0; c < r->n; c++) {
-    int32_t micro = hec_training_micro_batches(&r->rows[c].choice.training);
-    n = micro < n ? micro : n;
-    n = r->rows[c].policies.n_records < n ? r->rows[c].policies.n_records : n;
-  }
-  return n;
-}
-
-/* Without fitted collectives: latency and rate of the data sheet price all traffic (models/training/groups.h). */
-static const hec_gpu_laws *other_law(const hec_gpu_laws *laws, hec_arena *arena) {
-  hec_gpu_laws *other = HEC_NEW(arena, hec_gpu_laws, 1);
-  *other = *laws;
-  other->gpu.fits = HEC_NEW(arena, hec_law_fit, laws->gpu.n_fits + 1);
-  other->gpu.n_fits = other->gpu.n_own = 0;
-  for (int32_t i = 0; i < laws->gpu.n_fits; i++) {
-    const hec_law_fit *fit = &laws->gpu.fits[i];
-    if (fit->law != &hec_cost_law_collective && fit->law != &hec_cost_law_dispatch)
-      other->gpu.fits[other->gpu.n_fits++] = *fit;
-  }
-  return other;
-}
-
-/* Whether the order of the rows hangs on a constant, on the records, on the law of the network. */
-static hec_status doubt(hec_recommendation *to, hec_arena *arena) {
-  const hec_gpu_laws *law = other_law(to->rows[0].choice.training.laws, arena);
-  int32_t windows = windows_of(to);
-  for (int32_t i = 0; i < HEC_DOUBTS; i++)
-    HEC_TRY(try_otherwise(to, &(otherwise){.constant = i % 2 ? 1.1 : 0.9, .which = i / 2, .balanced = true},
-                          &to->constants));
-  for (int32_t i = 0; i < windows; i++)
-    HEC_TRY(try_otherwise(to, &(otherwise){.constant = 1, .window = i, .of = windows}, &to->records));
-  return try_otherwise(to, &(otherwise){.constant = 1, .laws = law}, &to->law);
-}
+/* ---- All layouts ---- */
 
 static hec_status nothing_fits(const hec_layout_found *found) {
   hec_text layout = {0};
@@ -223,7 +117,7 @@ typedef struct {
   hec_candidate chosen[CHOSEN_MAX + TODAY_MAX];
   hec_recommended row[CHOSEN_MAX + TODAY_MAX]; /* [n_rows] */
   int32_t n, n_rows;
-} pool;
+} rivals;
 
 static bool same_layout(const hec_layout_choice *a, const hec_layout_choice *b) {
   return memcmp(&a->training.layout, &b->training.layout, sizeof a->training.layout) == 0 && a->pipeline == b->pipeline;
@@ -233,19 +127,19 @@ static int32_t ep_of(const hec_layout_choice *c) {
   return c->training.layout.ep;
 }
 
-static void choose(pool *p, const hec_candidate *c) {
+static void choose(rivals *p, const hec_candidate *c) {
   p->chosen[p->n++] = *c;
 }
 
 /* How many are chosen of its layout, or of its ep. */
-static int32_t count_like(const pool *p, const hec_layout_choice *of, bool layout) {
+static int32_t count_like(const rivals *p, const hec_layout_choice *of, bool layout) {
   int32_t n = 0;
   for (int32_t i = 0; i < p->n; i++)
     n += layout ? same_layout(&p->chosen[i].choice, of) : ep_of(&p->chosen[i].choice) == ep_of(of);
   return n;
 }
 
-static int32_t n_eps(const pool *p) {
+static int32_t n_eps(const rivals *p) {
   int32_t n = 0;
   for (int32_t i = 0; i < p->n; i++) {
     bool first = true;
@@ -258,7 +152,7 @@ static int32_t n_eps(const pool *p) {
 
 /* The nearest estimates, no layout more than twice; then the fastest of each other ep. For what is left of the table, those that
  * are fastest with balanced routing. */
-static void choose_simulated(pool *p, const hec_layout_found *found) {
+static void choose_simulated(rivals *p, const hec_layout_found *found) {
   for (int32_t i = 0; i < p->from.n && p->n < NEAREST; i++)
     if ((!p->from.of[i].alone || ep_of(&p->from.of[i].choice) == 1) && count_like(p, &p->from.of[i].choice, true) < 2)
       choose(p, &p->from.of[i]);
@@ -272,14 +166,91 @@ static void choose_simulated(pool *p, const hec_layout_found *found) {
                                  .n_policies = p->from.policies ? p->from.n_policies : p->policies->n_policies});
 }
 
-static hec_status simulate(pool *p, const hec_training_choice *with, const hec_layout_choice *choice,
-                           hec_recommended *to) {
+static hec_status prepare(const rivals *p, const hec_layout_choice *choice, hec_recommended *to) {
   *to = (hec_recommended){.choice = *choice};
-  HEC_TRY(hec_recommended_set_up(p->args, p->options, choice, p->reader, p->arena, &to->set_up));
+  return hec_recommended_set_up(p->args, p->options, choice, p->reader, p->arena, &to->set_up);
+}
+
+static hec_status simulate(const rivals *p, const hec_training_choice *with, const hec_layout_choice *choice,
+                           hec_recommended *to) {
+  HEC_TRY(prepare(p, choice, to));
   return compare(with, p->reader, p->arena, to);
 }
 
-static bool is_chosen(const pool *p, const hec_candidate *c) {
+/* ---- Side by side ---- */
+
+/* A layout that is prepared, for one thread. */
+typedef struct {
+  hec_recommended *to;
+  hec_training_choice with;
+  hec_arena arena; /* what it leaves */
+  hec_status status;
+  char message[1024];
+} simulation;
+
+typedef struct {
+  const rivals *of;
+  simulation *all;            /* [n] */
+  int32_t n, *order;          /* [n] the longest first, so that none is left alone at the end */
+  hec_trace_reader **readers; /* [workers] each opens its own; NULL: not yet */
+  atomic_int n_done;
+} side_by_side;
+
+static void simulate_one(void *context, int32_t worker, int64_t item) {
+  side_by_side *w = context;
+  simulation *s = &w->all[w->order[item]];
+  hec_trace_reader **reader = &w->readers[worker];
+  s->status = *reader ? HEC_OK : hec_trace_open_again(w->of->reader, reader);
+  if (s->status == HEC_OK)
+    s->status = compare(&s->with, *reader, &s->arena, s->to);
+  if (s->status != HEC_OK)
+    (void)snprintf(s->message, sizeof s->message, "%s", hec_last_error());
+  hec_progress_at((double)(atomic_fetch_add(&w->n_done, 1) + 1), (double)w->n, 0);
+}
+
+static double cost_of(const simulation *s) {
+  int32_t records = s->with.records > 0 ? s->with.records : HEC_TRAINING_RECORDS;
+  return hec_planning_s(&s->to->choice.training, 1, s->with.n_policies, records);
+}
+
+static void sort_by_cost(side_by_side *w) {
+  for (int32_t i = 0; i < w->n; i++) {
+    int32_t k = i;
+    for (; k > 0 && cost_of(&w->all[w->order[k - 1]]) < cost_of(&w->all[i]); k--)
+      w->order[k] = w->order[k - 1];
+    w->order[k] = i;
+  }
+}
+
+/* Each by one thread, with a reader and an arena of its own: so what comes out does not depend on how many there are. */
+static hec_status simulate_all(const rivals *p, simulation *all, int32_t n) {
+  side_by_side w = {.of = p, .all = all, .n = n, .order = HEC_NEW(p->arena, int32_t, n + 1)};
+  if (n == 0)
+    return HEC_OK;
+  int32_t n_threads = p->policies->n_threads < n ? p->policies->n_threads : n;
+  hec_pool *threads = hec_pool_new(n_threads > 1 ? n_threads : 1);
+  int32_t n_workers = hec_pool_workers(threads);
+  w.readers = HEC_NEW(p->arena, hec_trace_reader *, n_workers);
+  for (int32_t i = 0; i < n; i++) {
+    all[i].with.n_threads = 1;
+    all[i].with.silent = true;
+  }
+  sort_by_cost(&w);
+  hec_progress_stage("simulating layouts", "layouts");
+  hec_pool_run(threads, &(hec_pool_job){.n = n, .work = simulate_one, .context = &w});
+  hec_pool_free(threads);
+  for (int32_t i = 0; i < n_workers; i++)
+    hec_trace_close(w.readers[i]);
+  hec_status status = HEC_OK;
+  for (int32_t i = 0; i < n; i++) {
+    hec_arena_take(p->arena, &all[i].arena);
+    if (status == HEC_OK && all[i].status != HEC_OK)
+      status = hec_fail(all[i].status, "%s", all[i].message);
+  }
+  return status;
+}
+
+static bool is_chosen(const rivals *p, const hec_candidate *c) {
   for (int32_t i = 0; i < p->n; i++)
     if (p->chosen[i].of == c->of)
       return true;
@@ -296,7 +267,7 @@ static double full_s(const hec_candidate *c, int32_t n_layers) {
 }
 
 /* Estimates are only about right: where there is time, all that are about as fast as the first. */
-static void choose_more(pool *p, int32_t n_layers, double within_s) {
+static void choose_more(rivals *p, int32_t n_layers, double within_s) {
   for (int32_t i = 0; i < p->from.n && p->n < CHOSEN_MAX; i++) {
     const hec_candidate *c = &p->from.of[i];
     if (c->alone || c->step_s > NEAR * p->from.of[0].step_s || is_chosen(p, c))
@@ -309,7 +280,7 @@ static void choose_more(pool *p, int32_t n_layers, double within_s) {
 }
 
 /* Records of the trace that all of them have time for; 0: as many as a step takes. */
-static int32_t records_within(const pool *p, const hec_set_up *base, double within_s) {
+static int32_t records_within(const rivals *p, const hec_set_up *base, double within_s) {
   double each_s = 0, before_s = 0;
   for (int32_t i = 0; i < p->n; i++) {
     before_s += hec_planning_s(&p->chosen[i].choice.training, base->job.header.n_layers, p->chosen[i].n_policies, 0);
@@ -358,7 +329,7 @@ static hec_candidate candidate_of(hec_recommended *row, hec_arena *arena) {
 }
 
 /* Records for which all policies can be planned in this time. */
-static int32_t records_for_all(const pool *p, const hec_training *t, int32_t n_layers, double within_s) {
+static int32_t records_for_all(const rivals *p, const hec_training *t, int32_t n_layers, double within_s) {
   double before_s = hec_planning_s(t, n_layers, p->policies->n_policies, 0),
          each_s = hec_planning_s(t, n_layers, p->policies->n_policies, 1) - before_s,
          records = (within_s - before_s) / each_s;
@@ -369,7 +340,7 @@ static int32_t records_for_all(const pool *p, const hec_training *t, int32_t n_l
 
 /* Today's layout is simulated too, with every policy, so that nothing slower is recommended. Where that takes too long for all
  * records, the fastest policies of a few are simulated beside the other layouts. */
-static hec_status add_today(pool *p, const hec_recommendation *to, const hec_training_choice *fitting,
+static hec_status add_today(rivals *p, const hec_recommendation *to, const hec_training_choice *fitting,
                             double within_s) {
   const hec_recommended *today = &to->today;
   hec_layout_choice choice = today->choice;
@@ -392,7 +363,7 @@ static hec_status add_today(pool *p, const hec_recommendation *to, const hec_tra
 }
 
 /* What the dispatcher alone gains, where nobody said which runs today: of the one that is recommended. */
-static hec_status look_at_today_with(pool *p, const hec_training_choice *alone, hec_recommendation *to) {
+static hec_status look_at_today_with(rivals *p, const hec_training_choice *alone, hec_recommendation *to) {
   hec_layout_choice choice = to->today.choice;
   const hec_layout_choice *best = &to->rows[0].choice;
   int32_t dispatcher = uses_dispatcher(best) ? best->training.recipe.dispatcher : fastest_dispatcher(&choice);
@@ -406,20 +377,17 @@ static hec_status look_at_today_with(pool *p, const hec_training_choice *alone, 
 
 /* ---- All together ---- */
 
-static hec_status simulate_chosen(pool *p, const hec_training_choice *fitting) {
-  double best_s = 0;
+static hec_status simulate_chosen(rivals *p, const hec_training_choice *fitting) {
+  simulation *all = HEC_NEW(p->arena, simulation, p->n + 1);
   for (int32_t i = 0; i < p->n; i++) {
     const hec_candidate *c = &p->chosen[i];
-    hec_training_choice with = *fitting;
-    with.policies = c->policies;
-    with.n_policies = c->n_policies;
-    hec_recommended *row = &p->row[p->n_rows];
-    HEC_TRY(simulate(p, &with, &c->choice, row));
-    p->n_rows++;
-    if (best_of(row)->memory.fits && (best_s <= 0 || step_s(row) < best_s))
-      best_s = step_s(row);
+    all[i] = (simulation){.to = &p->row[p->n_rows + i], .with = *fitting};
+    all[i].with.policies = c->policies;
+    all[i].with.n_policies = c->n_policies;
+    HEC_TRY(prepare(p, &c->choice, all[i].to));
   }
-  return HEC_OK;
+  p->n_rows += p->n;
+  return simulate_all(p, all, p->n);
 }
 
 /* The fastest, the fastest other layout, the fastest of each other ep; then what is left. */
@@ -432,7 +400,7 @@ static bool wanted(const hec_recommendation *to, const hec_layout_choice *choice
   return pass < 2 ? to->n == pass && !layout : pass == 2 ? !ep : !layout;
 }
 
-static void choose_rows(pool *p, hec_recommendation *to) {
+static void choose_rows(rivals *p, hec_recommendation *to) {
   sort_rows(p->row, p->n_rows);
   for (int pass = 0; pass < 4; pass++)
     for (int32_t i = 0; i < p->n_rows && to->n < HEC_RECOMMENDED_ROWS; i++)
@@ -460,54 +428,70 @@ static hec_training_choice ep_alone(const hec_training_choice *fitting) {
 }
 
 /* What ep alone runs best: of what is simulated, and of the layouts that ep is estimated fastest with. */
-static hec_status choose_plain(pool *p, const hec_training_choice *fitting, hec_recommendation *to) {
+static hec_status choose_plain(rivals *p, const hec_training_choice *fitting, hec_recommendation *to) {
   const hec_training_choice alone = ep_alone(fitting);
   for (int32_t i = 0; i < p->n_rows; i++) {
     hec_recommended row = p->row[i];
     row.best = row.policies.baseline;
-    if (i == 0 || better(best_of(&row), best_of(&to->plain)))
+    if (i == 0 || better(hec_recommended_best(&row), hec_recommended_best(&to->plain)))
       to->plain = row;
   }
   qsort(p->from.of, (size_t)p->from.n, sizeof *p->from.of, by_plain);
-  for (int32_t i = 0; i < p->from.n && i < PLAIN_TRIED && p->from.of[i].plain_s > 0; i++) {
-    hec_recommended row;
-    HEC_TRY(simulate(p, &alone, p->from.of[i].of, &row));
-    if (better(best_of(&row), best_of(&to->plain)))
-      to->plain = row;
+  hec_recommended *rows = HEC_NEW(p->arena, hec_recommended, PLAIN_TRIED);
+  simulation *all = HEC_NEW(p->arena, simulation, PLAIN_TRIED);
+  int32_t n = 0;
+  for (; n < p->from.n && n < PLAIN_TRIED && p->from.of[n].plain_s > 0; n++) {
+    all[n] = (simulation){.to = &rows[n], .with = alone};
+    HEC_TRY(prepare(p, p->from.of[n].of, &rows[n]));
   }
+  HEC_TRY(simulate_all(p, all, n));
+  for (int32_t i = 0; i < n; i++)
+    if (better(hec_recommended_best(&rows[i]), hec_recommended_best(&to->plain)))
+      to->plain = rows[i];
   return HEC_OK;
 }
 
-/* With all records that a step takes, as a run by hand has them, and the policy that was best with some. */
-static hec_status simulate_fully(pool *p, const hec_training_choice *fitting, hec_recommended *row) {
-  const hec_policy *best[1] = {row->policies.rows[row->best].policy};
-  hec_training_choice with = *fitting;
-  const hec_layout_choice choice = row->choice;
-  with.policies = best;
-  with.n_policies = 1;
-  with.records = 0;
-  if (fitting->records == 0 || row->policies.n_records < fitting->records) /* it had all */
-    return HEC_OK;
-  HEC_TRY(simulate(p, &with, &choice, row));
-  for (int32_t i = 0; i < row->policies.n_rows; i++)
-    row->best = row->policies.rows[i].policy == best[0] ? i : row->best;
+/* With all records that a step takes, as a run by hand has them, and the policy that was best with some. `rows`: [n] */
+static hec_status simulate_fully(rivals *p, const hec_training_choice *fitting, hec_recommended *const *rows,
+                                 int32_t n) {
+  simulation *all = HEC_NEW(p->arena, simulation, n);
+  const hec_policy **best = HEC_NEW(p->arena, const hec_policy *, n);
+  int32_t n_all = 0;
+  for (int32_t i = 0; i < n; i++) {
+    const hec_layout_choice choice = rows[i]->choice;
+    if (fitting->records == 0 || rows[i]->policies.n_records < fitting->records) /* it had all */
+      continue;
+    best[n_all] = rows[i]->policies.rows[rows[i]->best].policy;
+    simulation *one = &all[n_all];
+    *one = (simulation){.to = rows[i], .with = *fitting};
+    one->with.policies = &best[n_all++];
+    one->with.n_policies = 1;
+    one->with.records = 0;
+    HEC_TRY(prepare(p, &choice, rows[i]));
+  }
+  HEC_TRY(simulate_all(p, all, n_all));
+  for (int32_t k = 0; k < n_all; k++)
+    for (int32_t i = 0; i < all[k].to->policies.n_rows; i++)
+      all[k].to->best = all[k].to->policies.rows[i].policy == best[k] ? i : all[k].to->best;
   return HEC_OK;
 }
 
-static hec_status finish_rows(pool *p, const hec_training_choice *fitting, hec_recommendation *to) {
+static hec_status finish_rows(rivals *p, const hec_training_choice *fitting, hec_recommendation *to) {
   hec_training_choice alone = ep_alone(fitting);
   alone.records = 0;
   alone.recompute_more = false;
   to->n_records = to->rows[0].policies.n_records;
+  hec_recommended *rows[HEC_RECOMMENDED_ROWS + 1] = {[HEC_RECOMMENDED_ROWS] = NULL};
   for (int32_t i = 0; i < to->n; i++)
-    HEC_TRY(simulate_fully(p, fitting, &to->rows[i]));
-  HEC_TRY(simulate_fully(p, fitting, &to->plain));
+    rows[i] = &to->rows[i];
+  rows[to->n] = &to->plain;
+  HEC_TRY(simulate_fully(p, fitting, rows, to->n + 1));
   sort_rows(to->rows, to->n);
   return to->has_today ? look_at_today_with(p, &alone, to) : HEC_OK;
 }
 
 /* Half of the time is for what is simulated in full, 3 of 10 parts for estimates; the rest is for what is not counted. */
-static hec_status search_loads(pool *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
+static hec_status search_loads(rivals *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
   const hec_candidate_search search = {.args = p->args,
                                        .options = p->options,
                                        .policies = p->policies,
@@ -575,12 +559,12 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   HEC_TRY(hec_layout_search_run(&search, arena, &to->found));
   if (to->found.n == 0)
     return nothing_fits(&to->found);
-  pool *p = HEC_NEW(arena, pool, 1);
+  rivals *p = HEC_NEW(arena, rivals, 1);
   p->args = &with;
   p->options = options;
   p->policies = policies;
   p->reader = reader;
   p->arena = arena;
   HEC_TRY(search_loads(p, base, COUNTED * within_s, to));
-  return doubt(to, arena);
+  return hec_recommendation_doubt(to, arena);
 }

@@ -15,6 +15,10 @@ typedef struct {
   int32_t best; /* the fastest policy's row */
 } hec_recommended;
 
+static inline const hec_training_result *hec_recommended_best(const hec_recommended *r) {
+  return &r->policies.rows[r->best].result;
+}
+
 typedef struct {
   int32_t n, n_first;
   double worst_regret;
@@ -48,6 +52,9 @@ typedef struct {
 hec_status hec_recommend(const hec_training_args *args, const hec_job_options *options, double within_s,
                          const hec_training_choice *policies, hec_trace_reader *reader, hec_arena *arena,
                          hec_recommendation *to) HEC_MUST_USE;
+
+/* Counts `constants`, `records` and `law` of rows that are there. */
+hec_status hec_recommendation_doubt(hec_recommendation *r, hec_arena *arena) HEC_MUST_USE;
 
 /* What to run, and what it gains. */
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);

@@ -126,11 +126,13 @@ static hec_layout_loads means(const hec_training_routing *of, int32_t n_layers, 
     for (int32_t i = 0; gather_s && i < 2 * n_micro; i++)
       gather_s[2 * l + i % 2] += of->gather_s[2 * (int64_t)l * n_micro + i] / (double)n_micro;
   }
-  return (hec_layout_loads){.load = load, .gather_s = gather_s, .sharded = of->sharded, .moves_s = of->moves_s};
+  return (hec_layout_loads){
+      .load = load, .gather_s = gather_s, .sharded = of->sharded, .moves_s = of->moves_s, .replicas_s = of->replicas_s};
 }
 
 static hec_status plan_class(finder *f, const hec_set_up *set_up, hec_arena *scratch, group_class *c) {
   const hec_training_loads_of of = {.job = &set_up->job,
+                                    .training = &set_up->training,
                                     .policies = c->policies,
                                     .n_policies = c->n,
                                     .n_threads = f->of->policies->n_threads,
@@ -266,6 +268,7 @@ static hec_status class_of(finder *f, const hec_layout_choice *choice, bool alon
 static bool estimate(finder *f, const hec_layout_choice *of, const hec_layout_loads *loads, hec_layout_choice *to) {
   hec_layout_loads own = *loads;
   own.moves_s /= (double)of->training.layout.pp;
+  own.replicas_s /= (double)of->training.layout.pp;
   *to = *of;
   do {
     const hec_training *t = &to->training;

@@ -13,10 +13,9 @@ static const double host_share = 0.1;                    /* of a step, that is w
 static const double close = 0.01;                        /* a difference that is none */
 
 const char hec_training_not_modelled[] =
-    "time of planning; congestion of the network; gradients "
-    "of "
-    "copies that stay from step to step. Gathered copies and moved experts cost what a closed form of the links says, "
-    "hidden beside attention where they are decided before the gate.";
+    "time of planning; congestion of the network. Copies of experts, their gradients and moved experts cost what a "
+    "closed form of the links says: hidden beside attention where they are decided before the gate, or with "
+    "data-parallel traffic where they stay.";
 
 /* ---- Head and verdict ---- */
 

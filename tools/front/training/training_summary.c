@@ -48,6 +48,7 @@ static hec_training_job job_of(const hec_set_up *set_up, const hec_training_load
                             .gather_s = of->gather_s ? of->gather_s + 2 * at : NULL,
                             .sharded = of->sharded,
                             .moves_s = of->moves_s,
+                            .replicas_s = of->replicas_s,
                             .dropped_share = of->dropped_share};
 }
 
@@ -128,6 +129,7 @@ hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *c
   for (int32_t i = 0; i < summary->n_rows; i++)
     summary->rows[i].policy = policies[i];
   const hec_training_loads_of of = {.job = &set_up->job,
+                                    .training = &set_up->training,
                                     .policies = policies,
                                     .n_policies = summary->n_rows,
                                     .n_threads = choice->n_threads,

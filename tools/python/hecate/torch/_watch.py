@@ -22,7 +22,7 @@ def work_s(since):
 
 # Waits by the first word of their names; what comes between them by the wait that ended last.
 WAITS = {"layer": "counts", "step": "counts", "SparseAllGather": "gather", "SparseReduceScatter": "scatter", "sum": "copies",
-         "re-sharding": "moves"}
+         "re-sharding": "moves", "sending": "dispatch"}
 AFTER = {"step": "begin", "layer": "routes", "dispatch": "experts", "combine": "window", "combine backward": "experts backward",
          "dispatch backward": "window backward"}
 

@@ -107,15 +107,22 @@ class _Rows(torch.autograd.Function):
     """Exchange.rows with a gradient: the same rows the other way."""
 
     @staticmethod
-    def forward(ctx, rows, exchange, what, send, receive):
-        ctx.exchange, ctx.what, ctx.send, ctx.receive = exchange, what, send, receive
+    def forward(ctx, rows, exchange, what, send, receive, beside):
+        ctx.exchange, ctx.what, ctx.send, ctx.receive, ctx.beside = exchange, what, send, receive, beside
         return exchange.rows(what, rows, send, receive)
 
     @staticmethod
     def backward(ctx, grad):
-        back = ctx.exchange.rows(ctx.what + ", backward", grad, ctx.receive, ctx.send)
-        return back, None, None, None, None
+        if ctx.beside is None:
+            back = ctx.exchange.rows(ctx.what + ", backward", grad, ctx.receive, ctx.send)
+        else:
+            work, sending = ctx.beside
+            back, travels = ctx.exchange.rows(sending, grad, ctx.receive, ctx.send, later=True)
+            work()
+            ctx.exchange.wait(ctx.what + ", backward", travels)
+        return back, None, None, None, None, None
 
 
-def exchange_rows(rows, exchange, what, send, receive):
-    return _Rows.apply(rows, exchange, what, send, receive)
+def exchange_rows(rows, exchange, what, send, receive, beside=None):
+    """beside: (what to do while the gradients travel, the name of their start)."""
+    return _Rows.apply(rows, exchange, what, send, receive, beside)

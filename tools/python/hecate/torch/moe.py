@@ -30,20 +30,28 @@ class _Guests:
 
 
 class _Materialise(torch.autograd.Function):
-    """weight -> (kept experts, guests before the gate, guests added after it) in the compute dtype. Backward starts the
-    SparseReduceScatter and leaves the gradient to the end of the pass."""
+    """weight -> (nothing, the matrices of the experts that have tokens, one after the other) in the compute dtype. used: their
+    (set, row); set 0 is kept here, then guests before the gate, guests added after it. Backward puts the gradients together
+    and starts the SparseReduceScatter, but not before the rows are on their way back (ExpertParallel._meanwhile)."""
 
     @staticmethod
-    def forward(ctx, weight, parallel, store, came):
-        ctx.parallel, ctx.store, ctx.came = parallel, store, came
-        kept = weight.to(store.compute_dtype) if weight.dtype != store.compute_dtype else weight.view_as(weight)
-        return (kept,) + tuple(guests.view_as(guests) for guests, _ in came)
+    def forward(ctx, weight, layer, came, used):
+        ctx.layer, ctx.came, ctx.used, store = layer, came, used, layer.experts
+        kept = weight.to(store.compute_dtype) if weight.dtype != store.compute_dtype else weight
+        sets = [kept] + [guests for guests, _ in came]
+        return (weight.new_zeros(()), *(matrix for which, row in used for matrix in layer._matrices(sets[which][row])))
 
     @staticmethod
-    def backward(ctx, kept, *guests):
-        own = kept.to(ctx.store.weight.dtype, copy=True)
-        started = [ctx.store.scatter_start(grad, moved) for grad, (_, moved) in zip(guests, ctx.came) if moved.any]
-        ctx.parallel._returns(ctx.store, own, started)
+    def backward(ctx, _, *grads):
+        layer, came, used, store = ctx.layer, ctx.came, ctx.used, ctx.layer.experts
+
+        def put_together():
+            own = layer._joined(store.weight, store.weight.dtype, 0, used, grads)
+            started = [store.scatter_start(layer._joined(guests, store.compute_dtype, i + 1, used, grads), moved)
+                       for i, (guests, moved) in enumerate(came) if moved.any]
+            layer.parallel._returns(store, own, started)
+
+        layer.parallel._later(put_together)
         return None, None, None, None
 
 
@@ -127,7 +135,7 @@ class ExpertParallel:
         self.plan, self.counts, self.iteration = None, torch.zeros(layers, self.exchange.size, experts, dtype=torch.int64), -1
         self.optimizers: List[torch.optim.Optimizer] = []
         self.recorders: List[Any] = []
-        self._guests, self._pending, self._queued = {}, [], False
+        self._guests, self._pending, self._put_off, self._queued = {}, [], [], False
         self._offsets = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
         self.reset_parameters(seed)
 
@@ -213,15 +221,26 @@ class ExpertParallel:
 
     # ---- Gradients ----
 
-    def _returns(self, store, own, started):
-        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass. Where no guest
-        returns, the sum over resident copies starts now."""
-        self._pending.append((store, own, started, None if started else store.sum_start(own)))
+    def _later(self, work):
+        """In backward: to do while rows travel, at the latest at the end of the pass."""
+        self._put_off.append(work)
         if not self._queued:
             self._queued = True
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
+    @torch.no_grad()
+    def _meanwhile(self):
+        put_off, self._put_off = self._put_off, []
+        for work in put_off:
+            work()
+
+    def _returns(self, store, own, started):
+        """In backward: the gradient of a layer is complete once `started` has come; added at the end of the pass. Where no guest
+        returns, the sum over resident copies starts now."""
+        self._pending.append((store, own, started, None if started else store.sum_start(own)))
+
     def _finish(self):
+        self._meanwhile()
         pending, self._pending, self._queued = self._pending, [], False
         for store, own, started, summed in pending:
             for scatter in started:
@@ -326,7 +345,7 @@ class MoELayer(torch.nn.Module):
     def dispatch(self, flight, x):
         """Rows that came here, by source, then expert."""
         return exchange_rows(x[flight.token], self.parallel.exchange, "dispatch of layer %d" % self.layer, flight.n_send,
-                             flight.n_receive)
+                             flight.n_receive, (self.parallel._meanwhile, "sending of layer %d" % self.layer))
 
     def compute(self, flight, rows):
         flight.came, flight.guests = self._guests_here(flight.plan)
@@ -363,26 +382,21 @@ class MoELayer(torch.nn.Module):
 
     def _compute(self, rows, receive, came):
         """The experts' work on rows [n, d_model], which stand by source, then expert."""
-        parallel, store = self.parallel, self.experts
-        sets = _Materialise.apply(store.weight, parallel, store, came)
+        store = self.experts
         where = {} if store.slices > 1 else {e: (0, row) for e, row in store.row_of.items()}
         for i, (_, moved) in enumerate(came):
             where.update({e: (i + 1, row) for row, e in enumerate(moved.experts)})
-        experts = receive.shape[1]
+        experts, n_rows = receive.shape[1], receive.sum(0).tolist()
         source = torch.arange(receive.numel()).repeat_interleave(receive.reshape(-1)) % experts
         order = torch.argsort(source, stable=True).to(rows.device)
-        inputs = rows[order].split(receive.sum(0).tolist())
-        unbound = [tensors.unbind(0) for tensors in sets]
-        outputs = []
-        for e, x in enumerate(inputs):
-            if len(x) == 0:
-                continue
-            which, row = where[e]
-            outputs.append(self.parallel.expert(self._matrices(unbound[which][row]), x.to(store.compute_dtype)))
+        busy = [e for e in range(experts) if n_rows[e] > 0]
+        nothing, *matrices = _Materialise.apply(store.weight, self, came, [where[e] for e in busy])
+        outputs, n = [], len(self.parallel.shapes)
+        for k, x in enumerate(rows[order].split([n_rows[e] for e in busy])):
+            outputs.append(self.parallel.expert(matrices[k * n:(k + 1) * n], x.to(store.compute_dtype)))
         if not outputs:  # no token came; backward still passes here, so that every rank exchanges
             outputs = [rows[:0]]
-        done = torch.cat(outputs).to(rows.dtype)
-        done = _Joined.apply(done, *sets)
+        done = _Joined.apply(torch.cat(outputs).to(rows.dtype), nothing)
         inverse = torch.empty_like(order)
         inverse[order] = torch.arange(len(order), device=order.device)
         return done[inverse]
@@ -401,23 +415,29 @@ class MoELayer(torch.nn.Module):
             parallel._prefetch(self.layer + 1)  # while this layer's experts and the next one's attention run
         return [store.gather_end(gather) for gather in (started, added) if gather is not None], guests
 
+    def _joined(self, like, dtype, which, used, grads):
+        """[rows of `like`] the gradients of a set's matrices; of experts without tokens 0."""
+        n, whole = len(self.parallel.shapes), torch.zeros_like(like, dtype=dtype)
+        for k, (of, row) in enumerate(used):
+            for matrix, grad in zip(self._matrices(whole[row]) if of == which else (), grads[k * n:(k + 1) * n]):
+                matrix.copy_(grad)
+        return whole
+
     def _matrices(self, flat):
         offsets = self.parallel._offsets
         return [flat[offsets[i]:offsets[i + 1]].view(shape) for i, shape in enumerate(self.parallel.shapes)]
 
 
 class _Joined(torch.autograd.Function):
-    """Keeps weights without a token in the graph: their gradient is zero, and every rank takes part in every backward
-    exchange."""
+    """Keeps a layer to which no token came in the graph: every rank takes part in every backward exchange."""
 
     @staticmethod
-    def forward(ctx, done, *sets):
-        ctx.n = len(sets)
+    def forward(ctx, done, nothing):
         return done.view_as(done)
 
     @staticmethod
     def backward(ctx, grad):
-        return (grad,) + (None,) * ctx.n
+        return grad, None
 
 
 class TopK(torch.nn.Module):
