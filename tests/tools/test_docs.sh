@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every command that README.md and docs/ show runs. Each line of a block that begins with hecate- (or "$ hecate-"), in an empty
 # folder where the files that pages name stand. Where a page shows the output, its numbers are those of today, and README's is
-# that to the letter. Other commands run on the first ten iterations of the committed traces; files that they write are there, too.
+# that to the letter. Other commands run on the first five iterations of the committed traces; files that they write are there, too.
 # A block under a line "<!-- not run: WHY -->" is left out.
 # Tables that a command makes are what it prints.
 # Usage: test_docs.sh BUILD_DIR
@@ -12,8 +12,8 @@ export PATH=$build:$PATH HECATE_SHARED=$work/none
 mkdir short whole short/traces
 cp "$source_dir"/traces/*.json short/traces
 sed -i 's/, "nccl_rounds"//; s/"auto", 4096/"auto"/' short/traces/sample-sweep.json # a quarter of its rows, and the quick ones
-for trace in "$source_dir"/traces/*.jsonl; do head -n 11 "$trace" >short/traces/"${trace##*/}"; done
-for trace in "$source_dir"/traces/*.jsonl.gz; do zcat "$trace" | head -n 11 | gzip >short/traces/"${trace##*/}"; done
+for trace in "$source_dir"/traces/*.jsonl; do head -n 6 "$trace" >short/traces/"${trace##*/}"; done
+for trace in "$source_dir"/traces/*.jsonl.gz; do zcat "$trace" | head -n 6 | gzip >short/traces/"${trace##*/}"; done
 ln -s "$source_dir/traces" whole/traces
 cd short || exit 1
 mkdir moe-traces

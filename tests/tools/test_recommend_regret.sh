@@ -43,12 +43,13 @@ def layouts():
                         yield f"tp={tp} pp={pp}{split} vpp={vpp} ep={ep} etp={etp}"
 
 job = {"trace": trace, "model": model, "cluster": cluster, "global_batch": batch, "recipe": recipe}
-spec = dict(job, policy=policies, layout=list(layouts()), micro_batch=[micro] if micro else [1, 2, 4], zero=[zero] if zero else [1, 3],
-            recompute=["none", "norm+act", "norm+moe", "full"])
-json.dump(spec, open("spec.json", "w"))
-subprocess.run([sim, "sweep", "spec.json", "--out", "all"], check=True, stdout=subprocess.DEVNULL)
-rows = [r for r in json.load(open("all.json"))["rows"] if "error" not in r]
-rows = [r for r in rows if r["memory"]["fits"] and (r["zero"] == 1 or " pp=1 " in r["layout"])]
+rows = []
+for level in [zero] if zero else [1, 3]:
+    spec = dict(job, policy=policies, layout=[t for t in layouts() if level == 1 or " pp=1 " in t], micro_batch=[micro] if micro else [1, 2, 4],
+                zero=[level], recompute=["none", "norm+act", "norm+moe", "full"])
+    json.dump(spec, open("spec.json", "w"))
+    subprocess.run([sim, "sweep", "spec.json", "--out", "all"], check=True, stdout=subprocess.DEVNULL)
+    rows += [r for r in json.load(open("all.json"))["rows"] if "error" not in r and r["memory"]["fits"]]
 r = json.loads(subprocess.run([sim, "recommend", trace, "--model", model, "--cluster", cluster, "--global-batch", str(batch),
                                "--recipe", recipe + (f" zero={zero}" if zero else ""), "--policy", ",".join(policies), "--json",
                                *(["--micro-batch", str(micro)] if micro else [])], check=True, capture_output=True).stdout)
