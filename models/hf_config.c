@@ -185,6 +185,10 @@ static hec_status count_linear(const reader *r, int32_t *n) {
   return HEC_OK;
 }
 
+static bool sees_all(const hec_json_value *type) {
+  return !hec_json_is_string(type) || strcmp(hec_json_text(type), "sliding_attention") != 0;
+}
+
 /* Blocks whose attention sees a sliding window: those that layer_types names; without it every second of gpt_oss, the last not,
  * and all of other models. Our model counts full ones from the last: every dense-th. */
 static hec_status read_window(const reader *r, int64_t longest) {
@@ -198,13 +202,11 @@ static hec_status read_window(const reader *r, int64_t longest) {
   HEC_TRY(hec_json_bool_or(r->json, r->root, "use_sliding_window", true, &windowed));
   types = types && hec_json_is_array(types) ? types : NULL;
   for (const hec_json_value *v = types ? hec_json_first(types) : NULL; v; v = hec_json_next(v))
-    n_full += !hec_json_is_string(v) || strcmp(hec_json_text(v), "sliding_attention") != 0;
+    n_full += sees_all(v);
   if (types)
     every = n_full > 0 ? (moe->n_layers + n_full - 1) / n_full : 0;
-  for (const hec_json_value *v = types ? hec_json_first(types) : NULL; v; v = hec_json_next(v), i++) {
-    bool full = !hec_json_is_string(v) || strcmp(hec_json_text(v), "sliding_attention") != 0;
-    kept = kept && full == (every > 0 && (moe->n_layers - 1 - i) % every == 0);
-  }
+  for (const hec_json_value *v = types ? hec_json_first(types) : NULL; v; v = hec_json_next(v), i++)
+    kept = kept && sees_all(v) == (every > 0 && (moe->n_layers - 1 - i) % every == 0);
   if (!windowed || window == 0 || window >= longest || (types && n_full == i))
     return HEC_OK;
   moe->attention = HEC_ATTENTION_S2;

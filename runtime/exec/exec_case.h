@@ -1,5 +1,5 @@
 /* The smallest problem on which an executor runs programs that were built by hand. It has one MoE layer and one expert
- * per rank, expert e at home on rank e, and no model behind it. For benchmarks. */
+ * per rank, expert e at home on rank e, and no model behind it. For benchmarks and calibration. */
 #ifndef HEC_EXEC_CASE_H
 #define HEC_EXEC_CASE_H
 #include "runtime/exec/exec.h"
