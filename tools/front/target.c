@@ -120,7 +120,8 @@ void hec_target_say_hosts(const hec_target *target, hec_job *job, hec_arena *are
   if (target->backend->per_host && target->backend->per_host() == 0)
     hec_job_assume(job, arena, "hosts: one, since hosts have unlike numbers of ranks; say which with --cluster");
   else if (each < n)
-    hec_job_assume(job, arena, "hosts: %" PRId32 ", each with %" PRId32 " ranks, as mpirun made them; choose with --cluster",
+    hec_job_assume(job, arena,
+                   "hosts: %" PRId32 ", each with %" PRId32 " ranks, as mpirun made them; choose with --cluster",
                    n / each, each);
 }
 
