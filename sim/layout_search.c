@@ -389,6 +389,11 @@ hec_status hec_layout_search_run(const hec_layout_search *of, hec_arena *arena, 
   return status;
 }
 
+/* What the busiest device computes itself: the rest of its time. */
+static double computing_s(const hec_training_result *r) {
+  return r->busy_s - r->dispatch_s - r->tensor_s - r->sharded_s - r->host_s;
+}
+
 hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_layout_choice *slower) {
   const hec_training_result *b = &best->result, *s = &slower->result;
   const hec_layout_reason parts[] = {
@@ -397,10 +402,10 @@ hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_
       {"traffic of tp, cp and etp", s->tensor_s - b->tensor_s},
       {"exposed data-parallel traffic", s->data_s + s->sharded_s - b->data_s - b->sharded_s},
       {"optimizer with fewer ranks to share it", s->optimizer_s - b->optimizer_s},
+      {"the host launches kernels more slowly than they run", s->host_s - b->host_s},
       {slower->training.recipe.recompute > best->training.recipe.recompute ? "recomputation, which it needs to fit"
                                                                            : "smaller matrix products or uneven stages",
-       (s->busy_s - s->dispatch_s - s->tensor_s - s->sharded_s) -
-           (b->busy_s - b->dispatch_s - b->tensor_s - b->sharded_s)},
+       computing_s(s) - computing_s(b)},
   };
   hec_layout_reason max = parts[0];
   for (size_t i = 1; i < sizeof parts / sizeof parts[0]; i++)

@@ -3,8 +3,9 @@
  * O(draws * readings) in all. */
 #include "validate/resample.h"
 
+#include "runtime/base/quantile.h"
+
 #include <gsl/gsl_sort.h>
-#include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ void hec_choose_readings(const double *disturbance, int32_t n, double *value) {
 /* Sorts. */
 static double median_of(double *x, int32_t n) {
   gsl_sort(x, 1, (size_t)n);
-  return gsl_stats_median_from_sorted_data(x, 1, (size_t)n);
+  return hec_values_quantile(x, n, 0.5);
 }
 
 static int32_t collect(const hec_readings *r, int32_t row, const int32_t *rounds, int32_t n, double *out) {

@@ -1,15 +1,13 @@
 /* geo_mean = exp(1/n sum ln x_i); log distance = |ln(a/b)|. libm is allowed here: these numbers are reported, no plan
- * depends on them. Quantile q lies at the rank q (n - 1) of the sorted values, linear between two of them. It is
- * definition 7 of Hyndman and Fan, The American Statistician 50, 1996.
- * tau-b = (C - D) / sqrt((P - Ta) (P - Tb)) over P = n (n - 1) / 2 pairs. C are in the same and D in opposite order,
- * Ta and Tb alike in a and in b (Kendall, Biometrika 33, 1945).
+ * depends on them. tau-b = (C - D) / sqrt((P - Ta) (P - Tb)) over P = n (n - 1) / 2 pairs. C are in the same and D in
+ * opposite order, Ta and Tb alike in a and in b (Kendall, Biometrika 33, 1945).
  * O(n), O(n log n) for quantiles, O(n^2) for pairs. */
 #include "validate/stats.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/quantile.h"
 #include "runtime/base/status.h"
 
-#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,22 +56,14 @@ int32_t hec_side_of_one(double value, double tolerance) {
 
 /* ---- Quantiles and errors ---- */
 
-static double quantile_of_sorted(const double *x, int32_t n, double q) {
-  double rank = q * (double)(n - 1);
-  int32_t below = (int32_t)rank;
-  if (rank == below || x[below] == x[below + 1]) /* also the last, and infinite ones */
-    return x[below];
-  return x[below] + (rank - (double)below) * (x[below + 1] - x[below]);
-}
-
 double hec_quantile(const double *x, int32_t n, double q) {
   HEC_ASSERT(n >= 1 && q >= 0 && q <= 1);
   double *sorted = hec_malloc((size_t)n, sizeof *sorted);
   memcpy(sorted, x, (size_t)n * sizeof *sorted);
   for (int32_t i = 0; i < n; i++)
     HEC_ASSERT(!isnan(x[i]));
-  gsl_sort(sorted, 1, (size_t)n);
-  double value = quantile_of_sorted(sorted, n, q);
+  hec_values_sort(sorted, n);
+  double value = hec_values_quantile(sorted, n, q);
   free(sorted);
   return value;
 }

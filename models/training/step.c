@@ -198,11 +198,12 @@ static double tensor_pair_s(const hec_training *t, const sizes *z) {
                                 hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.tp, 1, bytes);
 }
 
-/* All rows of the group's experts go to each of its ranks, those that came from elsewhere and its own. */
+/* All rows of the group's experts go to each of its ranks, those that came from elsewhere and its own: Megatron-LM's all-to-all
+ * dispatcher gathers what it has permuted, one row per assignment, even if none travelled. So copies that spare tokens their way
+ * spare nothing here. Without expert parallelism the all-gather dispatcher gathers tokens before they are permuted. */
 static double expert_tensor_s(const hec_training *t, const sizes *z, const hec_layer_load *load) {
   double rows = hec_layer_rows(t, load), tokens = z->tokens * (double)t->layout.etp;
-  bool own = t->layout.ep == 1 || load->received <= 0; /* nothing came from elsewhere: its tokens are enough */
-  double bytes = 2 * (own ? tokens : rows) * (double)t->moe->d_model;
+  double bytes = 2 * (t->layout.ep == 1 ? tokens : rows) * (double)t->moe->d_model;
   return t->layout.etp < 2 ? 0
                            : hec_group_collective_s(t, HEC_ALL_GATHER, t->layout.etp, 1, bytes) +
                                  hec_group_collective_s(t, HEC_REDUCE_SCATTER, t->layout.etp, 1, bytes);

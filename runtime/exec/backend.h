@@ -24,8 +24,8 @@ typedef struct {
   /* Of the machine that this process is on, known once `ranks` was called: its ranks, the cores that they may use. NULL:
    * all ranks are here, on the cores of this process. */
   void (*here)(int32_t *n_ranks, int32_t *n_cores);
-  /* Ranks of every host, the same answer on all ranks; 0: hosts have unlike numbers, or ranks of one do not follow each other.
-   * NULL: all ranks are here. */
+  /* Ranks that every host has, or could have, the same answer on all ranks; 0: hosts have unlike numbers, or ranks of one do not
+   * follow each other. NULL: all ranks are here. */
   int32_t (*per_host)(void);
   hec_status (*launch)(const hec_launch_options *options, hec_rank_body *body, void *context);
   /* True in the one process that may speak to the user before and after launch (rank 0's, or the supervisor). */

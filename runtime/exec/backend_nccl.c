@@ -358,7 +358,7 @@ static void here(int32_t *n_ranks, int32_t *n_cores) {
 }
 
 static int32_t per_host(void) {
-  return managed() ? hec_backend_mpi.per_host() : 0;
+  return managed() ? hec_backend_mpi.per_host() : INT32_MAX; /* threads of one process */
 }
 
 static void close_job(int code) {

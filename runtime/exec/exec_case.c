@@ -5,7 +5,6 @@
 #include "runtime/plan/problem.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 hec_status hec_exec_case_make(int32_t n_ranks, hec_arena *arena, hec_exec_case *c) {
@@ -27,21 +26,6 @@ void *hec_exec_case_share(size_t bytes) {
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   HEC_ASSERT(at != MAP_FAILED);
   return at;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-void hec_exec_case_sort(double *values, int32_t n) {
-  qsort(values, (size_t)n, sizeof *values, by_value);
-}
-
-double hec_exec_case_quantile(const double *sorted, int32_t n, double share) {
-  HEC_ASSERT(n > 0);
-  int32_t at = (int32_t)(share * n);
-  return sorted[at < n ? at : n - 1];
 }
 
 hec_op hec_exec_case_op(hec_op_kind kind, hec_lane lane, hec_role role) {

@@ -17,10 +17,6 @@ hec_status hec_exec_case_make(int32_t n_ranks, hec_arena *arena, hec_exec_case *
 /* Memory that ranks and the process that launched them share, zeroed; aborts when there is none. Never given back. */
 void *hec_exec_case_share(size_t bytes);
 
-/* What of the sorted values [n] stands at `share` of the way (0.5: the median). */
-double hec_exec_case_quantile(const double *sorted, int32_t n, double share);
-void hec_exec_case_sort(double *values, int32_t n);
-
 /* An operation of the only layer with no detail. */
 hec_op hec_exec_case_op(hec_op_kind kind, hec_lane lane, hec_role role);
 

@@ -1,5 +1,6 @@
 /* Summaries: medians and quantiles over iterations, means weighted by the stride between records, ratios of medians. */
 #include "runtime/program/summary.h"
+#include "runtime/base/quantile.h"
 #include "runtime/plan/rates.h"
 #include "runtime/program/job.h"
 
@@ -19,23 +20,16 @@ void hec_series_free(hec_series *series) {
   *series = (hec_series){0};
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 double hec_series_quantile(hec_series *series, double q) {
   if (series->n == 0)
     return 0;
   if (series->n_sorted != series->n) {
     HEC_RESERVE(series->sorted, series->sorted_capacity, series->n);
     memcpy(series->sorted, series->value, series->n * sizeof *series->value);
-    qsort(series->sorted, series->n, sizeof *series->sorted, by_value);
+    hec_values_sort(series->sorted, (int64_t)series->n);
     series->n_sorted = series->n;
   }
-  double at = q * (double)(series->n - 1);
-  size_t low = (size_t)at, high = low + 1 < series->n ? low + 1 : low;
-  return series->sorted[low] + (at - (double)low) * (series->sorted[high] - series->sorted[low]);
+  return hec_values_quantile(series->sorted, (int64_t)series->n, q);
 }
 
 static double weigh(double all, double ordinary, int64_t stride) {

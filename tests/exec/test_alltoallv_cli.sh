@@ -76,6 +76,9 @@ done
 expect run.json 'abs(d["algbw"] * d["time_s"]["median"] / d["size_bytes"] - 1) < 1e-12' True
 expect run.json 'abs(d["busbw"] / d["algbw"] * 3 / 2 - 1) < 1e-12' True
 expect run.json '0 < d["time_s"]["min"] <= d["time_s"]["median"] <= d["time_s"]["max"]' True
+accepts two --json --iterations 2 # the median of two lies between them
+cp out.txt pair.json
+expect pair.json 'abs(2 * d["time_s"]["median"] / (d["time_s"]["min"] + d["time_s"]["max"]) - 1) < 1e-12' True
 expect run.json '(d["ranks"], d["bytes_between_ranks"], d["bytes_inside_ranks"], d["iterations"])' "(3, 925004, 1007, 4)"
 expect run.json 'd["check"]' "{'passed': True, 'compared_bytes': 8334099, 'wrong_bytes': 0}"
 accepts zeros --json --cluster "$slow"

@@ -390,6 +390,19 @@ HEC_TEST_LOOP(executed_in_the_shape_of_the_trace, 3) {
   ck_assert(hec_test_job_said(&made, "tiny (made for CPUs), not the trace's own (own: an expert of 1.08 MB") ==
             (_i == 2));
 }
+/* Hosts as mpirun made them; a host's ranks share its card. A cluster that is named stays. */
+HEC_TEST_LOOP(executed_on_hosts, 2) {
+  made.reader = hec_test_trace_open(&hec_test_small_trace, 1, &made.text);
+  hec_job_options o = HEC_JOB_OPTIONS;
+  o.ranks = 4;
+  o.per_host = 2;
+  o.cluster = _i == 0 ? NULL : "1x4 nvlink=1G flops=10G mem=1G";
+  hec_test_must(hec_job_make_executed(&o, made.reader, &made.arena, &made.job));
+  ck_assert_int_eq(made.job.cluster.n_nodes, _i == 0 ? 2 : 1);
+  ck_assert_int_eq(made.job.cluster.devices_per_node, _i == 0 ? 2 : 4);
+  if (_i == 0)
+    ck_assert_str_eq(made.job.cluster.name, "2x2 CPU cores (assumed rates)");
+}
 HEC_TEST(executed_on_a_small_cluster) {
   made.reader = hec_test_trace_open(&hec_test_small_trace, 1, &made.text);
   hec_job_options o = HEC_JOB_OPTIONS;

@@ -230,3 +230,27 @@ HEC_TEST(reasons) {
   slower.result.busy_s = 20;
   ck_assert_str_eq(hec_layout_reason_of(&best, &slower).words, "recomputation, which it needs to fit");
 }
+
+/* Products cut in 8 run faster than the host launches them. That is another reason than small products; with all of a step in a CUDA
+ * graph it is none. */
+HEC_TEST(reason_of_host) {
+  static const char *const words[] = {"the host launches kernels more slowly than they run",
+                                      "smaller matrix products or uneven stages"};
+  for (int graph = 0; graph < 2; graph++) {
+    const hec_training base = base_of("qwen3-235b-a22b", 64, 256, graph ? "graph=full" : "graph=none");
+    hec_layout_choice wide = {.training = base}, cut = {.training = base};
+    wide.training.layout = (hec_layout){.tp = 1, .cp = 1, .pp = 8, .vpp = 1, .ep = 8, .etp = 1, .gpus = 64};
+    cut.training.layout = (hec_layout){.tp = 8, .cp = 1, .pp = 8, .vpp = 1, .ep = 8, .etp = 1, .gpus = 64};
+    ck_ok(hec_layout_fit(&wide.training.layout, 64, &moe));
+    ck_ok(hec_layout_fit(&cut.training.layout, 64, &moe));
+    ck_ok(hec_training_run(&(hec_training_job){.training = &wide.training}, &wide.result));
+    ck_ok(hec_training_run(&(hec_training_job){.training = &cut.training}, &cut.result));
+    cut.result.busy_s -= cut.result.tensor_s; /* what tp costs is a reason of its own, and not asked here */
+    cut.result.tensor_s = 0;
+    cut.result.bubble_s = wide.result.bubble_s;
+    hec_layout_reason reason = hec_layout_reason_of(&wide, &cut);
+    ck_assert_str_eq(reason.words, words[graph]);
+    ck_assert_msg(graph || fabs(reason.seconds / (cut.result.host_s - wide.result.host_s) - 1) < 1e-12, "%g s",
+                  reason.seconds);
+  }
+}

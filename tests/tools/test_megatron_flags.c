@@ -74,6 +74,8 @@ static const struct {
      "--overlap-moe-expert-parallel-comm", "all-to-all", 32, 0},
     {"mixtral-8x7b", "ep=1 tp=2", "dispatcher=deepep", "--moe-token-dispatcher-type alltoall",
      "--moe-flex-dispatcher-backend", "", 32, 0},
+    {"mixtral-8x7b", "ep=1 tp=2 etp=2", "dispatcher=alltoall", "--moe-token-dispatcher-type allgather",
+     "--moe-flex-dispatcher-backend", "", 32, 0},
     {"mixtral-8x7b", "ep=8", "dispatcher=deepep", "--moe-flex-dispatcher-backend deepep --moe-router-dtype fp32",
      "--sequence-parallel", "", 32, 0},
     {"deepseek-v3", "ep=8", "recompute=norm+act+attention", "--recompute-modules layernorm moe_act mla_up_proj",

@@ -57,6 +57,15 @@ has "With dispatcher ${dispatcher#*=} it takes" line.txt
 "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --recipe dispatcher=alltoall >stated.txt || fail "stated"
 ! grep -q "is assumed;" stated.txt || fail "a stated dispatcher is called assumed"
 
+# ---- Products so small that the host launches them more slowly than they run: that is said, and a CUDA graph ends it ----
+cut=("${small[@]}" --layout "tp=8 pp=2 ep=8")
+"$sim" recommend "${cut[@]}" --out cut >cut.txt && "$sim" recommend "${cut[@]}" --recipe graph=full >graph.txt || fail "tp=8"
+tr -s "\n " " " <cut.txt >line.txt
+has "of today's step is waiting for the host, which launches kernels more slowly than they run." line.txt
+grep -q "(today).*: the host launches kernels more slowly than they run$" cut.txt || fail "today's reason: $(grep "(today)" cut.txt)"
+[ "$(value cut/recommendation.json 'd["today"]["why"]')" = "the host launches kernels more slowly than they run" ] || fail "its reason in JSON"
+! grep -q "host" graph.txt || fail "the host of a CUDA graph: $(grep host graph.txt)"
+
 # ---- The screen says what was asked; a model is not guessed ----
 head -3 assumed.txt | tr "\n" " " | tr -s " " >head.txt
 for words in "model gpt-oss-20b on 32 GPUs (4x8 gpu=h100 nics=8)" "a step of 128 sequences of 4096 tokens"; do has "$words" head.txt; done

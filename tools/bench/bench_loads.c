@@ -1,6 +1,7 @@
 /* See bench_loads.h. Loads are drawn by traces/synth.h. */
 #include "tools/bench/bench_loads.h"
 
+#include "runtime/base/quantile.h"
 #include "tools/front/args.h"
 #include "tools/front/output.h"
 #include "traces/synth.h"
@@ -44,15 +45,9 @@ double hec_bench_now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 double hec_bench_quantile(double *values, int32_t n, double share) {
-  int32_t at = (int32_t)(share * n);
-  qsort(values, (size_t)n, sizeof *values, by_value);
-  return values[at < n ? at : n - 1];
+  hec_values_sort(values, n);
+  return hec_values_quantile(values, n, share);
 }
 
 int hec_bench_exit(hec_status status, hec_text *out) {

@@ -9,7 +9,7 @@
 hec_status hec_bench_loads(hec_load *loads, int32_t n, double sigma, int32_t tokens, int32_t top_k) HEC_MUST_USE;
 
 double hec_bench_now_s(void);
-/* Sorts; values[share * n], the last at most. */
+/* Sorts. */
 double hec_bench_quantile(double *values, int32_t n, double share);
 
 /* Log-normal loads as a trace in memory, 24 layers x 16 sources x 64 experts, 2048 tokens x top-2 a row, at least

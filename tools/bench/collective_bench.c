@@ -11,6 +11,7 @@
  * is looked at every time. */
 #include "tools/bench/collective_bench.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/quantile.h"
 #include "runtime/exec/exec_case.h"
 #include "runtime/exec/mpi/plugin.h"
 
@@ -286,9 +287,9 @@ static hec_status repeats(runner *r, sample *samples, int32_t n) {
 /* ---- Results ---- */
 
 hec_bench_spread hec_bench_spread_of(double *values, int32_t n) {
-  hec_exec_case_sort(values, n);
-  return (hec_bench_spread){hec_exec_case_quantile(values, n, 0.5), hec_exec_case_quantile(values, n, 0.1),
-                            hec_exec_case_quantile(values, n, 0.9)};
+  hec_values_sort(values, n);
+  return (hec_bench_spread){hec_values_quantile(values, n, 0.5), hec_values_quantile(values, n, 0.1),
+                            hec_values_quantile(values, n, 0.9)};
 }
 
 void hec_bench_spread_json(hec_json_out *json, const char *key, hec_bench_spread spread) {

@@ -3,6 +3,7 @@
  * many open buffers as twelve layers have. The result is CPU time of the rank's thread for posting and running, per
  * operation. 'none': the work table has no step for them; 'one': one step that does nothing. */
 #include "runtime/base/arena.h"
+#include "runtime/base/quantile.h"
 #include "runtime/exec/exec_case.h"
 #include "runtime/plan/problem.h"
 #include "tools/bench/bench_commands.h"
@@ -106,8 +107,8 @@ static hec_status measure(const settings *s, int32_t n_ranks, int32_t n_steps, d
                                  .memory_bytes = hec_exec_bytes(&options)};
     status = hec_launch(&launch, body, &j);
   }
-  hec_exec_case_sort(j.seconds, n);
-  out[0] = hec_exec_case_quantile(j.seconds, n, 0.5);
+  hec_values_sort(j.seconds, n);
+  out[0] = hec_values_quantile(j.seconds, n, 0.5);
   out[1] = j.seconds[0];
   out[2] = j.seconds[n - 1];
   hec_arena_free(&arena);

@@ -23,9 +23,9 @@ int32_t hec_job_ranks_wanted(int32_t ranks, const hec_trace_header *header);
 /* The preset that is the cluster of so many, where none is named. */
 const char *hec_job_cluster_default(int32_t ranks_wanted);
 
-/* The cluster that stands for this machine's CPU ranks when none is given: assumed rates, `memory` bytes a rank. */
+/* The cluster that stands for CPU ranks when none is given, so many on each host: assumed rates, `memory` bytes a rank. */
 enum { HEC_CPU_LINE_BYTES = 192 };
-void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]);
+void hec_job_cpu_line(int32_t ranks, int32_t per_host, double memory, char line[HEC_CPU_LINE_BYTES]);
 
 /* Of `head_gradients`: whether the head's gradients are reduced after the backward. NULL text: beside it. */
 hec_status hec_job_choose_head(const char *text, bool *after) HEC_MUST_USE;

@@ -140,6 +140,7 @@ typedef struct {
   /* What no option says: */
   const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
   const char *like; /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
+  int32_t per_host; /* executed: ranks of each host, when there is no cluster; 0: all are on one */
   const struct hec_solver *solver; /* of integer programmes, for planners; NULL: none */
   int32_t n_stages; /* executed: `ranks` and `ep` are those of one of so many pipeline stages; 0: there are none */
   bool executed;    /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */

@@ -4,7 +4,9 @@
 #include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/link/device_link.h"
+#include "runtime/program/job.h"
 #include "tools/front/args.h"
+#include "tools/front/job_make.h"
 #include "tools/front/machine.h"
 #include "tools/front/options.h"
 
@@ -106,6 +108,21 @@ const char *hec_target_carrier_summary(const hec_target *target) {
 
 const char *hec_target_ranks_are(const hec_target *target, const hec_target_args *args) {
   return args->threads || (target->link && !hec_mpi_started()) ? "threads" : "processes";
+}
+
+int32_t hec_target_per_host(const hec_target *target, int32_t n_ranks) {
+  int32_t n = target->backend->per_host ? target->backend->per_host() : 0;
+  return n > 0 && n < n_ranks ? n : n_ranks;
+}
+
+void hec_target_say_hosts(const hec_target *target, hec_job *job, hec_arena *arena) {
+  int32_t n = hec_job_ranks(job), each = hec_target_per_host(target, n);
+  if (target->backend->per_host && target->backend->per_host() == 0)
+    hec_job_assume(job, arena, "hosts: one, since hosts have unlike numbers of ranks; say which with --cluster");
+  else if (each < n)
+    hec_job_assume(job, arena,
+                   "hosts: %" PRId32 ", each with %" PRId32 " ranks, as mpirun made them; choose with --cluster",
+                   n / each, each);
 }
 
 int hec_target_exit(hec_target *target, const char *program, hec_status status, bool launched) {

@@ -3,8 +3,8 @@
  * function that rates what hecate-sim flows simulates; with --cluster both stand side by side. */
 #include "tools/run/run_commands.h"
 
+#include "runtime/base/quantile.h"
 #include "runtime/exec/alltoallv.h"
-#include "runtime/exec/exec_case.h"
 #include "sim/flows.h"
 #include "tools/front/execution.h"
 #include "tools/front/machine.h"
@@ -320,8 +320,8 @@ static hec_status launch(command *c) {
   HEC_TRY(hec_alltoallv_run(&job, c->target.backend, how, seconds, &c->check));
   if (!c->target.backend->speaks())
     return HEC_OK;
-  hec_exec_case_sort(seconds, n);
-  c->measured = (times){.median = hec_exec_case_quantile(seconds, n, 0.5), .min = seconds[0], .max = seconds[n - 1]};
+  hec_values_sort(seconds, n);
+  c->measured = (times){.median = hec_values_quantile(seconds, n, 0.5), .min = seconds[0], .max = seconds[n - 1]};
   c->measured.rate = hec_traffic_rates(hec_traffic_matrix_size(&c->matrix), c->matrix.n, c->measured.median);
   return show(c);
 }

@@ -44,8 +44,9 @@ typedef struct {
 
 static const hec_run_option_words words[] = {
     {"cluster", NULL,
-     "what plans are made for: preset (--list), JSON file or line, see Cluster below. Default: this machine's cores at "
-     "assumed rates; of backend nccl a preset with such devices."},
+     "what plans are made for: preset (--list), JSON file or line, see Cluster below. Default: this machine's cores, "
+     "or the hosts "
+     "of mpirun, at assumed rates; of backend nccl a preset with such devices."},
     {"model", NULL,
      "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace. "
      "Default: the trace's where an expert is at most 1 MiB, else tiny."},
@@ -176,12 +177,16 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_args_collective(c->s->job.collective, &c->options.collective));
   wanted.like = c->target.backend->like ? c->target.backend->like() : NULL;
-  if (ranks > 0)
+  if (ranks > 0) {
     wanted.ranks = ranks;
+    wanted.per_host = hec_target_per_host(&c->target, ranks);
+  }
   const hec_job_options asked = wanted;
   if (c->s->training.layout)
     HEC_TRY(hec_stages_open(&c->s->training, &asked, ranks, reader, &c->stages, &wanted));
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
+  if (!wanted.cluster && !wanted.like)
+    hec_target_say_hosts(&c->target, &c->job, &c->arena);
   c->options.policies = c->policies;
   HEC_TRY(hec_execution_policies(&c->s->job, &c->job, &c->arena, c->policies, &c->options.n_policies));
   if (c->s->training.layout) {

@@ -105,7 +105,7 @@ static const hec_run_option_words words[] = {
     {"schedule", NULL, "published (default: the policy's own) or a schedule"},
     {"ep", NULL, "ranks of an expert-parallel group (default: the largest that fits)"},
     {"esp", NULL, "every expert in shards on S ranks (default 1; policy ep)"},
-    {"cluster", NULL, "what plans are made for (default: CPU cores, assumed rates)"},
+    {"cluster", NULL, "what plans are made for (default: CPU cores, hosts as mpirun made them, assumed rates)"},
     {"backend", NULL, "cpu (default) or mpi"},
     {"transport", NULL, "of backend cpu: shm (default), emulated, paced"},
     {"threads", NULL, "ranks are threads of one process, not processes"},
@@ -253,7 +253,7 @@ static hec_status choose_attention(const settings *s, hec_moe *moe) {
 /* What plans are made for: the memory that is stated is the memory that they may use. */
 static hec_status choose_cluster(command *c, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
-  hec_job_cpu_line(ranks, c->s->memory > 0 ? c->s->memory : 4e9, line);
+  hec_job_cpu_line(ranks, hec_target_per_host(&c->target, ranks), c->s->memory > 0 ? c->s->memory : 4e9, line);
   c->report.cluster = hec_arena_text(&c->arena, c->s->job.cluster ? c->s->job.cluster : line);
   HEC_TRY(hec_cluster_load(c->report.cluster, &c->arena, &c->cluster));
   return hec_stragglers_none_late(&c->cluster, c->cluster.n_devices);

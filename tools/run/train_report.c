@@ -3,6 +3,7 @@
 
 #include "models/json.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/quantile.h"
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/plan/problem.h"
@@ -117,11 +118,6 @@ int hec_train_report_step(const hec_train_report *r, const hec_train_measure *m)
   return fflush(stdout) != 0 ? errno : 0;
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Median of the iteration times but the first. */
 static double median_s(const hec_train_report *r) {
   hec_arena arena = {0};
@@ -129,8 +125,8 @@ static double median_s(const hec_train_report *r) {
   double *times = HEC_NEW(&arena, double, n);
   for (int64_t i = 0; i < n; i++)
     times[i] = r->curve->step[i].iteration_s;
-  qsort(times + first, (size_t)(n - first), sizeof *times, by_value);
-  double median = times[first + (n - first) / 2];
+  hec_values_sort(times + first, n - first);
+  double median = hec_values_quantile(times + first, n - first, 0.5);
   hec_arena_free(&arena);
   return median;
 }

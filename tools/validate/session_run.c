@@ -49,8 +49,7 @@ enum { ROUNDS_MAX = 64 }; /* where nobody says how many: room for so many readin
 /* What stands between ranks when no cluster is named: slow enough that placement matters, as it does on clusters. Device
  * rates only serve until the first calibration cases have run. Hosts are those that the process manager made. */
 static void default_line(const hec_session_run_state *run, int32_t ranks, char line[HEC_CPU_LINE_BYTES]) {
-  int32_t per_host = run->target.backend->per_host ? run->target.backend->per_host() : 0;
-  per_host = per_host > 0 ? per_host : ranks;
+  int32_t per_host = hec_target_per_host(&run->target, ranks);
   (void)snprintf(line, HEC_CPU_LINE_BYTES,
                  "%" PRId32 "x%" PRId32 " nvlink=0.25G@30us%s flops=50G eff=1 hbm=10G mem=8G tile=8", ranks / per_host,
                  per_host, per_host < ranks ? " nic=0.25G@30us" : "");
@@ -190,8 +189,8 @@ static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
                    a->trace ? ", every layer scaled to it" : "");
   if (between_hosts(run) && !own_law(run) && !a->job.law)
     hec_job_assume(job, &run->arena, "network law: max_min, since ranks are on several hosts; choose with --law");
-  if (!a->job.cluster && !like(run) && run->target.backend->per_host && run->target.backend->per_host() == 0)
-    hec_job_assume(job, &run->arena, "hosts: one, since hosts have unlike numbers of ranks; say which with --cluster");
+  if (!a->job.cluster && !like(run))
+    hec_target_say_hosts(&run->target, job, &run->arena);
   if (!a->job.cluster && like(run))
     hec_job_assume(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
                    class);

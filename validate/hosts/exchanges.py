@@ -99,8 +99,9 @@ def pair(size):
 # ---- The cluster ----
 
 def hosts(*words):
-    subprocess.run([HOSTS, *words[:1], *(["--name", NAME] if words[0] != "list" else []), *words[1:]], check=True,
-                   stderr=subprocess.DEVNULL)
+    run = subprocess.run([HOSTS, *words[:1], "--name", NAME, *words[1:]], stderr=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        sys.exit(f"hosts {words[0]}: {run.stderr}")
 
 
 def up(cluster):
@@ -217,7 +218,7 @@ class Mpi:
         flows = [f"{k}:{i}:{j}:{n}:{s}" for k, (m, at) in enumerate(parts) for i, j, n, s in flows_of(m, at)]
         return self.run([folder / "at_once", str(WARMUP + rounds), *flows])[WARMUP:]
 
-    def run(self, words, limit_s=120):
+    def run(self, words, limit_s=300):
         """What the command says as JSON."""
         command = [HOSTS, "mpirun", "--name", NAME, "--mpi", self.kind, *self.FIRST, *words]
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:

@@ -135,10 +135,16 @@ static const char *no_overlap(const hec_training *t) {
                                             : NULL;
 }
 
+/* One group that has all experts, cut: a step gathers tokens there, which the all-gather does (models/training/step.c). */
+static const hec_dispatcher *dispatcher_of(const hec_training *t) {
+  int32_t without = t->layout.etp > 1 ? HEC_DISPATCHER_ALLGATHER : HEC_DISPATCHER_ALLTOALL;
+  return hec_dispatchers[t->layout.ep > 1 ? t->recipe.dispatcher : without];
+}
+
 static void add_experts(const writer *w) {
   const hec_training *t = w->t;
   const hec_recipe *r = &t->recipe;
-  const hec_dispatcher *dispatcher = hec_dispatchers[t->layout.ep * t->layout.etp > 1 ? r->dispatcher : 0];
+  const hec_dispatcher *dispatcher = dispatcher_of(t);
   hec_text_printf(w->flags, " --moe-grouped-gemm --moe-token-dispatcher-type %s", dispatcher->megatron_type);
   if (dispatcher->megatron_backend) /* which take the router's weights in fp32 */
     hec_text_printf(w->flags, " --moe-flex-dispatcher-backend %s --moe-router-dtype fp32",

@@ -101,10 +101,7 @@ enum {
   TODAY_RECORDS_MIN = 2
 };
 
-static const double MORE_SHARE = 0.2;  /* of the time, for more layouts than the nearest */
-static const double NEAR = 1.05;       /* of the best estimate: as far as they err */
-static const double COUNTED = 0.65;    /* of the time: balanced routing and what is not counted take the rest */
-static const double TODAY_SHARE = 0.1; /* of the time, for all policies of what runs today */
+static const double NEAR = 1.05; /* of the best estimate: as far as they err */
 
 /* Layouts to simulate, the most promising first. */
 typedef struct {
@@ -113,6 +110,8 @@ typedef struct {
   const hec_training_choice *policies;
   hec_trace_reader *reader;
   hec_arena *arena;
+  hec_budget budget;
+  int32_t n_layers; /* of the trace */
   hec_candidates from;
   hec_candidate chosen[CHOSEN_MAX + TODAY_MAX];
   hec_recommended row[CHOSEN_MAX + TODAY_MAX]; /* [n_rows] */
@@ -210,7 +209,7 @@ static void simulate_one(void *context, int32_t worker, int64_t item) {
 
 static double cost_of(const simulation *s) {
   int32_t records = s->with.records > 0 ? s->with.records : HEC_TRAINING_RECORDS;
-  return hec_planning_s(&s->to->choice.training, 1, s->with.n_policies, records);
+  return hec_planning_s(&s->to->choice.training, 1, s->with.n_policies, HEC_BUDGET_BEFORE + records);
 }
 
 static void sort_by_cost(side_by_side *w) {
@@ -262,17 +261,18 @@ static double full_s(const hec_candidate *c, int32_t n_layers) {
   const hec_training *t = &c->choice.training;
   int32_t groups = t->layout.edp < HEC_TRAINING_GROUPS ? t->layout.edp : HEC_TRAINING_GROUPS;
   double priced = (double)groups * (double)t->moe->n_layers * (double)hec_training_micro_batches(t);
-  return hec_planning_s(t, n_layers, c->n_policies, HEC_TRAINING_RECORDS) +
+  return hec_planning_s(t, n_layers, c->n_policies, HEC_BUDGET_BEFORE + HEC_TRAINING_RECORDS) +
          hec_pricing_s(priced * (double)c->n_policies);
 }
 
 /* Estimates are only about right: where there is time, all that are about as fast as the first. */
-static void choose_more(rivals *p, int32_t n_layers, double within_s) {
+static void choose_more(rivals *p) {
+  double within_s = hec_budget_for(&p->budget, HEC_BUDGET_MORE);
   for (int32_t i = 0; i < p->from.n && p->n < CHOSEN_MAX; i++) {
     const hec_candidate *c = &p->from.of[i];
     if (c->alone || c->step_s > NEAR * p->from.of[0].step_s || is_chosen(p, c))
       continue;
-    within_s -= full_s(c, n_layers);
+    within_s -= full_s(c, p->n_layers);
     if (within_s < 0)
       return;
     choose(p, c);
@@ -280,14 +280,11 @@ static void choose_more(rivals *p, int32_t n_layers, double within_s) {
 }
 
 /* Records of the trace that all of them have time for; 0: as many as a step takes. */
-static int32_t records_within(const rivals *p, const hec_set_up *base, double within_s) {
-  double each_s = 0, before_s = 0;
-  for (int32_t i = 0; i < p->n; i++) {
-    before_s += hec_planning_s(&p->chosen[i].choice.training, base->job.header.n_layers, p->chosen[i].n_policies, 0);
-    each_s += hec_planning_s(&p->chosen[i].choice.training, base->job.header.n_layers, p->chosen[i].n_policies, 1);
-  }
-  double records = (within_s - before_s) / (each_s - before_s);
-  return records >= HEC_TRAINING_RECORDS ? 0 : records > RECORDS_MIN ? (int32_t)records : RECORDS_MIN;
+static int32_t records_of_rows(const rivals *p) {
+  double one_s = 0;
+  for (int32_t i = 0; i < p->n; i++)
+    one_s += hec_planning_s(&p->chosen[i].choice.training, p->n_layers, p->chosen[i].n_policies, 1);
+  return hec_budget_records(hec_budget_for(&p->budget, HEC_BUDGET_ROWS), one_s, RECORDS_MIN);
 }
 
 /* ---- What runs today ---- */
@@ -328,27 +325,25 @@ static hec_candidate candidate_of(hec_recommended *row, hec_arena *arena) {
   return (hec_candidate){.choice = row->choice, .policies = policies, .n_policies = n};
 }
 
-/* Records for which all policies can be planned in this time. */
-static int32_t records_for_all(const rivals *p, const hec_training *t, int32_t n_layers, double within_s) {
-  double before_s = hec_planning_s(t, n_layers, p->policies->n_policies, 0),
-         each_s = hec_planning_s(t, n_layers, p->policies->n_policies, 1) - before_s,
-         records = (within_s - before_s) / each_s;
-  return records >= HEC_TRAINING_RECORDS ? HEC_TRAINING_RECORDS
-         : records > TODAY_RECORDS_MIN   ? (int32_t)records
-                                         : TODAY_RECORDS_MIN;
+/* Records for which every policy can be planned. */
+static int32_t records_of_today(rivals *p, const hec_training *t) {
+  double one_s = hec_planning_s(t, p->n_layers, p->policies->n_policies, 1);
+  int32_t n = hec_budget_records(hec_budget_for(&p->budget, HEC_BUDGET_TODAY), one_s, TODAY_RECORDS_MIN);
+  n = n > 0 ? n : HEC_TRAINING_RECORDS;
+  hec_budget_spend(&p->budget, (HEC_BUDGET_BEFORE + n) * one_s);
+  return n;
 }
 
 /* Today's layout is simulated too, with every policy, so that nothing slower is recommended. Where that takes too long for all
  * records, the fastest policies of a few are simulated beside the other layouts. */
-static hec_status add_today(rivals *p, const hec_recommendation *to, const hec_training_choice *fitting,
-                            double within_s) {
+static hec_status add_today(rivals *p, const hec_recommendation *to, const hec_training_choice *fitting) {
   const hec_recommended *today = &to->today;
   hec_layout_choice choice = today->choice;
   hec_training_choice all = *fitting;
   hec_recommended *row = &p->row[p->n_rows];
   all.policies = p->policies->policies;
   all.n_policies = p->policies->n_policies;
-  all.records = records_for_all(p, &choice.training, today->set_up->job.header.n_layers, within_s);
+  all.records = records_of_today(p, &choice.training);
   HEC_TRY(simulate(p, &all, &choice, row));
   hec_candidate c = candidate_of(row, p->arena);
   if (row->policies.n_records == today->policies.n_records)
@@ -490,22 +485,21 @@ static hec_status finish_rows(rivals *p, const hec_training_choice *fitting, hec
   return to->has_today ? look_at_today_with(p, &alone, to) : HEC_OK;
 }
 
-/* Half of the time is for what is simulated in full, 3 of 10 parts for estimates; the rest is for what is not counted. */
-static hec_status search_loads(rivals *p, const hec_set_up *base, double within_s, hec_recommendation *to) {
+static hec_status search_loads(rivals *p, const hec_set_up *base, hec_recommendation *to) {
   const hec_candidate_search search = {.args = p->args,
                                        .options = p->options,
                                        .policies = p->policies,
                                        .found = &to->found,
                                        .any_recompute = !hec_recipe_states(&base->training.recipe, "recompute"),
-                                       .within_s = 0.3 * within_s};
+                                       .budget = &p->budget};
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
   choose_simulated(p, &to->found);
-  choose_more(p, base->job.header.n_layers, MORE_SHARE * within_s);
   hec_training_choice fitting = *p->policies;
   fitting.recompute_more = search.any_recompute;
-  fitting.records = records_within(p, base, 0.5 * within_s);
   if (to->has_today)
-    HEC_TRY(add_today(p, to, &fitting, TODAY_SHARE * within_s));
+    HEC_TRY(add_today(p, to, &fitting));
+  choose_more(p);
+  fitting.records = records_of_rows(p);
   HEC_TRY(simulate_chosen(p, &fitting));
   choose_rows(p, to);
   to->n_estimated = to->found.n_all - p->from.n_beaten - p->from.n_left;
@@ -565,6 +559,8 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->policies = policies;
   p->reader = reader;
   p->arena = arena;
-  HEC_TRY(search_loads(p, base, COUNTED * within_s, to));
+  p->budget = hec_budget_of(within_s);
+  p->n_layers = hec_trace_header_of(reader)->n_layers;
+  HEC_TRY(search_loads(p, base, to));
   return hec_recommendation_doubt(to, arena);
 }

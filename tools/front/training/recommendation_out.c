@@ -122,6 +122,13 @@ static void add_assumed_dispatcher(const hec_recommendation *r, hec_text *words)
   hec_text_add(words, ".");
 }
 
+static void add_host(const char *step, const hec_training_result *result, hec_text *words) {
+  double share = hec_training_host_share(result);
+  if (share > 0)
+    hec_text_printf(words, " %.0f %% of %s is waiting for the host, which launches kernels more slowly than they run.",
+                    100 * share, step);
+}
+
 static void add_today(const hec_recommendation *r, hec_text *words) {
   const hec_recommended *best = &r->rows[0], *today = &r->today;
   hec_text_add(words, " What runs today (");
@@ -129,6 +136,7 @@ static void add_today(const hec_recommendation *r, hec_text *words) {
   hec_text_printf(words, ") takes %.4g s with ep, %.2fx the recommended step%s.", step_s_of(today),
                   step_s_of(today) / step_s_of(best),
                   best_of(today)->result.memory.fits ? "" : ", and is predicted not to fit into memory");
+  add_host("today's step", &best_of(today)->result, words);
   hec_text_printf(words, " Both with balanced routing: %.4g s and %.4g s.", today->choice.result.step_s,
                   best->choice.result.step_s);
   if (today->choice.training.layout.ep > 1 && !hec_recipe_states(&today->choice.training.recipe, "dispatcher"))
@@ -160,6 +168,7 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
     hec_text_printf(&words, "%.4g s with plain expert parallelism (ep)%s, and ", ep->result.step_s,
                     ep->result.memory.fits ? "" : ", which does not fit into memory");
   hec_text_printf(&words, "%.4g s if routing is balanced.", best->choice.result.step_s);
+  add_host("the recommended step", &row->result, &words);
   add_ties(r, &words);
   if (row != ep) {
     hec_text_add(&words, " Without a policy, run ");

@@ -16,19 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  CLASS_RECORDS = 2,
-  CLASS_BEFORE = 2,
-  RECORDS_BEFORE = 5,
-  POLICIES_KEPT = 6,
-  POLICIES_EACH = 3,
-  POLICIES_MIN = 8
-};
-static const double class_share = 0.125; /* of the time, for the policies of one class */
-
-/* One core plans so many policies x records x layers x ranks x experts a second, and prices so many layers and pieces. Over all
- * policies it is 110 million (DeepSeek-R1's loads, 8 to 256 ranks); those that are kept plan longer than the mean. */
-static const double planned_per_s = 7e7, priced_per_s = 4e5;
+enum { CLASS_RECORDS = 2, CLASS_BEFORE = 2, POLICIES_KEPT = 6, POLICIES_EACH = 3, POLICIES_MIN = 8 };
 
 typedef struct {
   int32_t ep, etp;
@@ -48,7 +36,8 @@ typedef struct {
   group_class *classes; /* [n] malloc */
   size_t capacity;
   int32_t n;
-  int32_t n_layers; /* of the trace */
+  int32_t n_layers;         /* of the trace */
+  double within_s, class_s; /* for all, and for all policies of one class */
   double spent_s;
   double best_s, best_plain_s; /* estimates so far; 0: none */
 } finder;
@@ -189,26 +178,13 @@ static void take_policies(finder *f, const group_class *from, int32_t n, group_c
       c->policies[c->n++] = from->policies[i];
 }
 
-static double planning_s(const hec_training *t, int32_t n_layers, int32_t n_policies, int32_t n_records) {
-  return (double)(t->layout.ep * t->layout.etp) * (double)t->moe->n_experts * (double)n_layers * (double)n_policies *
-         (double)n_records / planned_per_s;
-}
-
-double hec_planning_s(const hec_training *t, int32_t n_layers, int32_t n_policies, int32_t records) {
-  return planning_s(t, n_layers, n_policies, RECORDS_BEFORE + records);
-}
-
-double hec_pricing_s(double layers) {
-  return layers / priced_per_s;
-}
-
 static double class_s(const hec_training *t, int32_t n_layers, int32_t n_policies) {
-  return planning_s(t, n_layers, n_policies, CLASS_BEFORE + CLASS_RECORDS);
+  return hec_planning_s(t, n_layers, n_policies, CLASS_BEFORE + CLASS_RECORDS);
 }
 
 static void choose_policies(finder *f, const hec_training *t, group_class *c) {
   const group_class *known = nearest_ranked(f, c->ep);
-  double room = f->of->within_s * class_share / class_s(t, f->n_layers, 1);
+  double room = f->class_s / class_s(t, f->n_layers, 1);
   int32_t n = room < POLICIES_MIN ? POLICIES_MIN : room < 1e6 ? (int32_t)room : 1000000;
   if (c->plain || c->ep == 1 || !known)
     all_policies(f, c);
@@ -234,7 +210,7 @@ static hec_status make_class(finder *f, const hec_layout_choice *choice, hec_are
   choose_policies(f, &choice->training, c);
   HEC_TRY(hec_recommended_set_up(f->of->args, f->of->options, choice, f->reader, scratch, &set_up));
   double s = class_s(&choice->training, f->n_layers, c->n);
-  if (f->spent_s + s > f->of->within_s && f->n > 0)
+  if (f->spent_s + s > f->within_s && f->n > 0)
     return HEC_OK;
   f->spent_s += s;
   *made = true;
@@ -349,7 +325,7 @@ static hec_status visit(finder *f, const hec_layout_choice *choice) {
   f->to->n_beaten += !any && !alone;
   if (!any && !alone)
     return HEC_OK;
-  if (f->spent_s <= f->of->within_s)
+  if (f->spent_s <= f->within_s)
     HEC_TRY(class_of(f, choice, !any, &c));
   f->to->n_left += !c;
   if (c)
@@ -363,7 +339,7 @@ static int32_t choose_first(const finder *f) {
   int32_t min = -1;
   for (int32_t i = 0; i < found->n_all; i++) {
     const hec_training *t = &found->all[i].training;
-    if (t->layout.ep > 1 && class_s(t, f->n_layers, f->of->policies->n_policies) <= class_share * f->of->within_s)
+    if (t->layout.ep > 1 && class_s(t, f->n_layers, f->of->policies->n_policies) <= f->class_s)
       return i;
     if (t->layout.ep > 1 && (min < 0 || t->layout.ep < found->all[min].training.layout.ep))
       min = i;
@@ -373,7 +349,13 @@ static int32_t choose_first(const finder *f) {
 
 hec_status hec_candidates_find(const hec_candidate_search *search, hec_trace_reader *reader, hec_arena *arena,
                                hec_candidates *to) {
-  finder f = {.of = search, .reader = reader, .arena = arena, .to = to};
+  const hec_budget part = {hec_budget_for(search->budget, HEC_BUDGET_ESTIMATES)};
+  finder f = {.of = search,
+              .reader = reader,
+              .arena = arena,
+              .to = to,
+              .within_s = part.left_s,
+              .class_s = hec_budget_for(&part, HEC_BUDGET_CLASS)};
   int32_t n = search->found->n_all, first;
   *to = (hec_candidates){.of = HEC_NEW(arena, hec_candidate, n)};
   f.n_layers = hec_trace_header_of(reader)->n_layers;
@@ -389,6 +371,7 @@ hec_status hec_candidates_find(const hec_candidate_search *search, hec_trace_rea
     if (i != first)
       status = visit(&f, &search->found->all[i]);
   }
+  hec_budget_spend(search->budget, f.spent_s);
   free(f.classes);
   qsort(to->of, (size_t)to->n, sizeof *to->of, by_estimate);
   return status;

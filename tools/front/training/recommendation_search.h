@@ -3,6 +3,7 @@
 #ifndef HEC_FRONT_RECOMMENDATION_SEARCH_H
 #define HEC_FRONT_RECOMMENDATION_SEARCH_H
 #include "sim/layout_search.h"
+#include "tools/front/training/budget.h"
 #include "tools/front/training/training_summary.h"
 
 /* A layout with its estimate under the loads. */
@@ -31,7 +32,7 @@ typedef struct {
   const hec_training_choice *policies;
   const hec_layout_found *found;
   bool any_recompute; /* the recipe does not state it */
-  double within_s;    /* work counted, not a clock */
+  hec_budget *budget; /* is spent from */
 } hec_candidate_search;
 
 /* Candidates are on the arena. */
@@ -42,10 +43,5 @@ hec_status hec_candidates_find(const hec_candidate_search *search, hec_trace_rea
 hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_options *options,
                                   const hec_layout_choice *choice, hec_trace_reader *reader, hec_arena *arena,
                                   hec_set_up **set_up) HEC_MUST_USE;
-
-/* Seconds of one core for planning so many records, and those before them, of so many layers with so many policies. */
-double hec_planning_s(const hec_training *training, int32_t n_layers, int32_t n_policies, int32_t records);
-/* Of pricing so many layers: times micro-batches and policies. */
-double hec_pricing_s(double layers);
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { ROWS_MAX = 5 };                                   /* beside the balanced one */
 static const double factor_low = 0.7, factor_high = 1.4; /* beyond: the model misses something of that run */
-static const double host_share = 0.1;                    /* of a step, that is worth a word */
+static const double worth_a_word = 0.1;                  /* of a step, of the host */
 static const double close = 0.01;                        /* a difference that is none */
 
 const char hec_training_not_modelled[] =
@@ -82,6 +82,10 @@ static void say_best(const hec_training_summary *s, int32_t best, const char *be
                     s->rows[out].result.step_s);
 }
 
+double hec_training_host_share(const hec_training_result *r) {
+  return r->host_s > worth_a_word * r->step_s ? r->host_s / r->step_s : 0;
+}
+
 void hec_training_verdict(const hec_training_summary *s, const char *between, hec_text *words) {
   const hec_training_result *ep = &s->rows[s->baseline].result;
   const double balanced_s = s->balanced.step_s;
@@ -93,9 +97,9 @@ void hec_training_verdict(const hec_training_summary *s, const char *between, he
   if (best != s->baseline)
     hec_text_printf(words, ", and %.1f %% with %s", 100 * (s->rows[best].result.step_s / balanced_s - 1),
                     s->rows[best].policy->name);
-  if (ep->host_s > host_share * ep->step_s)
+  if (hec_training_host_share(ep) > 0)
     hec_text_printf(words, ".%s%.0f %% of the step is launching from the host, which no routing changes", between,
-                    100 * ep->host_s / ep->step_s);
+                    100 * hec_training_host_share(ep));
   hec_text_printf(words,
                   ".%sWith ep a GPU does %.0f tokens/s and %.3g model TFLOP/s: an MFU of %.1f %% of the dense bf16 "
                   "peak, recomputation not counted.",

@@ -83,6 +83,8 @@ extern const char hec_training_not_modelled[];
 int32_t hec_training_fastest(const hec_training_summary *summary);
 /* Its first paragraph; `between` its sentences. */
 void hec_training_verdict(const hec_training_summary *summary, const char *between, hec_text *words);
+/* Of a step, what its busiest GPU waits for launches from the host; 0 where that is not worth a word. */
+double hec_training_host_share(const hec_training_result *result);
 /* Whether ep and the fastest policy fit into memory. */
 void hec_training_say_memory(const hec_training_summary *summary, const char *between, hec_text *words);
 /* Rows that matter, the fastest first: ep, the user's placement, the best of each family, then the best of the rest.
