@@ -33,6 +33,10 @@ env -u PYTHONPATH -u HECATE_LIBRARY HECATE_TORCH_PYTHON=$python "$build/hecate-v
 expect found.json '[(r["policy"], r["steps"], r["predicted_s"] > 0, r["measured_s"] > 0) for r in d["rows"]]' \
   "[('ep', 2, True, True), ('hecate', 2, True, True)]"
 expect found.json 'd["pairs"]' 1
+# The control is no row; what it was predicted wrong by is taken out of every row, by one factor.
+expect found.json '(d["pace"] > 0, max(abs(r["error"] + 1 - r["predicted_s"] / r["measured_s"]) for r in d["rows"]) < 1e-12,
+  abs(max(abs(r["predicted_s"] / d["pace"] / r["measured_s"] - 1) for r in d["rows"]) - d["without_pace"]["worst"]) < 1e-9)' "(True, True, True)"
+[ -s trainer/control.jsonl ] || fail "the control's trace"
 expect found.json '[sorted({"experts", "planner", "recorder"} & set(r["parts"])) for r in d["rows"]][1]' "['experts', 'planner', 'recorder']"
 "$build/hecate-sim" trainer/ep-hot2.jsonl --cluster trainer/trainer-cluster.json --model trainer/trainer-model.json --policy ep >out.txt 2>&1 ||
   fail "hecate-sim with the calibration: $(tail -5 out.txt)"

@@ -30,9 +30,9 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-CHECKS = (("parity", "ep,hecate,eplb,flexmoe,laer,joint"), ("training",), ("titan",), ("hf",), ("megatron",), ("deepspeed",),
+CHECKS = (("parity", "ep,hecate,eplb,flexmoe,laer,joint"), ("training",), ("titan",), ("titan_trainer",), ("hf",), ("megatron",), ("deepspeed",),
           ("measure", free_port()), ("example",) + tuple(sys.argv[1:]))
-PACKAGES = dict(titan="HECATE_TORCHTITAN", hf="HECATE_TRANSFORMERS", megatron="HECATE_MEGATRON", deepspeed="HECATE_DEEPSPEED")
+PACKAGES = dict(titan="HECATE_TORCHTITAN", titan_trainer="HECATE_TORCHTITAN", hf="HECATE_TRANSFORMERS", megatron="HECATE_MEGATRON", deepspeed="HECATE_DEEPSPEED")
 
 
 def run(name, *arguments):

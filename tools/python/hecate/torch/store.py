@@ -6,9 +6,11 @@
 With S slices (policies that cut every expert over all ranks) a row is this rank's slice. Else S = 1 and a row is an expert.
 P is the parameters of an expert, filled up to a multiple of the slices. Rows never mix in an element-wise optimizer (SGD,
 Adam), so its state moves with them."""
+import contextlib
 from typing import Dict, List, Tuple
 
 import torch
+from torch.utils import _python_dispatch
 
 from .._library import BadInput
 from ..planner import Guest
@@ -22,6 +24,15 @@ def kept_by(placement, layer: int) -> List[List[int]]:
     at, rank, kind = (list(a) for a in placement.copies(layer))
     return [sorted({homes[e]} | {int(rank[i]) for i in range(at[e], at[e + 1]) if kind[i] == 0})
             for e in range(len(homes))]
+
+
+def _unseen(function):
+    """Selective activation checkpointing keeps results of a block by the order of its operations. A gather is started in the
+    block before, and in its own when that is computed again: it must not count. PyTorch has no public way to say so."""
+    def hidden(*arguments):
+        with getattr(_python_dispatch, "_disable_current_modes", contextlib.nullcontext)():
+            return function(*arguments)
+    return hidden
 
 
 def guests_of(plan, layer: int, which: str) -> List[Guest]:
@@ -95,6 +106,7 @@ class ExpertStore(torch.nn.Module):
     # ---- Guests ----
 
     @torch.no_grad()
+    @_unseen
     def gather_start(self, guests):
         """SparseAllGather; returns what gather_end takes. None: nothing moves."""
         if not guests:
@@ -105,6 +117,7 @@ class ExpertStore(torch.nn.Module):
                                             moved.n_receive, aside=True, later=True)
         return moved, received, work, rows
 
+    @_unseen
     def gather_end(self, started):
         """[n, slices * row_length] of the guests, and their experts."""
         moved, received, work, _ = started

@@ -2,7 +2,7 @@
 
     model.init_states()
     parallel = hecate.torch.titan.replace(model, "hecate", tokens=batch * seq_len)
-    # then DDP or FSDP of the rest: ignored_params=set(parallel.parameters())
+    # then DDP or FSDP of the rest: ignored_params=set(parallel.parameters()). In its own trainer: titan_trainer
 
 Every RoutedExperts of the model becomes one that plans, dispatches, computes and combines. It is a module with
 `token_dispatcher` and `inner_experts`, whose weights are w1_EFD, w2_EDF, w3_EFD. Router, shared experts, the bias of
@@ -43,6 +43,12 @@ class RoutedExperts(MoELayer):
     def __init__(self, parallel, layer, original=None):
         super().__init__(parallel, layer, router=torch.nn.Identity())
         self.original = [original]  # on the meta device, for fill; in a list, so that it is no part of the model
+        self.experts.num_experts = parallel.experts
+
+    @property
+    def inner_experts(self):
+        """What torchtitan asks for their number and parameters."""
+        return self.experts
 
     def forward(self, x, scores, chosen, tokens_per_expert=None):
         """x [B, L, D], scores and chosen [B, L, top_k] -> [B, L, D]."""
@@ -81,10 +87,12 @@ def fill(model, folder=None, seed=0):
         inner.to(device="meta")
 
 
-def replace(model, policy="hecate", *, tokens, group=None, dtype=None, compute_dtype=torch.bfloat16, device=None, **options):
+def replace(model, policy="hecate", *, tokens, group=None, dtype=None, compute_dtype=torch.bfloat16, device=None, mean=False,
+            **options):
     """Replaces the routed experts of all layers, and returns their ExpertParallel, whose step() comes before every forward pass.
     dtype: of master weights, default the model's. device: where the experts go if the model is on the meta device.
-    options: of ExpertParallel and hecate.Planner."""
+    options: of ExpertParallel and hecate.Planner. mean: as in its trainer, which divides the loss by the tokens of all ranks,
+    gradients are summed; with DDP, which divides them, say mean=True."""
     found = find(model)
     if not found:
         raise BadInput("titan.replace: expected modules with token_dispatcher and inner_experts in the model, found none")
@@ -101,7 +109,7 @@ def replace(model, policy="hecate", *, tokens, group=None, dtype=None, compute_d
     sample = found[0][2].inner_experts.w1_EFD
     parallel = ExpertParallel(policy, layers=len(found), experts=experts, top_k=top_k, d_model=d_model, d_ffn=d_ffn,
                               tokens=tokens, group=group, expert="swiglu", dtype=dtype or sample.dtype,
-                              compute_dtype=compute_dtype, device=device or sample.device, **options)
+                              compute_dtype=compute_dtype, device=device or sample.device, mean=mean, **options)
     for layer, (parent, name, module) in enumerate(found):
         if device is None:
             _take(parallel.stores[layer], module.inner_experts)

@@ -3,8 +3,11 @@
     hecate-validate trainer --policy ep,eplb,hecate
 
 One job of gloo processes calibrates, trains every case in turns of a few steps, and calibrates again. The prediction is by the
-mean of both calibrations, for the loads that were trained on. So drift of the machine meets all cases, and both sides.
-The cases that were measured are not the one that was calibrated on."""
+mean of both calibrations, for the loads that were trained on. The cases that are judged are not the one that was calibrated on.
+
+That one, the control, takes turns with them. A machine changes its pace between calibration and measurement, and a step takes
+more than its parts. Both meet the control as well: what it was predicted wrong by is taken out of every prediction. It is one
+factor for all, which is shown, as is the error without it."""
 import argparse
 import importlib.util
 import json
@@ -56,7 +59,7 @@ def options(text):
 class Case:
     """A model in training under one policy and skew; `run` goes on for some steps."""
 
-    def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3):
+    def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3, control=False):
         self.policy, self.hot, self.step, self.times, self.parts = policy, hot, 0, [], []
         torch.manual_seed(1)
         self.o = argparse.Namespace(**vars(o), top_k=2, heads=4, accumulate=1, recompute=False)
@@ -69,8 +72,9 @@ class Case:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.parallel.attach(self.optimizer)
         self.example, self.text = example, example.read_text(None)
-        self.trace = folder and os.path.join(folder, "%s-hot%g.jsonl" % (policy.replace(":", "-").replace("=", ""), hot))
-        self.recorder = folder and Recorder(self.trace, self.parallel, name="%s, hot %g" % (policy, hot))
+        name = "control" if control else "%s-hot%g" % (policy.replace(":", "-").replace("=", ""), hot)
+        self.trace = os.path.join(folder, name + ".jsonl")
+        self.recorder = Recorder(self.trace, self.parallel, name="%s, hot %g" % (policy, hot))
 
     def one(self):
         """A step, as the example makes it."""
@@ -116,19 +120,20 @@ def rank_of_job(o, folder):
     spec = importlib.util.spec_from_file_location("train_moe", o.example)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    fitted = Case(o, example, "ep", 2.0, None)
-    calibrations = [calibrate(fitted.model, fitted.one)]
+    control = Case(o, example, "ep", 2.0, folder, control=True)
+    calibrations = [calibrate(control.model, control.one)]
     file = os.path.join(folder, "first-cluster.json")
     if dist.get_rank() == 0:
         json.dump(calibrations[0][0], open(file, "w"))
     dist.barrier()
     window = calibrations[0][0]["calibration"]["window_s"]
     cases = [Case(o, example, policy, float(hot), folder, file, window) for hot in o.hot.split(",") for policy in o.policy.split(",")]
+    cases.append(control)
     order = random.Random(1)
     for _ in range(o.rounds):
         for case in order.sample(cases, len(cases)):
             case.run(o.block)
-    calibrations.append(calibrate(fitted.model, fitted.one))
+    calibrations.append(calibrate(control.model, control.one))
     for case in cases:
         case.recorder.close()
     where = [case.where() for case in cases]
@@ -163,7 +168,7 @@ def predicted(o, case, cluster, model):
 
 
 def judge(o, job, folder):
-    """Rows of the table. What was trained is simulated whole; the medians are of the same run."""
+    """Rows of the table, of which the control is none. What was trained is simulated whole; the medians are of the same run."""
     cluster, model = (mean(a, b) for a, b in zip(*job["calibrations"]))
     alone = dict(cluster, cores=o.ranks, device=dict(cluster["device"], comm_share=0))  # every rank has a processor to itself
     met = cluster["calibration"]["meet_s"]  # stands with computing, but is none
@@ -178,15 +183,23 @@ def judge(o, job, folder):
         work = case["parts"]["work"][1]  # the median step's, as the prediction
         low, high = interval(times)
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
-                     "high_s": high, "steps": len(times), "error": said / measured - 1, "work_s": work,
-                     "work_error": (predicted(o, case, files[2], files[1])["compute_s"] - met) / work - 1, "parts": case["parts"]})
+                     "high_s": high, "steps": len(times), "work_s": work, "parts": case["parts"],
+                     "work_said_s": predicted(o, case, files[2], files[1])["compute_s"] - met})
+    control, rows = rows[-1], rows[:-1]
+    pace, work_pace = control["measured_s"] / control["predicted_s"], control["work_s"] / control["work_said_s"]
+    without = [abs(r["predicted_s"] / r["measured_s"] - 1) for r in rows]
+    for r in rows:
+        r["predicted_s"] *= pace
+        r["error"] = r["predicted_s"] / r["measured_s"] - 1
+        r["work_error"] = r.pop("work_said_s") * work_pace / r["work_s"] - 1
     errors = sorted(abs(r["error"]) for r in rows)
     pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
     told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
     right = lambda some: sum((a["predicted_s"] < b["predicted_s"]) == (a["measured_s"] < b["measured_s"]) for a, b in some)
     lost = statistics.median(without / wall for case in job["cases"] for wall, without in case["times"])
     drift = job["calibrations"][1][0]["calibration"]["step_s"] / job["calibrations"][0][0]["calibration"]["step_s"] - 1
-    return {"rows": rows, "error": {"median": statistics.median(errors), "worst": errors[-1]}, "pairs": len(pairs),
+    return {"rows": rows, "error": {"median": statistics.median(errors), "worst": errors[-1]}, "pace": pace,
+            "without_pace": {"median": statistics.median(without), "worst": max(without)}, "pairs": len(pairs),
             "pairs_in_order": right(pairs), "pairs_told_apart": len(told), "pairs_told_apart_in_order": right(told),
             "drift": drift, "without_processor": lost, "ranks": o.ranks, "cores": cores()}
 
@@ -199,6 +212,9 @@ def show(found):
               (r["policy"], r["hot"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], 1e3 * r["low_s"], 1e3 * r["high_s"],
                100 * r["error"], 100 * r["work_error"]))
     print("error: median %.1f %%, worst %.1f %%" % (100 * found["error"]["median"], 100 * found["error"]["worst"]))
+    print("every prediction is put at the pace of the control (ep, hot 2), whose steps took %+.1f %% beside its own prediction;\n"
+          "without that the error is: median %.1f %%, worst %.1f %%" %
+          (100 * found["pace"] - 100, *(100 * found["without_pace"][of] for of in ("median", "worst"))))
     print("order: %d of %d pairs; of the %d pairs that the measurement tells apart, %d" %
           (found["pairs_in_order"], found["pairs"], found["pairs_told_apart"], found["pairs_told_apart_in_order"]))
     print("%d ranks on %d cores; steps of the second calibration took %+.0f %%;\n"
