@@ -25,15 +25,14 @@ typedef struct {
   double enumerated_us, solved_us;
 } result;
 
-static result measure(const settings *s, const hec_fsmoe_testbed *testbed, problem_kind kind) {
+static result measure(const settings *s, const hec_fsmoe_grid *grid, problem_kind kind) {
   result r = {0};
   bool solver = hec_slsqp_version() != NULL;
   int32_t n = 0;
-  for (int32_t i = 0; i < HEC_FSMOE_GRID; i += (int32_t)s->stride, n++) {
-    hec_fsmoe_shape shape = hec_fsmoe_grid_shape(testbed, i);
-    hec_fsmoe_case_study study = hec_fsmoe_study(testbed, &shape, false);
-    const hec_fsmoe_layer *layer = &study.moe[kind != FORWARD];
-    double reduce = kind == BACKWARD_REDUCING ? study.reduce.start + study.reduce.per_unit * study.gradient : 0;
+  for (int32_t i = 0; i < grid->n; i += (int32_t)s->stride, n++) {
+    const hec_fsmoe_case_study *study = &grid->study[i];
+    const hec_fsmoe_layer *layer = &study->moe[kind != FORWARD];
+    double reduce = kind == BACKWARD_REDUCING ? study->reduce.start + study->reduce.per_unit * study->gradient : 0;
     double a = now_us();
     hec_fsmoe_choice best = hec_fsmoe_best(layer, reduce, HEC_FSMOE_DEGREE_MAX);
     double b = now_us();
@@ -51,19 +50,18 @@ static result measure(const settings *s, const hec_fsmoe_testbed *testbed, probl
 }
 
 /* Microseconds of a partition of `layers` layers of the grid, the mean over a few. */
-static double divide_us(const settings *s, const hec_fsmoe_testbed *testbed) {
+static double divide_us(const settings *s, const hec_fsmoe_grid *grid) {
   hec_arena arena = {0};
   int32_t layers = (int32_t)s->layers, n = 0;
   hec_fsmoe_part *parts = HEC_NEW(&arena, hec_fsmoe_part, layers);
   hec_fsmoe_slot *slots = HEC_NEW(&arena, hec_fsmoe_slot, layers);
   double spent = 0;
-  for (int32_t i = 0; i < HEC_FSMOE_GRID; i += 97 * (int32_t)s->stride, n++) {
-    hec_fsmoe_shape shape = hec_fsmoe_grid_shape(testbed, i);
-    hec_fsmoe_case_study study = hec_fsmoe_study(testbed, &shape, false);
+  for (int32_t i = 0; i < grid->n; i += 97 * (int32_t)s->stride, n++) {
+    const hec_fsmoe_case_study *study = &grid->study[i];
     for (int32_t v = 0; v < layers; v++)
-      parts[v] = (hec_fsmoe_part){study.moe[1], study.dense[1], study.gradient};
+      parts[v] = (hec_fsmoe_part){study->moe[1], study->dense[1], study->gradient};
     double a = now_us();
-    (void)hec_fsmoe_divide(parts, layers, study.reduce, (hec_fsmoe_options){0}, &arena, slots);
+    (void)hec_fsmoe_divide(parts, layers, study->reduce, (hec_fsmoe_options){0}, &arena, slots);
     spent += now_us() - a;
   }
   hec_arena_free(&arena);
@@ -74,7 +72,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.layers = 24, .stride = 1};
   const hec_arg args[] = {
       HEC_ARG_WHOLE("--layers", s->layers, "L", "layers of the gradient partition that is timed (default 24)", 1, 1024),
-      HEC_ARG_WHOLE("--stride", s->stride, "N", "every N-th of the 1,458 layers (default 1)", 1, HEC_FSMOE_GRID),
+      HEC_ARG_WHOLE("--stride", s->stride, "N", "every N-th of the 1,458 layers (default 1)", 1, 1458),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -87,9 +85,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static void print_json(hec_json_out *json, const hec_fsmoe_testbed *testbed, problem_kind kind, const result *r) {
+static void print_json(hec_json_out *json, const char *testbed, problem_kind kind, const result *r) {
   hec_json_object(json, NULL);
-  hec_json_string(json, "testbed", testbed->name);
+  hec_json_string(json, "testbed", testbed);
   hec_json_string(json, "problem", kind_name[kind]);
   hec_json_int(json, "problems", r->sum.n);
   hec_json_double(json, "enumeration_s", 1e-6 * r->enumerated_us);
@@ -107,8 +105,8 @@ static void print_json(hec_json_out *json, const hec_fsmoe_testbed *testbed, pro
   hec_json_close(json);
 }
 
-static void print_text(hec_text *out, const hec_fsmoe_testbed *testbed, problem_kind kind, const result *r) {
-  hec_text_printf(out, "%-8s %-30s %6d %12.3f", testbed->name, kind_name[kind], r->sum.n, r->enumerated_us);
+static void print_text(hec_text *out, const char *testbed, problem_kind kind, const result *r) {
+  hec_text_printf(out, "%-8s %-30s %6d %12.3f", testbed, kind_name[kind], r->sum.n, r->enumerated_us);
   if (hec_slsqp_version())
     hec_text_printf(out, " %9.1f %6d %6d %6d %6d %8.2f %8.3f %9.2f", r->solved_us, r->sum.same, r->sum.as_good,
                     r->sum.worse, r->sum.unanswered, 100 * r->sum.worst, 100 * r->sum.mean,
@@ -116,8 +114,11 @@ static void print_text(hec_text *out, const hec_fsmoe_testbed *testbed, problem_
   hec_text_printf(out, "\n");
 }
 
-static void run(const settings *s, hec_text *out) {
-  static const hec_fsmoe_testbed *const testbeds[] = {&hec_fsmoe_testbed_a, &hec_fsmoe_testbed_b};
+static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
+  static const char *const testbeds[] = {"A", "B"};
+  hec_fsmoe_grid grid[2];
+  for (int32_t t = 0; t < 2; t++)
+    HEC_TRY(hec_fsmoe_grid_of(testbeds[t], arena, &grid[t]));
   const char *version = hec_slsqp_version();
   hec_json_out json = hec_json_begin(out, 1);
   if (s->json) {
@@ -136,13 +137,13 @@ static void run(const settings *s, hec_text *out) {
   }
   for (int32_t t = 0; t < 2; t++)
     for (int32_t kind = 0; kind < N_KINDS; kind++) {
-      result r = measure(s, testbeds[t], (problem_kind)kind);
+      result r = measure(s, &grid[t], (problem_kind)kind);
       if (s->json)
         print_json(&json, testbeds[t], (problem_kind)kind, &r);
       else
         print_text(out, testbeds[t], (problem_kind)kind, &r);
     }
-  double divided = divide_us(s, testbeds[0]);
+  double divided = divide_us(s, &grid[0]);
   if (s->json) {
     hec_json_close(&json);
     hec_json_int(&json, "layers", s->layers);
@@ -151,14 +152,17 @@ static void run(const settings *s, hec_text *out) {
   } else {
     hec_text_printf(out, "\ngradient partition of %d layers: %.0f us\n", (int)s->layers, divided);
   }
+  return HEC_OK;
 }
 
 int hec_fsmoe_command(int argc, char **argv) {
   settings s;
   bool done;
+  hec_arena arena = {0};
   hec_text out = {0};
   hec_status status = parse(argc, argv, &s, &done);
   if (status == HEC_OK && !done)
-    run(&s, &out);
+    status = run(&s, &arena, &out);
+  hec_arena_free(&arena);
   return hec_bench_exit(status, &out);
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { VALUES_MAX = 128, AXES_MAX = 4 };
+enum { VALUES_MAX = 128, AXES_MAX = 6 };
 
 /* ---- the fields of a cell ---- */
 
