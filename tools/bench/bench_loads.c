@@ -55,6 +55,13 @@ double hec_bench_quantile(double *values, int32_t n, double share) {
   return values[at < n ? at : n - 1];
 }
 
+int hec_bench_report(hec_status status, bool done, hec_doc_report *report, const void *of, bool json) {
+  hec_text out = {0};
+  if (status == HEC_OK && !done)
+    hec_doc_write(report, of, json ? HEC_DOC_JSON : HEC_DOC_TEXT, 1, &out);
+  return hec_bench_exit(status, &out);
+}
+
 int hec_bench_exit(hec_status status, hec_text *out) {
   if (status == HEC_OK && out->length > 0)
     status = hec_output_print(out);

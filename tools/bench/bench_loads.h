@@ -2,7 +2,7 @@
 #ifndef HEC_TOOLS_BENCH_BENCH_LOADS_H
 #define HEC_TOOLS_BENCH_BENCH_LOADS_H
 #include "models/load.h"
-#include "runtime/base/text.h"
+#include "validate/doc.h"
 
 /* Fills n loads of equal shape: log-normal popularity (`sigma`), `tokens` per source. It drifts from one to the next
  * as LAER's recorded training run does (reference traces.md 1). */
@@ -20,6 +20,8 @@ typedef struct {
 } hec_trace_bench;
 hec_status hec_trace_bench_read(uint64_t bytes, hec_trace_bench *result) HEC_MUST_USE;
 
+/* Prints the report of what was measured, as text or JSON, unless `done` without it or failed; returns the exit code. */
+int hec_bench_report(hec_status status, bool done, hec_doc_report *report, const void *of, bool json);
 /* Prints what a command wrote, where it did well, and frees it; returns the exit code. */
 int hec_bench_exit(hec_status status, hec_text *out);
 
