@@ -3,7 +3,7 @@
  * same twice. */
 #include "models/json.h"
 #include "tests/support/test.h"
-#include "validate/published/expression.h"
+#include "validate/published/scope.h"
 #include "validate/published/system.h"
 
 #include <math.h>

@@ -1,8 +1,7 @@
 /* hecate-bench collectives: options and output of collective_bench.h. */
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/mpi/plugin.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/collective_bench.h"
 #include "tools/front/options.h"
 

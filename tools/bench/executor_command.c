@@ -5,8 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_case.h"
 #include "runtime/plan/problem.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 
 #include <stdio.h>

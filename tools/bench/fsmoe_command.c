@@ -1,8 +1,7 @@
 /* hecate-bench fsmoe: the degrees of FSMoE's grid by enumeration, as the planner has them, and by SLSQP as the paper does.
  * How often they agree, what the disagreements cost, and how long each takes. And the planner's gradient partition alone.
  * Without NLopt the enumeration is timed and the rest says why it is not there. */
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 #include "validate/nlopt/slsqp.h"
 #include "validate/published/fsmoe_slsqp.h"

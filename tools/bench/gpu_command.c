@@ -1,7 +1,6 @@
 /* hecate-bench gpu: options and output of gpu_bench.h. */
 #include "runtime/exec/backend.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/front/args.h"
 

@@ -1,8 +1,6 @@
 /* hecate-bench import: MB/s and memory of every importer, each on a file of its own in a process of its own. */
 #include "runtime/base/table.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
-#include "tools/bench/import_bench.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* hecate-bench network: network laws on all-to-alls of growing size, and beside them a peer on the same flows. Runs of one case
  * alternate, ours and the peer's; medians. */
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/options.h"
 #include "validate/network_case.h"
 

@@ -1,7 +1,6 @@
 /* hecate-bench sweep: configurations per second of a sweep, on one thread and on several. The sweep is made here: a product
  * of drawn loads, NIC speeds, tokens and policies; no file, no journal. Runs of the thread counts alternate; medians. */
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 #include "tools/front/job_args.h"
 #include "tools/front/machine.h"

@@ -1,7 +1,6 @@
 /* hecate-validate calibrate: a session without anything to compare; the table, the cluster file. */
 #include "tools/front/output.h"
 #include "tools/validate/session_run.h"
-#include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 
 #include <stdio.h>

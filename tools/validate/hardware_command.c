@@ -3,7 +3,6 @@
 #include "tools/front/data.h"
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
-#include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/hardware/hardware.h"
 

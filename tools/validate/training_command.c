@@ -3,7 +3,7 @@
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
-#include "validate/training/training_fit.h"
+#include "validate/training/training.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -16,8 +16,7 @@
  *   f           the grid's third value, "*", is "no drop": every token to its two experts, f = 2 (inferred: balanced) */
 #include "validate/published/fsmoe_testbed.h"
 
-#include "validate/published/expression.h"
-#include "validate/published/system_file.h"
+#include "validate/published/scope.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "validate/published/measure.h"
 
 #include "runtime/plan/policy.h"
-#include "validate/published/expression.h"
+#include "validate/published/scope.h"
 #include "validate/stats.h"
 
 #include <math.h>

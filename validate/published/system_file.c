@@ -1,5 +1,5 @@
 /* The compiled-in files are found by their names, one after the other; every name in them is looked for in two lists: O(names). */
-#include "validate/published/system_file.h"
+#include "validate/published/scope.h"
 
 #include "validate/published/setup.h"
 

@@ -1,5 +1,5 @@
-/* See bench_loads.h. Loads are drawn by traces/synth.h. */
-#include "tools/bench/bench_loads.h"
+/* See bench.h. Loads are drawn by traces/synth.h. */
+#include "tools/bench/bench.h"
 
 #include "tools/front/args.h"
 #include "tools/front/output.h"
