@@ -6,6 +6,7 @@
 
 #include "models/traffic_matrix.h"
 #include "runtime/base/table.h"
+#include "runtime/base/value.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/placement/placement.h"
 #include "runtime/program/job.h"
@@ -192,11 +193,9 @@ static void print_json(const found_plan *found, hec_text *out) {
   const hec_plan *plan = &found->run->plan;
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "policy", found->run->policy->name);
-  hec_json_int(&json, "layer", found->layer);
-  hec_json_int(&json, "iter", found->iter);
-  hec_json_int(&json, "t", found->run->t ? found->run->t[found->layer] : -1);
-  hec_json_int(&json, "m", found->run->m ? found->run->m[found->layer] : -1);
+  HEC_JSON(&json, HEC_TEXT("policy", found->run->policy->name), HEC_INT("layer", found->layer),
+           HEC_INT("iter", found->iter), HEC_INT("t", found->run->t ? found->run->t[found->layer] : -1),
+           HEC_INT("m", found->run->m ? found->run->m[found->layer] : -1));
   hec_json_array(&json, "owner");
   for (int32_t e = 0; e < problem->n_experts; e++)
     hec_json_int(&json, NULL, hec_plan_home(plan, found->layer, e));
@@ -213,12 +212,9 @@ static void print_json(const found_plan *found, hec_text *out) {
   for (int32_t r = 0; r < problem->n_ranks; r++)
     hec_json_int(&json, NULL, (int64_t)found->routing->rank_tokens[r]);
   hec_json_close(&json);
-  hec_json_double(&json, "overload_factor", hec_routing_overload(found->routing));
-  hec_json_object(&json, "bytes");
-  hec_json_int(&json, "dispatch", found->dispatch_bytes);
-  hec_json_int(&json, "gather", found->gather_bytes);
-  hec_json_int(&json, "migration", found->migration_bytes);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_REAL("overload_factor", hec_routing_overload(found->routing)),
+           HEC_OBJECT("bytes", HEC_INT("dispatch", found->dispatch_bytes), HEC_INT("gather", found->gather_bytes),
+                      HEC_INT("migration", found->migration_bytes)));
   if (found->note.length > 0)
     hec_json_string(&json, "note", found->note.data);
   hec_json_close(&json);
