@@ -159,12 +159,10 @@ static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *aren
       if (s != d)
         found->dispatch_bytes += (int64_t)found->routing->pair[s * n_ranks + d] * (int64_t)problem->bytes.token;
   for (int32_t e = 0; e < problem->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
-    for (int32_t i = 0; i < n; i++)
-      if (kinds[i] == HEC_COPY_GUEST && (i == 0 || ranks[i - 1] != ranks[i]))
-        found->gather_bytes += (int64_t)problem->bytes.expert_param - kept_bytes(found, e, ranks[i]);
+    hec_copies copies = hec_plan_copies(plan, found->layer, e);
+    for (int32_t i = 0; i < copies.n; i++)
+      if (copies.kind[i] == HEC_COPY_GUEST && (i == 0 || copies.rank[i - 1] != copies.rank[i]))
+        found->gather_bytes += (int64_t)problem->bytes.expert_param - kept_bytes(found, e, copies.rank[i]);
   }
   hec_transfer_list moved = {0};
   hec_plan_migration(before, plan, problem, found->layer, HEC_NEW(arena, int64_t, (size_t)n_ranks * (size_t)n_ranks),
@@ -241,15 +239,13 @@ static void add_ranks(const char *title, const int32_t *ranks, const uint8_t *ki
 
 static void print_expert(const found_plan *found, int32_t e, hec_text *out) {
   const hec_plan *plan = &found->run->plan;
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
+  hec_copies copies = hec_plan_copies(plan, found->layer, e);
   if (plan->n_slices > 1)
     hec_text_printf(out, "%6" PRId32 "  %6s", e, "sliced");
   else
     hec_text_printf(out, "%6" PRId32 "  %6" PRId32, e, hec_plan_home(plan, found->layer, e));
-  add_ranks("  kept on ", ranks, kinds, n, HEC_COPY_RESIDENT, out);
-  add_ranks("  gathered on ", ranks, kinds, n, HEC_COPY_GUEST, out);
+  add_ranks("  kept on ", copies.rank, copies.kind, copies.n, HEC_COPY_RESIDENT, out);
+  add_ranks("  gathered on ", copies.rank, copies.kind, copies.n, HEC_COPY_GUEST, out);
   hec_text_add(out, "\n");
 }
 
