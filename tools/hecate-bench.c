@@ -138,8 +138,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Synthetic loads in memory, one thread, wall clock, medians.",
       .examples = "  hecate-bench --iterations 50 --no-trace\n  hecate-bench --policy ep,hecate --ranks 64 --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 typedef struct {

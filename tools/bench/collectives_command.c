@@ -43,8 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-bench collectives --max 16 --repeats 20\n"
                   "  mpirun -n 2 hecate-bench collectives --backend mpi --json",
       .args = args};
-  int32_t n;
-  HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));
+  HEC_TRY(hec_args_options(&command, argc, argv, done));
   return s->min <= s->max ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--min is above --max");
 }
 

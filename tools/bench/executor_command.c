@@ -127,8 +127,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "CPU time of a rank's thread per empty local operation, posting and running together.",
       .examples = "  hecate-bench executor --ranks 2\n  hecate-bench executor --operations 1000 --repeats 5 --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 typedef struct {

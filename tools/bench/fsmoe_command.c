@@ -80,8 +80,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "FSMoE's degrees on its own grid, by enumeration and by SLSQP (NLopt): agreement, gaps, times.",
       .examples = "  hecate-bench fsmoe\n  hecate-bench fsmoe --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 static const char *const testbeds[] = {"A", "B"};

@@ -43,8 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "is there; missing it is no failure of this command. Exit code 2 where no GPU can be used.",
       .examples = "  hecate-bench gpu\n  hecate-bench gpu --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&text, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&text, argc, argv, done);
 }
 
 /* ---- The device ---- */

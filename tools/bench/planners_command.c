@@ -196,8 +196,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "medians: from the loads of one layer to its replica set and quotas. Synthetic loads in memory, one thread.",
       .examples = "  hecate-bench planners\n  hecate-bench planners --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 int hec_planners_command(int argc, char **argv) {

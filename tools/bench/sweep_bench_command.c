@@ -140,8 +140,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-bench sweep --policy ep,hecate --law max_min --ranks 8 --layers 2 --configurations 20 "
                   "--runs 1 --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 int hec_sweep_bench_command(int argc, char **argv) {

@@ -59,8 +59,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us flops=600T mem=80G\" --model "
                   "olmoe --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 /* Whether a way that is asked about, or the one back, crosses the link. */

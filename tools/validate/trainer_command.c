@@ -54,8 +54,7 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
       .examples = "  hecate-validate trainer --policy ep,hecate --rounds 6\n",
       .first = "--policy --hot --ranks --rounds --block --out --json",
       .args = args};
-  int32_t n;
-  HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));
+  HEC_TRY(hec_args_options(&command, argc, argv, done));
   hec_json_out json = hec_json_begin(out, 0);
   hec_json_object(&json, NULL);
   HEC_JSON(&json, HEC_TEXT("policy", policy), HEC_TEXT("hot", hot), HEC_TEXT("example", example ? example : ""),
