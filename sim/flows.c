@@ -8,6 +8,7 @@
 
 #include "runtime/base/heap.h"
 #include "runtime/base/table.h"
+#include "runtime/base/value.h"
 #include "sim/fluid.h"
 #include "sim/rounds.h"
 
@@ -210,9 +211,8 @@ void hec_flows_write(const hec_flows *flows, const char *law, const double *fini
   for (int32_t f = 0; f < flows->n_flows; f++) {
     const hec_flow *flow = &flows->flow[f];
     hec_json_object(&json, NULL);
-    hec_json_string(&json, "src", flows->host_name[flow->source]);
-    hec_json_string(&json, "dst", flows->host_name[flow->destination]);
-    hec_json_int(&json, "bytes", flow->bytes);
+    HEC_JSON(&json, HEC_TEXT("src", flows->host_name[flow->source]),
+             HEC_TEXT("dst", flows->host_name[flow->destination]), HEC_INT("bytes", flow->bytes));
     hec_json_double17(&json, "start", flow->start);
     hec_json_double17(&json, "finish", finish[f]);
     hec_json_close(&json);

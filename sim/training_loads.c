@@ -70,15 +70,13 @@ static void count_copies(row_run *one, const hec_plan *plan, int32_t layer, hec_
   uint8_t *had = one->had + (int64_t)layer * plan->n_experts * plan->n_ranks;
   memset(one->copies, 0, 3 * (size_t)plan->n_ranks * sizeof *one->copies);
   for (int32_t e = 0; e < plan->n_experts; e++, had += plan->n_ranks) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    hec_copies held = hec_plan_copies(plan, layer, e);
     kept[hec_plan_home(plan, layer, e)] += plan->n_slices == 1;
-    for (int32_t i = 0; i < n; i++) {
-      bool guest = kinds[i] == HEC_COPY_GUEST;
-      *(guest ? &guests[ranks[i]] : &kept[ranks[i]]) += 1;
-      added[ranks[i]] += guest && !(had[ranks[i]] & 1);
-      had[ranks[i]] |= guest ? 2 : 0;
+    for (int32_t i = 0; i < held.n; i++) {
+      bool guest = held.kind[i] == HEC_COPY_GUEST;
+      *(guest ? &guests[held.rank[i]] : &kept[held.rank[i]]) += 1;
+      added[held.rank[i]] += guest && !(had[held.rank[i]] & 1);
+      had[held.rank[i]] |= guest ? 2 : 0;
     }
     for (int32_t r = 0; r < plan->n_ranks; r++)
       had[r] >>= 1;
@@ -114,11 +112,8 @@ static int32_t sharded_of(const hec_policy_run *run) {
   if (run->policy->decide || run->policy->refine || plan->n_slices == 1)
     return 0;
   int32_t n = 0;
-  for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    n += hec_plan_copies(plan, 0, e, &ranks, &kinds) > 0;
-  }
+  for (int32_t e = 0; e < plan->n_experts; e++)
+    n += hec_plan_copies(plan, 0, e).n > 0;
   return n;
 }
 

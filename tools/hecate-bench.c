@@ -3,8 +3,7 @@
 #include "runtime/program/job.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/job_args.h"
 #include "tools/front/output.h"
 #include "tools/front/tool.h"
@@ -132,43 +131,60 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-bench",
       .usage = "hecate-bench [options]\n       hecate-bench COMMAND [options]",
       .summary =
-          "Times lowering (planning before and after the gate in it), simulation and reporting per iteration, planning alone\n"
+          "Times lowering (planning before and after the gate in it), simulation and reporting per iteration, planning "
+          "alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
           "Transfers: of tokens and experts from rank to rank, per iteration; simulated: so many millions a second.\n"
           "Synthetic loads in memory, one thread, wall clock, medians.",
       .examples = "  hecate-bench --iterations 50 --no-trace\n  hecate-bench --policy ep,hecate --ranks 64 --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
-static void print_row(const settings *s, const char *name, const timing *t, hec_json_out *json, hec_text *out) {
-  if (!s->json) {
-    hec_text_printf(out, "%-26s %10.0f %10.1f %10.1f %10.1f %10.1f %10.1f %10.2f %10.2f %10.0f %10.2f\n", name,
-                    1 / t->total_s, 1e6 * t->lower_s, 1e6 * t->simulate_s, 1e6 * t->report_s, 1e6 * t->decide_s,
-                    1e6 * t->replan_s, 1e6 * t->refine_s, 1e6 * t->refine_p99_s, t->transfers,
-                    1e-6 * t->transfers / t->simulate_s);
+typedef struct {
+  settings settings;
+  const hec_policy *policy[HEC_POLICIES_MAX];
+  timing time[HEC_POLICIES_MAX];
+  int32_t n_policies, layers, experts;
+  hec_trace_bench trace;
+} results;
+
+static void add_policy(hec_doc *doc, const char *name, const timing *t) {
+  HEC_ROW(doc, HEC_SHOW("policy", HEC_AS_IS, name), HEC_KEEP("iterations_per_s", 1 / t->total_s),
+          HEC_SHOW(NULL, HEC_AS_IS, (int64_t)(1 / t->total_s)), HEC_SHOW("lower_s", HEC_SECONDS, t->lower_s),
+          HEC_SHOW("simulate_s", HEC_SECONDS, t->simulate_s), HEC_SHOW("report_s", HEC_SECONDS, t->report_s),
+          HEC_SHOW("decide_s", HEC_SECONDS, t->decide_s), HEC_SHOW("replan_s", HEC_SECONDS, t->replan_s),
+          HEC_SHOW("refine_layer_s", HEC_SECONDS, t->refine_s),
+          HEC_SHOW("refine_layer_p99_s", HEC_SECONDS, t->refine_p99_s), HEC_KEEP("transfers", t->transfers),
+          HEC_SHOW(NULL, HEC_AS_IS, (int64_t)t->transfers), HEC_KEEP("transfers_per_s", t->transfers / t->simulate_s),
+          HEC_SHOW(NULL, HEC_FIXED2, 1e-6 * t->transfers / t->simulate_s));
+}
+
+static void report(const void *of, hec_doc *doc) {
+  const results *r = of;
+  const settings *s = &r->settings;
+  double rate = (double)r->trace.bytes / r->trace.seconds;
+  HEC_ADD(doc, HEC_KEEP("version", 1), HEC_KEEP("ranks", s->job.ranks), HEC_KEEP("layers", r->layers),
+          HEC_KEEP("experts", r->experts), HEC_KEEP("law", s->job.law));
+  hec_doc_note(doc,
+               "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iteration%s "
+               "(synthetic loads)",
+               s->job.ranks, r->layers, r->experts, s->job.tokens, s->job.law, (int)s->iterations,
+               s->iterations == 1 ? "" : "s");
+  hec_doc_table(doc, "policies",
+                "policy | a second | lowering | simulate | report | decide | replan | refine | p99 | transfers | M/s");
+  for (int32_t p = 0; p < r->n_policies; p++)
+    add_policy(doc, r->policy[p]->name, &r->time[p]);
+  hec_doc_end(doc);
+  if (s->no_trace)
     return;
-  }
-  hec_json_object(json, NULL);
-  hec_json_string(json, "policy", name);
-  hec_json_double(json, "iterations_per_s", 1 / t->total_s);
-  hec_json_double(json, "lower_s", t->lower_s);
-  hec_json_double(json, "simulate_s", t->simulate_s);
-  hec_json_double(json, "report_s", t->report_s);
-  hec_json_double(json, "decide_s", t->decide_s);
-  hec_json_double(json, "replan_s", t->replan_s);
-  hec_json_double(json, "refine_layer_s", t->refine_s);
-  hec_json_double(json, "refine_layer_p99_s", t->refine_p99_s);
-  hec_json_double(json, "transfers", t->transfers);
-  hec_json_double(json, "transfers_per_s", t->transfers / t->simulate_s);
-  hec_json_close(json);
+  HEC_ADD(doc, HEC_KEEP("trace_reader_bytes_per_s", rate));
+  hec_doc_note(doc, "trace reader %.0f MB/s (%.0f MB in memory)", 1e-6 * rate, 1e-6 * (double)r->trace.bytes);
 }
 
-static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
-  const hec_policy *policies[HEC_POLICIES_MAX];
-  int32_t n_policies;
-  HEC_TRY(hec_job_args_policies(s->job.policy, arena, policies, &n_policies));
+static hec_status run(results *r, hec_arena *arena) {
+  const settings *s = &r->settings;
+  HEC_TRY(hec_job_args_policies(s->job.policy, arena, r->policy, &r->n_policies));
   const hec_law *law;
   HEC_TRY(hec_job_args_law(s->job.law, &law));
   hec_moe moe;
@@ -189,65 +205,28 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   for (int32_t i = 0; i < LOADS; i++)
     loads[i] = hec_load_new(arena, problem.n_layers, problem.n_ranks, problem.n_experts);
   HEC_TRY(hec_bench_loads(loads, LOADS, 1, problem.tokens, problem.top_k));
-  hec_json_out json = hec_json_begin(out, 1);
-  if (s->json) {
-    hec_json_object(&json, NULL);
-    hec_json_int(&json, "version", 1);
-    hec_json_int(&json, "ranks", problem.n_ranks);
-    hec_json_int(&json, "layers", problem.n_layers);
-    hec_json_int(&json, "experts", problem.n_experts);
-    hec_json_string(&json, "law", s->job.law);
-    hec_json_array(&json, "policies");
-  } else {
-    hec_text_printf(out,
-                    "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iteration%s "
-                    "(synthetic loads)\n\n",
-                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->job.law,
-                    (int)s->iterations, s->iterations == 1 ? "" : "s");
-    static const char *const heads[2][10] = {
-        {"iterations", "lowering", "simulate", "report", "decide", "replan", "refine", "p99", "transfers", "simulated"},
-        {"per s", "us", "us", "us", "us", "us", "us/layer", "us/layer", "mean", "M/s"}};
-    for (int32_t i = 0; i < 2; i++) {
-      hec_text_printf(out, "%-26s", i == 0 ? "" : "policy");
-      for (int32_t k = 0; k < 10; k++)
-        hec_text_printf(out, " %10s", heads[i][k]);
-      hec_text_printf(out, "\n");
-    }
+  r->layers = problem.n_layers;
+  r->experts = problem.n_experts;
+  for (int32_t p = 0; p < r->n_policies; p++) {
+    r->time[p] = time_policy(&problem, r->policy[p], law, loads, LOADS, (int32_t)s->iterations);
+    time_plans(&problem, r->policy[p], loads, LOADS, (int32_t)s->iterations, &r->time[p]);
   }
-  for (int32_t p = 0; p < n_policies; p++) {
-    timing t = time_policy(&problem, policies[p], law, loads, LOADS, (int32_t)s->iterations);
-    time_plans(&problem, policies[p], loads, LOADS, (int32_t)s->iterations, &t);
-    print_row(s, policies[p]->name, &t, &json, out);
-  }
-  if (s->json)
-    hec_json_close(&json);
-  if (!s->no_trace) {
-    hec_trace_bench trace;
-    HEC_TRY(hec_trace_bench_read(64 << 20, &trace));
-    if (s->json)
-      hec_json_double(&json, "trace_reader_bytes_per_s", (double)trace.bytes / trace.seconds);
-    else
-      hec_text_printf(out, "\ntrace reader %.0f MB/s (%.0f MB in memory)\n", 1e-6 * (double)trace.bytes / trace.seconds,
-                      1e-6 * (double)trace.bytes);
-  }
-  if (s->json)
-    hec_json_close(&json);
-  return HEC_OK;
+  return s->no_trace ? HEC_OK : hec_trace_bench_read(64 << 20, &r->trace);
 }
 
 static int bench_command(int argc, char **argv) {
-  settings s;
+  results r = {.n_policies = 0};
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
+  hec_status status = parse(argc, argv, &r.settings, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-bench", status);
   if (argc == 1) /* other tools answer a bare call by usage; this one works for a while in silence */
     fprintf(stderr, "hecate-bench: times every policy; options and other benchmarks: hecate-bench --help\n");
-  hec_text out = {0};
   hec_arena arena = {0};
-  status = run(&s, &arena, &out);
+  status = run(&r, &arena);
+  int code = hec_bench_report(status, false, report, &r, r.settings.json);
   hec_arena_free(&arena);
-  return hec_bench_exit(status, &out);
+  return code;
 }
 
 static const hec_tool_command commands[] = {

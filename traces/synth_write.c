@@ -1,5 +1,6 @@
 /* Options of the generators: defaults, checks, the command line that repeats them, and the whole trace. */
 #include "runtime/base/progress.h"
+#include "runtime/base/value.h"
 #include "traces/synth_state.h"
 
 #include "traces/trace_header.h"
@@ -151,12 +152,10 @@ static void describe(const hec_synth_options *o, hec_text *synthetic) {
   const char *w = hec_synth_find(o->workload)->name;
   hec_json_out json = hec_json_begin(synthetic, 0);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "generator", "hecate-trace synth");
-  hec_json_int(&json, "seed", (int64_t)o->seed);
+  HEC_JSON(&json, HEC_TEXT("generator", "hecate-trace synth"), HEC_INT("seed", (int64_t)o->seed));
   hec_json_object(&json, "parameters");
-  hec_json_string(&json, "workload", w);
-  hec_json_string(&json, "title", hec_synth_find(o->workload)->alias);
-  hec_json_int(&json, "tokens_per_source", o->tokens);
+  HEC_JSON(&json, HEC_TEXT("workload", w), HEC_TEXT("title", hec_synth_find(o->workload)->alias),
+           HEC_INT("tokens_per_source", o->tokens));
   if (strcmp(w, "lognormal") == 0)
     hec_json_double(&json, "sigma", o->sigma);
   if (strcmp(w, "zipf") == 0)
@@ -174,10 +173,7 @@ static void describe(const hec_synth_options *o, hec_text *synthetic) {
   if (o->n_knots > 0) {
     hec_json_array(&json, "drift");
     for (int32_t k = 0; k < o->n_knots; k++) {
-      hec_json_object(&json, NULL);
-      hec_json_int(&json, "lag", o->lag[k]);
-      hec_json_double(&json, "correlation", o->correlation[k]);
-      hec_json_close(&json);
+      HEC_JSON(&json, HEC_OBJECT(NULL, HEC_INT("lag", o->lag[k]), HEC_REAL("correlation", o->correlation[k])));
     }
     hec_json_close(&json);
   }

@@ -4,6 +4,7 @@
 #include "traces/trace_header.h"
 
 #include "runtime/base/nearest.h"
+#include "runtime/base/value.h"
 #include "traces/transitions.h"
 
 #include <inttypes.h>
@@ -359,20 +360,20 @@ static void add_optional_text(hec_json_out *json, const char *key, const char *v
 void hec_trace_header_print(const hec_trace_header *header, hec_text *text) {
   hec_json_out json = hec_json_begin(text, 0);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "format", "hecate-trace");
-  hec_json_int(&json, "version", 1);
+  HEC_JSON(&json, HEC_TEXT("format", "hecate-trace"), HEC_INT("version", 1));
   add_optional_text(&json, "name", header->name);
   add_optional_text(&json, "source", header->source);
   add_optional_text(&json, "license", header->license);
   add_optional_text(&json, "model", header->model);
   bool forward = header->phase == HEC_PHASE_FORWARD;
   bool written = header->phase_text && header->phase_text[0];
-  hec_json_string(&json, "phase", written ? header->phase_text : forward ? "forward" : "train");
-  hec_json_int(&json, "layers", header->n_layers);
-  hec_json_int(&json, "experts", header->n_experts);
-  hec_json_int(&json, "top_k", header->top_k);
-  hec_json_int(&json, "source_ranks", header->n_sources);
-  hec_json_string(&json, "layout", header->per_source ? layout_per_source : layout_totals);
+  HEC_JSON(&json,
+           HEC_TEXT("phase", written   ? header->phase_text
+                             : forward ? "forward"
+                                       : "train"),
+           HEC_INT("layers", header->n_layers), HEC_INT("experts", header->n_experts), HEC_INT("top_k", header->top_k),
+           HEC_INT("source_ranks", header->n_sources),
+           HEC_TEXT("layout", header->per_source ? layout_per_source : layout_totals));
   bool unit = header->unit && header->unit[0];
   hec_json_string(&json, "unit", unit ? header->unit : "token-expert assignments");
   if (header->ranks > 0)

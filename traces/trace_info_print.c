@@ -1,6 +1,8 @@
 /* What hecate-trace info prints: a table that says what each number means, and the same as JSON. */
 #include "traces/trace_info.h"
 
+#include "runtime/base/value.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -115,45 +117,27 @@ void hec_trace_info_table(const hec_trace_info *info, const hec_trace_header *h,
 }
 
 static void json_spread(hec_json_out *json, const char *key, const hec_trace_spread *s) {
-  hec_json_object(json, key);
-  hec_json_double(json, "min", s->min);
-  hec_json_double(json, "p5", s->p5);
-  hec_json_double(json, "p10", s->p10);
-  hec_json_double(json, "p50", s->p50);
-  hec_json_double(json, "p95", s->p95);
-  hec_json_double(json, "max", s->max);
-  hec_json_int(json, "n", (int64_t)s->n);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT(key, HEC_REAL("min", s->min), HEC_REAL("p5", s->p5), HEC_REAL("p10", s->p10),
+                            HEC_REAL("p50", s->p50), HEC_REAL("p95", s->p95), HEC_REAL("max", s->max),
+                            HEC_INT("n", (int64_t)s->n)));
 }
 
 static void json_shape(hec_json_out *json, const hec_trace_info *info, const hec_trace_header *h, const char *path) {
-  hec_json_int(json, "version", 1);
-  hec_json_string(json, "trace", path);
-  hec_json_string(json, "name", h->name);
-  hec_json_bool(json, "synthetic", h->synthetic != NULL);
-  hec_json_string(json, "model", h->model);
-  hec_json_string(json, "phase", h->phase == HEC_PHASE_TRAIN ? "train" : "forward");
-  hec_json_int(json, "layers", h->n_layers);
-  hec_json_int(json, "experts", h->n_experts);
-  hec_json_int(json, "top_k", h->top_k);
-  hec_json_int(json, "source_ranks", h->n_sources);
-  hec_json_int(json, "records", info->n_records);
-  hec_json_int(json, "iterations", info->n_iterations);
-  hec_json_int(json, "first_iter", info->first_iter);
-  hec_json_int(json, "last_iter", info->last_iter);
-  hec_json_int(json, "stride_min", info->stride_min);
-  hec_json_int(json, "stride_max", info->stride_max);
-  hec_json_double(json, "assignments_per_layer", info->assignments_mean);
-  hec_json_int(json, "empty_layers", (int64_t)info->n_empty_layers);
-  hec_json_bool(json, "transitions", h->transitions != NULL);
+  HEC_JSON(json, HEC_INT("version", 1), HEC_TEXT("trace", path), HEC_TEXT("name", h->name),
+           HEC_BOOL("synthetic", h->synthetic != NULL), HEC_TEXT("model", h->model),
+           HEC_TEXT("phase", h->phase == HEC_PHASE_TRAIN ? "train" : "forward"), HEC_INT("layers", h->n_layers),
+           HEC_INT("experts", h->n_experts), HEC_INT("top_k", h->top_k), HEC_INT("source_ranks", h->n_sources),
+           HEC_INT("records", info->n_records), HEC_INT("iterations", info->n_iterations),
+           HEC_INT("first_iter", info->first_iter), HEC_INT("last_iter", info->last_iter),
+           HEC_INT("stride_min", info->stride_min), HEC_INT("stride_max", info->stride_max),
+           HEC_REAL("assignments_per_layer", info->assignments_mean),
+           HEC_INT("empty_layers", (int64_t)info->n_empty_layers), HEC_BOOL("transitions", h->transitions != NULL));
   double affinity = hec_trace_affinity(h);
   if (!isnan(affinity))
     hec_json_double(json, "transitions_affinity", affinity);
   if (h->transitions_over) {
-    hec_json_array(json, "transitions_over");
-    hec_json_int(json, NULL, h->transitions_first);
-    hec_json_int(json, NULL, h->transitions_last);
-    hec_json_close(json);
+    HEC_JSON(json,
+             HEC_LIST("transitions_over", HEC_INT(NULL, h->transitions_first), HEC_INT(NULL, h->transitions_last)));
   }
 }
 
@@ -166,21 +150,15 @@ void hec_trace_info_json(const hec_trace_info *info, const hec_trace_header *h, 
   json_spread(&json, "expert_max_over_mean", &info->expert_peak);
   json_spread(&json, "cv", &info->cv);
   json_spread(&json, "gini", &info->gini);
-  hec_json_object(&json, "idle_experts");
-  hec_json_double(&json, "share", info->idle_share);
-  hec_json_int(&json, "worst_layer", info->idle_worst_layer);
-  hec_json_double(&json, "worst_layer_share", info->idle_worst_layer_share);
-  hec_json_double(&json, "worst_record_share", info->idle_worst);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_OBJECT("idle_experts", HEC_REAL("share", info->idle_share),
+                             HEC_INT("worst_layer", info->idle_worst_layer),
+                             HEC_REAL("worst_layer_share", info->idle_worst_layer_share),
+                             HEC_REAL("worst_record_share", info->idle_worst)));
   hec_json_array(&json, "correlation");
   for (int32_t k = 0; k < info->n_lags; k++) {
-    hec_json_object(&json, NULL);
-    hec_json_int(&json, "lag", info->lags[k]);
-    hec_json_double(&json, "min", info->correlation[k].min);
-    hec_json_double(&json, "p10", info->correlation[k].p10);
-    hec_json_double(&json, "median", info->correlation[k].p50);
-    hec_json_int(&json, "pairs", (int64_t)info->correlation[k].n);
-    hec_json_close(&json);
+    HEC_JSON(&json, HEC_OBJECT(NULL, HEC_INT("lag", info->lags[k]), HEC_REAL("min", info->correlation[k].min),
+                               HEC_REAL("p10", info->correlation[k].p10), HEC_REAL("median", info->correlation[k].p50),
+                               HEC_INT("pairs", (int64_t)info->correlation[k].n)));
   }
   hec_json_close(&json);
   json_spread(&json, "total_variation_lag_1", &info->tvd);

@@ -212,11 +212,9 @@ static bool plan_keeps(const hec_plan *plan, int32_t layer, int32_t expert, int3
   HEC_ASSERT(plan->home[at] == plan->opt_home[at]); /* optimizer state elsewhere would need traffic of its own */
   if (plan->home[at] == rank)
     return true;
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
-  for (int32_t i = 0; i < n; i++)
-    if (ranks[i] == rank && kinds[i] == HEC_COPY_RESIDENT)
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
+  for (int32_t i = 0; i < copies.n; i++)
+    if (copies.rank[i] == rank && copies.kind[i] == HEC_COPY_RESIDENT)
       return true;
   return false;
 }
@@ -226,13 +224,12 @@ static double kept_experts(const hec_exec *exec, const hec_plan *plan) {
   double kept = 0, reserved = (double)plan->slots * exec->n_layers;
   for (int32_t l = 0; l < exec->n_layers; l++)
     for (int32_t e = 0; e < exec->n_experts; e++) {
-      const int32_t *home = plan->home + hec_row_of(exec, l, e) * (size_t)plan->n_slices, *ranks;
-      const uint8_t *kinds;
+      const int32_t *home = plan->home + hec_row_of(exec, l, e) * (size_t)plan->n_slices;
+      hec_copies copies = hec_plan_copies(plan, l, e);
       for (int32_t part = 0; part < plan->n_slices; part++)
         kept += home[part] == home_of(exec) ? 1.0 / plan->n_slices : 0;
-      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        kept += ranks[i] == exec->r && kinds[i] == HEC_COPY_RESIDENT;
+      for (int32_t i = 0; i < copies.n; i++)
+        kept += copies.rank[i] == exec->r && copies.kind[i] == HEC_COPY_RESIDENT;
     }
   kept /= exec->problem->esp;
   return kept > reserved ? kept : reserved;

@@ -115,10 +115,10 @@ hec_status hec_pipelined_check_schedule(const hec_pipeline_schedule *schedule, c
                     "that %s; use 1f1b, interleaved or gpipe",
                     schedule->name, schedule->copies > 1 ? "holds every virtual stage twice" : "splits or pairs them");
   if (shape->n_chunks > 1 && shape->n_stages > 1 && shape->n_stages % 2 != 0)
-    return hec_fail(
-        HEC_BAD_INPUT,
-        "pipeline %s: expected an even number of stages to be executed with several virtual stages each, found %d; use %d",
-        schedule->name, (int)shape->n_stages, (int)shape->n_stages + 1);
+    return hec_fail(HEC_BAD_INPUT,
+                    "pipeline %s: expected an even number of stages to be executed with several virtual stages each, "
+                    "found %d; use %d",
+                    schedule->name, (int)shape->n_stages, (int)shape->n_stages + 1);
   return HEC_OK;
 }
 
@@ -347,12 +347,11 @@ static void check_open(pipeline *l, hec_arena *arena) {
 static bool in_every_group(const hec_problem *problem, const hec_plan *plan) {
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds), home = hec_plan_home(plan, l, e);
-      bool right = n == problem->dp - 1 && home < problem->ep;
-      for (int32_t i = 0; right && i < n; i++)
-        right = ranks[i] == home + (i + 1) * problem->ep && kinds[i] == HEC_COPY_RESIDENT;
+      hec_copies copies = hec_plan_copies(plan, l, e);
+      int32_t home = hec_plan_home(plan, l, e);
+      bool right = copies.n == problem->dp - 1 && home < problem->ep;
+      for (int32_t i = 0; right && i < copies.n; i++)
+        right = copies.rank[i] == home + (i + 1) * problem->ep && copies.kind[i] == HEC_COPY_RESIDENT;
       if (!right)
         return false;
     }
@@ -363,10 +362,9 @@ static bool in_every_group(const hec_problem *problem, const hec_plan *plan) {
 static bool has_guests(const hec_plan *plan) {
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      for (int32_t i = 0, n = hec_plan_copies(plan, l, e, &ranks, &kinds); i < n; i++)
-        if (kinds[i] != HEC_COPY_RESIDENT)
+      hec_copies copies = hec_plan_copies(plan, l, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        if (copies.kind[i] != HEC_COPY_RESIDENT)
           return true;
     }
   return false;

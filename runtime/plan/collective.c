@@ -38,14 +38,12 @@ static void open_item(hec_sparse *sparse, const hec_plan *plan, int32_t layer, i
 
 static void add_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, int32_t expert, hec_guest_choice choice,
                        const uint8_t *mark) {
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
   int32_t first = sparse->receiver_at[sparse->n_items], at = first, group = -1;
-  for (int32_t i = 0; i < n; i++) {
-    int32_t rank = ranks[i];
+  for (int32_t i = 0; i < copies.n; i++) {
+    int32_t rank = copies.rank[i];
     bool marked = choice != HEC_GUESTS_ANY && mark[(size_t)expert * (size_t)plan->n_ranks + (size_t)rank];
-    if (kinds[i] != HEC_COPY_GUEST || (choice != HEC_GUESTS_ANY && marked != (choice == HEC_GUESTS_MARKED)))
+    if (copies.kind[i] != HEC_COPY_GUEST || (choice != HEC_GUESTS_ANY && marked != (choice == HEC_GUESTS_MARKED)))
       continue;
     if (group != rank / plan->width) {
       if (at > first)

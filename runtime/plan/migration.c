@@ -13,23 +13,20 @@
 
 /* The ranks that have one slice in one plan. */
 typedef struct {
-  int32_t home, n_copies;
-  const int32_t *rank; /* [n_copies] ascending */
-  const uint8_t *kind;
+  int32_t home;
+  hec_copies copies;
 } holding;
 
 static holding holding_of(const hec_plan *plan, const int32_t *home, int32_t layer, int32_t expert, int32_t slice) {
   size_t row = (size_t)layer * (size_t)plan->n_experts + (size_t)expert;
-  holding h = {.home = home[row * (size_t)plan->n_slices + (size_t)slice]};
-  h.n_copies = hec_plan_copies(plan, layer, expert, &h.rank, &h.kind);
-  return h;
+  return (holding){home[row * (size_t)plan->n_slices + (size_t)slice], hec_plan_copies(plan, layer, expert)};
 }
 
 static bool has(const holding *h, int32_t rank) {
   if (h->home == rank)
     return true;
-  for (int32_t i = 0; i < h->n_copies && h->rank[i] <= rank; i++)
-    if (h->rank[i] == rank && h->kind[i] == HEC_COPY_RESIDENT)
+  for (int32_t i = 0; i < h->copies.n && h->copies.rank[i] <= rank; i++)
+    if (h->copies.rank[i] == rank && h->copies.kind[i] == HEC_COPY_RESIDENT)
       return true;
   return false;
 }
@@ -42,9 +39,9 @@ static bool nearer(const hec_problem *problem, int32_t to, int32_t a, int32_t b)
 
 static int32_t nearest(const holding *from, const hec_problem *problem, int32_t to) {
   int32_t best = from->home;
-  for (int32_t i = 0; i < from->n_copies; i++)
-    if (from->kind[i] == HEC_COPY_RESIDENT && nearer(problem, to, from->rank[i], best))
-      best = from->rank[i];
+  for (int32_t i = 0; i < from->copies.n; i++)
+    if (from->copies.kind[i] == HEC_COPY_RESIDENT && nearer(problem, to, from->copies.rank[i], best))
+      best = from->copies.rank[i];
   return best;
 }
 
@@ -52,10 +49,10 @@ static int32_t nearest(const holding *from, const hec_problem *problem, int32_t 
 static bool is_new(const holding *h, int32_t i) {
   if (i < 0)
     return true;
-  if (h->kind[i] != HEC_COPY_RESIDENT || h->rank[i] == h->home)
+  if (h->copies.kind[i] != HEC_COPY_RESIDENT || h->copies.rank[i] == h->home)
     return false;
-  for (int32_t k = i - 1; k >= 0 && h->rank[k] == h->rank[i]; k--)
-    if (h->kind[k] == HEC_COPY_RESIDENT)
+  for (int32_t k = i - 1; k >= 0 && h->copies.rank[k] == h->copies.rank[i]; k--)
+    if (h->copies.kind[k] == HEC_COPY_RESIDENT)
       return false;
   return true;
 }
@@ -72,8 +69,8 @@ typedef struct {
 
 /* What `to` has of a parcel and `from` has not. */
 static void add_moves(migration *m, const holding *from, const holding *to, hec_parcel parcel, int64_t size) {
-  for (int32_t i = -1; i < to->n_copies; i++) {
-    int32_t rank = i < 0 ? to->home : to->rank[i];
+  for (int32_t i = -1; i < to->copies.n; i++) {
+    int32_t rank = i < 0 ? to->home : to->copies.rank[i];
     if (!is_new(to, i) || has(from, rank))
       continue;
     int32_t source = nearest(from, m->problem, rank);

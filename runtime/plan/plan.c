@@ -130,11 +130,9 @@ void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem) {
 bool hec_plan_holds(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank) {
   if (plan->n_slices == 1 && hec_plan_home(plan, layer, expert) == rank)
     return true;
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
-  for (int32_t i = 0; i < n; i++)
-    if (ranks[i] == rank)
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
+  for (int32_t i = 0; i < copies.n; i++)
+    if (copies.rank[i] == rank)
       return true;
   return false;
 }
@@ -144,51 +142,47 @@ int32_t hec_plan_keeper(const hec_plan *plan, int32_t layer, int32_t expert, int
   HEC_ASSERT(plan->n_slices == 1);
   if (home / plan->width == group)
     return home;
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), begin = 0, end = n;
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
+  int32_t begin = 0, end = copies.n;
   while (begin < end) {
     int32_t middle = (begin + end) / 2;
-    if (ranks[middle] < group * plan->width)
+    if (copies.rank[middle] < group * plan->width)
       begin = middle + 1;
     else
       end = middle;
   }
-  for (int32_t i = begin; i < n && ranks[i] / plan->width == group; i++)
-    if (kinds[i] == HEC_COPY_RESIDENT)
-      return ranks[i];
+  for (int32_t i = begin; i < copies.n && copies.rank[i] / plan->width == group; i++)
+    if (copies.kind[i] == HEC_COPY_RESIDENT)
+      return copies.rank[i];
   return home;
 }
 
 int32_t hec_plan_holders(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out) {
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
   if (plan->n_slices > 1) {
-    memcpy(out, ranks, (size_t)n * sizeof *out);
-    return n;
+    memcpy(out, copies.rank, (size_t)copies.n * sizeof *out);
+    return copies.n;
   }
-  int32_t home = hec_plan_home(plan, layer, expert), place = n;
-  memcpy(out, ranks, (size_t)n * sizeof *out);
+  int32_t home = hec_plan_home(plan, layer, expert), place = copies.n;
+  memcpy(out, copies.rank, (size_t)copies.n * sizeof *out);
   for (; place > 0 && out[place - 1] >= home; place--)
     out[place] = out[place - 1];
   out[place] = home;
-  return n + 1;
+  return copies.n + 1;
 }
 
 /* Appends a group's holders of an expert, its keeper among them unless that is the plan's home. */
 static void join_copies(hec_plan *plan, int32_t layer, int32_t expert, const hec_plan *part, int32_t group,
                         int32_t *at) {
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(part, layer, expert, &ranks, &kinds), keeper = hec_plan_home(part, layer, expert);
+  hec_copies copies = hec_plan_copies(part, layer, expert);
+  int32_t keeper = hec_plan_home(part, layer, expert);
   size_t block = (size_t)layer * (size_t)plan->copy_capacity;
   bool pending = group > 0;
-  for (int32_t i = 0; i < n || pending; i++) {
-    bool now = pending && (i == n || keeper <= ranks[i]);
+  for (int32_t i = 0; i < copies.n || pending; i++) {
+    bool now = pending && (i == copies.n || keeper <= copies.rank[i]);
     HEC_ASSERT(*at < plan->copy_capacity);
-    plan->copy_rank[block + (size_t)*at] = group * plan->width + (now ? keeper : ranks[i]);
-    plan->copy_kind[block + (size_t)(*at)++] = now ? HEC_COPY_RESIDENT : kinds[i];
+    plan->copy_rank[block + (size_t)*at] = group * plan->width + (now ? keeper : copies.rank[i]);
+    plan->copy_kind[block + (size_t)(*at)++] = now ? HEC_COPY_RESIDENT : copies.kind[i];
     pending = pending && !now;
     i -= now;
   }
@@ -225,15 +219,13 @@ void hec_plan_join(hec_plan *plan, int32_t layer, const hec_plan *const *parts) 
 static void check_row(const hec_plan *plan, int32_t layer, int32_t expert) {
   const int32_t *at = layer_at(plan, plan->copy_at, layer) + expert;
   HEC_ASSERT(at[0] >= 0 && at[1] >= at[0] && at[1] <= plan->copy_capacity);
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
-  for (int32_t i = 0; i < n; i++) {
-    HEC_ASSERT(ranks[i] >= 0 && ranks[i] < plan->n_ranks);
-    HEC_ASSERT(i == 0 || ranks[i - 1] <= ranks[i]);
-    HEC_ASSERT(kinds[i] == HEC_COPY_RESIDENT || kinds[i] == HEC_COPY_GUEST);
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
+  for (int32_t i = 0; i < copies.n; i++) {
+    HEC_ASSERT(copies.rank[i] >= 0 && copies.rank[i] < plan->n_ranks);
+    HEC_ASSERT(i == 0 || copies.rank[i - 1] <= copies.rank[i]);
+    HEC_ASSERT(copies.kind[i] == HEC_COPY_RESIDENT || copies.kind[i] == HEC_COPY_GUEST);
   }
-  HEC_ASSERT(n > 0 || plan->n_slices == 1); /* slices alone compute nothing */
+  HEC_ASSERT(copies.n > 0 || plan->n_slices == 1); /* slices alone compute nothing */
   for (int32_t first = 0; plan->width < plan->n_ranks && first < plan->n_ranks; first += plan->width)
     HEC_ASSERT(hec_plan_keeper(plan, layer, expert, first) / plan->width == first / plan->width);
 }

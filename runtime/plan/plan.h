@@ -106,14 +106,16 @@ void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem);
 static inline int32_t hec_plan_home(const hec_plan *plan, int32_t layer, int32_t expert) {
   return plan->home[((size_t)layer * (size_t)plan->n_experts + (size_t)expert) * (size_t)plan->n_slices];
 }
-/* The copies of a row: their number, and where ranks and kinds stand. */
-static inline int32_t hec_plan_copies(const hec_plan *plan, int32_t layer, int32_t expert, const int32_t **ranks,
-                                      const uint8_t **kinds) {
+/* The copies of a row. */
+typedef struct {
+  int32_t n;
+  const int32_t *rank; /* [n] ascending */
+  const uint8_t *kind; /* [n] */
+} hec_copies;
+static inline hec_copies hec_plan_copies(const hec_plan *plan, int32_t layer, int32_t expert) {
   const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1) + expert;
-  size_t block = (size_t)layer * (size_t)plan->copy_capacity;
-  *ranks = plan->copy_rank + block + at[0];
-  *kinds = plan->copy_kind + block + at[0];
-  return at[1] - at[0];
+  size_t block = (size_t)layer * (size_t)plan->copy_capacity + (size_t)at[0];
+  return (hec_copies){at[1] - at[0], plan->copy_rank + block, plan->copy_kind + block};
 }
 /* Who keeps the expert for the group of `rank` (whole experts). The home if it is in the group, else the lowest
  * resident copy there, else the home. O(log copies of the row + copies in the group). */

@@ -46,18 +46,17 @@ static void between(const sharing *s, hec_replica_visit *visit, void *context) {
 }
 
 int32_t hec_replica_keepers(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out) {
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), count = 0;
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
+  int32_t count = 0;
   int32_t home = hec_plan_home(plan, layer, expert);
   bool home_done = false;
-  for (int32_t i = 0; i < n; i++) {
-    if (kinds[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == ranks[i]))
+  for (int32_t i = 0; i < copies.n; i++) {
+    if (copies.kind[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == copies.rank[i]))
       continue;
-    if (!home_done && home < ranks[i])
+    if (!home_done && home < copies.rank[i])
       out[count++] = home;
-    home_done = home_done || home <= ranks[i];
-    out[count++] = ranks[i];
+    home_done = home_done || home <= copies.rank[i];
+    out[count++] = copies.rank[i];
   }
   if (!home_done && count > 0)
     out[count++] = home;

@@ -3,7 +3,6 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/program/duration.h"
-#include "runtime/program/expert_times.h"
 
 /* What the last operation of a shape took whose ranks all have the same rows. */
 enum { UNIFORM_SHAPES = 64 };

@@ -1,5 +1,5 @@
 /* A table of SLOTS answers, each in the one place that its hash has; the newest stays. */
-#include "runtime/program/expert_times.h"
+#include "runtime/program/durations.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/program/duration.h"

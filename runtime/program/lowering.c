@@ -443,13 +443,11 @@ static int32_t count_kept(hec_lowering *low) {
   }
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n_copies = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n_copies; i++)
-        if (kinds[i] == HEC_COPY_RESIDENT) {
-          kept[ranks[i]] += 1;
-          kept[n_ranks + ranks[i]] += updated(low, e, ranks[i]);
+      hec_copies copies = hec_plan_copies(plan, l, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        if (copies.kind[i] == HEC_COPY_RESIDENT) {
+          kept[copies.rank[i]] += 1;
+          kept[n_ranks + copies.rank[i]] += updated(low, e, copies.rank[i]);
         }
     }
   int32_t esp = low->problem->esp;

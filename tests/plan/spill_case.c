@@ -55,11 +55,9 @@ int32_t hec_spill_case_home(const hec_spill_case *c, int32_t expert) {
 int32_t hec_spill_case_guests(const hec_spill_case *c, int32_t rank) {
   int32_t n = 0;
   for (int32_t e = 0; e < c->problem->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t copies = hec_plan_copies(&c->run.plan, 0, e, &ranks, &kinds);
-    for (int32_t i = 0; i < copies; i++)
-      n += ranks[i] == rank && kinds[i] == HEC_COPY_GUEST;
+    hec_copies copies = hec_plan_copies(&c->run.plan, 0, e);
+    for (int32_t i = 0; i < copies.n; i++)
+      n += copies.rank[i] == rank && copies.kind[i] == HEC_COPY_GUEST;
   }
   return n;
 }
@@ -68,13 +66,12 @@ int32_t hec_spill_case_guests(const hec_spill_case *c, int32_t rank) {
 static void check_copies(const hec_spill_case *c) {
   int32_t experts = c->problem->n_experts;
   for (int32_t e = 0; e < experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(&c->run.plan, 0, e, &ranks, &kinds), home = hec_spill_case_home(c, e);
+    hec_copies held = hec_plan_copies(&c->run.plan, 0, e);
+    int32_t home = hec_spill_case_home(c, e);
     ck_assert_int_eq(hec_plan_home(&c->run.plan, 0, e), home);
-    for (int32_t i = 0; i < n; i++) {
-      ck_assert(i == 0 || ranks[i - 1] < ranks[i]);
-      ck_assert(ranks[i] != home && kinds[i] == HEC_COPY_GUEST && c->computed[ranks[i] * experts + e] > 0);
+    for (int32_t i = 0; i < held.n; i++) {
+      ck_assert(i == 0 || held.rank[i - 1] < held.rank[i]);
+      ck_assert(held.rank[i] != home && held.kind[i] == HEC_COPY_GUEST && c->computed[held.rank[i] * experts + e] > 0);
     }
   }
 }

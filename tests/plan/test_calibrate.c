@@ -257,12 +257,10 @@ static double plain_objective_s(plain *x, const hec_plan *plan) {
   memset(guests, 0, sizeof guests);
   memset(added, 0, sizeof added);
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, x->layer, e, &ranks, &kinds);
-    for (int32_t i = 0; i < n; i++) {
-      guests[e][ranks[i]] = true;
-      added[e][ranks[i]] = !x->before[e][ranks[i]];
+    hec_copies copies = hec_plan_copies(plan, x->layer, e);
+    for (int32_t i = 0; i < copies.n; i++) {
+      guests[e][copies.rank[i]] = true;
+      added[e][copies.rank[i]] = !x->before[e][copies.rank[i]];
     }
   }
   double gather_s = lowered_cost(x->c, &x->cost, x->home, added, x->c->problem.bytes.expert_param, false);

@@ -157,17 +157,15 @@ HEC_TEST(test_materialise_random) {
     hec_plan_check(&plan);
     int32_t distinct = 0, copies[RANKS_MAX] = {0};
     for (int32_t e = 0; e < E; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(&plan, 1, e, &ranks, &kinds);
-      distinct += n > 0;
-      for (int32_t i = 0; i < n; i++) {
-        ck_assert(kinds[i] == HEC_COPY_GUEST && ranks[i] != hec_plan_home(&plan, 1, e));
-        copies[ranks[i]]++;
+      hec_copies of_row = hec_plan_copies(&plan, 1, e);
+      distinct += of_row.n > 0;
+      for (int32_t i = 0; i < of_row.n; i++) {
+        ck_assert(of_row.kind[i] == HEC_COPY_GUEST && of_row.rank[i] != hec_plan_home(&plan, 1, e));
+        copies[of_row.rank[i]]++;
       }
       for (int32_t d = 0; d < D; d++)
         ck_assert_int_eq(hec_plan_holds(&plan, 1, e, d), held[e][d]);
-      ck_assert_int_eq(hec_plan_copies(&plan, 0, e, &ranks, &kinds), 0); /* the other layer is left alone */
+      ck_assert_int_eq(hec_plan_copies(&plan, 0, e).n, 0); /* the other layer is left alone */
     }
     ck_assert_int_le(distinct, t);
     for (int32_t d = 0; d < D; d++)

@@ -92,11 +92,9 @@ static void check_guests(const hec_policy_run *run, hec_sparse *sparse, int32_t 
       guests++;
     }
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
-    for (int32_t i = 0; i < n; i++)
-      guests -= kinds[i] == HEC_COPY_GUEST;
+    hec_copies copies = hec_plan_copies(plan, layer, e);
+    for (int32_t i = 0; i < copies.n; i++)
+      guests -= copies.kind[i] == HEC_COPY_GUEST;
     for (int32_t first = 0; first < plan->n_ranks; first += ep)
       ck_assert_int_eq(hec_plan_keeper(plan, layer, e, first) / ep, first / ep);
   }

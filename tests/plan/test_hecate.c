@@ -18,13 +18,11 @@ static int32_t copies_on(const hec_plan *plan, int32_t layer, int32_t rank, int3
   int32_t n = 0;
   *distinct = 0;
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t copies = hec_plan_copies(plan, layer, e, &ranks, &kinds);
-    *distinct += copies > 0;
-    for (int32_t i = 0; i < copies; i++) {
-      ck_assert(kinds[i] == HEC_COPY_GUEST && ranks[i] != hec_plan_home(plan, layer, e));
-      n += ranks[i] == rank;
+    hec_copies copies = hec_plan_copies(plan, layer, e);
+    *distinct += copies.n > 0;
+    for (int32_t i = 0; i < copies.n; i++) {
+      ck_assert(copies.kind[i] == HEC_COPY_GUEST && copies.rank[i] != hec_plan_home(plan, layer, e));
+      n += copies.rank[i] == rank;
     }
   }
   return n;

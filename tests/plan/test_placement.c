@@ -67,12 +67,11 @@ HEC_TEST(known_plan) {
   ck_assert(memcmp(run.plan.home, homes, sizeof homes) == 0);
   ck_assert(memcmp(run.plan.opt_home, homes, sizeof homes) == 0);
   ck_assert_int_eq(run.plan.slots, 3);
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 3, &ranks, &kinds), 2);
-  ck_assert(ranks[0] == 1 && ranks[1] == 1 && kinds[0] == HEC_COPY_RESIDENT && kinds[1] == HEC_COPY_RESIDENT);
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 1, 1, &ranks, &kinds), 2);
-  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 0, &ranks, &kinds), 0);
+  hec_copies copies = hec_plan_copies(&run.plan, 0, 3);
+  ck_assert(copies.n == 2 && copies.rank[0] == 1 && copies.rank[1] == 1);
+  ck_assert(copies.kind[0] == HEC_COPY_RESIDENT && copies.kind[1] == HEC_COPY_RESIDENT);
+  ck_assert_int_eq(hec_plan_copies(&run.plan, 1, 1).n, 2);
+  ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 0).n, 0);
   uint64_t before = hec_plan_digest(&run.plan);
   hec_policy_decide(&run, 7, 0);
   ck_assert(hec_plan_digest(&run.plan) == before && run.units == 0 && !run.planned);
@@ -156,11 +155,10 @@ HEC_TEST_LOOP(random_there_and_back, 10) {
 
 /* Slots of the expert on the rank, counted in the plan itself. */
 static int32_t held(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank) {
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), slots = hec_plan_home(plan, layer, expert) == rank;
-  for (int32_t i = 0; i < n; i++)
-    slots += ranks[i] == rank;
+  hec_copies copies = hec_plan_copies(plan, layer, expert);
+  int32_t slots = hec_plan_home(plan, layer, expert) == rank;
+  for (int32_t i = 0; i < copies.n; i++)
+    slots += copies.rank[i] == rank;
   return slots;
 }
 
@@ -168,11 +166,9 @@ static int32_t held(const hec_plan *plan, int32_t layer, int32_t expert, int32_t
 static bool is_plain(const hec_plan *plan) {
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        if (kinds[i] != HEC_COPY_RESIDENT || ranks[i] < hec_plan_home(plan, l, e))
+      hec_copies held = hec_plan_copies(plan, l, e);
+      for (int32_t i = 0; i < held.n; i++)
+        if (held.kind[i] != HEC_COPY_RESIDENT || held.rank[i] < hec_plan_home(plan, l, e))
           return false;
     }
   return true;

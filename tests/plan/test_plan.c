@@ -80,11 +80,9 @@ HEC_TEST(contiguous) {
   const int32_t home[4] = {0, 0, 1, 2};
   for (int32_t layer = 0; layer < 2; layer++)
     for (int32_t e = 0; e < 4; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
+      hec_copies copies = hec_plan_copies(&plan, layer, e);
       ck_assert_int_eq(hec_plan_home(&plan, layer, e), home[e]);
-      ck_assert_int_eq(hec_plan_copies(&plan, layer, e, &ranks, &kinds), 1);
-      ck_assert(ranks[0] == home[e] + 3 && kinds[0] == HEC_COPY_RESIDENT);
+      ck_assert(copies.n == 1 && copies.rank[0] == home[e] + 3 && copies.kind[0] == HEC_COPY_RESIDENT);
       ck_assert(hec_plan_holds(&plan, layer, e, home[e]) && hec_plan_holds(&plan, layer, e, home[e] + 3));
       ck_assert(!hec_plan_holds(&plan, layer, e, (home[e] + 1) % 3));
     }
@@ -121,18 +119,18 @@ HEC_TEST(copies_in_any_order) {
     int32_t *holders = HEC_NEW(&arena, int32_t, p->n_ranks + plan.copy_capacity);
     for (int32_t layer = 0; layer < p->n_layers; layer++)
       for (int32_t e = 0; e < p->n_experts; e++) {
-        const int32_t *count = counts + (layer * p->n_experts + e) * p->n_ranks, *ranks;
-        const uint8_t *kinds;
-        int32_t n = hec_plan_copies(&plan, layer, e, &ranks, &kinds), i = 0, home = hec_plan_home(&plan, layer, e);
+        const int32_t *count = counts + (layer * p->n_experts + e) * p->n_ranks;
+        hec_copies copies = hec_plan_copies(&plan, layer, e);
+        int32_t i = 0, home = hec_plan_home(&plan, layer, e);
         int32_t h = 0, n_holders = hec_plan_holders(&plan, layer, e, holders);
         for (int32_t r = 0; r < p->n_ranks; r++) {
           for (int32_t k = 0; k < count[r]; k++)
-            ck_assert_int_eq(ranks[i++], r);
+            ck_assert_int_eq(copies.rank[i++], r);
           for (int32_t k = 0; k < count[r] + (r == home); k++)
             ck_assert_int_eq(holders[h++], r);
           ck_assert_int_eq(hec_plan_holds(&plan, layer, e, r), count[r] > 0 || r == home);
         }
-        ck_assert(i == n && h == n_holders);
+        ck_assert(i == copies.n && h == n_holders);
       }
     hec_plan other = hec_plan_new(&arena, p, 1);
     hec_plan_assign(&other, &plan);

@@ -72,12 +72,10 @@ static void check_slots(const hec_policy_run *run) {
     for (int32_t r = 0; r < p->n_ranks; r++) {
       int32_t used = 0;
       for (int32_t e = 0; e < p->n_experts; e++) {
-        const int32_t *ranks;
-        const uint8_t *kinds;
-        int32_t n = hec_plan_copies(&run->plan, layer, e, &ranks, &kinds);
+        hec_copies copies = hec_plan_copies(&run->plan, layer, e);
         used += run->plan.n_slices == 1 && hec_plan_home(&run->plan, layer, e) == r;
-        for (int32_t i = 0; i < n; i++)
-          used += ranks[i] == r;
+        for (int32_t i = 0; i < copies.n; i++)
+          used += copies.rank[i] == r;
       }
       ck_assert_msg(used <= slots, "%s: %d experts on rank %d, %d slots", run->policy->name, used, r, slots);
     }

@@ -96,11 +96,9 @@ HEC_TEST(policy_hierarchical) {
   for (int32_t layer = 0; layer < 2; layer++) {
     ck_assert_int_eq(run.plan.copy_at[layer * 17 + 16] + 16, 8 * 3);
     for (int32_t e = 0; e < 16; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(&run.plan, layer, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        ck_assert_int_eq(ranks[i] / 4, hec_plan_home(&run.plan, layer, e) / 4);
+      hec_copies copies = hec_plan_copies(&run.plan, layer, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        ck_assert_int_eq(copies.rank[i] / 4, hec_plan_home(&run.plan, layer, e) / 4);
     }
   }
   hec_policy_stop(&run);

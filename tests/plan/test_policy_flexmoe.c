@@ -6,12 +6,11 @@
 
 HEC_TEST_ARENA(arena)
 
-static int32_t copies_of(const hec_plan *plan, int32_t expert, const int32_t **ranks) {
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, 0, expert, ranks, &kinds);
-  for (int32_t i = 0; i < n; i++)
-    ck_assert_int_eq(kinds[i], HEC_COPY_RESIDENT);
-  return n;
+static int32_t copies_of(const hec_plan *plan, int32_t expert) {
+  hec_copies copies = hec_plan_copies(plan, 0, expert);
+  for (int32_t i = 0; i < copies.n; i++)
+    ck_assert_int_eq(copies.kind[i], HEC_COPY_RESIDENT);
+  return copies.n;
 }
 
 /* Two slots per rank, expert 0 everywhere. Then the load moves to expert 3: first the free slot of rank 0, then the
@@ -23,14 +22,13 @@ HEC_TEST(shrinks_what_went_cold) {
   p->period = 1;
   hec_load a = hec_test_even_load(&arena, p, first), b = hec_test_even_load(&arena, p, then);
   hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-  const int32_t *ranks;
   hec_policy_observe(&run, &a);
   hec_policy_decide(&run, 1, 0);
-  ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 3);
+  ck_assert_int_eq(copies_of(&run.plan, 0), 3);
   for (int i = 0; i < 5; i++)
     hec_policy_observe(&run, &b);
   hec_policy_decide(&run, 2, 0);
-  int32_t of_first = copies_of(&run.plan, 0, &ranks), of_last = copies_of(&run.plan, 3, &ranks);
+  int32_t of_first = copies_of(&run.plan, 0), of_last = copies_of(&run.plan, 3);
   ck_assert_int_eq(of_first, 1); /* ranks 1 and 2 gave theirs; ranks 0 and 3 hold both */
   ck_assert_int_eq(of_last, 3);
   hec_policy_stop(&run);
@@ -85,7 +83,6 @@ HEC_TEST(keeps_one_replica_per_node) {
   p->slots = 2;
   hec_load load = hec_test_even_load(&arena, p, totals);
   hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-  const int32_t *ranks;
   for (int32_t e = 0; e < 4; e++)
     hec_plan_set_home(&run.plan, 0, e, home[e]);
   hec_plan_add_copy(&run.plan, 0, 1, 2, HEC_COPY_RESIDENT);
@@ -94,9 +91,10 @@ HEC_TEST(keeps_one_replica_per_node) {
   hec_plan_add_copy(&run.plan, 0, 3, 3, HEC_COPY_RESIDENT);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
-  ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 3);
-  ck_assert(copies_of(&run.plan, 1, &ranks) == 1 && ranks[0] == 2 && hec_plan_home(&run.plan, 0, 1) == 1);
-  ck_assert(copies_of(&run.plan, 2, &ranks) == 0 && hec_plan_home(&run.plan, 0, 2) == 3);
-  ck_assert(copies_of(&run.plan, 3, &ranks) == 0 && hec_plan_home(&run.plan, 0, 3) == 0);
+  ck_assert_int_eq(copies_of(&run.plan, 0), 3);
+  ck_assert(copies_of(&run.plan, 1) == 1 && hec_plan_copies(&run.plan, 0, 1).rank[0] == 2 &&
+            hec_plan_home(&run.plan, 0, 1) == 1);
+  ck_assert(copies_of(&run.plan, 2) == 0 && hec_plan_home(&run.plan, 0, 2) == 3);
+  ck_assert(copies_of(&run.plan, 3) == 0 && hec_plan_home(&run.plan, 0, 3) == 0);
   hec_policy_stop(&run);
 }

@@ -132,16 +132,14 @@ static int32_t read_totals(const char *text, uint32_t times, uint32_t totals[16]
 
 static void write_plan(const hec_plan *plan, hec_text *text) {
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, 0, e, &ranks, &kinds);
+    hec_copies copies = hec_plan_copies(plan, 0, e);
     hec_text_add(text, e > 0 ? " " : "");
     if (plan->n_slices > 1)
       hec_text_add(text, "*");
     else
       hec_text_printf(text, "%d", hec_plan_home(plan, 0, e));
-    for (int32_t i = 0; i < n; i++)
-      hec_text_printf(text, "+%d", ranks[i]);
+    for (int32_t i = 0; i < copies.n; i++)
+      hec_text_printf(text, "+%d", copies.rank[i]);
     for (int32_t j = 0; j < plan->n_slices && plan->n_slices > 1; j++)
       ck_assert(plan->home[e * plan->n_slices + j] == j && plan->opt_home[e * plan->n_slices + j] == j);
   }

@@ -125,13 +125,11 @@ HEC_TEST(traffic_is_the_same_for_any_plan) {
     int32_t n = 0, distinct[RANKS] = {0}, others[RANKS] = {0};
     receiver_at[0] = 0;
     for (int32_t e = 0; e < EXPERTS; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t copies = hec_plan_copies(&run.plan, 0, e, &ranks, &kinds);
-      for (int32_t i = 0; i < copies; i++)
-        if (i == 0 || ranks[i - 1] != ranks[i]) {
-          distinct[ranks[i]]++;
-          receiver[n++] = ranks[i];
+      hec_copies copies = hec_plan_copies(&run.plan, 0, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        if (i == 0 || copies.rank[i - 1] != copies.rank[i]) {
+          distinct[copies.rank[i]]++;
+          receiver[n++] = copies.rank[i];
         }
       expert[e] = e;
       receiver_at[++sparse.n_items] = n;
@@ -176,11 +174,9 @@ HEC_TEST(slots) {
       for (int32_t layer = 0; layer < 2; layer++) {
         int32_t used[4] = {0}, max = 0;
         for (int32_t e = 0; e < p->n_experts; e++) {
-          const int32_t *ranks;
-          const uint8_t *kinds;
-          int32_t n = hec_plan_copies(&run.plan, layer, e, &ranks, &kinds);
-          for (int32_t k = 0; k < n; k++)
-            used[ranks[k]]++;
+          hec_copies copies = hec_plan_copies(&run.plan, layer, e);
+          for (int32_t k = 0; k < copies.n; k++)
+            used[copies.rank[k]]++;
         }
         for (int32_t r = 0; r < 4; r++)
           max = used[r] > max ? used[r] : max;

@@ -223,12 +223,10 @@ static double replica_bytes(const hec_test_step *step, double *between) {
   double bytes = *between = 0;
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
+      hec_copies copies = hec_plan_copies(plan, l, e);
       uint64_t keepers = 1u << hec_plan_home(plan, l, e), nodes = 0;
-      for (int32_t i = 0; i < n; i++)
-        keepers |= kinds[i] == HEC_COPY_RESIDENT ? 1u << ranks[i] : 0;
+      for (int32_t i = 0; i < copies.n; i++)
+        keepers |= copies.kind[i] == HEC_COPY_RESIDENT ? 1u << copies.rank[i] : 0;
       for (int32_t r = 0; r < problem->n_ranks; r++)
         nodes |= keepers >> r & 1 ? 1u << hec_problem_node(problem, r) : 0;
       bytes += 2.0 * (__builtin_popcountll(keepers) - 1) * problem->bytes.expert_grad;

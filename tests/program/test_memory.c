@@ -61,12 +61,10 @@ static void check_state(const hec_test_step *step) {
   double *in_use = HEC_NEW(&arena, double, problem->n_ranks); /* whole experts only */
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++) {
-        residents += kinds[i] == HEC_COPY_RESIDENT;
-        in_use[ranks[i]] += kinds[i] == HEC_COPY_RESIDENT;
+      hec_copies copies = hec_plan_copies(plan, l, e);
+      for (int32_t i = 0; i < copies.n; i++) {
+        residents += copies.kind[i] == HEC_COPY_RESIDENT;
+        in_use[copies.rank[i]] += copies.kind[i] == HEC_COPY_RESIDENT;
       }
       in_use[hec_plan_home(plan, l, e)]++;
     }
@@ -99,13 +97,12 @@ static void check_state(const hec_test_step *step) {
 static int32_t guests_of(const hec_plan *plan, int32_t layer, int32_t rank) {
   int32_t guests = 0;
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds), last = -1;
-    for (int32_t i = 0; i < n; i++) {
+    hec_copies copies = hec_plan_copies(plan, layer, e);
+    int32_t last = -1;
+    for (int32_t i = 0; i < copies.n; i++) {
       bool home = plan->n_slices == 1 && hec_plan_home(plan, layer, e) == rank;
-      guests += kinds[i] == HEC_COPY_GUEST && ranks[i] == rank && last != rank && !home;
-      last = ranks[i];
+      guests += copies.kind[i] == HEC_COPY_GUEST && copies.rank[i] == rank && last != rank && !home;
+      last = copies.rank[i];
     }
   }
   return guests;

@@ -35,11 +35,9 @@ static int32_t home(const oracle *o, int32_t layer, int32_t expert, int32_t slic
 }
 
 static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) { /* a resident copy */
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(o->plan, layer, expert, &ranks, &kinds);
-  for (int32_t i = 0; i < n; i++)
-    if (kinds[i] == HEC_COPY_RESIDENT && ranks[i] == rank)
+  hec_copies copies = hec_plan_copies(o->plan, layer, expert);
+  for (int32_t i = 0; i < copies.n; i++)
+    if (copies.kind[i] == HEC_COPY_RESIDENT && copies.rank[i] == rank)
       return true;
   return false;
 }
@@ -280,11 +278,9 @@ static void visit_limits(const hec_test_step *step, void *context) {
       continue;
     int32_t *guests = HEC_NEW(&arena, int32_t, run->problem->n_ranks);
     for (int32_t e = 0; e < run->problem->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(&run->plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        guests[ranks[i]] += kinds[i] == HEC_COPY_GUEST && ranks[i] != hec_plan_home(&run->plan, l, e);
+      hec_copies copies = hec_plan_copies(&run->plan, l, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        guests[copies.rank[i]] += copies.kind[i] == HEC_COPY_GUEST && copies.rank[i] != hec_plan_home(&run->plan, l, e);
     }
     for (int32_t r = 0; r < run->problem->n_ranks; r++)
       ck_assert_msg(guests[r] <= run->m[l], "rank %d has %d guests, m %d: %s", r, guests[r], run->m[l],

@@ -250,12 +250,11 @@ HEC_TEST(residents_stay_on_a_node) {
   const hec_plan *plan = &hec_lowering_run(low)->plan;
   for (int32_t l = 0; l < LAYERS; l++)
     for (int32_t e = 0; e < FEW; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds), node = hec_problem_node(p, hec_plan_home(plan, l, e));
-      for (int32_t i = 0; i < n; i++)
-        if (kinds[i] == HEC_COPY_RESIDENT)
-          ck_assert_int_eq(hec_problem_node(p, ranks[i]), node);
+      hec_copies copies = hec_plan_copies(plan, l, e);
+      int32_t node = hec_problem_node(p, hec_plan_home(plan, l, e));
+      for (int32_t i = 0; i < copies.n; i++)
+        if (copies.kind[i] == HEC_COPY_RESIDENT)
+          ck_assert_int_eq(hec_problem_node(p, copies.rank[i]), node);
     }
   hec_lowering_free(low);
   hec_arena_free(&arena);

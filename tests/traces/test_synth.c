@@ -1,6 +1,6 @@
 /* Generators: exact row sums, the pattern each workload promises, drift as asked for, same seed same bytes. */
 #include "tests/support/test.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "traces/drift.h"
 #include "traces/synth.h"
 

@@ -2,7 +2,7 @@
  * must hold, SLSQP against enumeration. */
 #include "tests/support/test.h"
 #include "validate/nlopt/slsqp.h"
-#include "validate/published/fsmoe_grid.h"
+#include "validate/published/fsmoe_program.h"
 #include "validate/published/fsmoe_slsqp.h"
 #include "validate/published/system.h"
 
@@ -11,7 +11,7 @@
 
 static hec_arena arena;
 static hec_fsmoe_bench *bench;
-enum { LAYERS = 3 };
+enum { LAYERS = 3, GRID = 1458 };
 static void setup(void) {
   bench = hec_fsmoe_bench_new(LAYERS);
 }
@@ -23,60 +23,73 @@ HEC_TEST_FIXTURE(setup, teardown)
 
 /* ---- the grid and its laws ---- */
 
-HEC_TEST_LOOP(grid_has_every_layer_once, 2) {
-  const hec_fsmoe_testbed *testbed = _i ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
-  double batch = 0, length = 0, model = 0, ffn = 0, heads = 0, factor = 0;
-  int32_t mixtral = 0;
-  for (int32_t i = 0; i < HEC_FSMOE_GRID; i++) {
-    hec_fsmoe_shape a = hec_fsmoe_grid_shape(testbed, i);
-    for (int32_t j = 0; j < i && i % 37 == 0; j++) {
-      hec_fsmoe_shape b = hec_fsmoe_grid_shape(testbed, j);
-      ck_assert(a.batch != b.batch || a.heads != b.heads || a.length != b.length || a.d_model != b.d_model ||
-                a.d_ffn != b.d_ffn || a.factor != b.factor || a.ffn != b.ffn);
-    }
-    batch += a.batch;
-    heads += a.heads;
-    length += a.length;
-    model += a.d_model;
-    ffn += (double)a.d_ffn / a.d_model;
-    factor += a.factor;
-    mixtral += a.ffn == HEC_FSMOE_MIXTRAL;
+static hec_fsmoe_grid grid_of(int testbed) {
+  hec_fsmoe_grid grid;
+  ck_assert_msg(hec_fsmoe_grid_of(testbed ? "B" : "A", &arena, &grid) == HEC_OK, "%s", hec_last_error());
+  ck_assert_int_eq(grid.n, GRID);
+  return grid;
+}
+
+/* All but heads, on which no law depends, are in a layer's volumes: each of them three times. */
+HEC_TEST_LOOP(grid_has_every_layer_three_times, 2) {
+  hec_fsmoe_grid grid = grid_of(_i);
+  double tokens = 0, gradients = 0;
+  for (int32_t i = 0; i < GRID; i++) {
+    int32_t same = 0;
+    for (int32_t j = 0; j < GRID && i % 37 == 0; j++)
+      same += memcmp(&grid.study[i], &grid.study[j], sizeof *grid.study) == 0;
+    ck_assert(i % 37 != 0 || same == 3);
+    tokens += grid.study[i].moe[0].gather.volume / (_i ? 1.68e-7 : 2.3478e-7);
+    gradients += grid.study[i].gradient * (_i ? 4 : 8);
   }
-  ck_assert_double_eq(batch, HEC_FSMOE_GRID * 7.0 / 3);
-  ck_assert_double_eq(heads, HEC_FSMOE_GRID * 56.0 / 3);
-  ck_assert_double_eq(length, HEC_FSMOE_GRID * (_i ? 1792.0 : 3584.0) / 3);
-  ck_assert_double_eq(model, HEC_FSMOE_GRID * 7168.0 / 3);
-  ck_assert_double_eq(ffn, HEC_FSMOE_GRID * 3.0);
-  ck_assert_double_eq_tol(factor, HEC_FSMOE_GRID * 5.6 / 3, 1e-6);
-  ck_assert_int_eq(mixtral, HEC_FSMOE_GRID / 2);
+  /* means: of f 5.6 / 3, of batches 7 / 3, of lengths, of M 7168 / 3; of M^2 7 M^2 and of 3 and 2.5 matrices */
+  ck_assert_double_eq_tol(tokens / GRID / (5.6 / 3 * 7 / 3 * (_i ? 1792.0 : 3584.0) / 3 * 7168 / 3), 1, 1e-9);
+  ck_assert_double_eq_tol(gradients / GRID / (2.75 * 7 * 1024 * 1024), 1, 1e-9);
+}
+
+static hec_fsmoe_case_study study_of(const char *testbed, bool mixtral, bool table) {
+  hec_system_file file;
+  hec_fsmoe_case_study study;
+  hec_setup setup = {.testbed = testbed,
+                     .batch = 4,
+                     .length = 1024,
+                     .factor = 1.2,
+                     .attention_table = table,
+                     .moe = {.n_layers = 1,
+                             .d_model = mixtral ? 4096 : 1600,
+                             .d_ffn = mixtral ? 14336 : 6400,
+                             .n_ffn_matrices = mixtral ? 3 : 2}};
+  ck_assert_int_eq(hec_system_open(hec_system_find("fsmoe"), &file), HEC_OK);
+  hec_scope scope = hec_scope_of(&file, false);
+  ck_assert_int_eq(hec_fsmoe_open_testbed(&scope, &setup), HEC_OK);
+  ck_assert_int_eq(hec_fsmoe_study(&scope, &setup, &study), HEC_OK);
+  hec_system_close(&file);
+  return study;
 }
 
 /* Reference policies.md 6.4 (r = 1), Table 2's all-reduces, and the ops of 1.6 with the artifact's line. */
 HEC_TEST(laws_are_the_published_ones) {
-  const hec_fsmoe_shape gpt = {4, 25, 1024, 1600, 6400, 1.2, HEC_FSMOE_SIMPLE};
-  const hec_fsmoe_shape mixtral = {4, 32, 1024, 4096, 14336, 1.2, HEC_FSMOE_MIXTRAL};
   static const double times[2][4] = {{2.568, 2.184, 2.139, 1.188}, {6.126, 5.065, 4.859, 6.679}};
   static const double reduces[2] = {5.26, 26.45};
   for (int i = 0; i < 2; i++) {
-    hec_fsmoe_case_study s = hec_fsmoe_study(&hec_fsmoe_testbed_a, i ? &mixtral : &gpt, false);
+    hec_fsmoe_case_study s = study_of("A", i, false);
     const hec_fsmoe_op *ops[] = {&s.moe[0].a2a, &s.moe[0].gather, &s.moe[0].scatter, &s.moe[0].experts};
     for (int k = 0; k < 4; k++)
       ck_assert_double_eq_tol(hec_fsmoe_chunk(*ops[k], 1), times[i][k], 0.00051);
     ck_assert_double_eq_tol(s.reduce.start + s.reduce.per_unit * s.gradient, reduces[i], 2e-3 * reduces[i]);
   }
-  hec_fsmoe_case_study s = hec_fsmoe_study(&hec_fsmoe_testbed_a, &gpt, false);
+  hec_fsmoe_case_study s = study_of("A", false, false);
   double blmm = 4.0 * 1024 * 1600 * 1600, bllm = 4.0 * 1024 * 1024 * 1600;
   ck_assert_double_eq_tol(s.dense[0], .646 + 2.588e-10 * (.75 * blmm + .5 * bllm + .25 * blmm), 1e-9);
   ck_assert_double_eq_tol(s.dense[1], 2 * s.dense[0], 1e-12);
   /* The other reading goes through Table 2, on B always. */
   static const double table[2][2] = {{1.7, 4.1}, {4.5, 9.5}};
   for (int t = 0; t < 2; t++)
-    for (int i = 0; i < 2; i++) {
-      s = hec_fsmoe_study(t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a, i ? &mixtral : &gpt, true);
-      ck_assert_double_eq_tol(s.dense[0], table[t][i], 1e-9);
-    }
-  hec_fsmoe_testbed small = hec_fsmoe_testbed_a_of(2);
-  ck_assert(small.a2a.per_size == 1.3057e-6 && small.reduce.per_size == 2.9157e-6 && small.nodes == 2);
+    for (int i = 0; i < 2; i++)
+      ck_assert_double_eq_tol(study_of(t ? "B" : "A", i, !t).dense[0], table[t][i], 1e-9);
+  hec_fsmoe_case_study small = study_of("A-2", false, false);
+  ck_assert(small.reduce.per_unit == 2.9157e-6 && small.moe[0].a2a.start == s.moe[0].a2a.start);
+  ck_assert_double_eq_tol(small.moe[0].a2a.volume / s.moe[0].a2a.volume, 1.3057 / 2.3201, 1e-12);
 }
 
 /* ---- the programs ---- */
@@ -237,11 +250,10 @@ HEC_TEST(slsqp_is_never_better_than_enumeration) {
     return;
   }
   for (int t = 0; t < 2; t++) {
-    const hec_fsmoe_testbed *testbed = t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
+    hec_fsmoe_grid grid = grid_of(t);
     hec_fsmoe_comparison without = {0}, with = {0};
-    for (int32_t i = 0; i < HEC_FSMOE_GRID; i++) {
-      hec_fsmoe_shape shape = hec_fsmoe_grid_shape(testbed, i);
-      hec_fsmoe_case_study study = hec_fsmoe_study(testbed, &shape, false);
+    for (int32_t i = 0; i < GRID; i++) {
+      hec_fsmoe_case_study study = grid.study[i];
       for (int k = 0; k < 3; k++) {
         const hec_fsmoe_layer *layer = &study.moe[k > 0];
         double reduce = k == 2 ? study.reduce.start + study.reduce.per_unit * study.gradient : 0;
@@ -298,28 +310,33 @@ HEC_TEST(report_has_the_papers_numbers) {
 
 /* What README and the report say of the whole grid, as it is (pinned: a change of a schedule shows). */
 HEC_TEST(grid_means) {
-  static const double means[2][3] = {{1.072, 1.084, 1.195}, {1.059, 1.061, 1.083}};
+  static const double means[2][HEC_N_FSMOE_SYSTEMS] = {[0] = {[HEC_FSMOE_TUTEL_IMPROVED] = 1.072, 0, 1.084, 1.195},
+                                                       [1] = {[HEC_FSMOE_TUTEL_IMPROVED] = 1.059, 0, 1.061, 1.083}};
+  hec_fsmoe_bench *two = hec_fsmoe_bench_new(2);
   for (int t = 0; t < 2; t++) {
-    hec_fsmoe_grid_result r = hec_fsmoe_grid(t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a,
-                                             (hec_fsmoe_grid_options){.layers = 2, .stride = 1});
-    ck_assert_int_eq(r.n, HEC_FSMOE_GRID);
-    ck_assert_double_eq_tol(r.mean[HEC_FSMOE_TUTEL_IMPROVED], means[t][0], 0.0006);
-    ck_assert_double_eq_tol(r.mean[HEC_FSMOE_NO_IIO], means[t][1], 0.0006);
-    ck_assert_double_eq_tol(r.mean[HEC_FSMOE_FSMOE], means[t][2], 0.0006);
-    ck_assert_int_eq(r.slower[HEC_FSMOE_FSMOE], 0);
+    hec_fsmoe_grid grid = grid_of(t);
+    double sum[HEC_N_FSMOE_SYSTEMS] = {0};
+    for (int32_t i = 0; i < GRID; i++) {
+      double tutel = hec_fsmoe_bench_ms(two, &grid.study[i], HEC_FSMOE_TUTEL);
+      for (int s = HEC_FSMOE_TUTEL; s < HEC_N_FSMOE_SYSTEMS; s++)
+        sum[s] += tutel / hec_fsmoe_bench_ms(two, &grid.study[i], (hec_fsmoe_system)s);
+      ck_assert_double_le(hec_fsmoe_bench_ms(two, &grid.study[i], HEC_FSMOE_FSMOE), tutel);
+    }
+    for (int s = HEC_FSMOE_TUTEL; s < HEC_N_FSMOE_SYSTEMS; s++)
+      ck_assert(means[t][s] == 0 || fabs(sum[s] / GRID - means[t][s]) < 0.0006);
   }
+  hec_fsmoe_bench_free(two);
 }
 
 /* What the schedules' one degree for both directions costs over the grid (runtime/program/schedules/fsmoe.c says so). */
 HEC_TEST(one_degree_costs_little) {
   static const double mean[2] = {0.0038, 0.0014}, worst[2] = {0.0249, 0.0066};
   for (int t = 0; t < 2; t++) {
-    const hec_fsmoe_testbed *testbed = t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
+    hec_fsmoe_grid grid = grid_of(t);
     hec_fsmoe_bench *two = hec_fsmoe_bench_new(2);
     double sum = 0, max = 0;
-    for (int32_t i = 0; i < HEC_FSMOE_GRID; i++) {
-      hec_fsmoe_shape shape = hec_fsmoe_grid_shape(testbed, i);
-      hec_fsmoe_case_study s = hec_fsmoe_study(testbed, &shape, false);
+    for (int32_t i = 0; i < GRID; i++) {
+      hec_fsmoe_case_study s = grid.study[i];
       double apart = hec_fsmoe_bench_ms(two, &s, HEC_FSMOE_FSMOE), one = INFINITY;
       const hec_fsmoe_part parts[2] = {{s.moe[1], s.dense[1], s.gradient}, {s.moe[1], s.dense[1], s.gradient}};
       for (int32_t r = 1; r <= 8; r *= 2) {
@@ -331,7 +348,7 @@ HEC_TEST(one_degree_costs_little) {
       sum += one / apart - 1;
       max = fmax(max, one / apart - 1);
     }
-    ck_assert_double_eq_tol(sum / HEC_FSMOE_GRID, mean[t], 1e-4);
+    ck_assert_double_eq_tol(sum / GRID, mean[t], 1e-4);
     ck_assert_double_eq_tol(max, worst[t], 1e-4);
     hec_fsmoe_bench_free(two);
   }

@@ -3,7 +3,7 @@
  * same twice. */
 #include "models/json.h"
 #include "tests/support/test.h"
-#include "validate/published/expression.h"
+#include "validate/published/scope.h"
 #include "validate/published/system.h"
 
 #include <math.h>
@@ -121,7 +121,9 @@ HEC_TEST(values_are_collected_over_axes) {
       ROW
       ", \"measure\": \"fsmoe-operation\", \"testbed\": \"B\", \"layers\": 1, \"batch\": 1, \"length\": 256,"
       " \"d_model\": 1024, \"d_ffn\": 4096, \"heads\": 8, \"factor\": 1, \"value\": \"a2a\","
-      " \"sets\": {\"three\": {\"factor\": 3}},"
+      " \"sets\": {\"three\": {\"factor\": 3}, \"B\": {\"per_node\": 4, \"a2a\": [0.175, 3.06e-7],"
+      " \"gather\": [0, 0], \"scatter\": [0, 0], \"reduce\": [0, 0], \"simple\": [0, 0], \"simple_backward\": [0, 0],"
+      " \"mixtral\": [0, 0], \"mixtral_backward\": [0, 0], \"table\": [1, 2]}},"
       " \"axes\": {\"few\": [{\"factor\": 2}, {\"use\": \"three\"}, {\"factor\": 5, \"slow\": true}]},"
       " \"rows\": [{}, {\"over\": [\"few\"]}, {\"over\": [\"few\"], \"as\": \"mean\"}, {\"over\": [\"few\"], \"as\": "
       "\"geo\"}, {\"over\": [\"few\"], \"as\": \"most\"}, {\"over\": [\"few\"], \"as\": \"spread\"},"

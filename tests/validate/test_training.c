@@ -3,7 +3,7 @@
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 #include "tests/support/test.h"
-#include "validate/training/training_fit.h"
+#include "validate/training/training.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Peaks as notes state them, and the error on those of the real table, where the shared cases are. */
 #include "tests/support/test.h"
 #include "validate/training/training.h"
-#include "validate/training/training_memory.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include "tools/bench/collective_bench.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/quantile.h"
+#include "runtime/base/value.h"
 #include "runtime/exec/exec_case.h"
 #include "runtime/exec/mpi/plugin.h"
 
@@ -293,11 +294,8 @@ hec_bench_spread hec_bench_spread_of(double *values, int32_t n) {
 }
 
 void hec_bench_spread_json(hec_json_out *json, const char *key, hec_bench_spread spread) {
-  hec_json_object(json, key);
-  hec_json_double(json, "median", spread.median);
-  hec_json_double(json, "p10", spread.low);
-  hec_json_double(json, "p90", spread.high);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT(key, HEC_REAL("median", spread.median), HEC_REAL("p10", spread.low),
+                            HEC_REAL("p90", spread.high)));
 }
 
 /* `all` [n_ranks][n] samples. */

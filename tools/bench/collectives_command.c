@@ -1,8 +1,7 @@
 /* hecate-bench collectives: options and output of collective_bench.h. */
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/mpi/plugin.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/collective_bench.h"
 #include "tools/front/options.h"
 
@@ -44,8 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-bench collectives --max 16 --repeats 20\n"
                   "  mpirun -n 2 hecate-bench collectives --backend mpi --json",
       .args = args};
-  int32_t n;
-  HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));
+  HEC_TRY(hec_args_options(&command, argc, argv, done));
   return s->min <= s->max ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--min is above --max");
 }
 
@@ -53,53 +51,39 @@ static const char *limit_name(bool scatter, bool mpi) {
   return mpi ? scatter ? "MPI_Reduce_scatter" : "MPI_Allgatherv" : scatter ? "loop of additions" : "memcpy";
 }
 
-static void json_rows(const settings *s, const hec_collective_row *rows, int32_t n_rows, const char *transport,
-                      hec_text *out) {
-  hec_json_out json = hec_json_begin(out, 1);
-  hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "backend", s->target.backend);
-  hec_json_string(&json, "transport", transport);
-  hec_json_int(&json, "ranks", s->ranks);
-  hec_json_int(&json, "repeats", s->repeats);
-  hec_json_array(&json, "rows");
-  for (const hec_collective_row *row = rows; row < rows + n_rows; row++) {
-    hec_json_object(&json, NULL);
-    hec_json_string(&json, "collective", row->scatter ? "spRS" : "spAG");
-    hec_json_string(&json, "pattern", row->all ? "all" : "one");
-    hec_json_int(&json, "message_bytes", row->bytes);
-    hec_json_string(&json, "limit", limit_name(row->scatter, strcmp(s->target.backend, "mpi") == 0));
-    hec_bench_spread_json(&json, "executor_bytes_per_s", row->speed);
-    hec_bench_spread_json(&json, "limit_bytes_per_s", row->limit);
-    hec_bench_spread_json(&json, "ratio", row->ratio);
-    hec_json_int(&json, "used", row->n_used);
-    hec_json_int(&json, "clean", row->n_clean);
-    hec_json_close(&json);
-  }
-  hec_json_close(&json);
-  hec_json_close(&json);
+#define SHOW_SPREAD(key, unit, of)                                                                                     \
+  HEC_OBJECT(key, HEC_KEEP("median", (of).median), HEC_KEEP("p10", (of).low), HEC_KEEP("p90", (of).high)),             \
+      HEC_CELL(hec_doc_text(doc, "%.2f [%.2f, %.2f]", (unit) * (of).median, (unit) * (of).low, (unit) * (of).high))
+
+typedef struct {
+  settings settings;
+  const char *transport;
+  hec_collective_row row[HEC_BENCH_ROWS_MAX];
+  int32_t n_rows;
+  bool speaks;
+} results;
+
+static void report(const void *of, hec_doc *doc) {
+  const results *r = of;
+  const settings *s = &r->settings;
+  HEC_ADD(doc, HEC_KEEP("version", 1), HEC_KEEP("backend", s->target.backend), HEC_KEEP("transport", r->transport),
+          HEC_KEEP("ranks", s->ranks), HEC_KEEP("repeats", s->repeats));
+  hec_doc_note(doc, "%d ranks, transport %s, %d repeats; GB/s into a receiving rank", (int)s->ranks, r->transport,
+               (int)s->repeats);
+  hec_doc_table(doc, "rows", "collective | pattern | MiB | limit | executor | limit | ratio | used | clean");
+  for (const hec_collective_row *row = r->row; row < r->row + r->n_rows; row++)
+    HEC_ROW(doc, HEC_SHOW("collective", HEC_AS_IS, row->scatter ? "spRS" : "spAG"),
+            HEC_SHOW("pattern", HEC_AS_IS, row->all ? "all" : "one"), HEC_KEEP("message_bytes", row->bytes),
+            HEC_SHOW(NULL, HEC_AS_IS, row->bytes >> 20),
+            HEC_SHOW("limit", HEC_AS_IS, limit_name(row->scatter, strcmp(s->target.backend, "mpi") == 0)),
+            SHOW_SPREAD("executor_bytes_per_s", 1e-9, row->speed), SHOW_SPREAD("limit_bytes_per_s", 1e-9, row->limit),
+            SHOW_SPREAD("ratio", 1, row->ratio), HEC_SHOW("used", HEC_AS_IS, row->n_used),
+            HEC_SHOW("clean", HEC_AS_IS, row->n_clean));
+  hec_doc_end(doc);
 }
 
-static void print_rows(const settings *s, const hec_collective_row *rows, int32_t n_rows, const char *transport,
-                       hec_text *out) {
-  hec_text_printf(out, "%d ranks, transport %s, %d repeats; GB/s into a receiving rank\n\n", (int)s->ranks, transport,
-                  (int)s->repeats);
-  hec_text_printf(out, "%-5s %-4s %5s  %-22s  %-22s  %-22s %9s\n", "", "", "MiB", "executor", "limit", "ratio",
-                  "clean");
-  for (const hec_collective_row *row = rows; row < rows + n_rows; row++) {
-    const hec_bench_spread *of[3] = {&row->speed, &row->limit, &row->ratio};
-    hec_text_printf(out, "%-5s %-4s %5d ", row->scatter ? "spRS" : "spAG", row->all ? "all" : "one",
-                    (int)(row->bytes >> 20));
-    for (int32_t k = 0; k < 3; k++) {
-      double unit = k == 2 ? 1 : 1e-9;
-      hec_text_printf(out, " %6.2f [%6.2f,%6.2f] ", unit * of[k]->median, unit * of[k]->low, unit * of[k]->high);
-    }
-    hec_text_printf(out, " %5d/%d  %s\n", row->n_clean, (int)s->repeats,
-                    limit_name(row->scatter, strcmp(s->target.backend, "mpi") == 0));
-  }
-}
-
-static hec_status run(settings *s, hec_text *out) {
+static hec_status run(results *r) {
+  settings *s = &r->settings;
   const hec_backend *backend = hec_backend_find(s->target.backend);
   hec_text why = {0};
   if (!backend || backend->link) /* the collectives here are those of hosts */
@@ -116,23 +100,19 @@ static hec_status run(settings *s, hec_text *out) {
   hec_collective_bench bench = {.backend = backend, .n_ranks = (int32_t)s->ranks, .repeats = (int32_t)s->repeats};
   for (int64_t size = s->min; size <= s->max && bench.n_sizes < HEC_BENCH_SIZES_MAX; size *= 4)
     bench.bytes[bench.n_sizes++] = size << 20;
-  hec_collective_row rows[HEC_BENCH_ROWS_MAX];
-  int32_t n_rows;
-  HEC_TRY(hec_collective_bench_run(&bench, rows, &n_rows));
-  const char *transport = backend->transport ? backend->transport()->name : "shm";
-  if (backend->speaks())
-    (s->json ? json_rows : print_rows)(s, rows, n_rows, transport, out);
+  HEC_TRY(hec_collective_bench_run(&bench, r->row, &r->n_rows));
+  r->transport = backend->transport ? backend->transport()->name : "shm";
+  r->speaks = backend->speaks();
   if (backend->close)
     backend->close(0);
   return HEC_OK;
 }
 
 int hec_collectives_command(int argc, char **argv) {
-  settings s;
+  results r = {.n_rows = 0};
   bool done;
-  hec_text out = {0};
-  hec_status status = parse(argc, argv, &s, &done);
+  hec_status status = parse(argc, argv, &r.settings, &done);
   if (status == HEC_OK && !done)
-    status = run(&s, &out);
-  return hec_bench_exit(status, &out);
+    status = run(&r);
+  return hec_bench_report(status, done || !r.speaks, report, &r, r.settings.json);
 }

@@ -1,20 +1,19 @@
 /* hecate-bench executor: what an operation costs the executor itself. A program of local operations that do nothing is
  * posted in segments and run. They are on all lanes, each waiting for the one before and for an earlier one, with as
  * many open buffers as twelve layers have. The result is CPU time of the rank's thread for posting and running, per
- * operation. 'none': the work table has no step for them; 'one': one step that does nothing. */
+ * operation. 0 steps: the work table has none for them; 1: one that does nothing. */
 #include "runtime/base/arena.h"
 #include "runtime/base/quantile.h"
 #include "runtime/exec/exec_case.h"
 #include "runtime/plan/problem.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFERS = 120, SEGMENT = 100, REPEATS_MAX = 1000 };
+enum { BUFFERS = 120, SEGMENT = 100, REPEATS_MAX = 1000, ROWS_MAX = 4 };
 
 typedef struct {
   int64_t operations, repeats, ranks;
@@ -129,54 +128,46 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "CPU time of a rank's thread per empty local operation, posting and running together.",
       .examples = "  hecate-bench executor --ranks 2\n  hecate-bench executor --operations 1000 --repeats 5 --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
-static hec_status run(const settings *s, hec_text *out) {
-  hec_json_out json = hec_json_begin(out, 1);
-  if (s->json) {
-    hec_json_object(&json, NULL);
-    hec_json_int(&json, "version", 1);
-    hec_json_int(&json, "operations", s->operations);
-    hec_json_int(&json, "repeats", s->repeats);
-    hec_json_array(&json, "rows");
-  } else {
-    hec_text_printf(out, "%d empty local operations, %d repeats; CPU us per operation: median [least, greatest]\n\n",
-                    (int)s->operations, (int)s->repeats);
-  }
-  const int32_t ranks[2] = {1, (int32_t)s->ranks};
-  for (int32_t i = 0; i < (s->ranks > 1 ? 2 : 1); i++)
-    for (int32_t n_steps = 0; n_steps < 2; n_steps++) {
-      int32_t n_ranks = ranks[i];
-      double t[3];
-      HEC_TRY(measure(s, n_ranks, n_steps, t));
-      if (!s->json) {
-        hec_text_printf(out, "%3d rank%s steps: %-4s  %.3f [%.3f, %.3f]\n", n_ranks, n_ranks == 1 ? ", " : "s,",
-                        n_steps ? "one" : "none", 1e6 * t[0], 1e6 * t[1], 1e6 * t[2]);
-        continue;
-      }
-      hec_json_object(&json, NULL);
-      hec_json_int(&json, "ranks", n_ranks);
-      hec_json_int(&json, "steps", n_steps);
-      hec_json_double(&json, "cpu_s", t[0]);
-      hec_json_double(&json, "cpu_least_s", t[1]);
-      hec_json_double(&json, "cpu_greatest_s", t[2]);
-      hec_json_close(&json);
-    }
-  if (s->json) {
-    hec_json_close(&json);
-    hec_json_close(&json);
+typedef struct {
+  const settings *settings;
+  int32_t n, ranks[ROWS_MAX], steps[ROWS_MAX];
+  double cpu_s[ROWS_MAX][3];
+} results;
+
+static hec_status run(results *r) {
+  const settings *s = r->settings;
+  for (int32_t i = 0; i < (s->ranks > 1 ? 4 : 2); i++) {
+    r->ranks[i] = i < 2 ? 1 : (int32_t)s->ranks;
+    r->steps[i] = i % 2;
+    HEC_TRY(measure(s, r->ranks[i], r->steps[i], r->cpu_s[i]));
+    r->n++;
   }
   return HEC_OK;
+}
+
+static void report(const void *of, hec_doc *doc) {
+  const results *r = of;
+  HEC_ADD(doc, HEC_KEEP("version", 1), HEC_KEEP("operations", r->settings->operations),
+          HEC_KEEP("repeats", r->settings->repeats));
+  hec_doc_note(doc, "%d empty local operations, %d repeats; CPU time per operation", (int)r->settings->operations,
+               (int)r->settings->repeats);
+  hec_doc_table(doc, "rows", "ranks | steps | median | least | greatest");
+  for (int32_t i = 0; i < r->n; i++)
+    HEC_ROW(doc, HEC_SHOW("ranks", HEC_AS_IS, r->ranks[i]), HEC_SHOW("steps", HEC_AS_IS, r->steps[i]),
+            HEC_SHOW("cpu_s", HEC_SECONDS, r->cpu_s[i][0]), HEC_SHOW("cpu_least_s", HEC_SECONDS, r->cpu_s[i][1]),
+            HEC_SHOW("cpu_greatest_s", HEC_SECONDS, r->cpu_s[i][2]));
+  hec_doc_end(doc);
 }
 
 int hec_executor_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_text out = {0};
+  results r = {.settings = &s};
   hec_status status = parse(argc, argv, &s, &done);
   if (status == HEC_OK && !done)
-    status = run(&s, &out);
-  return hec_bench_exit(status, &out);
+    status = run(&r);
+  return hec_bench_report(status, done, report, &r, s.json);
 }

@@ -1,7 +1,7 @@
 /* hecate-bench gpu: options and output of gpu_bench.h. */
+#include "runtime/base/value.h"
 #include "runtime/exec/backend.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/front/args.h"
 
@@ -43,8 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "is there; missing it is no failure of this command. Exit code 2 where no GPU can be used.",
       .examples = "  hecate-bench gpu\n  hecate-bench gpu --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&text, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&text, argc, argv, done);
 }
 
 /* ---- The device ---- */
@@ -103,9 +102,8 @@ static void print_list(const hec_cuda_probe *p, hec_text *out) {
 static void json_rate(const command *c, const hec_gpu_rate *row, hec_json_out *json) {
   const char *said = verdict(c, row);
   hec_json_object(json, NULL);
-  hec_json_string(json, "section", row->section);
-  hec_json_string(json, "name", row->name);
-  hec_json_double(json, row->flops ? "flop" : "bytes", row->amount);
+  HEC_JSON(json, HEC_TEXT("section", row->section), HEC_TEXT("name", row->name),
+           HEC_REAL(row->flops ? "flop" : "bytes", row->amount));
   hec_bench_spread_json(json, row->flops ? "flop_per_s" : "bytes_per_s", row->rate);
   if (row->base) {
     hec_json_string(json, "share_of", row->base);
@@ -122,12 +120,9 @@ static void print_json(const command *c, hec_text *out) {
   const hec_cuda_device_info *device = &c->probe.devices[c->s->device];
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "device", device->name);
-  hec_json_bool(&json, "emulated", c->emulated);
-  hec_json_bool(&json, "small", c->s->small);
-  hec_json_int(&json, "memory_bytes", device->memory_bytes);
-  hec_json_int(&json, "repeats", c->s->repeats);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("device", device->name), HEC_BOOL("emulated", c->emulated),
+           HEC_BOOL("small", c->s->small), HEC_INT("memory_bytes", device->memory_bytes),
+           HEC_INT("repeats", c->s->repeats));
   hec_json_array(&json, "rates");
   for (int32_t i = 0; i < c->results.n_rates; i++)
     json_rate(c, &c->results.rates[i], &json);

@@ -1,11 +1,10 @@
 /* Each format has a function that prints record i of one rank. Shapes are as in a large model (58 layers, 256 experts,
  * top-8) or as the recorder has them. Numbers come from a generator without state between files. What is timed is
  * reading, putting together and printing again. */
-#include "tools/bench/import_bench.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/base/files.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "traces/import/import.h"
 
 #include <errno.h>

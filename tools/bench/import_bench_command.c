@@ -1,8 +1,6 @@
 /* hecate-bench import: MB/s and memory of every importer, each on a file of its own in a process of its own. */
 #include "runtime/base/table.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
-#include "tools/bench/import_bench.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 
 #include <errno.h>
@@ -63,63 +61,56 @@ static hec_status measure(const settings *s, const hec_importer *format, hec_imp
   return status;
 }
 
-static void print_row(const settings *s, const hec_importer *format, const hec_import_bench *r, hec_json_out *json,
-                      hec_text *out) {
-  if (!s->json) {
-    hec_text_printf(out, "%-28s %8.0f %8.0f %8.0f %10" PRIu64 " %8.0f\n", format->name, 1e-6 * (double)r->bytes,
-                    1e-6 * (double)r->bytes / r->seconds, 1e-6 * (double)r->bytes / r->cpu_s, r->records,
-                    1e-6 * (double)r->peak_bytes);
-    return;
+enum { IMPORTERS_MAX = 64 };
+typedef struct {
+  settings settings;
+  hec_import_bench of[IMPORTERS_MAX]; /* [importer]; bytes 0: not timed */
+} results;
+
+static void report(const void *of, hec_doc *doc) {
+  const results *all = of;
+  HEC_ADD(doc, HEC_KEEP("version", 1));
+  hec_doc_note(doc,
+               "synthetic files, one thread, written to /dev/null, best of 3; CPU: per second of its own computing");
+  hec_doc_note(doc,
+               "memory: a step, transitions; json-routed-experts: a request; trtllm: a header; csv-ranks: the whole "
+               "table");
+  hec_doc_table(doc, "importers", "format | file MB | MB/s | CPU MB/s | records | peak MB");
+  for (size_t i = 0; hec_importers[i]; i++) {
+    const hec_import_bench *r = &all->of[i];
+    double mb = 1e-6 * (double)r->bytes;
+    if (r->bytes > 0)
+      HEC_ROW(doc, HEC_SHOW("format", HEC_AS_IS, hec_importers[i]->name), HEC_KEEP("bytes", (int64_t)r->bytes),
+              HEC_SHOW(NULL, HEC_FIXED2, mb), HEC_KEEP("bytes_per_s", (double)r->bytes / r->seconds),
+              HEC_SHOW(NULL, HEC_FIXED2, mb / r->seconds), HEC_KEEP("cpu_s", r->cpu_s),
+              HEC_SHOW(NULL, HEC_FIXED2, mb / r->cpu_s), HEC_SHOW("records", HEC_AS_IS, (int64_t)r->records),
+              HEC_KEEP("peak_bytes", r->peak_bytes), HEC_SHOW(NULL, HEC_FIXED2, 1e-6 * (double)r->peak_bytes));
   }
-  hec_json_object(json, NULL);
-  hec_json_string(json, "format", format->name);
-  hec_json_int(json, "bytes", (int64_t)r->bytes);
-  hec_json_double(json, "bytes_per_s", (double)r->bytes / r->seconds);
-  hec_json_double(json, "cpu_s", r->cpu_s);
-  hec_json_int(json, "records", (int64_t)r->records);
-  hec_json_int(json, "peak_bytes", r->peak_bytes);
-  hec_json_close(json);
+  hec_doc_end(doc);
 }
 
-static hec_status run(const settings *s, hec_text *out) {
-  hec_json_out json = hec_json_begin(out, 1);
+static hec_status run(results *all) {
+  const settings *s = &all->settings;
   if (s->format && !hec_importer_find(s->format))
     return hec_table_unknown(&(hec_table){.rows = hec_importers, .list = "hecate-trace import --list"}, "--format",
                              s->format);
-  if (s->json) {
-    hec_json_object(&json, NULL);
-    hec_json_int(&json, "version", 1);
-    hec_json_array(&json, "importers");
-  } else {
-    hec_text_printf(
-        out,
-        "synthetic files, one thread, written to /dev/null, best of 3; CPU: per second of its own computing\n"
-        "memory: a step, transitions; json-routed-experts: a request; trtllm: a header; csv-ranks: the whole table\n\n"
-        "%-28s %8s %8s %8s %10s %8s\n",
-        "format", "file MB", "MB/s", "CPU MB/s", "records", "peak MB");
-  }
   for (size_t i = 0; hec_importers[i]; i++) {
-    hec_import_bench result = {0};
-    if (s->format && strcmp(s->format, hec_importers[i]->name) != 0)
-      continue;
-    HEC_TRY(measure(s, hec_importers[i], &result));
-    print_row(s, hec_importers[i], &result, &json, out);
-  }
-  if (s->json) {
-    hec_json_close(&json);
-    hec_json_close(&json);
+    HEC_ASSERT(i < IMPORTERS_MAX);
+    if (!s->format || strcmp(s->format, hec_importers[i]->name) == 0)
+      HEC_TRY(measure(s, hec_importers[i], &all->of[i]));
   }
   return HEC_OK;
 }
 
 int hec_import_bench_command(int argc, char **argv) {
   const char *temporary = getenv("TMPDIR");
-  settings s = {.bytes = 64e6, .folder = temporary && temporary[0] ? temporary : "/tmp"};
+  results all = {.settings = {.bytes = 64e6, .folder = temporary && temporary[0] ? temporary : "/tmp"}};
+  settings *s = &all.settings;
   const hec_arg args[] = {
-      HEC_ARG_SIZE("--bytes", s.bytes, "N", "at least so large a file (default 64M)", 1e3, 1e12),
-      HEC_ARG_WORD("--format", s.format, "F", "one importer only"),
-      HEC_ARG_WORD("--folder", s.folder, "DIR", "where the file is made (default TMPDIR, else /tmp)"),
-      {"--json", HEC_ARG_FLAG, &s.json, NULL, "one JSON document", 0, 0},
+      HEC_ARG_SIZE("--bytes", s->bytes, "N", "at least so large a file (default 64M)", 1e3, 1e12),
+      HEC_ARG_WORD("--format", s->format, "F", "one importer only"),
+      HEC_ARG_WORD("--folder", s->folder, "DIR", "where the file is made (default TMPDIR, else /tmp)"),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {.program = "hecate-bench import",
                                .usage = "hecate-bench import [options]",
@@ -128,9 +119,8 @@ int hec_import_bench_command(int argc, char **argv) {
                                .args = args};
   int32_t n;
   bool done;
-  hec_text out = {0};
   hec_status status = hec_args_parse(&command, argc, argv, NULL, 0, &n, &done);
   if (status == HEC_OK && !done)
-    status = run(&s, &out);
-  return hec_bench_exit(status, &out);
+    status = run(&all);
+  return hec_bench_report(status, done, report, &all, s->json);
 }

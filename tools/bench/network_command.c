@@ -1,7 +1,6 @@
 /* hecate-bench network: network laws on all-to-alls of growing size, and beside them a peer on the same flows. Runs of one case
  * alternate, ours and the peer's; medians. */
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/options.h"
 #include "validate/network_case.h"
 
@@ -54,30 +53,6 @@ static hec_status measure(const settings *s, hec_network network, int32_t n, res
   return status;
 }
 
-static void print(const settings *s, hec_network network, const result *r, hec_json_out *json, hec_text *out) {
-  if (s->json) {
-    hec_json_object(json, NULL);
-    hec_json_string(json, "network", hec_network_name[network]);
-    hec_json_int(json, "ranks", r->n);
-    hec_json_int(json, "flows", r->n_flows);
-    hec_json_double(json, "seconds", r->seconds);
-    hec_json_double(json, "flows_per_s", r->n_flows / r->seconds);
-    hec_json_double(json, "makespan_s", r->makespan);
-    if (r->n_peer > 0) {
-      hec_json_double(json, "peer_s", r->peer_s);
-      hec_json_double(json, "ratio", r->peer_s / r->seconds);
-      hec_json_double(json, "difference", r->difference);
-    }
-    hec_json_close(json);
-    return;
-  }
-  hec_text_printf(out, "%-8s %6d %9d %12.4f %12.0f %14.4f", hec_network_name[network], r->n, r->n_flows, r->seconds,
-                  r->n_flows / r->seconds, 1e3 * r->makespan);
-  if (r->n_peer > 0)
-    hec_text_printf(out, " %10.3f %9.1fx %11.1e", r->peer_s, r->peer_s / r->seconds, r->difference);
-  hec_text_printf(out, "\n");
-}
-
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   static const hec_run_option_words words[] = {
       {"law", NULL, "max_min (default), nccl_rounds or alpha_beta"},
@@ -105,68 +80,65 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-bench network --ranks 16,64\n  hecate-bench network --ranks 64 --law nccl_rounds --json\n"
                   "  hecate-bench network --ranks 16 --peer build/simgrid-flows",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
-static void begin_table(const settings *s, hec_json_out *json, hec_text *out) {
-  if (s->json) {
-    hec_json_object(json, NULL);
-    hec_json_int(json, "version", 1);
-    hec_json_string(json, "law", s->job.law);
-    hec_json_array(json, "cases");
-    return;
+typedef struct {
+  settings settings;
+  result row[HEC_N_NETWORKS][SIZES_MAX];
+  int32_t n_sizes;
+  double peak_bytes;
+} results;
+
+static void report(const void *of, hec_doc *doc) {
+  const results *all = of;
+  const settings *s = &all->settings;
+  HEC_ADD(doc, HEC_KEEP("version", 1), HEC_KEEP("law", s->job.law));
+  hec_doc_note(doc, "%s, one thread, medians of %d run%s (synthetic all-to-alls)", s->job.law, (int)s->runs,
+               s->runs == 1 ? "" : "s");
+  hec_doc_table(
+      doc, "cases",
+      s->peer ? "network | hosts | flows | seconds | flows per s | makespan, ms | peer, s | peer/ours | difference"
+              : "network | hosts | flows | seconds | flows per s | makespan, ms");
+  for (int32_t i = 0; i < HEC_N_NETWORKS * all->n_sizes; i++) {
+    const result *r = &all->row[i / all->n_sizes][i % all->n_sizes];
+    HEC_ROW(doc, HEC_SHOW("network", HEC_AS_IS, hec_network_name[i / all->n_sizes]), HEC_SHOW("ranks", HEC_AS_IS, r->n),
+            HEC_SHOW("flows", HEC_AS_IS, r->n_flows), HEC_SHOW("seconds", HEC_SECONDS, r->seconds),
+            HEC_KEEP("flows_per_s", r->n_flows / r->seconds),
+            HEC_SHOW(NULL, HEC_AS_IS, (int64_t)(r->n_flows / r->seconds)), HEC_SHOW("makespan_s", HEC_MS, r->makespan));
+    if (r->n_peer > 0)
+      HEC_ADD(doc, HEC_SHOW("peer_s", HEC_SECONDS, r->peer_s), HEC_SHOW("ratio", HEC_FIXED2, r->peer_s / r->seconds),
+              HEC_KEEP("difference", r->difference), HEC_CELL(hec_doc_text(doc, "%.1e", r->difference)));
   }
-  char runs[32];
-  (void)snprintf(runs, sizeof runs, s->runs == 1 ? "1 run" : "medians of %d runs", (int)s->runs);
-  hec_text_printf(out, "%s, one thread, %s (synthetic all-to-alls)\n\n", s->job.law, runs);
-  hec_text_printf(out, "%-8s %6s %9s %12s %12s %14s", "network", "hosts", "flows", "seconds", "flows per s",
-                  "makespan, ms");
-  if (s->peer)
-    hec_text_printf(out, " %10s %10s %11s", "peer, s", "peer/ours", "difference");
-  hec_text_printf(out, "\n");
+  hec_doc_end(doc);
+  HEC_ADD(doc, HEC_KEEP("peak_bytes", all->peak_bytes));
+  hec_doc_note(doc, "peak memory %.0f MB, cases included%s", 1e-6 * all->peak_bytes,
+               s->peer ? "; difference: the largest of a flow's finish, relative" : "");
 }
 
-static void end_table(const settings *s, hec_json_out *json, hec_text *out) {
+static hec_status run(results *all) {
+  const settings *s = &all->settings;
+  int32_t size[SIZES_MAX];
   struct rusage use;
-  (void)getrusage(RUSAGE_SELF, &use);
-  double peak = 1024.0 * (double)use.ru_maxrss;
-  if (s->json) {
-    hec_json_close(json);
-    hec_json_double(json, "peak_bytes", peak);
-    hec_json_close(json);
-    return;
-  }
-  hec_text_printf(out, "\npeak memory %.0f MB, cases included", 1e-6 * peak);
-  hec_text_printf(out, s->peer ? "; difference: the largest of a flow's finish, relative\n" : "\n");
-}
-
-static hec_status run(const settings *s, hec_text *out) {
-  int32_t size[SIZES_MAX], n;
   if (s->peer && !*s->peer)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected a program, found \"\"");
   if (s->peer && strcmp(s->job.law, "max_min") != 0)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected --law max_min, which is what a peer solves, found --law %.60s",
                     s->job.law);
-  HEC_TRY(hec_args_wholes(&(hec_args_list){"--ranks", 2, 1024, SIZES_MAX}, s->ranks, size, &n));
-  hec_json_out json = hec_json_begin(out, 1);
-  begin_table(s, &json, out);
+  HEC_TRY(hec_args_wholes(&(hec_args_list){"--ranks", 2, 1024, SIZES_MAX}, s->ranks, size, &all->n_sizes));
   for (hec_network network = 0; network < HEC_N_NETWORKS; network++)
-    for (int32_t i = 0; i < n; i++) {
-      result r;
-      HEC_TRY(measure(s, network, size[i], &r));
-      print(s, network, &r, &json, out);
-    }
-  end_table(s, &json, out);
+    for (int32_t i = 0; i < all->n_sizes; i++)
+      HEC_TRY(measure(s, network, size[i], &all->row[network][i]));
+  (void)getrusage(RUSAGE_SELF, &use);
+  all->peak_bytes = 1024.0 * (double)use.ru_maxrss;
   return HEC_OK;
 }
 
 int hec_network_command(int argc, char **argv) {
-  settings s;
+  results all = {.n_sizes = 0};
   bool done;
-  hec_text out = {0};
-  hec_status status = parse(argc, argv, &s, &done);
+  hec_status status = parse(argc, argv, &all.settings, &done);
   if (status == HEC_OK && !done)
-    status = run(&s, &out);
-  return hec_bench_exit(status, &out);
+    status = run(&all);
+  return hec_bench_report(status, done, report, &all, all.settings.json);
 }

@@ -8,8 +8,7 @@
 #include "runtime/base/progress.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/job.h"
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 #include "tools/front/colour.h"
 #include "tools/front/job_args.h"
@@ -99,61 +98,46 @@ static double worst_of(const timing *t) {
   return worst;
 }
 
-static void print_row(const settings *s, const instance *in, const timing *t, hec_json_out *json, hec_text *out) {
-  bool within = worst_of(t) <= in->limit_s;
-  if (!s->json) {
-    hec_text_printf(out, "%-10s %5d %7d", in->policy, (int)in->ranks, (int)in->experts);
-    for (int32_t k = 0; k < SKEWS; k++)
-      hec_text_printf(out, " %9.1f", 1e6 * t->median_s[k]);
-    hec_text_printf(out, " %9.1f", 1e6 * t->p99_s);
-    if (in->limit_s > 0)
-      hec_text_printf(out, " %7.0f  %s\n", 1e6 * in->limit_s, within ? "within" : "ABOVE");
-    else
-      hec_text_printf(out, " %7s\n", "-");
-    return;
-  }
-  hec_json_object(json, NULL);
-  hec_json_string(json, "policy", in->policy);
-  hec_json_int(json, "ranks", in->ranks);
-  hec_json_int(json, "experts", in->experts);
+typedef struct {
+  settings settings;
+  timing time[N_INSTANCES];
+  bool timed[N_INSTANCES];
+} results;
+
+static void add_instance(hec_doc *doc, const instance *in, const timing *t) {
+  HEC_ROW(doc, HEC_SHOW("policy", HEC_AS_IS, in->policy), HEC_SHOW("ranks", HEC_AS_IS, in->ranks),
+          HEC_SHOW("experts", HEC_AS_IS, in->experts));
   if (in->slots != HEC_AUTO)
-    hec_json_int(json, "slots", in->slots);
-  hec_json_array(json, "median_s");
+    HEC_ADD(doc, HEC_KEEP("slots", in->slots));
+  HEC_ADD(doc, hec_value_reals("median_s", t->median_s, SKEWS));
   for (int32_t k = 0; k < SKEWS; k++)
-    hec_json_double(json, NULL, t->median_s[k]);
-  hec_json_close(json);
-  hec_json_double(json, "p99_s", t->p99_s);
-  if (in->limit_s > 0) {
-    hec_json_double(json, "limit_s", in->limit_s);
-    hec_json_bool(json, "within", within);
-  }
-  hec_json_close(json);
+    HEC_ADD(doc, HEC_SHOW(NULL, HEC_SECONDS, t->median_s[k]));
+  HEC_ADD(doc, HEC_SHOW("p99_s", HEC_SECONDS, t->p99_s));
+  if (in->limit_s > 0)
+    HEC_ADD(doc, HEC_SHOW("limit_s", HEC_SECONDS, in->limit_s), HEC_KEEP("within", (bool)(worst_of(t) <= in->limit_s)),
+            HEC_CELL(worst_of(t) <= in->limit_s ? "within" : "ABOVE"));
+  else
+    HEC_ADD(doc, HEC_CELL("-"), HEC_CELL(""));
 }
 
-static void print_head(const settings *s, hec_json_out *json, hec_text *out) {
-  if (s->json) {
-    hec_json_object(json, NULL);
-    hec_json_int(json, "version", 1);
-    hec_json_int(json, "tokens", s->job.tokens);
-    hec_json_int(json, "top_k", TOP_K);
-    hec_json_int(json, "iterations", s->iterations);
-    hec_json_array(json, "sigma");
-    for (int32_t k = 0; k < SKEWS; k++)
-      hec_json_double(json, NULL, sigmas[k]);
-    hec_json_close(json);
-    hec_json_array(json, "planners");
-    return;
-  }
-  hec_text_printf(
-      out,
-      "one layer's plan from loads in memory, one thread, microseconds: medians of %d by skew of the loads "
-      "(synthetic,\nlog-normal with this sigma; %d tokens per rank, top-%d); p99 of the worst. Judged is the largest "
-      "of the three\nmedians against the limit; p99 is not\n\n",
+static void report(const void *of, hec_doc *doc) {
+  const results *r = of;
+  const settings *s = &r->settings;
+  HEC_ADD(doc, HEC_KEEP("version", 1), HEC_KEEP("tokens", s->job.tokens), HEC_KEEP("top_k", (int32_t)TOP_K),
+          HEC_KEEP("iterations", s->iterations), hec_value_reals("sigma", sigmas, SKEWS));
+  hec_doc_note(
+      doc,
+      "one layer's plan from loads in memory, one thread: medians of %d by skew of the loads (synthetic, log-normal "
+      "with this sigma; %d tokens per rank, top-%d); p99 of the worst. Judged is the largest of the three medians "
+      "against the limit; p99 is not",
       (int)s->iterations, s->job.tokens, TOP_K);
-  hec_text_printf(out, "%-10s %5s %7s", "planner", "ranks", "experts");
-  for (int32_t k = 0; k < SKEWS; k++)
-    hec_text_printf(out, "   sigma %1.1g%s", sigmas[k], sigmas[k] < 1 ? "" : "  ");
-  hec_text_printf(out, " %9s %7s\n", "p99", "limit");
+  hec_doc_table(doc, "planners",
+                hec_doc_text(doc, "planner | ranks | experts | sigma %g | sigma %g | sigma %g | p99 | limit | ",
+                             sigmas[0], sigmas[1], sigmas[2]));
+  for (int32_t i = 0; i < N_INSTANCES; i++)
+    if (r->timed[i])
+      add_instance(doc, &instances[i], &r->time[i]);
+  hec_doc_end(doc);
 }
 
 static bool asked_for(const hec_policy **policies, int32_t n, const char *name) {
@@ -163,37 +147,31 @@ static bool asked_for(const hec_policy **policies, int32_t n, const char *name) 
   return false;
 }
 
-static hec_status run(const settings *s, hec_arena *listed, hec_text *out) {
+static hec_status run(results *r, hec_arena *listed) {
+  const settings *s = &r->settings;
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies, n_rows = 0, n_wanted = 0;
   HEC_TRY(hec_job_args_policies(s->job.policy, listed, policies, &n_policies));
   for (int32_t i = 0; i < n_policies; i++)
     if (policies[i]->given)
       return hec_fail(HEC_BAD_INPUT, "--policy: expected names without options here, found \"%s\"", policies[i]->name);
-  hec_json_out json = hec_json_begin(out, 1);
-  print_head(s, &json, out);
   hec_progress_stage("timing", "instances");
   for (int32_t i = 0; i < N_INSTANCES; i++)
     n_wanted += asked_for(policies, n_policies, instances[i].policy);
   for (int32_t i = 0; i < N_INSTANCES; i++) {
     hec_arena arena = {0};
-    timing t;
     if (!asked_for(policies, n_policies, instances[i].policy))
       continue;
     hec_progress_doing("timing", instances[i].policy);
     hec_progress_at(n_rows, n_wanted, 0);
-    hec_status status = time_instance(s, &instances[i], &arena, &t);
+    hec_status status = time_instance(s, &instances[i], &arena, &r->time[i]);
     hec_arena_free(&arena);
     HEC_TRY(status);
-    print_row(s, &instances[i], &t, &json, out);
+    r->timed[i] = true;
     n_rows++;
   }
   if (n_rows == 0)
     return hec_fail(HEC_BAD_INPUT, "--policy: expected a planner with an instance here, found \"%s\"", s->job.policy);
-  if (s->json) {
-    hec_json_close(&json);
-    hec_json_close(&json);
-  }
   return HEC_OK;
 }
 
@@ -218,18 +196,16 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "medians: from the loads of one layer to its replica set and quotas. Synthetic loads in memory, one thread.",
       .examples = "  hecate-bench planners\n  hecate-bench planners --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 int hec_planners_command(int argc, char **argv) {
-  settings s;
+  results r = {.timed = {false}};
   bool done;
-  hec_text out = {0};
   hec_arena listed = {0};
-  hec_status status = parse(argc, argv, &s, &done);
+  hec_status status = parse(argc, argv, &r.settings, &done);
   if (status == HEC_OK && !done)
-    status = run(&s, &listed, &out);
+    status = run(&r, &listed);
   hec_arena_free(&listed);
-  return hec_bench_exit(status, &out);
+  return hec_bench_report(status, done, report, &r, r.settings.json);
 }

@@ -1,7 +1,6 @@
 /* hecate-bench sweep: configurations per second of a sweep, on one thread and on several. The sweep is made here: a product
  * of drawn loads, NIC speeds, tokens and policies; no file, no journal. Runs of the thread counts alternate; medians. */
-#include "tools/bench/bench_commands.h"
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 #include "tools/front/args.h"
 #include "tools/front/job_args.h"
 #include "tools/front/machine.h"
@@ -19,6 +18,7 @@ typedef struct {
 } settings;
 
 typedef struct {
+  const settings *settings;
   int64_t configurations, iterations; /* of the whole sweep */
   int n;                              /* thread counts: one; and --threads where that is more */
   double seconds[2];                  /* medians */
@@ -71,7 +71,8 @@ static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
     status = hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep);
   if (status == HEC_OK)
     status = hec_sweep_load(sweep, "hecate-bench", hec_source_digest);
-  *r = (result){.configurations = sweep->n, .iterations = sweep->n * s->iterations, .n = s->threads > 1 ? 2 : 1};
+  *r = (result){
+      .settings = s, .configurations = sweep->n, .iterations = sweep->n * s->iterations, .n = s->threads > 1 ? 2 : 1};
   for (int64_t i = 0; i < s->runs; i++)
     for (int k = 0; k < r->n && status == HEC_OK; k++)
       status = time_once(sweep, k ? s->threads : 1, &seconds[k][i]);
@@ -84,43 +85,23 @@ static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
   return status;
 }
 
-static void print(const settings *s, const result *r, hec_text *out) {
-  hec_json_out json = hec_json_begin(out, 1);
-  const int64_t threads[2] = {1, s->threads};
-  if (s->json) {
-    hec_json_object(&json, NULL);
-    hec_json_int(&json, "version", 1);
-    hec_json_int(&json, "configurations", r->configurations);
-    hec_json_int(&json, "iterations", r->iterations);
-    hec_json_string(&json, "law", s->job.law);
-    hec_json_array(&json, "runs");
-  } else {
-    hec_text_printf(out,
-                    "%" PRId64 " configurations of %" PRId64 " iterations, %" PRId32 " ranks x %" PRId64
-                    " layers x %" PRId64 " experts, %s, medians of %" PRId64 " (synthetic loads)\n\n"
-                    "%7s %10s %16s %14s %9s\n",
-                    r->configurations, s->iterations, s->job.ranks, s->layers, s->experts, s->job.law, s->runs,
-                    "threads", "seconds", "configurations", "iterations", "speed-up");
-    hec_text_printf(out, "%7s %10s %16s %14s %9s\n", "", "", "per s", "per s", "");
-  }
-  for (int k = 0; k < r->n; k++) {
-    double per_s = (double)r->configurations / r->seconds[k], iterations_per_s = (double)r->iterations / r->seconds[k];
-    if (!s->json) {
-      hec_text_printf(out, "%7" PRId64 " %10.3f %16.1f %14.0f %8.2fx\n", threads[k], r->seconds[k], per_s,
-                      iterations_per_s, r->seconds[0] / r->seconds[k]);
-      continue;
-    }
-    hec_json_object(&json, NULL);
-    hec_json_int(&json, "threads", threads[k]);
-    hec_json_double(&json, "seconds", r->seconds[k]);
-    hec_json_double(&json, "configurations_per_s", per_s);
-    hec_json_double(&json, "iterations_per_s", iterations_per_s);
-    hec_json_close(&json);
-  }
-  if (s->json) {
-    hec_json_close(&json);
-    hec_json_close(&json);
-  }
+static void report(const void *of, hec_doc *doc) {
+  const result *r = of;
+  const settings *s = r->settings;
+  HEC_ADD(doc, HEC_KEEP("version", 1), HEC_KEEP("configurations", r->configurations),
+          HEC_KEEP("iterations", r->iterations), HEC_KEEP("law", s->job.law));
+  hec_doc_note(doc,
+               "%" PRId64 " configurations of %" PRId64 " iterations, %" PRId32 " ranks x %" PRId64 " layers x %" PRId64
+               " experts, %s, medians of %" PRId64 " (synthetic loads)",
+               r->configurations, s->iterations, s->job.ranks, s->layers, s->experts, s->job.law, s->runs);
+  hec_doc_table(doc, "runs", "threads | seconds | configurations per s | iterations per s | speed-up");
+  for (int k = 0; k < r->n; k++)
+    HEC_ROW(doc, HEC_SHOW("threads", HEC_AS_IS, k ? s->threads : (int64_t)1),
+            HEC_SHOW("seconds", HEC_FIXED, r->seconds[k]),
+            HEC_SHOW("configurations_per_s", HEC_FIXED2, (double)r->configurations / r->seconds[k]),
+            HEC_SHOW("iterations_per_s", HEC_FIXED2, (double)r->iterations / r->seconds[k]),
+            HEC_SHOW(NULL, HEC_FIXED2, r->seconds[0] / r->seconds[k]));
+  hec_doc_end(doc);
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -159,15 +140,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-bench sweep --policy ep,hecate --law max_min --ranks 8 --layers 2 --configurations 20 "
                   "--runs 1 --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 int hec_sweep_bench_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_sweep sweep = {0};
-  hec_text out = {0};
   result r;
   const hec_law *law;
   hec_status status = parse(argc, argv, &s, &done);
@@ -175,8 +154,6 @@ int hec_sweep_bench_command(int argc, char **argv) {
     status = hec_job_args_law(s.job.law, &law);
   if (status == HEC_OK && !done)
     status = measure(&s, &sweep, &r);
-  if (status == HEC_OK && !done)
-    print(&s, &r, &out);
   hec_sweep_free(&sweep);
-  return hec_bench_exit(status, &out);
+  return hec_bench_report(status, done, report, &r, s.json);
 }

@@ -1,6 +1,6 @@
 /* One record is generated and printed, then repeated as micro-batches of one iteration until the text is long enough.
  * So the time is that of the scanner, the memory that of the text. */
-#include "tools/bench/bench_loads.h"
+#include "tools/bench/bench.h"
 
 #include "traces/synth.h"
 #include "traces/trace_header.h"

@@ -85,6 +85,11 @@ typedef struct {
  * parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
+/* Options alone. */
+static inline hec_status hec_args_options(const hec_command *command, int argc, char **argv, bool *done) {
+  int32_t n;
+  return hec_args_parse(command, argc, argv, NULL, 0, &n, done);
+}
 /* A command at work: its table with the options that describe a run written out, and which rows have a value. */
 typedef struct {
   hec_command command;

@@ -4,6 +4,7 @@
 #include "tools/run/run_commands.h"
 
 #include "runtime/base/quantile.h"
+#include "runtime/base/value.h"
 #include "runtime/exec/alltoallv.h"
 #include "sim/flows.h"
 #include "tools/front/execution.h"
@@ -174,16 +175,12 @@ static void describe(command *c) {
 /* ---- The report ---- */
 
 static void json_times(hec_json_out *json, const times *t) {
-  hec_json_double(json, "algbw", t->rate.algbw);
-  hec_json_double(json, "busbw", t->rate.busbw);
+  HEC_JSON(json, HEC_REAL("algbw", t->rate.algbw), HEC_REAL("busbw", t->rate.busbw));
 }
 
 static void json_check(hec_json_out *json, const hec_alltoallv_check *check) {
-  hec_json_object(json, "check");
-  hec_json_bool(json, "passed", check->wrong == 0);
-  hec_json_int(json, "compared_bytes", check->compared);
-  hec_json_int(json, "wrong_bytes", check->wrong);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT("check", HEC_BOOL("passed", check->wrong == 0), HEC_INT("compared_bytes", check->compared),
+                            HEC_INT("wrong_bytes", check->wrong)));
 }
 
 static void json_report(const command *c, int64_t between, int64_t inside, hec_text *out) {
@@ -191,29 +188,19 @@ static void json_report(const command *c, int64_t between, int64_t inside, hec_t
   const hec_summary_execution *e = &c->execution.summary;
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "tool", "hecate-run " HEC_VERSION);
-  hec_json_string(&json, "matrix", s->matrix);
-  hec_json_string(&json, "backend", e->backend);
-  hec_json_string(&json, "transport", e->transport);
-  hec_json_int(&json, "ranks", c->matrix.n);
-  hec_json_string(&json, "ranks_are", e->ranks_are);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("tool", "hecate-run " HEC_VERSION), HEC_TEXT("matrix", s->matrix),
+           HEC_TEXT("backend", e->backend), HEC_TEXT("transport", e->transport), HEC_INT("ranks", c->matrix.n),
+           HEC_TEXT("ranks_are", e->ranks_are));
   hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, &json);
-  hec_json_int(&json, "warmup", s->warmup);
-  hec_json_int(&json, "iterations", s->iterations);
-  hec_json_int(&json, "bytes_between_ranks", between);
-  hec_json_int(&json, "bytes_inside_ranks", inside);
-  hec_json_int(&json, "size_bytes", hec_traffic_matrix_size(&c->matrix));
-  hec_json_object(&json, "time_s");
-  hec_json_double(&json, "median", c->measured.median);
-  hec_json_double(&json, "min", c->measured.min);
-  hec_json_double(&json, "max", c->measured.max);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_INT("warmup", s->warmup), HEC_INT("iterations", s->iterations),
+           HEC_INT("bytes_between_ranks", between), HEC_INT("bytes_inside_ranks", inside),
+           HEC_INT("size_bytes", hec_traffic_matrix_size(&c->matrix)),
+           HEC_OBJECT("time_s", HEC_REAL("median", c->measured.median), HEC_REAL("min", c->measured.min),
+                      HEC_REAL("max", c->measured.max)));
   json_times(&json, &c->measured);
   if (s->job.cluster) {
     hec_json_object(&json, "predicted");
-    hec_json_string(&json, "cluster", s->job.cluster);
-    hec_json_string(&json, "law", c->law);
+    HEC_JSON(&json, HEC_TEXT("cluster", s->job.cluster), HEC_TEXT("law", c->law));
     hec_json_double17(&json, "time_s", c->predicted.median);
     json_times(&json, &c->predicted);
     hec_json_close(&json);

@@ -2,6 +2,7 @@
 #include "tools/run/stages_report.h"
 
 #include "models/json.h"
+#include "runtime/base/value.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_write.h"
 
@@ -106,14 +107,8 @@ void hec_stages_table(hec_summary *summary, const hec_stages *stages, const hec_
 /* ---- JSON ---- */
 
 static void json_layout(const hec_layout *l, hec_json_out *json) {
-  hec_json_object(json, "layout");
-  hec_json_int(json, "ranks", l->gpus);
-  hec_json_int(json, "pp", l->pp);
-  hec_json_int(json, "vpp", l->vpp);
-  hec_json_int(json, "ep", l->ep);
-  hec_json_int(json, "dp", l->dp);
-  hec_json_int(json, "edp", l->edp);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT("layout", HEC_INT("ranks", l->gpus), HEC_INT("pp", l->pp), HEC_INT("vpp", l->vpp),
+                            HEC_INT("ep", l->ep), HEC_INT("dp", l->dp), HEC_INT("edp", l->edp)));
 }
 
 static void json_parts(const hec_stages *stages, hec_json_out *json) {
@@ -124,12 +119,8 @@ static void json_parts(const hec_stages *stages, hec_json_out *json) {
 }
 
 static void json_bytes(const char *key, hec_rank_memory m, hec_json_out *json) {
-  hec_json_object(json, key);
-  hec_json_double(json, "parameters", m.parameters);
-  hec_json_double(json, "gradients", m.gradients);
-  hec_json_double(json, "optimizer", m.optimizer);
-  hec_json_double(json, "activations", m.activations);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT(key, HEC_REAL("parameters", m.parameters), HEC_REAL("gradients", m.gradients),
+                            HEC_REAL("optimizer", m.optimizer), HEC_REAL("activations", m.activations)));
 }
 
 static void json_memory(const hec_stages *stages, const hec_stage_memory *memory, hec_json_out *json) {
@@ -148,24 +139,18 @@ static void json_row(hec_summary *summary, const hec_stages *stages, const hec_s
                      hec_json_out *json) {
   hec_summary_row *row = &summary->rows[i];
   hec_json_object(json, NULL);
-  hec_json_string(json, "name", row->name);
-  hec_json_object(json, "step_s");
-  hec_json_double(json, "median", hec_summary_median(row));
-  hec_json_double(json, "p95", hec_series_quantile(&row->iteration_s, 0.95));
-  hec_json_double(json, "spread", hec_summary_spread(row));
-  hec_json_close(json);
-  hec_json_double(json, "tokens_per_s", tokens_of(summary, stages) / hec_summary_median(row));
-  hec_json_double(json, "waiting_share", waiting_share(row));
-  hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
+  HEC_JSON(json, HEC_TEXT("name", row->name),
+           HEC_OBJECT("step_s", HEC_REAL("median", hec_summary_median(row)),
+                      HEC_REAL("p95", hec_series_quantile(&row->iteration_s, 0.95)),
+                      HEC_REAL("spread", hec_summary_spread(row))),
+           HEC_REAL("tokens_per_s", tokens_of(summary, stages) / hec_summary_median(row)),
+           HEC_REAL("waiting_share", waiting_share(row)),
+           HEC_REAL("speedup_vs_ep", hec_summary_vs_baseline(summary, i)));
   json_memory(stages, memory + i * stages->layout.gpus, json);
   if (row->check) {
-    hec_json_object(json, "check");
-    hec_json_bool(json, "passed", row->check->passed);
-    hec_json_double(json, "worst_error", row->check->worst);
-    hec_json_double(json, "tolerance", row->check->tolerance);
-    hec_json_int(json, "compared", row->check->compared);
-    hec_json_string(json, "worst_at", row->check->worst_at);
-    hec_json_close(json);
+    HEC_JSON(json, HEC_OBJECT("check", HEC_BOOL("passed", row->check->passed),
+                              HEC_REAL("worst_error", row->check->worst), HEC_REAL("tolerance", row->check->tolerance),
+                              HEC_INT("compared", row->check->compared), HEC_TEXT("worst_at", row->check->worst_at)));
   }
   hec_json_close(json);
 }
@@ -175,26 +160,17 @@ void hec_stages_json(hec_summary *summary, const hec_stages *stages, const hec_s
   const hec_summary_execution *e = summary->execution;
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "tool", summary->tool);
-  hec_json_string(&json, "trace", job->header.name[0] ? job->header.name : summary->trace);
-  hec_json_bool(&json, "synthetic", job->header.synthetic);
-  hec_json_string(&json, "model", job->moe.name);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("tool", summary->tool),
+           HEC_TEXT("trace", job->header.name[0] ? job->header.name : summary->trace),
+           HEC_BOOL("synthetic", job->header.synthetic), HEC_TEXT("model", job->moe.name));
   json_layout(&stages->layout, &json);
   json_parts(stages, &json);
-  hec_json_string(&json, "pipeline", stages->schedule->name);
-  hec_json_string(&json, "schedule", "serial");
-  hec_json_int(&json, "zero", stages->zero);
-  hec_json_int(&json, "micro_batches", stages->order.shape.n_micro_batches);
-  hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
-  hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
-  hec_json_int(&json, "steps", summary->n_iterations);
-  hec_json_int(&json, "warmup", e->n_warmup);
-  hec_json_int(&json, "seed", (int64_t)e->seed);
-  hec_json_string(&json, "planned_for", job->cluster_spec);
-  hec_json_string(&json, "backend", e->backend);
-  hec_json_string(&json, "transport", e->transport);
-  hec_json_string(&json, "ranks_are", e->ranks_are);
+  HEC_JSON(&json, HEC_TEXT("pipeline", stages->schedule->name), HEC_TEXT("schedule", "serial"),
+           HEC_INT("zero", stages->zero), HEC_INT("micro_batches", stages->order.shape.n_micro_batches),
+           HEC_INT("tokens_per_rank", job->problem.tokens), HEC_TEXT("phase", job->problem.train ? "train" : "forward"),
+           HEC_INT("steps", summary->n_iterations), HEC_INT("warmup", e->n_warmup), HEC_INT("seed", (int64_t)e->seed),
+           HEC_TEXT("planned_for", job->cluster_spec), HEC_TEXT("backend", e->backend),
+           HEC_TEXT("transport", e->transport), HEC_TEXT("ranks_are", e->ranks_are));
   hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, &json);
   hec_json_strings(&json, "limits", e->limits, e->n_limits);
   hec_json_strings(&json, "defaults_taken", job->defaults, job->n_defaults);

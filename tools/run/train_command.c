@@ -196,8 +196,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-run train --text book.txt --gate sigmoid --balance bias=0.001",
       .first = "--text --ranks --steps --layers --experts --policy --gate --balance --check --record",
       .args = args};
-  int32_t n;
-  HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  HEC_TRY(hec_args_options(&text, argc, argv, done));
   s->target.ranks = s->job.ranks;
   s->list = s->list || strcmp(s->target.backend, "list") == 0;
   if (*done || s->list || strcmp(s->gate, "list") == 0)

@@ -4,6 +4,7 @@
 #include "models/json.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/quantile.h"
+#include "runtime/base/value.h"
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/plan/problem.h"
@@ -208,15 +209,9 @@ static void add_numbers(hec_json_out *json, const hec_train_report *r, const cha
 
 static void add_model(hec_json_out *json, const hec_moe *m) {
   hec_json_object(json, "model");
-  hec_json_string(json, "name", m->name);
-  hec_json_int(json, "layers", m->n_layers);
-  hec_json_int(json, "experts", m->n_experts);
-  hec_json_int(json, "top_k", m->top_k);
-  hec_json_int(json, "d_model", m->d_model);
-  hec_json_int(json, "d_ffn", m->d_ffn);
-  hec_json_int(json, "heads", m->n_heads);
-  hec_json_int(json, "seq_len", m->seq_len);
-  hec_json_int(json, "vocabulary", m->vocabulary);
+  HEC_JSON(json, HEC_TEXT("name", m->name), HEC_INT("layers", m->n_layers), HEC_INT("experts", m->n_experts),
+           HEC_INT("top_k", m->top_k), HEC_INT("d_model", m->d_model), HEC_INT("d_ffn", m->d_ffn),
+           HEC_INT("heads", m->n_heads), HEC_INT("seq_len", m->seq_len), HEC_INT("vocabulary", m->vocabulary));
   hec_text attention = {0};
   hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
   hec_json_string(json, "attention", attention.data);
@@ -234,15 +229,10 @@ static void add_gate(hec_json_out *json, const hec_model *model) {
 static void add_execution(hec_json_out *json, const hec_train_report *r) {
   hec_text cpu = {0};
   hec_machine_cpu(&cpu);
-  hec_json_string(json, "policy", r->policy->name);
-  hec_json_string(json, "schedule", r->schedule->name);
-  hec_json_string(json, "backend", r->backend->name);
-  hec_json_string(json, "transport", r->carrier);
-  hec_json_string(json, "ranks_are", r->ranks_are);
-  hec_json_bool(json, "virtual", r->train->virtual_time);
-  hec_json_string(json, "cpu", cpu.data);
-  hec_json_int(json, "cores", hec_machine_cores());
-  hec_json_string(json, "blas", hec_math_library());
+  HEC_JSON(json, HEC_TEXT("policy", r->policy->name), HEC_TEXT("schedule", r->schedule->name),
+           HEC_TEXT("backend", r->backend->name), HEC_TEXT("transport", r->carrier),
+           HEC_TEXT("ranks_are", r->ranks_are), HEC_BOOL("virtual", r->train->virtual_time), HEC_TEXT("cpu", cpu.data),
+           HEC_INT("cores", hec_machine_cores()), HEC_TEXT("blas", hec_math_library()));
   hec_json_strings(json, "limits", r->limits, r->n_limits);
   hec_text_free(&cpu);
 }
@@ -250,10 +240,10 @@ static void add_execution(hec_json_out *json, const hec_train_report *r) {
 /* What the gate does to the load; a mean over the steps before each list. */
 static void add_load(hec_json_out *json, const hec_train_report *r) {
   hec_json_object(json, "load");
-  hec_json_double(json, "overload_mean", mean_of(r, AT(overload)));
-  hec_json_double(json, "expert_overload_mean", mean_of(r, AT(expert_overload)));
-  hec_json_double(json, "dropped_share_mean", mean_of(r, AT(dropped)));
-  hec_json_double(json, "no_expert_share_mean", mean_of(r, AT(unrouted)));
+  HEC_JSON(json, HEC_REAL("overload_mean", mean_of(r, AT(overload))),
+           HEC_REAL("expert_overload_mean", mean_of(r, AT(expert_overload))),
+           HEC_REAL("dropped_share_mean", mean_of(r, AT(dropped))),
+           HEC_REAL("no_expert_share_mean", mean_of(r, AT(unrouted))));
   add_numbers(json, r, "overload", AT(overload));
   add_numbers(json, r, "expert_overload", AT(expert_overload));
   if (r->train->model->gate->varies) {
@@ -266,21 +256,12 @@ static void add_load(hec_json_out *json, const hec_train_report *r) {
 static void add_check(hec_json_out *json, const hec_train_report *r) {
   const hec_check_result *c = &r->curve->check;
   hec_json_object(json, "check");
-  hec_json_bool(json, "passed", c->passed);
-  hec_json_double(json, "worst_error", c->worst);
-  hec_json_double(json, "tolerance", c->tolerance);
-  hec_json_string(json, "worst_at", c->worst_at);
-  hec_json_int(json, "compared", c->compared);
-  hec_json_int(json, "flips", c->flips);
-  hec_json_int(json, "windows", c->windows);
-  hec_json_int(json, "window_steps", hec_check_steps(r->train->model));
+  HEC_JSON(json, HEC_BOOL("passed", c->passed), HEC_REAL("worst_error", c->worst), HEC_REAL("tolerance", c->tolerance),
+           HEC_TEXT("worst_at", c->worst_at), HEC_INT("compared", c->compared), HEC_INT("flips", c->flips),
+           HEC_INT("windows", c->windows), HEC_INT("window_steps", hec_check_steps(r->train->model)));
   if (c->failed_step > 0) {
-    hec_json_object(json, "failed");
-    hec_json_int(json, "step", c->failed_step);
-    hec_json_string(json, "at", c->failed_at);
-    hec_json_double(json, "error", c->failed_error);
-    hec_json_double(json, "tolerance", c->failed_tolerance);
-    hec_json_close(json);
+    HEC_JSON(json, HEC_OBJECT("failed", HEC_INT("step", c->failed_step), HEC_TEXT("at", c->failed_at),
+                              HEC_REAL("error", c->failed_error), HEC_REAL("tolerance", c->failed_tolerance)));
   }
   if (c->diverged_step > 0)
     hec_json_int(json, "diverged_step", c->diverged_step);
@@ -291,21 +272,14 @@ void hec_train_report_json(const hec_train_report *r, hec_text *out) {
   const hec_train *t = r->train;
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "tool", "hecate-run train " HEC_VERSION);
-  hec_json_string(&json, "text", r->text);
-  hec_json_int(&json, "characters", t->corpus->n);
-  hec_json_string(&json, "cluster", r->cluster);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("tool", "hecate-run train " HEC_VERSION), HEC_TEXT("text", r->text),
+           HEC_INT("characters", t->corpus->n), HEC_TEXT("cluster", r->cluster));
   add_model(&json, &t->model->moe);
-  hec_json_int(&json, "ranks", t->problem->n_ranks);
-  hec_json_int(&json, "tokens_per_rank", t->problem->tokens);
-  hec_json_int(&json, "micro_batches", t->n_micro_batches);
-  hec_json_int(&json, "steps", t->n_steps);
-  hec_json_int(&json, "first_step", steps_before(r) + 1); /* lists of numbers begin with it */
-  hec_json_int(&json, "seed", r->seed);
-  hec_json_double(&json, "learning_rate", (double)t->model->adam.rate);
-  hec_json_double(&json, "aux", (double)t->aux);
-  hec_json_double(&json, "bias_rate", (double)t->bias_rate);
+  HEC_JSON(&json, HEC_INT("ranks", t->problem->n_ranks), HEC_INT("tokens_per_rank", t->problem->tokens),
+           HEC_INT("micro_batches", t->n_micro_batches), HEC_INT("steps", t->n_steps),
+           HEC_INT("first_step", steps_before(r) + 1), /* lists of numbers begin with it */
+           HEC_INT("seed", r->seed), HEC_REAL("learning_rate", (double)t->model->adam.rate),
+           HEC_REAL("aux", (double)t->aux), HEC_REAL("bias_rate", (double)t->bias_rate));
   add_gate(&json, t->model);
   add_execution(&json, r);
   add_numbers(&json, r, "loss", AT(loss));

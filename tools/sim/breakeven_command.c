@@ -4,6 +4,7 @@
 
 #include "models/straggler.h"
 #include "runtime/base/text.h"
+#include "runtime/base/value.h"
 #include "runtime/plan/breakeven.h"
 #include "tools/front/job_args.h"
 #include "tools/front/output.h"
@@ -58,8 +59,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us flops=600T mem=80G\" --model "
                   "olmoe --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 /* Whether a way that is asked about, or the one back, crosses the link. */
@@ -150,21 +150,16 @@ static int64_t law_of(const question *q, int32_t link, hec_breakeven way, double
 static void print_json(const question *q, hec_text *out) {
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "tool", "hecate-sim " HEC_VERSION);
-  hec_json_string(&json, "cluster", q->cluster.name);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("tool", "hecate-sim " HEC_VERSION),
+           HEC_TEXT("cluster", q->cluster.name));
   if (q->stragglers)
     hec_json_string(&json, "stragglers", q->stragglers);
-  hec_json_string(&json, "model", q->moe.name);
-  hec_json_double(&json, "flops_s", q->flops_s);
-  hec_json_double(&json, "expert_bytes", hec_moe_expert_params(&q->moe) * q->moe.dtype_bytes);
+  HEC_JSON(&json, HEC_TEXT("model", q->moe.name), HEC_REAL("flops_s", q->flops_s),
+           HEC_REAL("expert_bytes", hec_moe_expert_params(&q->moe) * q->moe.dtype_bytes));
   hec_json_array(&json, "links");
   for (int32_t l = 0; l < q->n_links; l++) {
-    hec_json_object(&json, NULL);
-    hec_json_string(&json, "link", q->link[l].key);
-    hec_json_double(&json, "bandwidth", q->link[l].path.bandwidth);
-    hec_json_double(&json, "latency_s", q->link[l].path.latency_s);
-    hec_json_close(&json);
+    HEC_JSON(&json, HEC_OBJECT(NULL, HEC_TEXT("link", q->link[l].key), HEC_REAL("bandwidth", q->link[l].path.bandwidth),
+                               HEC_REAL("latency_s", q->link[l].path.latency_s)));
   }
   hec_json_close(&json);
   hec_json_array(&json, "breakeven");
@@ -172,10 +167,9 @@ static void print_json(const question *q, hec_text *out) {
     for (int32_t x = 0; x < N_EXPOSED; x++)
       for (hec_breakeven way = 0; way < HEC_N_BREAKEVEN; way++) {
         hec_json_object(&json, NULL);
-        hec_json_string(&json, "link", q->link[l].key);
-        hec_json_double(&json, "exposed", exposed_shares[x]);
-        hec_json_string(&json, "sent", hec_breakeven_ways[way].name);
-        hec_json_double(&json, "tokens", plain_of(q, l, way, exposed_shares[x]));
+        HEC_JSON(&json, HEC_TEXT("link", q->link[l].key), HEC_REAL("exposed", exposed_shares[x]),
+                 HEC_TEXT("sent", hec_breakeven_ways[way].name),
+                 HEC_REAL("tokens", plain_of(q, l, way, exposed_shares[x])));
         int64_t law = law_of(q, l, way, exposed_shares[x]);
         if (law == HEC_BREAKEVEN_NEVER)
           hec_json_null(&json, "tokens_by_law");

@@ -6,6 +6,7 @@
 
 #include "models/traffic_matrix.h"
 #include "runtime/base/table.h"
+#include "runtime/base/value.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/placement/placement.h"
 #include "runtime/program/job.h"
@@ -158,12 +159,10 @@ static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *aren
       if (s != d)
         found->dispatch_bytes += (int64_t)found->routing->pair[s * n_ranks + d] * (int64_t)problem->bytes.token;
   for (int32_t e = 0; e < problem->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
-    for (int32_t i = 0; i < n; i++)
-      if (kinds[i] == HEC_COPY_GUEST && (i == 0 || ranks[i - 1] != ranks[i]))
-        found->gather_bytes += (int64_t)problem->bytes.expert_param - kept_bytes(found, e, ranks[i]);
+    hec_copies copies = hec_plan_copies(plan, found->layer, e);
+    for (int32_t i = 0; i < copies.n; i++)
+      if (copies.kind[i] == HEC_COPY_GUEST && (i == 0 || copies.rank[i - 1] != copies.rank[i]))
+        found->gather_bytes += (int64_t)problem->bytes.expert_param - kept_bytes(found, e, copies.rank[i]);
   }
   hec_transfer_list moved = {0};
   hec_plan_migration(before, plan, problem, found->layer, HEC_NEW(arena, int64_t, (size_t)n_ranks * (size_t)n_ranks),
@@ -192,11 +191,9 @@ static void print_json(const found_plan *found, hec_text *out) {
   const hec_plan *plan = &found->run->plan;
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "policy", found->run->policy->name);
-  hec_json_int(&json, "layer", found->layer);
-  hec_json_int(&json, "iter", found->iter);
-  hec_json_int(&json, "t", found->run->t ? found->run->t[found->layer] : -1);
-  hec_json_int(&json, "m", found->run->m ? found->run->m[found->layer] : -1);
+  HEC_JSON(&json, HEC_TEXT("policy", found->run->policy->name), HEC_INT("layer", found->layer),
+           HEC_INT("iter", found->iter), HEC_INT("t", found->run->t ? found->run->t[found->layer] : -1),
+           HEC_INT("m", found->run->m ? found->run->m[found->layer] : -1));
   hec_json_array(&json, "owner");
   for (int32_t e = 0; e < problem->n_experts; e++)
     hec_json_int(&json, NULL, hec_plan_home(plan, found->layer, e));
@@ -213,12 +210,9 @@ static void print_json(const found_plan *found, hec_text *out) {
   for (int32_t r = 0; r < problem->n_ranks; r++)
     hec_json_int(&json, NULL, (int64_t)found->routing->rank_tokens[r]);
   hec_json_close(&json);
-  hec_json_double(&json, "overload_factor", hec_routing_overload(found->routing));
-  hec_json_object(&json, "bytes");
-  hec_json_int(&json, "dispatch", found->dispatch_bytes);
-  hec_json_int(&json, "gather", found->gather_bytes);
-  hec_json_int(&json, "migration", found->migration_bytes);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_REAL("overload_factor", hec_routing_overload(found->routing)),
+           HEC_OBJECT("bytes", HEC_INT("dispatch", found->dispatch_bytes), HEC_INT("gather", found->gather_bytes),
+                      HEC_INT("migration", found->migration_bytes)));
   if (found->note.length > 0)
     hec_json_string(&json, "note", found->note.data);
   hec_json_close(&json);
@@ -245,15 +239,13 @@ static void add_ranks(const char *title, const int32_t *ranks, const uint8_t *ki
 
 static void print_expert(const found_plan *found, int32_t e, hec_text *out) {
   const hec_plan *plan = &found->run->plan;
-  const int32_t *ranks;
-  const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
+  hec_copies copies = hec_plan_copies(plan, found->layer, e);
   if (plan->n_slices > 1)
     hec_text_printf(out, "%6" PRId32 "  %6s", e, "sliced");
   else
     hec_text_printf(out, "%6" PRId32 "  %6" PRId32, e, hec_plan_home(plan, found->layer, e));
-  add_ranks("  kept on ", ranks, kinds, n, HEC_COPY_RESIDENT, out);
-  add_ranks("  gathered on ", ranks, kinds, n, HEC_COPY_GUEST, out);
+  add_ranks("  kept on ", copies.rank, copies.kind, copies.n, HEC_COPY_RESIDENT, out);
+  add_ranks("  gathered on ", copies.rank, copies.kind, copies.n, HEC_COPY_GUEST, out);
   hec_text_add(out, "\n");
 }
 

@@ -1,7 +1,6 @@
 /* hecate-validate calibrate: a session without anything to compare; the table, the cluster file. */
 #include "tools/front/output.h"
 #include "tools/validate/session_run.h"
-#include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 
 #include <stdio.h>
@@ -58,8 +57,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-validate calibrate --from ../shared/cases/gpu --device h100 --out device-h100.json",
       .first = "--cluster --model --ranks --tokens --within --backend --transport --from --device --out",
       .args = args};
-  int32_t n;
-  HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  HEC_TRY(hec_args_options(&text, argc, argv, done));
   s->tables.out = s->out;
   s->tables.json = s->json;
   if (!*done && !s->tables.from && (s->tables.device || s->tables.law || s->tables.ablate))

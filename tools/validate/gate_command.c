@@ -87,8 +87,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                   "  hecate-validate gate --update validate/gate/gate.json",
       .first = "--baseline --within --transport --break --self-test --stored-only --update --calibrated --out --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 /* ---- A session ---- */

@@ -3,7 +3,6 @@
 #include "tools/front/data.h"
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
-#include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/hardware/hardware.h"
 
@@ -43,8 +42,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json\n"
                   "  hecate-validate hardware --cases ../shared/cases/gpu",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 /* What does not hold, for those who read only the last line. */

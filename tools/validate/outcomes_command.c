@@ -41,8 +41,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "ratios rest on the hardware model. Text on stdout, Markdown in --out. Some seconds.",
       .examples = "  hecate-validate outcomes --out outcomes.md\n  hecate-validate outcomes --cases FILE --json",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 static hec_status verdict(const hec_outcomes *outcomes) {

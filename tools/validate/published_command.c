@@ -57,8 +57,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-validate published --out published.md\n  hecate-validate published --synthetic --json\n"
                   "  hecate-validate published --system all --out systems.md",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 /* The default trace when it can be read; free the result. NULL without. */

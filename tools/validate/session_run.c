@@ -4,6 +4,7 @@
 #include "tools/validate/session_run.h"
 
 #include "runtime/base/progress.h"
+#include "runtime/base/value.h"
 #include "runtime/exec/math/math.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "tools/front/colour.h"
@@ -58,18 +59,11 @@ static void default_line(const hec_session_run_state *run, int32_t ranks, char l
 /* A trace of one record of equal loads in the shape of `moe`. */
 static void make_trace(const hec_moe *moe, int32_t layers, int32_t ranks, const char *phase, hec_text *out) {
   hec_json_out json = hec_json_begin(out, 0);
-  hec_json_object(&json, NULL);
-  hec_json_string(&json, "format", "hecate-trace");
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "name", "");
-  hec_json_string(&json, "phase", phase);
-  hec_json_int(&json, "layers", layers);
-  hec_json_int(&json, "experts", moe->n_experts);
-  hec_json_int(&json, "top_k", moe->top_k);
-  hec_json_int(&json, "source_ranks", ranks);
-  hec_json_string(&json, "layout", "layer x source_rank x expert");
-  hec_json_string(&json, "unit", "token-expert assignments");
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_OBJECT(NULL, HEC_TEXT("format", "hecate-trace"), HEC_INT("version", 1), HEC_TEXT("name", ""),
+                             HEC_TEXT("phase", phase), HEC_INT("layers", layers), HEC_INT("experts", moe->n_experts),
+                             HEC_INT("top_k", moe->top_k), HEC_INT("source_ranks", ranks),
+                             HEC_TEXT("layout", "layer x source_rank x expert"),
+                             HEC_TEXT("unit", "token-expert assignments")));
   json = hec_json_begin(out, 0);
   hec_json_object(&json, NULL);
   hec_json_int(&json, "iter", 1);

@@ -1,5 +1,5 @@
 /* See tables.h. */
-#include "tools/validate/tables.h"
+#include "tools/validate/validate_commands.h"
 
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"

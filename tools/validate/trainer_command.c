@@ -1,6 +1,7 @@
 /* hecate-validate trainer: PyTorch's iteration predicted and run. The work is hecate.torch.validate's, in Python. This reads the
  * options, finds a Python and becomes it; the options go there as one JSON object. */
 #include "runtime/base/text.h"
+#include "runtime/base/value.h"
 #include "tools/front/args.h"
 #include "tools/front/data.h"
 #include "tools/validate/validate_commands.h"
@@ -53,15 +54,11 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
       .examples = "  hecate-validate trainer --policy ep,hecate --rounds 6\n",
       .first = "--policy --hot --ranks --rounds --block --out --json",
       .args = args};
-  int32_t n;
-  HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));
+  HEC_TRY(hec_args_options(&command, argc, argv, done));
   hec_json_out json = hec_json_begin(out, 0);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "policy", policy);
-  hec_json_string(&json, "hot", hot);
-  hec_json_string(&json, "example", example ? example : "");
-  hec_json_string(&json, "out", folder ? folder : "");
-  hec_json_bool(&json, "json", as_json);
+  HEC_JSON(&json, HEC_TEXT("policy", policy), HEC_TEXT("hot", hot), HEC_TEXT("example", example ? example : ""),
+           HEC_TEXT("out", folder ? folder : ""), HEC_BOOL("json", as_json));
   for (int i = 0; i < N_WHOLE; i++)
     hec_json_int(&json, whole[i].name + 2, whole[i].value);
   hec_json_close(&json);

@@ -3,7 +3,7 @@
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
-#include "validate/training/training_fit.h"
+#include "validate/training/training.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -40,8 +40,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "measured by family: source, model and GPU. A row that cannot be expressed is listed with the reason.",
       .examples = "  hecate-validate training --details\n  hecate-validate training --cases runs.csv --json\n",
       .args = args};
-  int32_t n;
-  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+  return hec_args_options(&command, argc, argv, done);
 }
 
 static hec_status judge(const settings *s, const char *path, hec_training_table *table) {

@@ -4,6 +4,7 @@
 #include "validate/gate/gate_cases.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/value.h"
 #include "runtime/plan/problem.h"
 
 #include <stdio.h>
@@ -251,10 +252,8 @@ static void write_steps(hec_json_out *json, const char *key, const hec_gate_file
 static void write_case(hec_json_out *json, const hec_gate_file *f, int32_t index, const hec_gate_prediction *p) {
   const hec_gate_case *c = &f->wanted[index];
   hec_json_object(json, NULL);
-  hec_json_string(json, "policy", c->policy);
-  hec_json_int(json, "tokens", c->tokens);
-  hec_json_int(json, "top_k", c->top_k);
-  hec_json_int(json, "skew", c->skew);
+  HEC_JSON(json, HEC_TEXT("policy", c->policy), HEC_INT("tokens", c->tokens), HEC_INT("top_k", c->top_k),
+           HEC_INT("skew", c->skew));
   write_steps(json, "predicted_s", f, &p->predicted_s);
   hec_json_object(json, "control_s");
   for (int32_t k = 0; hec_controls[k].name; k++)
@@ -265,24 +264,16 @@ static void write_case(hec_json_out *json, const hec_gate_file *f, int32_t index
 }
 
 static void write_head(hec_json_out *json, const hec_gate_file *f) {
-  hec_json_int(json, "version", 1);
-  hec_json_string(json, "notes", f->notes);
-  hec_json_string(json, "model", f->model);
+  HEC_JSON(json, HEC_INT("version", 1), HEC_TEXT("notes", f->notes), HEC_TEXT("model", f->model));
   hec_json_object(json, "shape");
   for (int32_t i = 0; i < N_SHAPE; i++)
     hec_json_int(json, shape_key[i], f->shape[i]);
   hec_json_close(json);
-  hec_json_string(json, "links", f->links);
-  hec_json_string(json, "cluster", f->cluster_name);
-  hec_json_int(json, "tokens", f->tokens);
-  hec_json_int(json, "steps", f->n_steps);
-  hec_json_object(json, "bands");
-  hec_json_double(json, "median", f->bands.median);
-  hec_json_double(json, "p90", f->bands.p90);
-  hec_json_double(json, "order", f->bands.order);
-  hec_json_double(json, "changed", f->bands.changed);
-  hec_json_int(json, "points", f->bands.points);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_TEXT("links", f->links), HEC_TEXT("cluster", f->cluster_name), HEC_INT("tokens", f->tokens),
+           HEC_INT("steps", f->n_steps),
+           HEC_OBJECT("bands", HEC_REAL("median", f->bands.median), HEC_REAL("p90", f->bands.p90),
+                      HEC_REAL("order", f->bands.order), HEC_REAL("changed", f->bands.changed),
+                      HEC_INT("points", f->bands.points)));
 }
 
 void hec_gate_write(const hec_gate_file *f, const hec_gate_prediction *predictions, hec_text *out) {

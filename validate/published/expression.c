@@ -1,5 +1,5 @@
 /* Recursive descent, one pass, values on the way. O(length). */
-#include "validate/published/expression.h"
+#include "validate/published/scope.h"
 
 #include "runtime/base/text.h"
 
@@ -20,7 +20,7 @@ typedef struct {
 
 static hec_status wrong(const parser *p) {
   hec_text expected = {0};
-  hec_text_printf(&expected, "a formula (validate/published/expression.h) that can be read on from \"%.20s\"", p->at);
+  hec_text_printf(&expected, "a formula (validate/published/scope.h) that can be read on from \"%.20s\"", p->at);
   hec_status status = hec_json_error(p->json, p->value, expected.data);
   hec_text_free(&expected);
   return status;

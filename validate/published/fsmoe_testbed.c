@@ -1,6 +1,7 @@
-/* Constants: reference policies.md 1.6. Testbed A (6 nodes of 8 A6000, NVLink, 200 Gb/s) has the artifact's
- * (tools/optim.py). The paper's caption has the three betas of its collectives rotated: only the artifact's order
- * suits a 200 Gb/s network. Testbed B (8 nodes of 4 RTX 2080 Ti, PCIe, 100 Gb/s) has the caption's.
+/* What the file's lines are over, and where they are from. Testbed A (6 nodes of 8 A6000, NVLink, 200 Gb/s) has the artifact's
+ * constants (tools/optim.py). The paper's caption has the three betas of its collectives rotated: only the artifact's order suits
+ * a 200 Gb/s network. With 2 and 4 nodes a2a and reduce have the artifact's betas; the starts are known for 6 only and kept.
+ * Testbed B (8 nodes of 4 RTX 2080 Ti, PCIe, 100 Gb/s) has the caption's.
  *
  *   volumes     a2a f*B*L*M/G; gather, scatter f*B*L*M; experts f*B*L*M*H/G     G ranks a node; elements
  *   experts     A: the artifact's lines, which hold the number of products. B: the caption's line of one product, times 2
@@ -15,101 +16,110 @@
  *   f           the grid's third value, "*", is "no drop": every token to its two experts, f = 2 (inferred: balanced) */
 #include "validate/published/fsmoe_testbed.h"
 
-#include "runtime/base/status.h"
+#include "validate/published/scope.h"
+
+#include <stdio.h>
 
 /* Table 2's attention, forward, of GPT2-XL (M 1600) and Mixtral (M 4096), B 4, L 1024: ops at G = 8 and twice at G = 4. */
 #define OPS_GPT (4096.0 * 1600 * (1600 + 512))
 #define OPS_MIXTRAL (4096.0 * 4096 * (4096 + 512))
-#define LINE_OF(gpt, mixtral, scale)                                                                                   \
-  {                                                                                                                    \
-    (gpt) - ((mixtral) - (gpt)) / (OPS_MIXTRAL - OPS_GPT) * OPS_GPT,                                                   \
-        ((mixtral) - (gpt)) / ((OPS_MIXTRAL - OPS_GPT) * (scale))                                                      \
+enum { TABLE_NODE = 8, GRID_MAX = 2048 };
+
+hec_status hec_fsmoe_open_testbed(hec_scope *scope, const hec_setup *setup) {
+  const hec_json_value *testbed = hec_scope_named(scope, "sets", setup->testbed ? setup->testbed : "");
+  if (!testbed || setup->moe.n_layers < 1)
+    return hec_json_error(scope->file->json, scope->open[scope->n - 1], "a testbed of \"sets\", and layers");
+  hec_scope_push(scope, testbed);
+  return HEC_OK;
+}
+
+static hec_status read_pair(const hec_scope *scope, const char *key, double pair[2]) {
+  const hec_json *json = scope->file->json;
+  const hec_json_value *both = hec_scope_find(scope, key);
+  if (!both || !hec_json_is_array(both) || hec_json_length(both) != 2)
+    return hec_json_error(json, both ? both : hec_json_root(json), "a testbed with its lines, two numbers each");
+  HEC_TRY(hec_expression(json, hec_json_first(both), NULL, NULL, &pair[0]));
+  return hec_expression(json, hec_json_next(hec_json_first(both)), NULL, NULL, &pair[1]);
+}
+
+static hec_status read_op(const hec_scope *scope, const char *key, double size, hec_fsmoe_op *op) {
+  double line[2];
+  HEC_TRY(read_pair(scope, key, line));
+  *op = (hec_fsmoe_op){line[0], line[1] * size};
+  return HEC_OK;
+}
+
+static hec_status read_attention(const hec_scope *scope, const hec_setup *setup, double ranks, double ops, double *ms) {
+  char own[32];
+  hec_fsmoe_op op;
+  double table[2];
+  (void)snprintf(own, sizeof own, "attention_%d", setup->length);
+  const char *key = hec_scope_find(scope, own) ? own : "attention";
+  if (!setup->attention_table && hec_scope_find(scope, key)) {
+    HEC_TRY(read_op(scope, key, ops, &op));
+  } else {
+    HEC_TRY(read_pair(scope, "table", table));
+    double rise = table[1] - table[0], scale = TABLE_NODE / ranks;
+    op = (hec_fsmoe_op){table[0] - rise / (OPS_MIXTRAL - OPS_GPT) * OPS_GPT,
+                        rise / ((OPS_MIXTRAL - OPS_GPT) * scale) * ops};
   }
-
-const hec_fsmoe_testbed hec_fsmoe_testbed_a = {
-    .name = "A",
-    .nodes = 6,
-    .per_node = 8,
-    .a2a = {.28746, 2.3201e-6},
-    .gather = {.33789, 2.3478e-7},
-    .scatter = {.39539, 2.2171e-7},
-    .reduce = {.51137, 4.9512e-6},
-    .experts = {{{.706, 7.657e-11}, {.957, 1.586e-10}}, {{1.4125, 1.5314e-10}, {1.9135, 3.1719e-10}}},
-    .attention = {{.767, 1.7435e-10}, {.646, 2.588e-10}, {.646, 2.588e-10}},
-    .attention_table = LINE_OF(1.7, 4.1, 1),
-    .lengths = {512, 1024, 2048},
-};
-
-#define B_GEMM .0924, 4.42e-11
-#define TIMES_(n, start, per_size)                                                                                     \
-  { n *start, n *per_size }
-#define TIMES(n, line) TIMES_(n, line)
-
-const hec_fsmoe_testbed hec_fsmoe_testbed_b = {
-    .name = "B",
-    .nodes = 8,
-    .per_node = 4,
-    .a2a = {.175, 3.06e-7},
-    .gather = {.0320, 1.68e-7},
-    .scatter = {.0391, 1.67e-7},
-    .reduce = {.0837, 5.99e-7},
-    .experts = {{TIMES(2, B_GEMM), TIMES(3, B_GEMM)}, {TIMES(4, B_GEMM), TIMES(6, B_GEMM)}},
-    .attention = {LINE_OF(4.5, 9.5, 2), LINE_OF(4.5, 9.5, 2), LINE_OF(4.5, 9.5, 2)},
-    .attention_table = LINE_OF(4.5, 9.5, 2),
-    .lengths = {256, 512, 1024},
-};
-
-hec_fsmoe_testbed hec_fsmoe_testbed_a_of(int32_t nodes) {
-  /* beta at 16, 32 and 48 GPUs [artifact]; the starts are known for 48 only and kept */
-  static const double a2a[] = {1.3057e-6, 1.8543e-6, 2.3201e-6}, reduce[] = {2.9157e-6, 3.4951e-6, 4.9512e-6};
-  HEC_ASSERT(nodes == 2 || nodes == 4 || nodes == 6);
-  hec_fsmoe_testbed testbed = hec_fsmoe_testbed_a;
-  testbed.nodes = nodes;
-  testbed.a2a.per_size = a2a[nodes / 2 - 1];
-  testbed.reduce.per_size = reduce[nodes / 2 - 1];
-  return testbed;
+  *ms = op.start + op.volume;
+  return HEC_OK;
 }
 
-hec_fsmoe_shape hec_fsmoe_grid_shape(const hec_fsmoe_testbed *testbed, int32_t i) {
-  static const int32_t batches[] = {1, 2, 4}, heads[] = {8, 16, 32}, models[] = {1024, 2048, 4096};
-  static const double factors[] = {1.2, 2.4, 2.0};
-  HEC_ASSERT(i >= 0 && i < HEC_FSMOE_GRID);
-  int32_t digit[7], base[7] = {HEC_N_FSMOE_FFNS, 3, 3, 3, 3, 3, 3};
-  for (int32_t k = 0; k < 7; k++) {
-    digit[k] = i % base[k];
-    i /= base[k];
-  }
-  return (hec_fsmoe_shape){.ffn = (hec_fsmoe_ffn)digit[0],
-                           .factor = factors[digit[1]],
-                           .d_model = models[digit[3]],
-                           .d_ffn = models[digit[3]] * (2 + digit[2]),
-                           .length = testbed->lengths[digit[4]],
-                           .heads = heads[digit[5]],
-                           .batch = batches[digit[6]]};
-}
-
-static double at(hec_fsmoe_line line, double size) {
-  return line.start + line.per_size * size;
-}
-
-static hec_fsmoe_op op(hec_fsmoe_line line, double size) {
-  return (hec_fsmoe_op){line.start, line.per_size * size};
-}
-
-hec_fsmoe_case_study hec_fsmoe_study(const hec_fsmoe_testbed *testbed, const hec_fsmoe_shape *shape, bool table) {
-  double ranks = testbed->per_node, m = shape->d_model, tokens = (double)shape->batch * shape->length;
-  double all = shape->factor * tokens * m, share = all / ranks;
-  double ops = tokens * m * (8 * m + 4 * (double)shape->length) / ranks;
-  int32_t k = 0;
-  while (k < HEC_FSMOE_LENGTHS - 1 && testbed->lengths[k] < shape->length)
-    k++;
-  hec_fsmoe_case_study study = {.reduce = {testbed->reduce.start, testbed->reduce.per_size}};
+hec_status hec_fsmoe_study(const hec_scope *scope, const hec_setup *setup, hec_fsmoe_case_study *study) {
+  static const char *const experts[2][2] = {{"simple", "simple_backward"}, {"mixtral", "mixtral_backward"}};
+  double ranks = 1, reduce[2], attention, m = setup->moe.d_model, tokens = (double)setup->batch * setup->length;
+  HEC_TRY(hec_scope_number(scope, "per_node", 1, 1e6, &ranks));
+  double all = setup->factor * tokens * m, share = all / ranks;
+  double ops = tokens * m * (8 * m + 4 * (double)setup->length) / ranks;
+  bool mixtral = setup->moe.n_ffn_matrices != 2;
+  HEC_TRY(read_pair(scope, "reduce", reduce));
+  HEC_TRY(read_attention(scope, setup, ranks, ops, &attention));
+  *study = (hec_fsmoe_case_study){.dense = {attention, 2 * attention},
+                                  .gradient = (mixtral ? 2.5 : 3) * m * m / ranks,
+                                  .reduce = {reduce[0], reduce[1]}};
   for (int32_t backward = 0; backward < 2; backward++) {
-    study.moe[backward] =
-        (hec_fsmoe_layer){op(testbed->a2a, share), op(testbed->gather, all), op(testbed->scatter, all),
-                          op(testbed->experts[backward][shape->ffn], share * shape->d_ffn)};
-    study.dense[backward] = (1 + backward) * at(table ? testbed->attention_table : testbed->attention[k], ops);
+    hec_fsmoe_layer *layer = &study->moe[backward];
+    HEC_TRY(read_op(scope, "a2a", share, &layer->a2a));
+    HEC_TRY(read_op(scope, "gather", all, &layer->gather));
+    HEC_TRY(read_op(scope, "scatter", all, &layer->scatter));
+    HEC_TRY(read_op(scope, experts[mixtral][backward], share * setup->moe.d_ffn, &layer->experts));
   }
-  study.gradient = (shape->ffn == HEC_FSMOE_SIMPLE ? 3 : 2.5) * m * m / ranks;
-  return study;
+  return HEC_OK;
+}
+
+/* ---- the grid ---- */
+
+typedef struct {
+  const hec_setup *base;
+  hec_fsmoe_grid *grid;
+} reader;
+
+static hec_status add_layer(hec_scope *scope, void *context) {
+  reader *r = context;
+  hec_setup setup;
+  if (r->grid->n == GRID_MAX)
+    return hec_json_error(scope->file->json, hec_scope_find(scope, "grid"), "at most 2048 layers");
+  HEC_TRY(hec_setup_read(scope, r->base, &setup));
+  return hec_fsmoe_study(scope, &setup, &r->grid->study[r->grid->n++]);
+}
+
+hec_status hec_fsmoe_grid_read(hec_scope *scope, const hec_setup *base, hec_arena *arena, hec_fsmoe_grid *grid) {
+  *grid = (hec_fsmoe_grid){.study = HEC_NEW(arena, hec_fsmoe_case_study, GRID_MAX)};
+  return hec_measure_each(scope, "grid", add_layer, &(reader){base, grid});
+}
+
+hec_status hec_fsmoe_grid_of(const char *testbed, hec_arena *arena, hec_fsmoe_grid *grid) {
+  hec_system_file file;
+  hec_setup setup = hec_setup_default();
+  setup.testbed = testbed;
+  setup.moe.n_layers = 1;
+  HEC_TRY(hec_system_open(&(hec_system){.name = "fsmoe"}, &file));
+  hec_scope scope = hec_scope_of(&file, false);
+  hec_status status = hec_fsmoe_open_testbed(&scope, &setup);
+  if (status == HEC_OK)
+    status = hec_fsmoe_grid_read(&scope, &setup, arena, grid);
+  hec_system_close(&file);
+  return status;
 }

@@ -2,14 +2,14 @@
 #include "validate/published/measure.h"
 
 #include "runtime/plan/policy.h"
-#include "validate/published/expression.h"
+#include "validate/published/scope.h"
 #include "validate/stats.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { VALUES_MAX = 128, AXES_MAX = 4 };
+enum { VALUES_MAX = 128, AXES_MAX = 6 };
 
 /* ---- the fields of a cell ---- */
 

@@ -1,6 +1,6 @@
 /* What a row says of how its number comes about, and the number.
  *
- *   value    a formula (expression.h). RUN.FIELD: RUN is a policy, or a name in "runs", whose members change the set-up and which
+ *   value    a formula (scope.h). RUN.FIELD: RUN is a policy, or a name in "runs", whose members change the set-up and which
  *            may have a "policy"; FIELD is a field of the cell (measure.c): iteration, overload, ...
  *   over     axes: the value is taken once for every combination of their objects, whose members change the set-up. An axis is
  *            an array of objects, or a name of the file's "axes". Ours is what "as" makes of these values: range (the default),

@@ -37,7 +37,7 @@
 #define HEC_VALIDATE_PUBLISHED_H
 #include "validate/doc.h"
 #include "validate/published/measure.h"
-#include "validate/published/system_file.h"
+#include "validate/published/scope.h"
 
 typedef struct {
   const char *cluster_a, *cluster_b; /* any cluster specification; at least 32 devices */
@@ -111,8 +111,8 @@ typedef struct {
   hec_published_value value[HEC_N_LOADS][HEC_PUBLISHED_ROWS_MAX];
   double objective[HEC_N_LOADS];
   int32_t agree[HEC_N_LOADS], disagree[HEC_N_LOADS];
-  hec_span moved[HEC_PUBLISHED_ROWS_MAX]; /* min and max of ours over the changes and the short run unchanged */
-  const char *moved_by[HEC_PUBLISHED_ROWS_MAX];           /* input whose change moves the row most; NULL: none does */
+  hec_span moved[HEC_PUBLISHED_ROWS_MAX];       /* min and max of ours over the changes and the short run unchanged */
+  const char *moved_by[HEC_PUBLISHED_ROWS_MAX]; /* input whose change moves the row most; NULL: none does */
   hec_published_change change[HEC_PUBLISHED_CHANGES_MAX]; /* the first is "none": the same inputs, as short a run */
   int32_t n_changes;
   hec_published_no_fit no_fit[HEC_PUBLISHED_NO_FIT_MAX];

@@ -21,12 +21,25 @@
 #ifndef HEC_VALIDATE_PUBLISHED_SCOPE_H
 #define HEC_VALIDATE_PUBLISHED_SCOPE_H
 #include "models/json.h"
+#include "models/preset_data.h"
 
-/* An open file: system_file.h. */
+/* A system's data file: the compiled-in one of systems/, or a text. */
+typedef struct {
+  const char *name; /* of --system; systems/NAME.json */
+  const char *text; /* the data; NULL: what is compiled in under that name */
+} hec_system;
+
 typedef struct {
   const char *name, *title, *source, *differs;
   hec_json *json;
 } hec_system_file;
+
+/* Every name in the file must be known. Free with hec_system_close. */
+hec_status hec_system_open(const hec_system *system, hec_system_file *file) HEC_MUST_USE;
+void hec_system_close(hec_system_file *file);
+
+/* The files of systems/, made by the build. */
+extern const hec_preset_data hec_system_data[];
 
 enum { HEC_SCOPE_MAX = 16 };
 typedef struct {
@@ -51,5 +64,19 @@ hec_status hec_scope_number(const hec_scope *scope, const char *key, double min,
 hec_status hec_scope_flag(const hec_scope *scope, const char *key, bool *out) HEC_MUST_USE;
 /* What stands under a name in one of the file's maps ("sets", "axes", "runs"); NULL: nothing. */
 const hec_json_value *hec_scope_named(const hec_scope *scope, const char *map, const char *name);
+
+/* Formulas of the data files: how a published number is made from what is simulated.
+ *
+ *   formula   product {(+|-) product}     product   factor {(*|/) factor}
+ *   factor    number | RUN.FIELD | FIELD | (formula) | least(formula, ..) | most(formula, ..)
+ *
+ * A name may hold "-", so a minus stands between blanks. a / b is NAN unless b > 0: nothing is left to compare with.
+ * Own code: no library of formulas knows RUN.FIELD and this division. Below, the value of RUN.FIELD; `run` is "" where there
+ * is none. */
+typedef hec_status hec_expression_name(void *context, const char *run, const char *field, double *out);
+
+/* `measure`: a number, or a text that is a formula. `name` NULL: it has no names. */
+hec_status hec_expression(const hec_json *json, const hec_json_value *value, hec_expression_name *name, void *context,
+                          double *out) HEC_MUST_USE;
 
 #endif

@@ -65,7 +65,6 @@ static const field fields[] = {
     {"record", WHOLE, AT(record), CELL},
     {"layer", WHOLE, AT(layer), READING},
     {"testbed", TEXT, AT(testbed), CELL},
-    {"nodes", WHOLE, AT(nodes), CELL},
     {"length", WHOLE, AT(length), CELL},
     {"batch", WHOLE, AT(batch), CELL},
     {"factor", NUMBER, AT(factor), CELL},

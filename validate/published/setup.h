@@ -11,7 +11,7 @@
  *               this imbalance (busiest over mean); drift as in training. "hot": share of the assignments to the first `hot`
  *               experts. "recorded": file, below the folder of recorded data; record: that record alone, standing still.
  *               "series": as the FSSDP paper's rows take them (loads.h). iterations: how many
- *   of FSMoE    testbed, nodes, length, batch, factor, attention_table, and layers, d_model, d_ffn, heads, ffn_matrices */
+ *   of FSMoE    testbed, length, batch, factor, attention_table, and layers, d_model, d_ffn, heads, ffn_matrices */
 #ifndef HEC_VALIDATE_PUBLISHED_SETUP_H
 #define HEC_VALIDATE_PUBLISHED_SETUP_H
 #include "models/moe.h"
@@ -24,7 +24,7 @@ typedef struct {
   int32_t ranks, tokens, ep, period, slots, t, m, micro_batches, warmup; /* ep, period, slots: 0 for the policy's own */
   int32_t iterations, imbalance_ep, hot, record;                         /* record -1: all of them */
   int32_t layer;                                                         /* of a cell's field "layer" */
-  int32_t nodes, length, batch;
+  int32_t length, batch;
   double nic_share, sigma, imbalance, share, factor;
   bool forward, drift, beyond, attention_table; /* beyond: t is half as large again as Hecate's own */
 } hec_setup;

@@ -17,7 +17,7 @@
 #include "runtime/base/table.h"
 #include "validate/doc.h"
 #include "validate/published/measure.h"
-#include "validate/published/system_file.h"
+#include "validate/published/scope.h"
 
 typedef enum {
   HEC_SYSTEM_GAIN,  /* how many times better: who wins is its side of 1 */

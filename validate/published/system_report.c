@@ -1,6 +1,8 @@
 /* The report of the systems, and the list of them. Losses stand as losses. The form for programs is in system.h. */
 #include "validate/published/system.h"
 
+#include "runtime/base/value.h"
+
 #include <inttypes.h>
 #include <math.h>
 
@@ -165,11 +167,8 @@ static void list_text(hec_text *out, const hec_system_file *file) {
 }
 
 static void list_json(hec_json_out *json, const hec_system_file *file) {
-  hec_json_object(json, NULL);
-  hec_json_string(json, "name", file->name);
-  hec_json_string(json, "title", file->title);
-  hec_json_string(json, "source", file->source);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT(NULL, HEC_TEXT("name", file->name), HEC_TEXT("title", file->title),
+                            HEC_TEXT("source", file->source)));
 }
 
 hec_status hec_systems_list(bool json, hec_text *out) {

@@ -1,8 +1,7 @@
-/* Forward passes of all layers with the busiest rank's load: see imbalance.h. */
-#include "validate/training/imbalance.h"
+/* Forward passes of all layers with the busiest rank's load: see training.h. */
+#include "validate/training/training.h"
 
 #include "models/compute_cost.h"
-#include "validate/training/training_rules.h"
 
 #include <gsl/gsl_fit.h>
 #include <math.h>
@@ -34,8 +33,7 @@ static double engine_s(const hec_training *t, const int32_t *rows, int32_t n) {
   double width = (double)moe->d_model, up = (double)(moe->n_ffn_matrices - 1) * (double)moe->d_ffn;
   double walked = others * (double)moe->top_k * 2 * (up + 2 * width);
   return t->constants.in_step * (others * 2 * 8 * width * t->laws->norm.byte_s + walked * t->laws->add.byte_s) +
-         sqrt(t->constants.in_step) * (triton_over_cutlass - 1) *
-             hec_gpu_experts_s(t->laws, &dims, rows, n, 1, false);
+         sqrt(t->constants.in_step) * (triton_over_cutlass - 1) * hec_gpu_experts_s(t->laws, &dims, rows, n, 1, false);
 }
 
 /* A forward pass: the busiest rank has `imbalance` times the mean's rows, spread over its experts as the mean's are. */

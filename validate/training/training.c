@@ -1,9 +1,6 @@
 /* Reads, predicts and sums up published runs: see training.h. */
 #include "validate/training/training.h"
 
-#include "validate/training/training_memory.h"
-#include "validate/training/training_rules.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Coordinate descent on a grid: see training_fit.h. */
-#include "validate/training/training_fit.h"
+/* Coordinate descent on a grid: see training.h. */
+#include "validate/training/training.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Reading peaks out of notes, and their table: see training_memory.h. */
-#include "validate/training/training_memory.h"
+#include "validate/training/training.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Matching rules and taking sizes from columns: see training_rules.h. */
-#include "validate/training/training_rules.h"
+/* Matching rules and taking sizes from columns: see training.h. */
+#include "validate/training/training.h"
 
 #include "models/preset_data.h"
 
@@ -101,8 +101,9 @@ static hec_status take_model(hec_training_rules *rules, const hec_case_file *csv
     moe.n_layers = n;
     moe.n_moe_layers = (int32_t)hec_json_number(hec_json_get(rule, "moe_layers"));
   } else if (n > 0 && !cut_layers(&moe, n))
-    c->why_not = hec_arena_printf(rules->arena, "model: expected more layers than %s has dense ones and at most %d, found %d",
-                                  preset, (int)moe.n_layers, (int)n);
+    c->why_not =
+        hec_arena_printf(rules->arena, "model: expected more layers than %s has dense ones and at most %d, found %d",
+                         preset, (int)moe.n_layers, (int)n);
   else if (rules->n_models == MODELS_MAX)
     c->why_not = "more models in one file than are kept";
   if (c->why_not)
@@ -116,8 +117,8 @@ static hec_status take_model(hec_training_rules *rules, const hec_case_file *csv
 static hec_status take_gpu(hec_training_rules *rules, const hec_case_file *csv, hec_training_case *c) {
   const hec_json_value *rule = rule_of(rules, "gpus", "gpu", csv);
   if (!rule || member(rule, "why_not")) {
-    c->why_not = rule ? hec_arena_text(rules->arena, member(rule, "why_not"))
-                      : "no device preset has measured laws of this GPU";
+    c->why_not =
+        rule ? hec_arena_text(rules->arena, member(rule, "why_not")) : "no device preset has measured laws of this GPU";
     return HEC_OK;
   }
   const char *name = member(rule, "device");
@@ -194,8 +195,8 @@ static void take_size(const hec_training_rules *rules, const hec_case_file *csv,
   bool blank = is_blank(stated);
   int32_t value = blank ? 0 : size_of(stated, c);
   if (!blank && value <= 0 && !c->why_not)
-    c->why_not = hec_arena_printf(rules->arena, "%s: expected a whole number from 1 to %d, found \"%.40s\"",
-                                  want->key, (int)SIZE_LIMIT, stated);
+    c->why_not = hec_arena_printf(rules->arena, "%s: expected a whole number from 1 to %d, found \"%.40s\"", want->key,
+                                  (int)SIZE_LIMIT, stated);
   if (value <= 0 && rule)
     value = size_of(rule, c);
   if (value <= 0)
@@ -281,7 +282,7 @@ static hec_status take_layout(const hec_training_rules *rules, const hec_case_fi
 static const char *precision_of(const char *column) {
   static const struct {
     const char *word, *recipe;
-  } words[] = {{"bf16", "precision=bf16"}, {"fp16", "precision=bf16"},      {"fp4", NULL},
+  } words[] = {{"bf16", "precision=bf16"}, {"fp16", "precision=bf16"},       {"fp4", NULL},
                {"mx", "precision=mxfp8"},  {"block", "precision=fp8-block"}, {"fp8", "precision=fp8"}};
   if (is_blank(column))
     return words[0].recipe;

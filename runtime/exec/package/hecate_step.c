@@ -71,12 +71,10 @@ static void mark_guests(hec_step *step) {
   memset(step->gathered, 0, row_of(p, p->problem.n_layers, 0) * ranks);
   for (int32_t l = 0; l < p->problem.n_layers; l++)
     for (int32_t e = 0; e < p->problem.n_experts; e++) {
-      const int32_t *copies;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(hec_step_plan(step), l, e, &copies, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        if (kinds[i] == HEC_COPY_GUEST)
-          step->gathered[row_of(p, l, e) * ranks + (size_t)copies[i]] = 1;
+      hec_copies copies = hec_plan_copies(hec_step_plan(step), l, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        if (copies.kind[i] == HEC_COPY_GUEST)
+          step->gathered[row_of(p, l, e) * ranks + (size_t)copies.rank[i]] = 1;
     }
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/files.h"
 #include "runtime/base/temporary.h"
+#include "runtime/base/value.h"
 #include "runtime/plan/problem.h"
 
 #include <errno.h>
@@ -324,8 +325,8 @@ hec_status hec_checkpoint_hold(const hec_checkpoint *c) {
   if (file < 0)
     status = hec_fail(HEC_BAD_INPUT, "%s: cannot be written: %s", path.data, strerror(errno));
   else if (!hec_file_claim(file))
-    status = hec_fail(HEC_BAD_INPUT, "%s: another run writes its checkpoints there; wait for it or choose another folder",
-                      c->folder);
+    status = hec_fail(HEC_BAD_INPUT,
+                      "%s: another run writes its checkpoints there; wait for it or choose another folder", c->folder);
   hec_text_free(&path);
   return status;
 }
@@ -335,9 +336,7 @@ hec_status hec_checkpoint_hold(const hec_checkpoint *c) {
 static void describe(const hec_checkpoint *c, int64_t step, hec_text *out) {
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "format", "hecate-checkpoint");
-  hec_json_int(&json, "version", VERSION);
-  hec_json_int(&json, "step", step);
+  HEC_JSON(&json, HEC_TEXT("format", "hecate-checkpoint"), HEC_INT("version", VERSION), HEC_INT("step", step));
   hec_json_object(&json, "settings");
   for (int32_t i = 0; i < c->n_settings; i++)
     hec_json_string(&json, c->setting[i].option, c->setting[i].value);

@@ -210,12 +210,10 @@ static int32_t count_slots(const hec_plan *plan) {
 static void count_losses(const hec_plan *plan, losses *lost) {
   for (int32_t layer = 0; layer < plan->n_layers; layer++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
-        lost->n_guests += kinds[i] == HEC_COPY_GUEST;
-      lost->n_homes += n > 0 && ranks[0] < hec_plan_home(plan, layer, e);
+      hec_copies copies = hec_plan_copies(plan, layer, e);
+      for (int32_t i = 0; i < copies.n; i++)
+        lost->n_guests += copies.kind[i] == HEC_COPY_GUEST;
+      lost->n_homes += copies.n > 0 && copies.rank[0] < hec_plan_home(plan, layer, e);
     }
 }
 

@@ -9,6 +9,8 @@
  * lists and refuses it. An expert twice on a device is one slot for vllm-ascend, which keeps the last of them. */
 #include "runtime/plan/placement/placement.h"
 
+#include "runtime/base/value.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -76,8 +78,7 @@ static hec_status read(const hec_placement_file *file, hec_placement *placement)
 
 static void write_layer(const hec_placement *placement, int32_t layer, hec_json_out *json) {
   hec_json_object(json, NULL);
-  hec_json_int(json, "layer_id", layer);
-  hec_json_int(json, "device_count", placement->shape.n_ranks);
+  HEC_JSON(json, HEC_INT("layer_id", layer), HEC_INT("device_count", placement->shape.n_ranks));
   hec_json_array(json, "device_list");
   for (int32_t rank = 0; rank < placement->shape.n_ranks; rank++) {
     const int32_t *slots;

@@ -88,17 +88,15 @@ static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer) 
   memset(c->n_guests, 0, (size_t)n_ranks * sizeof *c->n_guests);
   memset(c->holds, 0, (size_t)n_experts * (size_t)n_ranks);
   for (int32_t e = 0; e < n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    hec_copies copies = hec_plan_copies(plan, layer, e);
     uint8_t *holds = holds_of(c, e);
     c->home[e] = hec_plan_home(plan, layer, e);
-    c->n_holders[e] = n + 1;
+    c->n_holders[e] = copies.n + 1;
     holds[c->home[e]] = 1;
-    for (int32_t k = 0; k < n; k++) {
-      HEC_ASSERT(kinds[k] == HEC_COPY_GUEST);
-      holds[ranks[k]] = 1;
-      c->n_guests[ranks[k]]++;
+    for (int32_t k = 0; k < copies.n; k++) {
+      HEC_ASSERT(copies.kind[k] == HEC_COPY_GUEST);
+      holds[copies.rank[k]] = 1;
+      c->n_guests[copies.rank[k]]++;
     }
   }
   c->n_full = 0;

@@ -172,16 +172,14 @@ void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *coun
 void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, const uint32_t *counts) {
   begin(end, layer, counts);
   for (int32_t e = 0; e < end->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    hec_copies copies = hec_plan_copies(plan, layer, e);
     end->home[e] = hec_plan_home(plan, layer, e);
     hec_layer_held_of(end, e)[end->home[e]] = HEC_HELD_HOME;
-    for (int32_t i = 0; i < n; i++)
-      if (kinds[i] == HEC_COPY_GUEST)
-        hec_layer_end_hold(end, e, ranks[i], HEC_HELD_EARLY);
-      else if (ranks[i] != end->home[e])
-        hec_layer_held_of(end, e)[ranks[i]] = HEC_HELD_RESIDENT;
+    for (int32_t i = 0; i < copies.n; i++)
+      if (copies.kind[i] == HEC_COPY_GUEST)
+        hec_layer_end_hold(end, e, copies.rank[i], HEC_HELD_EARLY);
+      else if (copies.rank[i] != end->home[e])
+        hec_layer_held_of(end, e)[copies.rank[i]] = HEC_HELD_RESIDENT;
   }
   count_holders(end);
   end->replicas_s = end->optimizer_s = 0; /* the same whatever is decided now */

@@ -103,16 +103,15 @@ static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *o
   hec_layer_model_place(&c->model, plan, of->layer, c->holders);
   clear_sums(w);
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, of->layer, e, &ranks, &kinds), home = hec_plan_home(plan, of->layer, e);
-    if (n == 0)
+    hec_copies held = hec_plan_copies(plan, of->layer, e);
+    int32_t home = hec_plan_home(plan, of->layer, e);
+    if (held.n == 0)
       continue;
-    hec_spread_pattern pattern = hec_spread_item(c->gather, home, ranks, n);
+    hec_spread_pattern pattern = hec_spread_item(c->gather, home, held.rank, held.n);
     hec_spread_add(c->gather, &w->gathered, &pattern);
     if (!c->scatter)
       continue;
-    pattern = hec_spread_item(c->scatter, home, ranks, n);
+    pattern = hec_spread_item(c->scatter, home, held.rank, held.n);
     hec_spread_add(c->scatter, &w->returned, &pattern);
   }
   memset(w->rank_s, 0, 2 * (size_t)plan->n_ranks * sizeof *w->rank_s);

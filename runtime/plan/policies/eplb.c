@@ -106,12 +106,10 @@ static void init(hec_policy_run *run) {
 static void read_held(const eplb_state *state, const hec_plan *plan, int32_t layer) {
   memset(state->held, 0, (size_t)plan->n_ranks * (size_t)plan->n_experts);
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    hec_copies copies = hec_plan_copies(plan, layer, e);
     state->held[(size_t)hec_plan_home(plan, layer, e) * (size_t)plan->n_experts + (size_t)e] = 1;
-    for (int32_t i = 0; i < n; i++)
-      state->held[(size_t)ranks[i] * (size_t)plan->n_experts + (size_t)e] = 1;
+    for (int32_t i = 0; i < copies.n; i++)
+      state->held[(size_t)copies.rank[i] * (size_t)plan->n_experts + (size_t)e] = 1;
   }
 }
 

@@ -244,13 +244,11 @@ static double fullest_now(flashlb *f, const hec_plan *plan, int32_t layer) {
   for (int32_t r = 0; r < f->n_ranks; r++)
     f->rank_load[r] = 0;
   for (int32_t e = 0; e < f->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
-    double each = (double)f->load[e] / (n + 1);
+    hec_copies copies = hec_plan_copies(plan, layer, e);
+    double each = (double)f->load[e] / (copies.n + 1);
     f->rank_load[hec_plan_home(plan, layer, e)] += each;
-    for (int32_t i = 0; i < n; i++)
-      f->rank_load[ranks[i]] += each;
+    for (int32_t i = 0; i < copies.n; i++)
+      f->rank_load[copies.rank[i]] += each;
   }
   return fullest(f);
 }

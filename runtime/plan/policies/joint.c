@@ -147,12 +147,10 @@ static void read_placement(const hec_policy_run *run, joint *state, int32_t laye
   const hec_plan *plan = &run->plan;
   memset(state->resident, 0, (size_t)plan->n_experts * (size_t)plan->n_ranks);
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    hec_copies copies = hec_plan_copies(plan, layer, e);
     state->home[e] = hec_plan_home(plan, layer, e);
-    for (int32_t i = 0; i < n; i++)
-      state->resident[e * plan->n_ranks + ranks[i]] = kinds[i] == HEC_COPY_RESIDENT;
+    for (int32_t i = 0; i < copies.n; i++)
+      state->resident[e * plan->n_ranks + copies.rank[i]] = copies.kind[i] == HEC_COPY_RESIDENT;
   }
 }
 
@@ -199,11 +197,9 @@ static double moving_s(const hec_policy_run *run, const joint *state, int32_t la
     for (int32_t e = 0; e < p->n_experts; e++) {
       bool holds = state->home[e] == r || state->resident[e * p->n_ranks + r];
       bool held = hec_plan_home(&run->plan, layer, e) == r;
-      const int32_t *ranks;
-      const uint8_t *kinds;
-      int32_t n = hec_plan_copies(&run->plan, layer, e, &ranks, &kinds);
-      for (int32_t i = 0; holds && !held && i < n; i++)
-        held = kinds[i] == HEC_COPY_RESIDENT && ranks[i] == r;
+      hec_copies copies = hec_plan_copies(&run->plan, layer, e);
+      for (int32_t i = 0; holds && !held && i < copies.n; i++)
+        held = copies.kind[i] == HEC_COPY_RESIDENT && copies.rank[i] == r;
       come += holds && !held;
     }
     max = come > max ? come : max;

@@ -6,6 +6,7 @@
  *            over ranks. hidden is the part of it in which the rank computes or tokens travel as well.
  * The counts of the kinds: models/attention.c. A shorter attention leaves a shorter window: t falls, or more is exposed. Calibration after the gate is exposed by
  * design. */
+#include "runtime/base/value.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 
@@ -106,9 +107,8 @@ void hec_summary_add_attentions(const hec_summary *summary, hec_text *out) {
 
 static void json_kind(const hec_summary *summary, const hec_summary_attention *of, hec_json_out *json) {
   hec_json_object(json, NULL);
-  hec_json_string(json, "attention", of->kind);
-  hec_json_double(json, "attention_context", of->context);
-  hec_json_double(json, "window_s", of->window_s);
+  HEC_JSON(json, HEC_TEXT("attention", of->kind), HEC_REAL("attention_context", of->context),
+           HEC_REAL("window_s", of->window_s));
   if (of->dense_window_s > 0)
     hec_json_double(json, "dense_window_s", of->dense_window_s);
   hec_json_double(json, "window_bytes", of->reach_bytes);
@@ -116,15 +116,10 @@ static void json_kind(const hec_summary *summary, const hec_summary_attention *o
   for (int32_t i = 0; i < summary->n_rows; i++) {
     const hec_summary_attention_row *row = &of->rows[i];
     hec_json_object(json, NULL);
-    hec_json_string(json, "name", row->name);
-    hec_json_double(json, "iteration_s", row->iteration_s);
-    hec_json_double(json, "sparse_s", row->sparse_s);
-    hec_json_double(json, "exposed_sparse_s", row->exposed_sparse_s);
+    HEC_JSON(json, HEC_TEXT("name", row->name), HEC_REAL("iteration_s", row->iteration_s),
+             HEC_REAL("sparse_s", row->sparse_s), HEC_REAL("exposed_sparse_s", row->exposed_sparse_s));
     if (row->t_max >= 0) {
-      hec_json_array(json, "t");
-      hec_json_int(json, NULL, row->t_min);
-      hec_json_int(json, NULL, row->t_max);
-      hec_json_close(json);
+      HEC_JSON(json, HEC_LIST("t", HEC_INT(NULL, row->t_min), HEC_INT(NULL, row->t_max)));
     }
     hec_json_close(json);
   }
@@ -138,9 +133,8 @@ void hec_summary_json_attention(const hec_summary *summary, hec_json_out *json) 
   hec_attention_write(problem->moe->attention, problem->moe->s2, problem->moe->n_heads, &kind);
   if (hec_moe_n_dense_attention(problem->moe, true) > 0)
     hec_json_double(json, "dense_window_s", problem->dense_window_s);
-  hec_json_double(json, "window_bytes", hec_summary_reach_bytes(problem));
-  hec_json_string(json, "attention", kind.data);
-  hec_json_double(json, "attention_context", hec_moe_context(problem->moe, false));
+  HEC_JSON(json, HEC_REAL("window_bytes", hec_summary_reach_bytes(problem)), HEC_TEXT("attention", kind.data),
+           HEC_REAL("attention_context", hec_moe_context(problem->moe, false)));
   hec_text_free(&kind);
   if (summary->n_attentions == 0)
     return;

@@ -1,6 +1,8 @@
 /* What the check of the fastest rows under another network law found. */
 #include "tools/front/summary/summary_parts.h"
 
+#include "runtime/base/value.h"
+
 #include <inttypes.h>
 
 /* "NAME (schedule S) 12.345 ms" */
@@ -53,17 +55,13 @@ void hec_summary_json_cross(const hec_summary *summary, hec_json_out *json) {
   if (!cross)
     return;
   hec_json_object(json, "cross_check");
-  hec_json_string(json, "law", cross->law);
-  hec_json_int(json, "iterations", cross->n_iterations);
-  hec_json_bool(json, "order_stays", hec_summary_cross_agrees(cross));
+  HEC_JSON(json, HEC_TEXT("law", cross->law), HEC_INT("iterations", cross->n_iterations),
+           HEC_BOOL("order_stays", hec_summary_cross_agrees(cross)));
   hec_json_array(json, "rows");
   for (int32_t i = 0; i < cross->n; i++) {
-    hec_json_object(json, NULL);
-    hec_json_string(json, "name", summary->rows[cross->rows[i].row].name);
-    hec_json_string(json, "schedule", summary->rows[cross->rows[i].row].schedule);
-    hec_json_double(json, "own_s", cross->rows[i].own_s);
-    hec_json_double(json, "other_s", cross->rows[i].other_s);
-    hec_json_close(json);
+    HEC_JSON(json, HEC_OBJECT(NULL, HEC_TEXT("name", summary->rows[cross->rows[i].row].name),
+                              HEC_TEXT("schedule", summary->rows[cross->rows[i].row].schedule),
+                              HEC_REAL("own_s", cross->rows[i].own_s), HEC_REAL("other_s", cross->rows[i].other_s)));
   }
   hec_json_close(json);
   hec_json_close(json);

@@ -12,6 +12,7 @@
 #define HEC_FORMAT "hecate-sweep-rows"
 #include "runtime/base/files.h"
 #include "runtime/base/table.h"
+#include "runtime/base/value.h"
 #include "tools/front/sweep/sweep_kind.h"
 
 #include <errno.h>
@@ -42,17 +43,9 @@ static void add_header(const hec_sweep *s, const char *tool, int32_t shard, int3
   hec_text spec = {0};
   hec_text_add_bytes(&spec, s->text, s->length);
   hec_json_out json = hec_json_begin(out, 0);
-  hec_json_object(&json, NULL);
-  hec_json_string(&json, "format", HEC_FORMAT);
-  hec_json_int(&json, "version", VERSION);
-  hec_json_string(&json, "tool", tool);
-  hec_json_string(&json, "digest", digest);
-  hec_json_int(&json, "shard", shard);
-  hec_json_int(&json, "of", n_shards);
-  hec_json_int(&json, "rows", s->n);
-  hec_json_int(&json, "values", s->kind->n);
-  hec_json_string(&json, "spec", spec.data);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_OBJECT(NULL, HEC_TEXT("format", HEC_FORMAT), HEC_INT("version", VERSION), HEC_TEXT("tool", tool),
+                             HEC_TEXT("digest", digest), HEC_INT("shard", shard), HEC_INT("of", n_shards),
+                             HEC_INT("rows", s->n), HEC_INT("values", s->kind->n), HEC_TEXT("spec", spec.data)));
   hec_text_free(&spec);
 }
 
@@ -278,7 +271,8 @@ static hec_status match(const char *path, const part_header *h, const char *tool
       strcmp(h->spec, sweep->text) != 0)
     return hec_fail(HEC_BAD_INPUT, "%s:1: digest: expected a part of the same sweep as the first, found another", path);
   if (of > 0 && h->of != of)
-    return hec_fail(HEC_BAD_INPUT, "%s:1: of: expected %" PRId64 " like the first part, found %" PRId64, path, of, h->of);
+    return hec_fail(HEC_BAD_INPUT, "%s:1: of: expected %" PRId64 " like the first part, found %" PRId64, path, of,
+                    h->of);
   return HEC_OK;
 }
 
@@ -334,8 +328,8 @@ static hec_status all_there(const merger *m) {
   hec_status status =
       n == 0 ? HEC_OK
              : hec_fail(HEC_BAD_INPUT,
-                        "parts: expected all %" PRId64 ", missing: %s%s (made by --shard I/%" PRId64 ", I from 0)", m->of,
-                        missing.data, n > HEC_TABLE_LISTED ? ", ..." : "", m->of);
+                        "parts: expected all %" PRId64 ", missing: %s%s (made by --shard I/%" PRId64 ", I from 0)",
+                        m->of, missing.data, n > HEC_TABLE_LISTED ? ", ..." : "", m->of);
   hec_text_free(&missing);
   return status;
 }

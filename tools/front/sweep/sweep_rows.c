@@ -4,6 +4,8 @@
  * in the rows, times the policies of a group for the ratios. */
 #include "tools/front/sweep/sweep_kind.h"
 
+#include "runtime/base/value.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,8 +202,8 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
   if (rows->row[index]->why) {
     hec_json_string(json, "error", rows->row[index]->why);
   } else {
-    hec_json_string(json, kind->model_used, rows->row[index]->model);
-    hec_json_string(json, kind->cluster_used, rows->row[index]->cluster);
+    HEC_JSON(json, HEC_TEXT(kind->model_used, rows->row[index]->model),
+             HEC_TEXT(kind->cluster_used, rows->row[index]->cluster));
     json_values(rows, index, json);
   }
   hec_json_close(json);
@@ -210,9 +212,7 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
 void hec_sweep_json(const hec_sweep_rows *rows, const char *tool, hec_text *out) {
   hec_json_out json = hec_json_begin(out, 0);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "tool", tool);
-  hec_json_int(&json, "configurations", rows->sweep->n);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("tool", tool), HEC_INT("configurations", rows->sweep->n));
   hec_json_rows(&json, "rows");
   for (int64_t i = 0; i < rows->sweep->n; i++)
     json_row(rows, i, &json);

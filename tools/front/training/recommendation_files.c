@@ -7,6 +7,7 @@
  *   DeepSpeed     0.19, with AutoEP (pull requests 7938 and 8064; docs/_pages/config-json.md)
  *   EPLB          github.com/deepseek-ai/EPLB: physical_to_logical_map (runtime/plan/placement/eplb.c) */
 #include "models/training/dispatcher.h"
+#include "runtime/base/value.h"
 #include "runtime/plan/placement/placement.h"
 #include "tools/front/training/megatron_flags.h"
 #include "tools/front/training/recommendation.h"
@@ -116,32 +117,23 @@ static hec_status write_deepspeed(const job *j, hec_text *out, hec_text *cannot)
   }
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "train_batch_size", t->global_batch);
-  hec_json_int(&json, "train_micro_batch_size_per_gpu", t->micro_batch);
-  hec_json_int(&json, "gradient_accumulation_steps", hec_training_micro_batches(t));
-  hec_json_object(&json, "bf16");
-  hec_json_bool(&json, "enabled", true);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_INT("train_batch_size", t->global_batch),
+           HEC_INT("train_micro_batch_size_per_gpu", t->micro_batch),
+           HEC_INT("gradient_accumulation_steps", hec_training_micro_batches(t)),
+           HEC_OBJECT("bf16", HEC_BOOL("enabled", true)));
   bool grads_fp32 = t->recipe.grads == 4 && t->recipe.zero > 0; /* it refuses them without ZeRO */
   const char *grads = grads_fp32 ? "fp32" : "bf16";
-  hec_json_string(&json, "communication_data_type", grads);
-  hec_json_object(&json, "data_types");
-  hec_json_string(&json, "grad_accum_dtype", grads);
-  hec_json_close(&json);
-  hec_json_object(&json, "zero_optimization");
-  hec_json_int(&json, "stage", t->recipe.zero);
-  hec_json_bool(&json, "overlap_comm", t->recipe.dp_overlap > 0);
-  hec_json_close(&json);
+  HEC_JSON(&json, HEC_TEXT("communication_data_type", grads),
+           HEC_OBJECT("data_types", HEC_TEXT("grad_accum_dtype", grads)),
+           HEC_OBJECT("zero_optimization", HEC_INT("stage", t->recipe.zero),
+                      HEC_BOOL("overlap_comm", t->recipe.dp_overlap > 0)));
   if (l->tp > 1) {
     hec_json_object(&json, "tensor_parallel");
     hec_json_int(&json, "autotp_size", l->tp);
     hec_json_close(&json);
   }
   if (l->ep > 1) {
-    hec_json_object(&json, "expert_parallel");
-    hec_json_bool(&json, "enabled", true);
-    hec_json_int(&json, "autoep_size", l->ep);
-    hec_json_close(&json);
+    HEC_JSON(&json, HEC_OBJECT("expert_parallel", HEC_BOOL("enabled", true), HEC_INT("autoep_size", l->ep)));
   }
   hec_json_close(&json);
   if (t->recipe.grads == 4 && !grads_fp32)

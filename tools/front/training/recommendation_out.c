@@ -1,5 +1,6 @@
 /* A recommendation for people, for programs, and for the frameworks that carry it out. */
 #include "models/training/dispatcher.h"
+#include "runtime/base/value.h"
 #include "sim/training_fit.h"
 #include "tools/front/job_args.h"
 #include "tools/front/summary/summary_write.h"
@@ -426,8 +427,7 @@ static void add_training(hec_json_out *json, const hec_layout_choice *c) {
   hec_json_string(json, "layout", layout.data);
   if (c->pipeline)
     hec_json_string(json, "pipeline", c->pipeline->name);
-  hec_json_int(json, "micro_batch", c->training.micro_batch);
-  hec_json_string(json, "recipe", recipe.data);
+  HEC_JSON(json, HEC_INT("micro_batch", c->training.micro_batch), HEC_TEXT("recipe", recipe.data));
   hec_text_free(&layout);
   hec_text_free(&recipe);
 }
@@ -436,20 +436,17 @@ static void add_choice(hec_json_out *json, const char *key, const hec_recommende
   const hec_training_row *row = best_of(r);
   hec_json_object(json, key);
   add_training(json, &r->choice);
-  hec_json_string(json, "policy", row->policy->name);
-  hec_json_double(json, "step_s", row->result.step_s);
-  hec_json_double(json, "ep_step_s", r->policies.rows[r->policies.baseline].result.step_s);
-  hec_json_double(json, "balanced_step_s", r->choice.result.step_s);
-  hec_json_double(json, "tokens_per_s_per_gpu", row->result.tokens_per_s_per_gpu);
-  hec_json_double(json, "mfu", row->result.mfu);
-  hec_json_double(json, "memory_gib", needed_gib(&row->result.memory));
-  hec_json_double(json, "balanced_memory_gib", needed_gib(&r->choice.result.memory));
-  hec_json_bool(json, "fits", row->result.memory.fits);
-  hec_json_bool(json, "may_not_fit", may_not_fit(r)); /* errors of published peaks are larger than what is left */
+  HEC_JSON(json, HEC_TEXT("policy", row->policy->name), HEC_REAL("step_s", row->result.step_s),
+           HEC_REAL("ep_step_s", r->policies.rows[r->policies.baseline].result.step_s),
+           HEC_REAL("balanced_step_s", r->choice.result.step_s),
+           HEC_REAL("tokens_per_s_per_gpu", row->result.tokens_per_s_per_gpu), HEC_REAL("mfu", row->result.mfu),
+           HEC_REAL("memory_gib", needed_gib(&row->result.memory)),
+           HEC_REAL("balanced_memory_gib", needed_gib(&r->choice.result.memory)),
+           HEC_BOOL("fits", row->result.memory.fits),
+           HEC_BOOL("may_not_fit", may_not_fit(r)) /* errors of published peaks are larger than what is left */);
   if (best != r) {
     hec_layout_reason reason = why_slower(best, r);
-    hec_json_string(json, "why", reason.words);
-    hec_json_double(json, "why_s", reason.seconds);
+    HEC_JSON(json, HEC_TEXT("why", reason.words), HEC_REAL("why_s", reason.seconds));
   }
   hec_json_close(json);
 }
@@ -462,30 +459,23 @@ static void add_losers(const hec_recommendation *r, hec_json_out *json) {
     hec_text layout = {0};
     hec_layout_reason reason = hec_layout_reason_of(&r->rows[0].choice, c);
     layout_words(&c->training.layout, &layout);
-    hec_json_object(json, NULL);
-    hec_json_string(json, "name", layout.data);
-    hec_json_double(json, "balanced_step_s", c->result.step_s);
-    hec_json_string(json, "why", reason.seconds > 0 ? reason.words : "the loads of the trace, or it is recommended");
-    hec_json_close(json);
+    HEC_JSON(json, HEC_OBJECT(NULL, HEC_TEXT("name", layout.data), HEC_REAL("balanced_step_s", c->result.step_s),
+                              HEC_TEXT("why", reason.seconds > 0 ? reason.words
+                                                                 : "the loads of the trace, or it is recommended")));
     hec_text_free(&layout);
   }
   hec_json_close(json);
 }
 
 static void add_doubt(hec_json_out *json, const char *key, const hec_doubt *doubt) {
-  hec_json_object(json, key);
-  hec_json_int(json, "tried", doubt->n);
-  hec_json_int(json, "stays_first", doubt->n_first);
-  hec_json_double(json, "worst_regret", doubt->worst_regret);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_OBJECT(key, HEC_INT("tried", doubt->n), HEC_INT("stays_first", doubt->n_first),
+                            HEC_REAL("worst_regret", doubt->worst_regret)));
 }
 
 static void add_job(const hec_set_up *s, hec_json_out *json) {
-  hec_json_string(json, "model", s->moe.name);
-  hec_json_string(json, "cluster", cluster_of(s));
-  hec_json_int(json, "gpus", s->training.layout.gpus);
-  hec_json_int(json, "seq", s->training.seq);
-  hec_json_int(json, "global_batch", s->training.global_batch);
+  HEC_JSON(json, HEC_TEXT("model", s->moe.name), HEC_TEXT("cluster", cluster_of(s)),
+           HEC_INT("gpus", s->training.layout.gpus), HEC_INT("seq", s->training.seq),
+           HEC_INT("global_batch", s->training.global_batch));
 }
 
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
@@ -497,8 +487,8 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_recommendation_verdict(r, &words);
   for (char *at = words.data; *at; at++)
     *at = *at == '\n' ? ' ' : *at;
-  hec_json_string(&json, "recommendation", words.data);
-  hec_json_bool(&json, "synthetic", r->rows[0].set_up->job.header.synthetic != NULL);
+  HEC_JSON(&json, HEC_TEXT("recommendation", words.data),
+           HEC_BOOL("synthetic", r->rows[0].set_up->job.header.synthetic != NULL));
   hec_text_free(&words);
   hec_json_array(&json, "ranked");
   for (int32_t i = 0; i < r->n; i++)
@@ -510,20 +500,14 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   if (r->has_today_with)
     add_choice(&json, "today_with_that_dispatcher", &r->today_with, &r->rows[0]);
   add_losers(r, &json);
-  hec_json_object(&json, "searched");
-  hec_json_int(&json, "predicted", r->found.n_tried);
-  hec_json_int(&json, "fit", r->found.n_all);
-  hec_json_int(&json, "cannot_win", r->n_beaten);
-  hec_json_int(&json, "estimated", r->n_estimated);
-  hec_json_int(&json, "left", r->n_left);
-  hec_json_int(&json, "simulated", r->n_simulated);
-  hec_json_int(&json, "records", r->n_records);
-  hec_json_int(&json, "records_of_a_step", r->rows[0].policies.n_records);
-  hec_json_close(&json);
+  HEC_JSON(&json,
+           HEC_OBJECT("searched", HEC_INT("predicted", r->found.n_tried), HEC_INT("fit", r->found.n_all),
+                      HEC_INT("cannot_win", r->n_beaten), HEC_INT("estimated", r->n_estimated),
+                      HEC_INT("left", r->n_left), HEC_INT("simulated", r->n_simulated),
+                      HEC_INT("records", r->n_records), HEC_INT("records_of_a_step", r->rows[0].policies.n_records)));
   hec_json_object(&json, "confidence");
-  hec_json_int(&json, "constants_changed", r->constants.n);
-  hec_json_int(&json, "stays_first", r->constants.n_first);
-  hec_json_double(&json, "worst_regret", r->constants.worst_regret);
+  HEC_JSON(&json, HEC_INT("constants_changed", r->constants.n), HEC_INT("stays_first", r->constants.n_first),
+           HEC_REAL("worst_regret", r->constants.worst_regret));
   add_doubt(&json, "parts_of_the_trace", &r->records);
   add_doubt(&json, "other_network_law", &r->law);
   hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
@@ -531,8 +515,7 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
   hec_text differs = {0};
   hec_recommendation_megatron(r, false, &words, &differs);
-  hec_json_string(&json, "megatron", words.data);
-  hec_json_string(&json, "megatron_differs", differs.data ? differs.data : "");
+  HEC_JSON(&json, HEC_TEXT("megatron", words.data), HEC_TEXT("megatron_differs", differs.data ? differs.data : ""));
   hec_text_free(&differs);
   hec_text_free(&words);
   hec_json_close(&json);
@@ -543,16 +526,11 @@ void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
   const hec_training *t = &s->training;
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
-  hec_json_string(&json, "name", "recommended");
-  hec_json_string(&json, "model", s->file.model ? s->file.model : s->moe.name);
-  hec_json_string(&json, s->file.cluster ? "cluster" : "device", s->file.cluster ? s->file.cluster : t->laws->gpu.name);
-  hec_json_int(&json, "gpus", t->layout.gpus);
-  hec_json_string(&json, "layout", s->file.layout);
-  hec_json_string(&json, "pipeline", hec_recommendation_pipeline(&r->rows[0])->name);
-  hec_json_int(&json, "seq", t->seq);
-  hec_json_int(&json, "global_batch", t->global_batch);
-  hec_json_int(&json, "micro_batch", t->micro_batch);
-  hec_json_int(&json, "mtp", t->mtp);
+  HEC_JSON(&json, HEC_TEXT("name", "recommended"), HEC_TEXT("model", s->file.model ? s->file.model : s->moe.name),
+           HEC_TEXT(s->file.cluster ? "cluster" : "device", s->file.cluster ? s->file.cluster : t->laws->gpu.name),
+           HEC_INT("gpus", t->layout.gpus), HEC_TEXT("layout", s->file.layout),
+           HEC_TEXT("pipeline", hec_recommendation_pipeline(&r->rows[0])->name), HEC_INT("seq", t->seq),
+           HEC_INT("global_batch", t->global_batch), HEC_INT("micro_batch", t->micro_batch), HEC_INT("mtp", t->mtp));
   if (t->capacity > 0)
     hec_json_double(&json, "capacity", t->capacity);
   hec_text recipe = {0};

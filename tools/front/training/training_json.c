@@ -2,39 +2,27 @@
  * placement policy; `balanced` has the same with forced balance. */
 #include "tools/front/training/training_summary.h"
 
+#include "runtime/base/value.h"
+
 static void memory(const hec_training_memory *m, hec_json_out *json) {
-  hec_json_object(json, "memory");
-  hec_json_double(json, "peak_bytes", m->peak);
-  hec_json_double(json, "reserved_bytes", m->reserved);
-  hec_json_double(json, "outside_bytes", m->outside);
-  hec_json_double(json, "device_bytes", m->device_bytes);
-  hec_json_double(json, "margin_bytes", m->margin);
-  hec_json_bool(json, "fits", m->fits);
-  hec_json_int(json, "stage", m->device);
-  hec_json_double(json, "at_s", m->at_s);
-  hec_json_int(json, "in_flight", m->in_flight);
-  hec_json_object(json, "parts");
-  hec_json_double(json, "parameters", m->parts.parameters);
-  hec_json_double(json, "gradients", m->parts.gradients);
-  hec_json_double(json, "optimizer", m->parts.optimizer);
-  hec_json_double(json, "activations", m->parts.activations);
-  hec_json_double(json, "logits", m->parts.logits);
-  hec_json_double(json, "copies", m->parts.copies);
-  hec_json_double(json, "buffers", m->parts.buffers);
-  hec_json_close(json);
-  hec_json_close(json);
+  HEC_JSON(json,
+           HEC_OBJECT("memory", HEC_REAL("peak_bytes", m->peak), HEC_REAL("reserved_bytes", m->reserved),
+                      HEC_REAL("outside_bytes", m->outside), HEC_REAL("device_bytes", m->device_bytes),
+                      HEC_REAL("margin_bytes", m->margin), HEC_BOOL("fits", m->fits), HEC_INT("stage", m->device),
+                      HEC_REAL("at_s", m->at_s), HEC_INT("in_flight", m->in_flight),
+                      HEC_OBJECT("parts", HEC_REAL("parameters", m->parts.parameters),
+                                 HEC_REAL("gradients", m->parts.gradients), HEC_REAL("optimizer", m->parts.optimizer),
+                                 HEC_REAL("activations", m->parts.activations), HEC_REAL("logits", m->parts.logits),
+                                 HEC_REAL("copies", m->parts.copies), HEC_REAL("buffers", m->parts.buffers))));
 }
 
 static void figures(const hec_training_result *r, hec_json_out *json) {
-  hec_json_double(json, "step_s", r->step_s);
-  hec_json_double(json, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
-  hec_json_double(json, "model_tflops_per_gpu", r->model_tflops_per_gpu);
-  hec_json_double(json, "mfu", r->mfu);
-  hec_json_double(json, "gpu_hours_per_1e12_tokens", r->gpu_hours_per_1e12_tokens);
-  hec_json_double(json, "bubble_share", r->bubble_s / r->step_s);
-  hec_json_double(json, "dispatch_share", r->dispatch_s / r->step_s);
-  hec_json_double(json, "tensor_share", r->tensor_s / r->step_s);
-  hec_json_double(json, "data_share", (r->data_s + r->sharded_s) / r->step_s);
+  HEC_JSON(json, HEC_REAL("step_s", r->step_s), HEC_REAL("tokens_per_s_per_gpu", r->tokens_per_s_per_gpu),
+           HEC_REAL("model_tflops_per_gpu", r->model_tflops_per_gpu), HEC_REAL("mfu", r->mfu),
+           HEC_REAL("gpu_hours_per_1e12_tokens", r->gpu_hours_per_1e12_tokens),
+           HEC_REAL("bubble_share", r->bubble_s / r->step_s), HEC_REAL("dispatch_share", r->dispatch_s / r->step_s),
+           HEC_REAL("tensor_share", r->tensor_s / r->step_s),
+           HEC_REAL("data_share", (r->data_s + r->sharded_s) / r->step_s));
   memory(&r->memory, json);
 }
 
@@ -64,23 +52,16 @@ static void job(const hec_training_summary *s, hec_json_out *json) {
   hec_text recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   layout(set_up, json);
-  hec_json_string(json, "pipeline", hec_training_pipeline_name(set_up));
-  hec_json_string(json, "recipe", recipe.data);
-  hec_json_int(json, "seq", t->seq);
-  hec_json_int(json, "global_batch", t->global_batch);
-  hec_json_int(json, "micro_batch", t->micro_batch);
-  hec_json_int(json, "micro_batches", hec_training_micro_batches(t));
-  hec_json_int(json, "mtp", t->mtp);
+  HEC_JSON(json, HEC_TEXT("pipeline", hec_training_pipeline_name(set_up)), HEC_TEXT("recipe", recipe.data),
+           HEC_INT("seq", t->seq), HEC_INT("global_batch", t->global_batch), HEC_INT("micro_batch", t->micro_batch),
+           HEC_INT("micro_batches", hec_training_micro_batches(t)), HEC_INT("mtp", t->mtp));
   if (t->capacity > 0)
     hec_json_double(json, "capacity", t->capacity);
-  hec_json_int(json, "records", s->n_records);
-  hec_json_int(json, "records_before", s->n_before);
-  hec_json_double(json, "factor", s->factor);
-  hec_json_object(json, "band");
-  hec_json_string(json, "of", hec_training_band(s)->name);
-  hec_json_double(json, "half_within", hec_training_band(s)->half);
-  hec_json_double(json, "nine_of_ten_factor", hec_training_band(s)->nine);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_INT("records", s->n_records), HEC_INT("records_before", s->n_before),
+           HEC_REAL("factor", s->factor),
+           HEC_OBJECT("band", HEC_TEXT("of", hec_training_band(s)->name),
+                      HEC_REAL("half_within", hec_training_band(s)->half),
+                      HEC_REAL("nine_of_ten_factor", hec_training_band(s)->nine)));
   hec_json_strings(json, "assumed", set_up->assumed, set_up->n_assumed);
   hec_text_free(&recipe);
 }
@@ -89,16 +70,13 @@ static void row(const hec_training_summary *s, const hec_training_row *r, hec_js
   hec_json_object(json, NULL);
   hec_json_string(json, "name", r->policy->name);
   figures(&r->result, json);
-  hec_json_double(json, "gather_share", r->result.gather_s / r->result.step_s);
-  hec_json_double(json, "moves_share", r->moves_s / r->result.step_s);
-  hec_json_double(json, "speedup_vs_ep", s->rows[s->baseline].result.step_s / r->result.step_s);
-  hec_json_object(json, "overload_factor");
-  hec_json_double(json, "median", r->overload_median);
-  hec_json_double(json, "p95", r->overload_p95);
-  hec_json_close(json);
+  HEC_JSON(json, HEC_REAL("gather_share", r->result.gather_s / r->result.step_s),
+           HEC_REAL("moves_share", r->moves_s / r->result.step_s),
+           HEC_REAL("speedup_vs_ep", s->rows[s->baseline].result.step_s / r->result.step_s),
+           HEC_OBJECT("overload_factor", HEC_REAL("median", r->overload_median), HEC_REAL("p95", r->overload_p95)));
   if (r->dropped_share > 0) {
-    hec_json_double(json, "dropped_share", r->dropped_share);
-    hec_json_double(json, "computed_tokens_per_s_per_gpu", (1 - r->dropped_share) * r->result.tokens_per_s_per_gpu);
+    HEC_JSON(json, HEC_REAL("dropped_share", r->dropped_share),
+             HEC_REAL("computed_tokens_per_s_per_gpu", (1 - r->dropped_share) * r->result.tokens_per_s_per_gpu));
   }
   hec_json_close(json);
 }
@@ -107,13 +85,10 @@ void hec_training_json(const hec_training_summary *s, hec_text *out) {
   hec_json_out json = hec_json_begin(out, 1);
   const hec_trace_header *header = &s->set_up->job.header;
   hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "tool", s->tool);
-  hec_json_string(&json, "trace", header->name[0] ? header->name : s->trace);
-  hec_json_bool(&json, "synthetic", header->synthetic != NULL);
-  hec_json_string(&json, "setup", s->set_up->file.name);
-  hec_json_string(&json, "model", s->set_up->moe.name);
-  hec_json_string(&json, "gpu", s->set_up->laws.gpu.name);
+  HEC_JSON(&json, HEC_INT("version", 1), HEC_TEXT("tool", s->tool),
+           HEC_TEXT("trace", header->name[0] ? header->name : s->trace),
+           HEC_BOOL("synthetic", header->synthetic != NULL), HEC_TEXT("setup", s->set_up->file.name),
+           HEC_TEXT("model", s->set_up->moe.name), HEC_TEXT("gpu", s->set_up->laws.gpu.name));
   job(s, &json);
   figures(&s->rows[s->baseline].result, &json);
   hec_json_object(&json, "balanced");

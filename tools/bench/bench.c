@@ -1,5 +1,5 @@
-/* See bench_loads.h. Loads are drawn by traces/synth.h. */
-#include "tools/bench/bench_loads.h"
+/* See bench.h. Loads are drawn by traces/synth.h. */
+#include "tools/bench/bench.h"
 
 #include "runtime/base/quantile.h"
 #include "tools/front/args.h"
@@ -48,6 +48,13 @@ double hec_bench_now_s(void) {
 double hec_bench_quantile(double *values, int32_t n, double share) {
   hec_values_sort(values, n);
   return hec_values_quantile(values, n, share);
+}
+
+int hec_bench_report(hec_status status, bool done, hec_doc_report *report, const void *of, bool json) {
+  hec_text out = {0};
+  if (status == HEC_OK && !done)
+    hec_doc_write(report, of, json ? HEC_DOC_JSON : HEC_DOC_TEXT, 1, &out);
+  return hec_bench_exit(status, &out);
 }
 
 int hec_bench_exit(hec_status status, hec_text *out) {
