@@ -3,6 +3,7 @@
 #include "runtime/plan/planners/weigh.h"
 
 #include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/planners/rank_set.h"
 
 #include <string.h>
 
@@ -108,11 +109,14 @@ static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *o
     int32_t n = hec_plan_copies(plan, of->layer, e, &ranks, &kinds), home = hec_plan_home(plan, of->layer, e);
     if (n == 0)
       continue;
-    hec_spread_pattern pattern = hec_spread_item(c->gather, home, ranks, n);
+    memset(c->guests, 0, (size_t)c->n_words * sizeof *c->guests);
+    for (int32_t i = 0; i < n; i++)
+      hec_rank_set_add(c->guests, ranks[i]);
+    hec_spread_pattern pattern = hec_spread_item(c->gather, home, c->guests);
     hec_spread_add(c->gather, &w->gathered, &pattern);
     if (!c->scatter)
       continue;
-    pattern = hec_spread_item(c->scatter, home, ranks, n);
+    pattern = hec_spread_item(c->scatter, home, c->guests);
     hec_spread_add(c->scatter, &w->returned, &pattern);
   }
   memset(w->rank_s, 0, 2 * (size_t)plan->n_ranks * sizeof *w->rank_s);
