@@ -12,8 +12,9 @@
  *
  *   load(l) = sum of bytes over its seats      done(r) = max over r's seats of latest begin + load(l) / bandwidth(l)
  *
- * the same to the last bit, since rounding is monotonic. Pairs are kept in a table of 40 bytes each (up to 256 devices:
- * 2.5 MiB). */
+ * the same to the last bit, since rounding is monotonic. Most ranks follow each other on one seat with one latency: a
+ * run. Where all pairs have rows to send (hec_link_cost_rows), these are summed run by run. Pairs are kept in a table of
+ * 40 bytes each (up to 256 devices: 2.5 MiB). */
 #include "models/link_cost.h"
 
 #include <stdlib.h>
@@ -31,6 +32,12 @@ struct hec_link_pair {
 struct hec_link_seat {
   double bytes, begin_s; /* of one exchange; 0 and -1 between uses */
   int32_t rank, link;
+};
+
+/* Others begin .. end-1 that a rank reaches, or is reached by, through one of its seats. */
+struct hec_link_run {
+  int32_t begin, end, seat;
+  double latency_s;
 };
 
 static double latency_seconds(const hec_cluster *cluster, int32_t s, int32_t d) {
@@ -83,6 +90,36 @@ static void make_seats(hec_link_cost *cost) {
   }
 }
 
+/* The runs of rank r, to `to`; NULL: only counted. */
+static int32_t runs_of(const hec_link_cost *cost, int32_t r, bool out, struct hec_link_run *to) {
+  int32_t n = cost->cluster->n_devices, n_runs = 0;
+  struct hec_link_run last = {.end = -1};
+  for (int32_t other = 0; other < n; other++) {
+    if (other == r)
+      continue;
+    const struct hec_link_pair *pair = &cost->pairs[out ? r * n + other : other * n + r];
+    struct hec_link_run run = {other, other + 1, out ? pair->out : pair->in, pair->latency_s};
+    if (last.end == other && last.seat == run.seat && last.latency_s == run.latency_s)
+      run.begin = last.begin;
+    else
+      n_runs++;
+    last = run;
+    if (to)
+      to[n_runs - 1] = run;
+  }
+  return n_runs;
+}
+
+static void list_runs(hec_link_cost *cost, hec_arena *arena) {
+  int32_t n = cost->cluster->n_devices;
+  cost->run_at = HEC_NEW(arena, int32_t, 2 * (size_t)n + 1);
+  for (int32_t i = 0; i < 2 * n; i++)
+    cost->run_at[i + 1] = cost->run_at[i] + runs_of(cost, i % n, i < n, NULL);
+  cost->runs = HEC_NEW(arena, struct hec_link_run, cost->run_at[2 * n] + 1);
+  for (int32_t i = 0; i < 2 * n; i++)
+    (void)runs_of(cost, i % n, i < n, cost->runs + cost->run_at[i]);
+}
+
 hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
   int32_t n = cluster->n_devices;
   hec_link_cost cost = {.cluster = cluster,
@@ -102,8 +139,10 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
         pair->sized = cluster->sized ? sized_link(cluster, s, d, &pair->mixed) : NULL;
         cost.by_seats = cost.by_seats && is_short(cluster, s, d);
       }
-  if (cost.by_seats)
+  if (cost.by_seats) {
     make_seats(&cost);
+    list_runs(&cost, arena);
+  }
   return cost;
 }
 
@@ -299,14 +338,8 @@ static inline void fill_seats(hec_link_cost *cost, const hec_transfer *transfers
     *at = own;
 }
 
-static void exchange_by_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
-                              bool chained) {
-  if (chained)
-    fill_seats(cost, transfers, n, reverse, true);
-  else if (reverse)
-    fill_seats(cost, transfers, n, true, false);
-  else
-    fill_seats(cost, transfers, n, false, false);
+/* done_s from what sits; afterwards nothing does. */
+static void finish_seats(hec_link_cost *cost) {
   struct hec_link_seat *end = cost->seats + cost->n_seats;
   for (struct hec_link_seat *seat = cost->seats; seat != end; seat++)
     cost->load[seat->link] += seat->bytes;
@@ -321,6 +354,55 @@ static void exchange_by_seats(hec_link_cost *cost, const hec_transfer *transfers
   memset(cost->load, 0, (size_t)cost->cluster->n_links * sizeof *cost->load);
 }
 
+static void exchange_by_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                              bool chained) {
+  if (chained)
+    fill_seats(cost, transfers, n, reverse, true);
+  else if (reverse)
+    fill_seats(cost, transfers, n, true, false);
+  else
+    fill_seats(cost, transfers, n, false, false);
+  finish_seats(cost);
+}
+
+static double makespan_of(const hec_link_cost *cost) {
+  double makespan = 0;
+  for (int32_t r = 0; r < cost->cluster->n_devices; r++)
+    makespan = larger(makespan, cost->done_s[r]);
+  return makespan;
+}
+
+bool hec_link_cost_sums(const hec_link_cost *cost, double bytes) {
+  return cost->by_seats && !cost->cluster->sized && bytes == (double)(int64_t)bytes;
+}
+
+/* What rank r sends to, or gets from, others begin .. end-1 of each run. */
+static void fill_runs(hec_link_cost *cost, const uint32_t *rows, int32_t n, int32_t r, bool out, double bytes) {
+  int32_t at = out ? r : cost->cluster->n_devices + r;
+  const uint32_t *own = rows + (out ? (size_t)r : (size_t)r * (size_t)n);
+  size_t stride = out ? (size_t)n : 1;
+  for (int32_t i = cost->run_at[at]; i < cost->run_at[at + 1]; i++) {
+    const struct hec_link_run *run = &cost->runs[i];
+    size_t end = (size_t)(run->end < n ? run->end : n);
+    uint64_t sum = 0;
+    for (size_t other = (size_t)run->begin; other < end; other++)
+      sum += own[other * stride];
+    if (sum > 0)
+      sit(&cost->seats[run->seat], (double)sum * bytes, run->latency_s);
+  }
+}
+
+double hec_link_cost_rows(hec_link_cost *cost, const uint32_t *rows, int32_t n, double bytes) {
+  HEC_ASSERT(hec_link_cost_sums(cost, bytes) && n <= cost->cluster->n_devices);
+  memset(cost->done_s, 0, (size_t)cost->cluster->n_devices * sizeof *cost->done_s);
+  for (int32_t r = 0; r < n && bytes > 0; r++) {
+    fill_runs(cost, rows, n, r, true, bytes);
+    fill_runs(cost, rows, n, r, false, bytes);
+  }
+  finish_seats(cost);
+  return makespan_of(cost);
+}
+
 double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               int32_t n_chunks) {
   bool chained = n_chunks > 1;
@@ -332,8 +414,5 @@ double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers
     exchange_by_seats(cost, transfers, n, reverse, chained);
   else
     exchange_by_routes(cost, transfers, n, reverse, chained);
-  double makespan = 0;
-  for (int32_t r = 0; r < cost->cluster->n_devices; r++)
-    makespan = larger(makespan, cost->done_s[r]);
-  return makespan;
+  return makespan_of(cost);
 }

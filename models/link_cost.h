@@ -31,8 +31,10 @@ typedef struct {
   struct hec_link_seat *seats; /* [n_seats] (rank, link of its side); only where by_seats */
   int32_t n_seats;
   size_t seats_capacity;
-  bool by_seats;   /* every route is one link on each side */
-  double *delay_s; /* chains only: when each transfer may begin; grows */
+  bool by_seats;             /* every route is one link on each side */
+  struct hec_link_run *runs; /* likewise: of device r, to send, at run_at[r]; to receive, at run_at[n_devices + r] */
+  int32_t *run_at;           /* [2 * n_devices + 1] */
+  double *delay_s;           /* chains only: when each transfer may begin; grows */
   size_t delay_capacity;
 } hec_link_cost;
 
@@ -45,6 +47,11 @@ void hec_link_cost_free(hec_link_cost *cost);
  * transfer `after` then waits for the transfers that name it. */
 double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               int32_t n_chunks);
+
+/* The makespan of an exchange in which rank s of n sends rank d so many rows of `bytes` each: rows[d * n + s]. What a
+ * rank has for itself does not count. Only where hec_link_cost_sums says so. O(ranks^2), in sums. */
+bool hec_link_cost_sums(const hec_link_cost *cost, double bytes);
+double hec_link_cost_rows(hec_link_cost *cost, const uint32_t *rows, int32_t n, double bytes);
 
 /* Ring all-reduce of `bytes` over ranks 0..n-1, in that order, one ring per NIC of a node, bytes split evenly. It takes
  * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies (mean over the hops of the ring). n == 1: 0.

@@ -217,6 +217,33 @@ HEC_TEST_LOOP(against_oracle, N_FORMS) {
   hec_link_cost_free(&cost);
 }
 
+/* Rows of all pairs, some of them none, cost what their messages do; also of fewer ranks than devices. */
+HEC_TEST_LOOP(rows_of_pairs, N_FORMS) {
+  enum { RANKS = 16 };
+  load_cluster(forms[_i]);
+  uint64_t random = 91 + (uint64_t)_i;
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  ck_assert(!hec_link_cost_sums(&cost, 1024.5));
+  ck_assert(hec_link_cost_sums(&cost, 1024) == cost.by_seats);
+  for (int trial = 0; trial < 20 && cost.by_seats; trial++) {
+    int32_t n = cluster.n_devices - (int32_t)hec_test_below(&random, 3), n_messages = 0;
+    uint32_t rows[RANKS * RANKS];
+    hec_transfer list[RANKS * RANKS];
+    ck_assert(n > 0 && n <= RANKS);
+    for (int32_t s = 0; s < n; s++)
+      for (int32_t d = 0; d < n; d++) {
+        uint32_t *of = &rows[d * n + s];
+        *of = hec_test_below(&random, 4) == 0 ? (uint32_t)hec_test_below(&random, 1 << 20) : 0;
+        if (s != d && *of > 0)
+          list[n_messages++] = transfer(s, d, (int64_t)*of * 1024);
+      }
+    double makespan = hec_link_cost_rows(&cost, rows, n, 1024);
+    ck_assert(makespan == hec_link_cost_exchange(&cost, list, n_messages, false, 1));
+    ck_assert(hec_link_cost_rows(&cost, rows, n, 0) == 0);
+  }
+  hec_link_cost_free(&cost);
+}
+
 /* Reverse is the swapped input; time is linear in bytes beyond latency. No link is faster than its load; more
  * bandwidth, less or equal time; order of transfers does not matter. */
 HEC_TEST_LOOP(laws, N_FORMS) {

@@ -3,6 +3,7 @@
 #include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/planners/calibrate.h"
 #include "runtime/plan/planners/fssdp.h"
+#include "runtime/plan/planners/rank_set.h"
 #include "tests/plan/plan_cases.h"
 #include "tests/support/test.h"
 
@@ -58,6 +59,14 @@ HEC_TEST(test_spread_choose) {
   ck_assert(wins[0] > 0 && wins[1] > 0 && wins[2] > 0);
 }
 
+static const uint64_t *set_of(const int32_t *ranks, int32_t n) {
+  static uint64_t set[(RANKS_MAX + 63) / 64];
+  memset(set, 0, sizeof set);
+  for (int32_t i = 0; i < n; i++)
+    hec_rank_set_add(set, ranks[i]);
+  return set;
+}
+
 HEC_TEST(test_spread_cost) {
   uint64_t seed = 31;
   for (int32_t k = 0; k < 150; k++) {
@@ -81,7 +90,7 @@ HEC_TEST(test_spread_cost) {
         if (r != home[e] && (to[e][r] = hec_test_below(&seed, 4) < chance))
           receivers[n++] = r;
       hec_spread_pattern pattern =
-          n == D - 1 ? spread.everywhere[home[e]] : hec_spread_item(&spread, home[e], receivers, n);
+          n == D - 1 ? spread.everywhere[home[e]] : hec_spread_item(&spread, home[e], set_of(receivers, n));
       double with_s = hec_spread_cost_with(&spread, &sum, &pattern);
       bool away = false;
       for (int32_t i = 0; i < n; i++)
@@ -113,7 +122,7 @@ HEC_TEST(test_spread_memo) {
       if (r != owner && (few ? r % 8 == (int32_t)(seed >> 61) : hec_test_below(&seed, 3) == 0))
         receivers[n++] = r;
     int32_t in_use = kept.memo.entries.n;
-    hec_spread_pattern pattern = hec_spread_item(&kept, owner, receivers, n);
+    hec_spread_pattern pattern = hec_spread_item(&kept, owner, set_of(receivers, n));
     again += kept.memo.entries.n == in_use;
     forgotten += kept.memo.entries.n < in_use;
     double kept_s = hec_spread_cost_with(&kept, &nothing, &pattern);
@@ -212,11 +221,13 @@ HEC_TEST(test_layer_model) {
     int32_t n = hec_plan_holders(&plan, 1, changed, holders);
     hec_layer_model_busiest(&model);
     hec_layer_time min = hec_layer_model_min(&model, changed, 1 + k % HEC_LAYER_BUSIEST);
-    hec_layer_time mins[EXPERTS_MAX];
-    hec_layer_model_mins(&model, mins);
-    for (int32_t e = 0; e < p->n_experts; e++) {
-      hec_layer_time alone = hec_layer_model_min(&model, e, 1);
-      ck_assert(mins[e].a2a_s == alone.a2a_s && mins[e].compute_s == alone.compute_s);
+    hec_layer_time now = hec_layer_model_time(&model);
+    int32_t movers[EXPERTS_MAX], n_movers = hec_layer_model_movers(&model, movers);
+    for (int32_t e = 0, next = 0; e < p->n_experts; e++) {
+      hec_layer_time without = hec_layer_model_min(&model, e, 1);
+      bool moves = next < n_movers && movers[next] == e;
+      next += moves;
+      ck_assert(moves || (without.a2a_s == now.a2a_s && without.compute_s == now.compute_s));
     }
     hec_layer_model_part(&model, changed, holders, n, part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, part)) == with_s);

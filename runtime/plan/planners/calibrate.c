@@ -12,6 +12,8 @@
  * floating point too. */
 #include "runtime/plan/planners/calibrate.h"
 
+#include "runtime/plan/planners/rank_set.h"
+
 #include <string.h>
 
 /* An expert that could be added, and the step it is judged in. */
@@ -20,7 +22,7 @@ typedef struct {
   int32_t n_receivers;
   bool alone;      /* only its home holds it */
   bool everywhere; /* every rank would hold it */
-  bool listed;     /* its receivers are in c->receivers */
+  bool listed;     /* c->receivers are its receivers */
 } candidate;
 
 typedef struct {
@@ -40,15 +42,12 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .own_s = hec_problem_own_gradients_s(problem),
       .home = HEC_NEW(arena, int32_t, experts),
       .n_holders = HEC_NEW(arena, int32_t, experts),
-      .holds = HEC_NEW(arena, uint8_t, experts * ranks),
+      .n_words = hec_rank_set_words(problem->n_ranks),
       .n_guests = HEC_NEW(arena, int32_t, ranks),
-      .receivers = HEC_NEW(arena, int32_t, ranks + 1),
-      .guests = HEC_NEW(arena, int32_t, ranks),
       .rank_order = HEC_NEW(arena, int32_t, ranks),
       .node_count = HEC_NEW(arena, int32_t, problem->n_nodes),
       .bound = HEC_NEW(arena, double, experts),
-      .open = HEC_NEW(arena, int32_t, experts),
-      .least = HEC_NEW(arena, hec_layer_time, experts),
+      .hopeful = HEC_NEW(arena, int32_t, experts),
       .n_halvings = 1,
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
@@ -59,11 +58,15 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   c.node = HEC_NEW(arena, int32_t, ranks);
   c.out_s = HEC_NEW(arena, double, ranks);
   c.turn = HEC_NEW(arena, int32_t, (ranks + 1) * ranks);
+  c.begun = HEC_NEW(arena, bool, ranks);
   c.turn_known = HEC_NEW(arena, bool, ranks);
-  c.last_bound = HEC_NEW(arena, hec_calibrate_bound, ranks);
+  c.open = HEC_NEW(arena, int32_t, ranks);
   c.round = HEC_NEW(arena, int32_t, ranks);
   c.round_at = HEC_NEW(arena, int32_t, ranks + 1);
-  c.chosen = HEC_NEW(arena, uint64_t, ranks / 64 + 1);
+  c.holds = HEC_NEW(arena, uint64_t, experts * (size_t)c.n_words);
+  c.room = HEC_NEW(arena, uint64_t, c.n_words);
+  c.receivers = HEC_NEW(arena, uint64_t, c.n_words);
+  c.guests = HEC_NEW(arena, uint64_t, c.n_words);
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     c.rank_order[r] = r;
     c.node[r] = hec_problem_node(problem, r);
@@ -78,44 +81,43 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
   return c;
 }
 
-static uint8_t *holds_of(const hec_calibrate *c, int32_t expert) {
-  return c->holds + (size_t)expert * (size_t)c->problem->n_ranks;
+static uint64_t *holds_of(const hec_calibrate *c, int32_t expert) {
+  return c->holds + (size_t)expert * (size_t)c->n_words;
 }
 
 /* Reads who holds what; returns false when nobody has room for a guest. */
 static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer) {
-  int32_t n_ranks = c->problem->n_ranks, n_experts = c->problem->n_experts;
+  int32_t n_ranks = c->problem->n_ranks, n_experts = c->problem->n_experts, n_room = 0;
   memset(c->n_guests, 0, (size_t)n_ranks * sizeof *c->n_guests);
-  memset(c->holds, 0, (size_t)n_experts * (size_t)n_ranks);
+  memset(c->holds, 0, (size_t)n_experts * (size_t)c->n_words * sizeof *c->holds);
+  memset(c->room, 0, (size_t)c->n_words * sizeof *c->room);
   for (int32_t e = 0; e < n_experts; e++) {
     hec_copies copies = hec_plan_copies(plan, layer, e);
-    uint8_t *holds = holds_of(c, e);
+    uint64_t *holds = holds_of(c, e);
     c->home[e] = hec_plan_home(plan, layer, e);
     c->n_holders[e] = copies.n + 1;
-    holds[c->home[e]] = 1;
+    hec_rank_set_add(holds, c->home[e]);
     for (int32_t k = 0; k < copies.n; k++) {
       HEC_ASSERT(copies.kind[k] == HEC_COPY_GUEST);
-      holds[copies.rank[k]] = 1;
+      hec_rank_set_add(holds, copies.rank[k]);
       c->n_guests[copies.rank[k]]++;
     }
   }
-  c->n_full = 0;
   for (int32_t r = 0; r < n_ranks; r++)
-    c->n_full += c->n_guests[r] >= c->m;
-  return c->n_full < n_ranks;
+    if (c->n_guests[r] < c->m) {
+      hec_rank_set_add(c->room, r);
+      n_room++;
+    }
+  c->all_have_room = n_room == n_ranks;
+  return n_room > 0;
 }
 
-/* How many ranks could still get the expert. */
-static inline int32_t n_receivers_of(const hec_calibrate *c, int32_t expert) {
-  int32_t n_ranks = c->problem->n_ranks, n = 0;
-  if (c->n_holders[expert] == n_ranks)
-    return 0;
-  if (c->n_holders[expert] == 1)
-    return n_ranks - c->n_full - (c->n_guests[c->home[expert]] < c->m);
-  const uint8_t *holds = holds_of(c, expert);
-  for (int32_t r = 0; r < n_ranks; r++)
-    n += !holds[r] && c->n_guests[r] < c->m;
-  return n;
+/* The ranks that could still get the expert, into `to`: their number. */
+static inline int32_t open_to(const hec_calibrate *c, int32_t expert, uint64_t *to) {
+  const uint64_t *holds = holds_of(c, expert);
+  for (int32_t w = 0; w < c->n_words; w++)
+    to[w] = c->room[w] & ~holds[w];
+  return hec_rank_set_size(to, c->n_words);
 }
 
 static inline candidate candidate_of(const hec_calibrate *c, int32_t expert, int32_t n_all, int32_t halved) {
@@ -145,17 +147,18 @@ static void order_ranks(hec_calibrate *c) {
 static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand) {
   int32_t n_ranks = c->problem->n_ranks, n = 0, n_rounds = 0;
   int32_t *turn = c->turn + (size_t)(cand->alone ? c->home[cand->expert] : n_ranks) * (size_t)n_ranks;
-  int32_t *round = c->round, *open = c->receivers, *begin = c->round_at;
+  int32_t *round = c->round, *open = c->open, *begin = c->round_at;
   if (cand->alone ? c->turn_known[c->home[cand->expert]] : c->turn_of == cand->expert)
     return turn;
-  const uint8_t *holds = holds_of(c, cand->expert);
   memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
   memset(begin, 0, ((size_t)n_ranks + 1) * sizeof *begin);
-  for (int32_t r = 0; r < n_ranks; r++)
-    c->node_count[c->node[r]] += holds[r];
+  int32_t n_holders = hec_rank_set_list(holds_of(c, cand->expert), c->n_words, c->holders);
+  for (int32_t i = 0; i < n_holders; i++)
+    c->node_count[c->node[c->holders[i]]]++;
+  (void)open_to(c, cand->expert, c->receivers);
   for (int32_t i = 0; i < n_ranks; i++) {
     int32_t r = c->rank_order[i];
-    if (holds[r] || c->n_guests[r] >= c->m)
+    if (!hec_rank_set_has(c->receivers, r))
       continue;
     open[n] = r;
     round[n] = c->node_count[c->node[r]]++;
@@ -174,65 +177,32 @@ static const int32_t *receivers_in_turn(hec_calibrate *c, const candidate *cand)
   return turn;
 }
 
-/* The first n of `turn`, ascending in c->receivers. */
-static void sort_receivers(hec_calibrate *c, const int32_t *turn, int32_t n) {
-  int32_t listed = 0;
-  for (int32_t i = 0; i < n; i++)
-    c->chosen[turn[i] / 64] |= (uint64_t)1 << turn[i] % 64;
-  for (int32_t w = 0; w <= (c->problem->n_ranks - 1) / 64; w++)
-    for (; c->chosen[w] != 0; c->chosen[w] &= c->chosen[w] - 1)
-      c->receivers[listed++] = 64 * w + __builtin_ctzll(c->chosen[w]);
-}
-
-/* Ascending in c->receivers. */
+/* Into c->receivers. */
 static void list_receivers(hec_calibrate *c, candidate *cand) {
   if (cand->listed)
     return;
-  const uint8_t *holds = holds_of(c, cand->expert);
-  int32_t n = 0;
   cand->listed = true;
-  if (cand->halved > 0) {
-    sort_receivers(c, receivers_in_turn(c, cand), cand->n_receivers);
+  if (cand->halved == 0) {
+    (void)open_to(c, cand->expert, c->receivers);
     return;
   }
-  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
-    c->receivers[n] = r;
-    n += !holds[r] && c->n_guests[r] < c->m;
-  }
-  HEC_ASSERT(n == cand->n_receivers);
+  const int32_t *turn = receivers_in_turn(c, cand);
+  memset(c->receivers, 0, (size_t)c->n_words * sizeof *c->receivers);
+  for (int32_t i = 0; i < cand->n_receivers; i++)
+    hec_rank_set_add(c->receivers, turn[i]);
 }
 
-/* The ranks that hold the expert, and its receivers, into `to`, ascending; all that do, or (`guests`) all but its home. */
-static int32_t merge(const hec_calibrate *c, const candidate *cand, bool guests, int32_t *to) {
-  const uint8_t *holds = holds_of(c, cand->expert);
-  const int32_t home = c->home[cand->expert], n_ranks = c->problem->n_ranks;
-  int32_t left = c->n_holders[cand->expert], n = 0, next = 0;
-  for (int32_t r = cand->alone ? home : 0; left > 0 && r < n_ranks; r++) { /* those below the next holder come first */
-    if (!holds[r])
-      continue;
-    while (next < cand->n_receivers && c->receivers[next] < r)
-      to[n++] = c->receivers[next++];
-    to[n] = r;
-    n += !guests || r != home;
-    left--;
-  }
-  while (next < cand->n_receivers)
-    to[n++] = c->receivers[next++];
-  return n;
-}
-
-/* The guests that a candidate's expert would have, ascending in c->guests: its number. */
-static int32_t guests_with(hec_calibrate *c, candidate *cand) {
-  if (cand->n_receivers > 0)
-    list_receivers(c, cand);
-  return merge(c, cand, true, c->guests);
-}
-
-/* The pattern of guests c->guests[0..n) of an expert. */
-static hec_spread_pattern pattern_of(const hec_calibrate *c, hec_spread *spread, int32_t expert, int32_t n) {
-  if (n == c->problem->n_ranks - 1)
+/* The pattern of all guests of an expert: those that are, with `cand` those that it would have. */
+static hec_spread_pattern pattern_of(hec_calibrate *c, hec_spread *spread, int32_t expert, candidate *cand) {
+  const uint64_t *holds = holds_of(c, expert);
+  if (c->n_holders[expert] + (cand ? cand->n_receivers : 0) == c->problem->n_ranks)
     return spread->everywhere[c->home[expert]];
-  return hec_spread_item(spread, c->home[expert], c->guests, n);
+  if (cand)
+    list_receivers(c, cand);
+  for (int32_t w = 0; w < c->n_words; w++)
+    c->guests[w] = holds[w] | (cand ? c->receivers[w] : 0);
+  hec_rank_set_remove(c->guests, c->home[expert]);
+  return hec_spread_item(spread, c->home[expert], c->guests);
 }
 
 /* sum = all present guests of all experts but `skip`. */
@@ -241,11 +211,7 @@ static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_s
   for (int32_t e = 0; e < c->problem->n_experts; e++) {
     if (e == skip || c->n_holders[e] == 1)
       continue;
-    candidate none = {.expert = e};
-    int32_t n_guests = c->n_holders[e] - 1;
-    if (n_guests < c->problem->n_ranks - 1) /* else the pattern is ready and needs no list */
-      n_guests = guests_with(c, &none);
-    hec_spread_pattern pattern = pattern_of(c, spread, e, n_guests);
+    hec_spread_pattern pattern = pattern_of(c, spread, e, NULL);
     hec_spread_add(spread, sum, &pattern);
   }
 }
@@ -270,9 +236,7 @@ static void make_base(hec_calibrate *c) {
  * the candidate's has some already, which a maximum cannot take back. */
 static double total_with(hec_calibrate *c, hec_spread *spread, candidate *cand, const hec_spread_sum *all,
                          const hec_spread_sum *rest) {
-  bool ready = cand->alone && cand->everywhere;
-  hec_spread_pattern pattern =
-      pattern_of(c, spread, cand->expert, ready ? c->problem->n_ranks - 1 : guests_with(c, cand));
+  hec_spread_pattern pattern = pattern_of(c, spread, cand->expert, cand);
   c->units += (uint64_t)pattern.n;
   return hec_spread_cost_with(spread, cand->alone ? all : rest, &pattern);
 }
@@ -307,7 +271,7 @@ static hec_spread_pattern added_pattern(hec_calibrate *c, candidate *cand) {
   if (cand->alone && cand->everywhere)
     return c->gather->everywhere[c->home[cand->expert]];
   list_receivers(c, cand);
-  return hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers);
+  return hec_spread_item(c->gather, c->home[cand->expert], c->receivers);
 }
 
 static void price_gather(hec_calibrate *c, candidate *cand, hec_calibrate_price *price) {
@@ -321,7 +285,9 @@ static const double *part_with(hec_calibrate *c, candidate *cand) {
   if (cand->everywhere)
     return NULL;
   list_receivers(c, cand);
-  int32_t n = merge(c, cand, false, c->holders);
+  for (int32_t w = 0; w < c->n_words; w++)
+    c->guests[w] = c->receivers[w] | holds_of(c, cand->expert)[w];
+  int32_t n = hec_rank_set_list(c->guests, c->n_words, c->holders);
   hec_layer_model_part(&c->model, cand->expert, c->holders, n, c->part);
   return c->part;
 }
@@ -382,22 +348,26 @@ static bool may_win(const hec_calibrate *c, const search *s, const candidate *ca
   return beats(s, cand->expert, score_of(c, s, time_of(c, layer, of), cand->n_receivers));
 }
 
-/* An upper bound of the expert's score; at most 0 if it cannot be added. Most that only this home holds have the same. */
+/* What is kept for a step and a home begins when an expert of it is first looked at. */
+static void begin_home(hec_calibrate *c, int32_t home) {
+  if (c->begun[home])
+    return;
+  c->begun[home] = true;
+  c->turn_known[home] = false;
+  c->out_s[home] = c->all_have_room && c->problem->n_nodes > 1 ? hec_spread_cost_out(c->gather, &c->added, home) : 0;
+  for (int32_t i = 0; i < c->n_halvings; i++)
+    c->alone[home * c->n_halvings + i] = (hec_calibrate_price){.gather_s = -1, .return_s = -1};
+}
+
+/* An upper bound of the expert's score; at most 0 if it cannot be added. */
 static double bound_of(hec_calibrate *c, const search *s, int32_t expert) {
-  const hec_layer_time *least = &c->least[expert];
-  hec_calibrate_bound *last = &c->last_bound[c->home[expert]];
-  bool alone = c->n_holders[expert] == 1;
-  if (alone && last->least.a2a_s == least->a2a_s && last->least.compute_s == least->compute_s)
-    return last->score;
-  int32_t n = n_receivers_of(c, expert);
+  int32_t n = open_to(c, expert, c->receivers);
   if (n == 0)
     return 0;
+  begin_home(c, c->home[expert]);
   candidate cand = candidate_of(c, expert, n, 0);
   objective min = min_added(c, s, &cand);
-  double score = score_of(c, s, time_of(c, *least, &min), n);
-  if (alone)
-    *last = (hec_calibrate_bound){*least, score};
-  return score;
+  return score_of(c, s, time_of(c, hec_layer_model_min(&c->model, expert, 1), &min), n);
 }
 
 static void set_return(objective *of, const hec_calibrate_price *price) {
@@ -421,11 +391,10 @@ static bool price(hec_calibrate *c, const search *s, candidate *cand, hec_layer_
   return may_win(c, s, cand, least, of);
 }
 
-/* Computes the candidate's score, dearest terms last, and keeps it if it is the best so far. */
-static void judge_one(hec_calibrate *c, search *s, candidate *cand, hec_layer_time least) {
-  objective of = min_added(c, s, cand);
-  c->units++;
-  if (!may_win(c, s, cand, least, &of) || !price(c, s, cand, least, &of))
+/* Computes the candidate's score, dearest terms last, and keeps it if it is the best so far. `of` is what it costs at
+ * least. */
+static void judge_one(hec_calibrate *c, search *s, candidate *cand, hec_layer_time least, objective of) {
+  if (!price(c, s, cand, least, &of))
     return;
   hec_layer_time layer = hec_layer_model_time_with(&c->model, cand->expert, part_with(c, cand));
   c->units += (uint64_t)c->model.n_cells / 2;
@@ -447,29 +416,34 @@ static void judge_one(hec_calibrate *c, search *s, candidate *cand, hec_layer_ti
 }
 
 static void judge(hec_calibrate *c, search *s, int32_t expert) {
-  int32_t n = n_receivers_of(c, expert);
+  int32_t n = open_to(c, expert, c->receivers);
   hec_layer_time least = hec_layer_model_min(&c->model, expert, HEC_LAYER_BUSIEST);
+  candidate all = candidate_of(c, expert, n, 0);
+  objective min = min_added(c, s, &all);
+  double most = score_of(c, s, time_of(c, least, &min), n); /* whoever of them gets it */
   for (int32_t halved = 0; n >> halved > 0 && (halved == 0 || c->some); halved++) {
     candidate cand = candidate_of(c, expert, n, halved);
-    judge_one(c, s, &cand, least);
+    c->units++;
+    if (beats(s, expert, most))
+      judge_one(c, s, &cand, least, min);
   }
 }
 
 /* Of the experts that may still win, the one with the largest bound, the lower of equals; -1: none. The others are
  * dropped: the best score only grows. */
-static int32_t most_promising(hec_calibrate *c, const search *s, int32_t *n_open) {
+static int32_t most_promising(hec_calibrate *c, const search *s, int32_t *n) {
   int32_t kept = 0, best = -1;
   double most = 0;
-  for (int32_t i = 0; i < *n_open; i++) {
-    int32_t e = c->open[i];
+  for (int32_t i = 0; i < *n; i++) {
+    int32_t e = c->hopeful[i];
     double bound = c->bound[e];
     if (bound < s->score || bound <= 0)
       continue;
-    c->open[kept++] = e;
+    c->hopeful[kept++] = e;
     best = bound > most ? e : best;
     most = bound > most ? bound : most;
   }
-  *n_open = kept;
+  *n = kept;
   return best >= 0 && beats(s, best, most) ? best : -1;
 }
 
@@ -480,22 +454,14 @@ static void find_best(hec_calibrate *c, search *s) {
   s->score = 0;
   if (c->some)
     order_ranks(c);
-  for (int32_t r = 0; r < c->problem->n_ranks; r++)
-    c->out_s[r] = c->n_full == 0 && c->problem->n_nodes > 1 ? hec_spread_cost_out(c->gather, &c->added, r) : 0;
-  for (int32_t r = 0; r < c->problem->n_ranks; r++)
-    c->last_bound[r].least.a2a_s = -1;
-  memset(c->turn_known, 0, (size_t)c->problem->n_ranks * sizeof *c->turn_known);
+  memset(c->begun, 0, (size_t)c->problem->n_ranks * sizeof *c->begun);
   c->turn_of = -1;
-  for (int32_t i = 0; i < c->problem->n_ranks * c->n_halvings; i++)
-    c->alone[i] = (hec_calibrate_price){.gather_s = -1, .return_s = -1};
   hec_layer_model_busiest(&c->model);
-  hec_layer_model_mins(&c->model, c->least);
-  for (int32_t e = 0; e < n_experts; e++) {
-    c->bound[e] = bound_of(c, s, e);
-    c->open[e] = e;
-  }
+  int32_t n = hec_layer_model_movers(&c->model, c->hopeful); /* the others change nothing but the prices */
+  for (int32_t i = 0; i < n; i++)
+    c->bound[c->hopeful[i]] = bound_of(c, s, c->hopeful[i]);
   c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
-  for (int32_t n = n_experts, e = most_promising(c, s, &n); e >= 0; e = most_promising(c, s, &n)) {
+  for (int32_t e = most_promising(c, s, &n); e >= 0; e = most_promising(c, s, &n)) {
     judge(c, s, e);
     c->bound[e] = 0;
     c->units += (uint64_t)n_experts / 8;
@@ -504,18 +470,23 @@ static void find_best(hec_calibrate *c, search *s) {
 
 /* Adds the best expert to everything that is kept. */
 static void accept(hec_calibrate *c, search *s) {
-  candidate cand = candidate_of(c, s->best, n_receivers_of(c, s->best), s->halved);
+  candidate cand = candidate_of(c, s->best, open_to(c, s->best, c->receivers), s->halved);
   list_receivers(c, &cand);
   hec_spread_pattern pattern = added_pattern(c, &cand);
   hec_spread_add(c->gather, &c->added, &pattern);
   hec_layer_model_replace(&c->model, cand.expert, part_with(c, &cand));
-  uint8_t *holds = holds_of(c, cand.expert);
+  uint64_t *holds = holds_of(c, cand.expert);
   bool had_guests = c->n_holders[cand.expert] > 1;
-  for (int32_t k = 0; k < cand.n_receivers; k++) {
-    holds[c->receivers[k]] = 1;
-    c->n_full += ++c->n_guests[c->receivers[k]] == c->m;
+  int32_t n = hec_rank_set_list(c->receivers, c->n_words, c->holders);
+  for (int32_t k = 0; k < n; k++) {
+    int32_t r = c->holders[k];
+    hec_rank_set_add(holds, r);
+    if (++c->n_guests[r] == c->m) {
+      hec_rank_set_remove(c->room, r);
+      c->all_have_room = false;
+    }
   }
-  c->n_holders[cand.expert] += cand.n_receivers;
+  c->n_holders[cand.expert] += n;
   s->now = s->after;
   c->rest_of = -1;
   if (!c->scatter)
@@ -526,23 +497,22 @@ static void accept(hec_calibrate *c, search *s) {
     if (c->rematerialise)
       sum_guests(c, c->gather, cand.expert, &c->gathered);
   }
-  candidate none = {.expert = cand.expert}; /* all its guests are present now */
-  pattern = pattern_of(c, c->scatter, cand.expert, guests_with(c, &none));
+  pattern = pattern_of(c, c->scatter, cand.expert, NULL); /* all its guests are present now */
   hec_spread_add(c->scatter, &c->returned, &pattern);
   if (c->rematerialise) {
-    pattern = pattern_of(c, c->gather, cand.expert, guests_with(c, &none));
+    pattern = pattern_of(c, c->gather, cand.expert, NULL);
     hec_spread_add(c->gather, &c->gathered, &pattern);
   }
 }
 
-static void write_plan(const hec_calibrate *c, hec_plan *plan, int32_t layer) {
+/* Afterwards holds are those of guests. */
+static void write_plan(hec_calibrate *c, hec_plan *plan, int32_t layer) {
   int32_t *copy_at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1), at = 0;
   size_t block = (size_t)layer * (size_t)plan->copy_capacity;
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const uint8_t *holds = holds_of(c, e);
-    for (int32_t r = 0; r < plan->n_ranks && c->n_holders[e] > 1; r++)
-      if (holds[r] && r != c->home[e])
-        plan->copy_rank[block + (size_t)at++] = r;
+    uint64_t *holds = holds_of(c, e);
+    hec_rank_set_remove(holds, c->home[e]);
+    at += hec_rank_set_list(holds, c->n_words, plan->copy_rank + block + (size_t)at);
     copy_at[e + 1] = at;
   }
   memset(plan->copy_kind + block, HEC_COPY_GUEST, (size_t)at);
@@ -582,11 +552,13 @@ int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, con
     make_base(c);
   search s = {.now = {.return_s = c->some && c->scatter ? c->base_return_s : 0}};
   s.now.time_s = time_of(c, hec_layer_model_time(&c->model), &s.now);
-  double before_s = c->some ? whole_s(c, &s.now) : 0;
+  double before_s = 0;
   for (; added < n_experts; added++) {
     find_best(c, &s);
     if (s.best < 0)
       break;
+    if (c->some && added == 0)
+      before_s = whole_s(c, &s.now);
     accept(c, &s);
   }
   *units += c->units;

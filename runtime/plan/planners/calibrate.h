@@ -31,12 +31,6 @@ typedef struct {
   double gather_s, growth_s, return_s;
 } hec_calibrate_price;
 
-/* The score of no such expert is larger. */
-typedef struct {
-  hec_layer_time least;
-  double score;
-} hec_calibrate_bound;
-
 typedef struct {
   const hec_problem *problem;
   hec_layer_model model;
@@ -49,26 +43,26 @@ typedef struct {
   double own_s;                     /* hec_problem_own_gradients_s */
   int32_t *home;                    /* [n_experts] of the layer */
   int32_t *n_holders;               /* [n_experts] home included */
-  uint8_t *holds;                   /* [n_experts * n_ranks] */
+  int32_t n_words;                  /* of a set of ranks (rank_set.h) */
+  uint64_t *holds;                  /* [n_experts * n_words] sets of ranks */
+  uint64_t *room;                   /* [n_words] ranks that may get a guest more */
   int32_t *n_guests;                /* [n_ranks] of this layer */
-  int32_t m, n_full;                /* guests of a rank at most; ranks with so many */
-  int32_t *receivers;               /* [n_ranks + 1] of a candidate */
+  int32_t m;                        /* guests of a rank at most */
+  bool all_have_room;
+  uint64_t *receivers, *guests;     /* [n_words] of a candidate; scratch */
   int32_t *turn;                    /* [(n_ranks + 1) * n_ranks] who gets an expert, by its home while it
                                                   is alone; last row: an expert that others hold */
-  double *out_s;                    /* [n_ranks] least price with a copy of an expert of this home more; 0: any */
-  bool *turn_known;                 /* [n_ranks] rows of this step */
+  bool *begun;                      /* [n_ranks] of this home, what is kept for the step has begun: */
+  bool *turn_known;                 /* [n_ranks] its row of `turn` is made */
+  double *out_s;                    /* [n_ranks] least price with a copy of an expert of it more; 0: any */
   int32_t turn_of;                  /* expert of the last row; -1: none */
-  int32_t *round, *round_at;        /* [n_ranks], [n_ranks + 1] scratch */
-  uint64_t *chosen;                 /* [n_ranks / 64 + 1] scratch, a bit a rank, zero between uses */
-  int32_t *guests;                  /* [n_ranks] scratch */
+  int32_t *open, *round, *round_at; /* [n_ranks], [n_ranks], [n_ranks + 1] scratch */
   int32_t *holders;                 /* [2 * n_ranks] scratch */
   double *part;                     /* [n_cells] of a candidate */
   double *bound;                    /* [n_experts] no score of this step is larger */
-  hec_calibrate_bound *last_bound;  /* [n_ranks] of an expert that only this home holds; a2a_s < 0: none in this step */
-  hec_layer_time *least;            /* [n_experts] no less in this step without the expert's part */
-  int32_t *open;                    /* scratch [n_experts] those that may still be the best of the step, ascending */
+  int32_t *hopeful;                 /* scratch [n_experts] those that may still be the best of the step, ascending */
   int32_t n_halvings;               /* numbers of receivers that an expert is tried with, at most */
-  hec_calibrate_price *alone;       /* [n_ranks * n_halvings] of experts that only this home holds */
+  hec_calibrate_price *alone;       /* [n_ranks * n_halvings] likewise, of experts that only this home holds */
   uint64_t units;                   /* inner steps in this layer */
   hec_spread_sum added;             /* gather of what this calibration added */
   hec_spread_sum gathered;          /* gather of all guests, for re-materialisation */

@@ -247,6 +247,8 @@ static void add_rows(hec_layer_end *end, int32_t *n, int32_t source, int32_t des
 
 static double plain_s(hec_layer_end *end) {
   int32_t n = 0;
+  if (hec_link_cost_sums(end->link, end->problem->bytes.token))
+    return hec_link_cost_rows(end->link, end->pair, end->n_ranks, end->problem->bytes.token);
   for (int32_t s = 0; s < end->n_ranks; s++)
     for (int32_t d = 0; d < end->n_ranks; d++)
       add_rows(end, &n, s, d, end->pair[d * end->n_ranks + s]);

@@ -91,9 +91,10 @@ typedef struct {
 } hec_layer_kept;
 
 hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *problem);
-/* Before any late guest. O(experts * ranks), in whole arrays. */
-void hec_layer_end_keep(const hec_layer_end *end, hec_layer_kept *kept);
-void hec_layer_end_take_back(hec_layer_end *end, const hec_layer_kept *kept);
+/* Before any late guest. The layer's tokens are gone afterwards, until they are split or taken back. What is taken back
+ * is kept no longer. O(experts * ranks), in whole arrays. */
+void hec_layer_end_keep(hec_layer_end *end, hec_layer_kept *kept);
+void hec_layer_end_take_back(hec_layer_end *end, hec_layer_kept *kept);
 
 hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);
 

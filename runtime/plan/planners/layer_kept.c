@@ -1,4 +1,4 @@
-/* A layer's guests and its split, set aside and taken back: whole arrays are copied (layer_end.h). */
+/* A layer's guests and its split, set aside and taken back (layer_end.h): tokens change hands, the rest is copied. */
 #include "runtime/plan/planners/layer_end.h"
 #include "runtime/plan/problem.h"
 
@@ -15,12 +15,12 @@ hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *p) {
                           .all = hec_part_lanes_new(arena, p)};
 }
 
-static void copy_arrays(const hec_layer_end *shape, const hec_layer_kept *from, hec_layer_kept *to) {
+/* All but the tokens. */
+static void copy_arrays(const hec_layer_kept *from, hec_layer_kept *to, const hec_layer_end *shape) {
   size_t ranks = (size_t)shape->n_ranks, experts = (size_t)shape->n_experts;
   memcpy(to->held, from->held, experts * ranks * sizeof *to->held);
   memcpy(to->n_held, from->n_held, experts * sizeof *to->n_held);
   memcpy(to->n_guests, from->n_guests, ranks * sizeof *to->n_guests);
-  memcpy(to->tokens, from->tokens, experts * ranks * sizeof *to->tokens);
   memcpy(to->load, from->load, ranks * sizeof *to->load);
   hec_part_lanes_copy(&from->early, &to->early);
   hec_part_lanes_copy(&from->all, &to->all);
@@ -31,12 +31,20 @@ static hec_layer_kept now(const hec_layer_end *end) {
   return (hec_layer_kept){end->held, end->n_held, end->n_guests, end->tokens, end->load, end->early, end->all};
 }
 
-void hec_layer_end_keep(const hec_layer_end *end, hec_layer_kept *kept) {
-  hec_layer_kept own = now(end);
-  copy_arrays(end, &own, kept);
+static void swap_tokens(hec_layer_end *end, hec_layer_kept *kept) {
+  uint32_t *tokens = end->tokens;
+  end->tokens = kept->tokens;
+  kept->tokens = tokens;
 }
 
-void hec_layer_end_take_back(hec_layer_end *end, const hec_layer_kept *kept) {
+void hec_layer_end_keep(hec_layer_end *end, hec_layer_kept *kept) {
   hec_layer_kept own = now(end);
-  copy_arrays(end, kept, &own);
+  copy_arrays(&own, kept, end);
+  swap_tokens(end, kept);
+}
+
+void hec_layer_end_take_back(hec_layer_end *end, hec_layer_kept *kept) {
+  hec_layer_kept own = now(end);
+  copy_arrays(kept, &own, end);
+  swap_tokens(end, kept);
 }

@@ -117,7 +117,7 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   model.before = HEC_NEW(arena, double, (size_t)n_ranks + 1);
   model.busiest_run = HEC_NEW(arena, int32_t, n_ranks);
-  model.in = HEC_NEW(arena, double, 2 * (size_t)n_ranks);
+  model.more = HEC_NEW(arena, double, 2 * (size_t)n_ranks + 2);
   list_runs(arena, &model);
   list_ways(arena, &model);
   for (int32_t l = 0; l < links->n_links; l++)
@@ -182,38 +182,41 @@ static void cross(const hec_layer_way *way, double n, double *out) {
     out[way->link[i]] += n;
 }
 
-/* Who computes a source's assignments: n holders on its node or, when there are none, all of them. What each gets is
- * gathered in in[n], and what all of them get alike in `alike`. */
+/* Who computes a source's assignments: n holders on its node or, when there are none, all of them. All get `alike`, and
+ * holder i the sum of more[0..i] beside it. */
 typedef struct {
   const int32_t *holders;
   int32_t n, away; /* away: 1 on other nodes */
-  double *in, alike;
+  bool any;
+  double *more, alike; /* [n + 1] */
 } receivers;
 
 /* Evenly, by hec_even_share: the holders `turn`, `turn` + 1, ... (mod n) get one more than the others. */
-static void send_evenly(const hec_layer_model *model, int32_t source, uint32_t assignments, receivers *to,
-                        double *out) {
+static inline void send_evenly(const hec_layer_model *model, int32_t source, uint32_t assignments, receivers *to,
+                               double *out) {
   uint32_t n = (uint32_t)to->n, share = assignments / n, rest = assignments - share * n;
-  int32_t turn = source % to->n;
-  cross(&model->head[to->away * model->problem->n_ranks + source], assignments, out);
+  uint32_t turn = (uint32_t)source % n, end = turn + rest;
+  to->any = true;
   to->alike += share;
-  for (uint32_t k = 0; k < rest; k++) {
-    to->in[turn]++;
-    if (model->middles)
-      cross_middle(model, to->away, source, to->holders[turn], 1, out);
-    turn = turn + 1 < to->n ? turn + 1 : 0;
-  }
-  for (uint32_t i = 0; model->middles && share > 0 && i < n; i++)
-    cross_middle(model, to->away, source, to->holders[i], share, out);
+  to->more[turn]++;
+  to->more[0] += end > n ? 1 : 0;
+  to->more[end > n ? end - n : end]--;
+  for (uint32_t k = 0; model->middles && k < n; k++)
+    cross_middle(model, to->away, source, to->holders[turn + k < n ? turn + k : turn + k - n], share + (k < rest), out);
 }
 
 static void arrive_at(const hec_layer_model *model, receivers *at, double *out) {
+  if (!at->any)
+    return;
+  const hec_layer_way *tail = model->tail + (ptrdiff_t)at->away * model->problem->n_ranks;
+  double n = at->alike;
   for (int32_t i = 0; i < at->n; i++) {
-    double n = at->in[i] + at->alike;
+    n += at->more[i];
+    at->more[i] = 0;
     out[model->rank_at + at->holders[i]] += n;
-    cross(&model->tail[at->away * model->problem->n_ranks + at->holders[i]], n, out);
-    at->in[i] = 0;
+    cross(&tail[at->holders[i]], n, out);
   }
+  at->more[at->n] = 0;
 }
 
 /* Local-first for the sources of one node: itself, else its node, else anywhere, evenly (dispatch local_first). `near` are
@@ -221,14 +224,17 @@ static void arrive_at(const hec_layer_model *model, receivers *at, double *out) 
 static void split_node(const hec_layer_model *model, int32_t node, const double *arrive, receivers *near,
                        receivers *far, double *out) {
   int32_t own = 0, first = node * model->problem->cluster->devices_per_node;
+  int32_t end = hec_problem_node_end(model->problem, node);
   receivers *to = near->n > 0 ? near : far;
-  for (int32_t s = first; s < hec_problem_node_end(model->problem, node); s++) {
-    bool holds = own < near->n && near->holders[own] == s;
-    own += holds;
-    if (holds)
+  const hec_layer_way *head = model->head + (ptrdiff_t)to->away * model->problem->n_ranks;
+  for (int32_t s = first; s < end; s++) {
+    if (own < near->n && near->holders[own] == s) {
       out[model->rank_at + s] += arrive[s];
-    else if (arrive[s] > 0)
+      own++;
+    } else if (arrive[s] > 0) {
+      cross(&head[s], arrive[s], out);
       send_evenly(model, s, (uint32_t)arrive[s], to, out);
+    }
   }
 }
 
@@ -241,9 +247,9 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
     all_to_one(model, holders[0], arrive, out);
     return;
   }
-  receivers far = {.holders = holders, .n = n, .away = 1, .in = model->in + n_ranks};
+  receivers far = {.holders = holders, .n = n, .away = 1, .more = model->more + n_ranks + 1};
   for (int32_t node = 0, end = 0; node < model->problem->n_nodes; node++) {
-    receivers near = {.holders = holders + end, .in = model->in};
+    receivers near = {.holders = holders + end, .more = model->more};
     while (end < n && holders[end] < hec_problem_node_end(model->problem, node))
       end++;
     near.n = (int32_t)(holders + end - near.holders);
@@ -428,44 +434,44 @@ static double left_s(const hec_layer_model *model, int32_t cell, double without)
   return (model->tokens[cell] - without) * model->cell_s[cell];
 }
 
-/* Of an expert on one rank only, whose part need not be made for it. */
-static hec_layer_time min_of_single(const hec_layer_model *model, int32_t expert, int32_t n) {
-  const double *arrive = arrive_of(model, expert);
-  int32_t home = model->only[expert];
-  hec_layer_time min = {0, 0};
-  for (int32_t i = 0; i < n; i++) {
-    int32_t link = model->busiest_links[i], rank = model->busiest_ranks[i];
-    int32_t at = i == 0 ? model->busiest_run[home] : run_of(model, home, link);
-    min.a2a_s = larger(min.a2a_s, left_s(model, link, crossing(model, home, link, at, arrive)));
-    min.compute_s =
-        larger(min.compute_s, left_s(model, rank, rank == model->rank_at + home ? model->total[expert] : 0));
-  }
-  return min;
+/* What the expert adds to the i-th busiest link and rank. That of one rank only needs no part for it. */
+static double on_link(const hec_layer_model *model, int32_t expert, int32_t i) {
+  int32_t home = model->only[expert], link = model->busiest_links[i];
+  if (home < 0)
+    return part_of(model, expert)[link];
+  int32_t at = i == 0 ? model->busiest_run[home] : run_of(model, home, link);
+  return crossing(model, home, link, at, arrive_of(model, expert));
 }
 
+static double on_rank(const hec_layer_model *model, int32_t expert, int32_t i) {
+  int32_t home = model->only[expert], rank = model->busiest_ranks[i];
+  if (home < 0)
+    return part_of(model, expert)[rank];
+  return rank == model->rank_at + home ? model->total[expert] : 0;
+}
+
+/* Cells stand by descending seconds: once one takes less with the expert than another without, so do all behind it. */
 hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n) {
-  if (model->only[expert] >= 0)
-    return min_of_single(model, expert, n);
-  const double *now = part_of(model, expert);
   hec_layer_time min = {0, 0};
-  for (int32_t i = 0; i < n; i++) {
-    int32_t link = model->busiest_links[i], rank = model->busiest_ranks[i];
-    min.a2a_s = larger(min.a2a_s, left_s(model, link, now[link]));
-    min.compute_s = larger(min.compute_s, left_s(model, rank, now[rank]));
-  }
+  for (int32_t i = 0; i < n && left_s(model, model->busiest_links[i], 0) > min.a2a_s; i++)
+    min.a2a_s = larger(min.a2a_s, left_s(model, model->busiest_links[i], on_link(model, expert, i)));
+  for (int32_t i = 0; i < n && left_s(model, model->busiest_ranks[i], 0) > min.compute_s; i++)
+    min.compute_s = larger(min.compute_s, left_s(model, model->busiest_ranks[i], on_rank(model, expert, i)));
   return min;
 }
 
 /* Most experts have one holder, to whom nothing crosses the busiest link. */
-void hec_layer_model_mins(const hec_layer_model *model, hec_layer_time *min) {
-  int32_t link = model->busiest_links[0], rank = model->busiest_ranks[0];
-  const hec_layer_time nothing = {larger(0, left_s(model, link, 0)), larger(0, left_s(model, rank, 0))};
+int32_t hec_layer_model_movers(const hec_layer_model *model, int32_t *experts) {
+  int32_t link = model->busiest_links[0], rank = model->busiest_ranks[0] - model->rank_at, n = 0;
   for (int32_t e = 0; e < model->problem->n_experts; e++) {
     int32_t home = model->only[e];
-    bool crosses = home < 0 || (model->busiest_run[home] < model->run_at[home + 1] &&
-                                model->run[model->busiest_run[home]].link == link);
-    min[e] = crosses || rank == model->rank_at + home ? hec_layer_model_min(model, e, 1) : nothing;
+    bool moves =
+        home < 0 || home == rank ||
+        (model->busiest_run[home] < model->run_at[home + 1] && model->run[model->busiest_run[home]].link == link);
+    experts[n] = e;
+    n += moves;
   }
+  return n;
 }
 
 /* What the cells carry without the expert; kept, since a planner tries an expert in several ways. */

@@ -42,7 +42,7 @@ typedef struct {
   hec_layer_run *run;                /* by destination, then link, then source */
   hec_layer_way *head, *tail;        /* [2 * n_ranks] of a rank's routes: inside its node, then to and from others */
   bool middles;                      /* some route has more than its head and tail */
-  double *in;                        /* scratch [2 * n_ranks], zero between uses */
+  double *more;                      /* scratch [2 * n_ranks + 2], zero between uses */
   double *before;                    /* scratch [n_ranks + 1] assignments of the sources before each */
   double *tokens;                    /* [n_cells] of the layer */
   double *part;                      /* [n_experts * n_cells] what each expert adds to it, where made */
@@ -82,7 +82,9 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model);
  * n <= HEC_LAYER_BUSIEST busiest links and ranks, as last asked for, keep without it. */
 void hec_layer_model_busiest(hec_layer_model *model);
 hec_layer_time hec_layer_model_min(const hec_layer_model *model, int32_t expert, int32_t n);
-void hec_layer_model_mins(const hec_layer_model *model, hec_layer_time *min); /* [n_experts], n = 1 */
+/* The experts without which the busiest link or rank, as last asked for, may take less, ascending: their number.
+ * Without any other the layer takes as long as it does. */
+int32_t hec_layer_model_movers(const hec_layer_model *model, int32_t *experts);
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */

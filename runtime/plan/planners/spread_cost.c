@@ -18,6 +18,7 @@
  * which. */
 #include "runtime/plan/planners/spread_cost.h"
 
+#include "runtime/plan/planners/rank_set.h"
 #include "runtime/plan/problem.h"
 
 #include <math.h>
@@ -140,8 +141,8 @@ hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread) {
 /* ---- Patterns made before ---- */
 
 struct hec_spread_known {
-  int32_t owner, n_receivers, receivers_at; /* n_receivers 0: free */
-  int32_t n, at;
+  bool used;
+  int32_t owner, n, at;
 };
 
 static hec_spread_pattern pattern_new(hec_arena *arena, size_t n) {
@@ -156,51 +157,41 @@ static hec_spread_memo memo_new(hec_arena *arena, const hec_spread *spread) {
   size_t patterns = PATTERNS_OF_EXPERT * (size_t)problem->n_layers * (size_t)problem->n_experts;
   size_t wanted = patterns < ENTRIES / sum_length(spread) ? patterns * sum_length(spread) : ENTRIES;
   size_t entries = sum_length(spread) > wanted ? sum_length(spread) : wanted;
-  int32_t receivers = 16 * problem->n_ranks + (int32_t)wanted / 4;
   return (hec_spread_memo){.slot = HEC_NEW(arena, struct hec_spread_known, HEC_SPREAD_KNOWN),
-                           .receivers = HEC_NEW(arena, int32_t, receivers),
+                           .receivers = HEC_NEW(arena, uint64_t, HEC_SPREAD_KNOWN * (size_t)spread->n_words),
                            .entries = pattern_new(arena, entries),
-                           .receivers_max = receivers,
                            .entries_max = (int32_t)entries};
 }
 
-static struct hec_spread_known *slot_for(const hec_spread_memo *memo, int32_t owner, const int32_t *receivers,
-                                         int32_t n) {
-  uint64_t hash = (uint64_t)owner * 0x9e3779b97f4a7c15u;
-  for (int32_t i = 0; i < n; i++) { /* no product waits for the one before */
-    uint64_t mixed = ((uint64_t)receivers[i] + 1) * 0x9e3779b97f4a7c15u;
-    hash += mixed ^ mixed >> 31;
+static size_t slot_of_set(int32_t owner, const uint64_t *receivers, int32_t n_words) {
+  uint64_t hash = (uint64_t)owner;
+  for (int32_t w = 0; w < n_words; w++) {
+    hash = (hash ^ receivers[w]) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
   }
-  hash *= 0xbf58476d1ce4e5b9u;
-  return &memo->slot[hash >> 32 & (HEC_SPREAD_KNOWN - 1)];
-}
-
-static bool is_of(const hec_spread_memo *memo, const struct hec_spread_known *known, int32_t owner,
-                  const int32_t *receivers, int32_t n) {
-  return known->n_receivers == n && known->owner == owner &&
-         memcmp(memo->receivers + known->receivers_at, receivers, (size_t)n * sizeof *receivers) == 0;
+  return hash * 0xbf58476d1ce4e5b9u >> 32 & (HEC_SPREAD_KNOWN - 1);
 }
 
 static hec_spread_pattern part_of(const hec_spread_pattern *all, int32_t at, int32_t n) {
   return (hec_spread_pattern){n, all->at + at, all->load + at, all->delay + at};
 }
 
-hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n) {
+hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const uint64_t *receivers) {
   hec_spread_memo *memo = &spread->memo;
-  struct hec_spread_known *known = slot_for(memo, owner, receivers, n);
-  if (n > 0 && is_of(memo, known, owner, receivers, n))
+  size_t slot = slot_of_set(owner, receivers, spread->n_words), bytes = (size_t)spread->n_words * sizeof *receivers;
+  struct hec_spread_known *known = &memo->slot[slot];
+  uint64_t *kept = memo->receivers + slot * (size_t)spread->n_words;
+  if (known->used && known->owner == owner && memcmp(kept, receivers, bytes) == 0)
     return part_of(&memo->entries, known->at, known->n);
-  if (memo->entries.n + (int32_t)sum_length(spread) > memo->entries_max ||
-      memo->n_receivers + n > memo->receivers_max) {
+  if (memo->entries.n + (int32_t)sum_length(spread) > memo->entries_max) {
     memset(memo->slot, 0, HEC_SPREAD_KNOWN * sizeof *memo->slot);
-    memo->entries.n = memo->n_receivers = 0;
+    memo->entries.n = 0;
   }
   hec_spread_pattern made = part_of(&memo->entries, memo->entries.n, 0);
-  make_pattern(spread, owner, receivers, n, &made);
-  memcpy(memo->receivers + memo->n_receivers, receivers, (size_t)n * sizeof *receivers);
-  *known = (struct hec_spread_known){owner, n, memo->n_receivers, made.n, memo->entries.n};
+  make_pattern(spread, owner, spread->listed, hec_rank_set_list(receivers, spread->n_words, spread->listed), &made);
+  memcpy(kept, receivers, bytes);
+  *known = (struct hec_spread_known){true, owner, made.n, memo->entries.n};
   memo->entries.n += made.n;
-  memo->n_receivers += n;
   return made;
 }
 
@@ -210,8 +201,8 @@ static hec_spread_sum everywhere_of(const hec_spread *spread, int32_t owner) {
   return (hec_spread_sum){.load = spread->everywhere_sum.load + at, .delay = spread->everywhere_sum.delay + at};
 }
 
-static void keep_everywhere(hec_arena *arena, hec_spread *spread, int32_t owner, const int32_t *others, int32_t n) {
-  hec_spread_pattern pattern = hec_spread_item(spread, owner, others, n), *kept = &spread->everywhere[owner];
+static void keep_everywhere(hec_arena *arena, hec_spread *spread, int32_t owner, const uint64_t *others) {
+  hec_spread_pattern pattern = hec_spread_item(spread, owner, others), *kept = &spread->everywhere[owner];
   hec_spread_sum vectors = everywhere_of(spread, owner);
   *kept = pattern_new(arena, (size_t)pattern.n);
   kept->n = pattern.n;
@@ -260,7 +251,11 @@ static hec_spread_pattern way_out_of(hec_arena *arena, const hec_spread *spread,
 hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
                           bool scatter) {
   size_t ranks = (size_t)problem->n_ranks;
-  hec_spread spread = {.problem = problem, .links = links, .bytes = (int64_t)bytes, .scatter = scatter};
+  hec_spread spread = {.problem = problem,
+                       .links = links,
+                       .bytes = (int64_t)bytes,
+                       .n_words = hec_rank_set_words(problem->n_ranks),
+                       .scatter = scatter};
   list_ways(&spread);
   spread.everywhere = HEC_NEW(arena, hec_spread_pattern, ranks);
   spread.everywhere_sum.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
@@ -275,6 +270,7 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
   spread.delay_of = HEC_NEW(arena, double, ranks);
   spread.owner = HEC_NEW(arena, int32_t, problem->n_experts);
+  spread.listed = HEC_NEW(arena, int32_t, ranks);
   spread.everywhere_at = HEC_NEW(arena, int32_t, (size_t)problem->n_experts + 1);
   for (int32_t i = 0; i <= problem->n_experts; i++)
     spread.everywhere_at[i] = i * (problem->n_ranks - 1);
@@ -283,14 +279,13 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
     spread.lowered.stage[k].capacity = 4 * ranks + 16;
     spread.lowered.stage[k].data = HEC_NEW(arena, hec_transfer, spread.lowered.stage[k].capacity);
   }
-  int32_t *others = HEC_NEW(arena, int32_t, ranks);
+  uint64_t *others = HEC_NEW(arena, uint64_t, spread.n_words);
   const hec_spread_sum nothing = hec_spread_sum_new(arena, &spread);
   for (int32_t owner = 0; owner < problem->n_ranks; owner++) {
-    int32_t n = 0;
     for (int32_t r = 0; r < problem->n_ranks; r++)
-      if (r != owner)
-        others[n++] = r;
-    keep_everywhere(arena, &spread, owner, others, n);
+      hec_rank_set_add(others, r);
+    hec_rank_set_remove(others, owner);
+    keep_everywhere(arena, &spread, owner, others);
     if (!scatter)
       spread.way_out[owner] = way_out_of(arena, &spread, owner);
     spread.everywhere_s[owner] = hec_spread_cost_with(&spread, &nothing, &spread.everywhere[owner]);
@@ -393,6 +388,8 @@ static double way_with_s(const hec_spread *spread, int32_t way, const hec_spread
   int32_t i = entry_of(spread, pattern, spread->way_at[way]);
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1] && seconds < limit; k++) {
     double max = sum->stage_s[k];
+    if (seconds + max >= limit)
+      return limit;
     for (int32_t end = (k + 1) * length; i < pattern->n && pattern->at[i] < end; i++) {
       int32_t at = pattern->at[i];
       double bytes = load[at] + pattern->load[i], wait_s = larger(delay[at], pattern->delay[i]);

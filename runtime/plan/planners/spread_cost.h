@@ -39,16 +39,17 @@ typedef struct {
 /* Patterns made before, found again by owner and receivers; forgotten all at once when the memory is full. */
 typedef struct {
   struct hec_spread_known *slot; /* [HEC_SPREAD_KNOWN] */
-  int32_t *receivers;            /* [receivers_max] of all of them */
-  hec_spread_pattern entries;    /* [entries_max] likewise; n: in use */
-  int32_t n_receivers, receivers_max, entries_max;
+  uint64_t *receivers;           /* [HEC_SPREAD_KNOWN * n_words] of each */
+  hec_spread_pattern entries;    /* [entries_max] of all of them; n: in use */
+  int32_t entries_max;
 } hec_spread_memo;
 enum { HEC_SPREAD_KNOWN = 8192 };
 
 typedef struct {
   const hec_problem *problem;
   const hec_rank_links *links;
-  int64_t bytes; /* of one expert */
+  int64_t bytes;   /* of one expert */
+  int32_t n_words; /* of a set of ranks (rank_set.h) */
   bool scatter;
   int32_t n_ways, n_stages;                /* different lowerings of the rows without relays; stages of all of them */
   double *bandwidth;                       /* [n_stages * n_padded] of each entry's link */
@@ -65,6 +66,7 @@ typedef struct {
   double *everywhere_s;   /* [n_ranks] price of one of them alone */
   int32_t *everywhere_at; /* [n_experts + 1] offsets of receivers of experts that go everywhere */
   int32_t *owner;         /* scratch [n_experts] */
+  int32_t *listed;        /* scratch [n_ranks] receivers of one expert */
   double *delay_of;       /* scratch [n_ranks] of one expert's chain */
   hec_collective_plan lowered; /* scratch for one expert, on the arena, large enough never to grow */
 } hec_spread;
@@ -77,8 +79,8 @@ hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread);
 void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum);
 /* O(pattern). */
 void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_pattern *pattern);
-/* Pattern of an expert of `owner` that goes to `receivers` (ascending, without the owner); good until the next one. */
-hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n);
+/* Pattern of an expert of `owner` that goes to the set `receivers` (without the owner); good until the next one. */
+hec_spread_pattern hec_spread_item(hec_spread *spread, int32_t owner, const uint64_t *receivers);
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum); /* O(stages) */
 /* With one pattern more: O(pattern). */

@@ -3,6 +3,7 @@
 #include "runtime/plan/planners/weigh.h"
 
 #include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/planners/rank_set.h"
 
 #include <string.h>
 
@@ -107,11 +108,14 @@ static double plan_s(hec_weigh *w, const hec_plan *plan, const hec_weigh_case *o
     int32_t home = hec_plan_home(plan, of->layer, e);
     if (held.n == 0)
       continue;
-    hec_spread_pattern pattern = hec_spread_item(c->gather, home, held.rank, held.n);
+    memset(c->guests, 0, (size_t)c->n_words * sizeof *c->guests);
+    for (int32_t i = 0; i < held.n; i++)
+      hec_rank_set_add(c->guests, held.rank[i]);
+    hec_spread_pattern pattern = hec_spread_item(c->gather, home, c->guests);
     hec_spread_add(c->gather, &w->gathered, &pattern);
     if (!c->scatter)
       continue;
-    pattern = hec_spread_item(c->scatter, home, held.rank, held.n);
+    pattern = hec_spread_item(c->scatter, home, c->guests);
     hec_spread_add(c->scatter, &w->returned, &pattern);
   }
   memset(w->rank_s, 0, 2 * (size_t)plan->n_ranks * sizeof *w->rank_s);

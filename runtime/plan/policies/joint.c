@@ -124,7 +124,7 @@ static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
   hec_history_sum_sources(&run->history, layer, run->policy->window, state->sum);
   for (int32_t r = 0; r < run->plan.n_ranks; r++) {
     const uint64_t *sum = state->sum + (size_t)r * (size_t)n_experts;
-    uint32_t *mean = state->mean + (size_t)r * (size_t)n_experts, *other = state->other + (size_t)r * (size_t)n_experts;
+    uint32_t *mean = state->mean + (size_t)r * (size_t)n_experts;
     int64_t row = 0;
     for (int32_t e = 0; e < n_experts; e++)
       row += (int64_t)sum[e];
@@ -134,13 +134,22 @@ static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
       mean[e] = (uint32_t)(int64_t)(((1 - drift) * own + even) / n);
       expected[e] += (uint64_t)(int64_t)(own / n);
     }
+  }
+  run->units += (uint64_t)run->plan.n_ranks * (uint64_t)n_experts / 2;
+}
+
+/* The same loads, of other experts. */
+static void expect_others(const hec_policy_run *run, joint *state) {
+  int32_t n_experts = run->plan.n_experts;
+  for (int32_t r = 0; r < run->plan.n_ranks; r++) {
+    const uint32_t *mean = state->mean + (size_t)r * (size_t)n_experts;
+    uint32_t *other = state->other + (size_t)r * (size_t)n_experts;
     for (int32_t e = 0, to = 3 % n_experts; e < n_experts; e++) {
       other[to] = mean[e];
       for (to += 7; to >= n_experts;)
         to -= n_experts;
     }
   }
-  run->units += (uint64_t)run->plan.n_ranks * (uint64_t)n_experts / 2;
 }
 
 static void read_placement(const hec_policy_run *run, joint *state, int32_t layer) {
@@ -250,6 +259,7 @@ static void sum_loads(const hec_policy_run *run, joint *state) {
 /* Whether the layer is placed anew. A placement that could not pay however the layer is split is not tried. */
 static bool replace(hec_policy_run *run, joint *state, int32_t layer) {
   size_t n_experts = (size_t)run->plan.n_experts, cells = n_experts * (size_t)run->plan.n_ranks;
+  expect_others(run, state);
   read_placement(run, state, layer);
   double now_s = try_placement(run, state, layer, INFINITY), best = 0, period = hec_policy_period(run);
   bool found = false;
