@@ -75,14 +75,13 @@ static hec_status time_instance(const settings *s, const instance *in, hec_arena
   for (int32_t i = 0; i < LOADS; i++)
     loads[i] = hec_load_new(arena, 1, in->ranks, in->experts);
   int32_t n = (int32_t)s->iterations;
-  int32_t n_first = n < LOADS ? n : LOADS; /* not timed: what is measured knows loads of the past */
   double *seconds = HEC_NEW(arena, double, n);
   out->p99_s = 0;
   for (int32_t k = 0; k < SKEWS; k++) {
     HEC_TRY(hec_bench_loads(loads, LOADS, sigmas[k], problem.tokens, TOP_K));
     hec_policy_run run = hec_policy_start(hec_policy_find(in->policy), &problem, arena);
-    for (int32_t i = -n_first; i < n; i++) {
-      double took = plan_once(&run, &loads[(i + n_first) % LOADS], i + n_first);
+    for (int32_t i = -LOADS; i < n; i++) {
+      double took = plan_once(&run, &loads[(i + LOADS) % LOADS], i + LOADS);
       if (i >= 0)
         seconds[i] = took;
     }
