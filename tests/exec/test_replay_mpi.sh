@@ -8,7 +8,7 @@ for kind in openmpi mpich; do
   has_mpi $kind || continue
   for ranks in 1 2 3 4 8; do
     n_run=$((n_run + 1))
-    said=$(timeout -k 5 300 "$launcher" -n $ranks "$build/program_replay" $((ranks * 1000)) $((ranks < 8 ? 3 : 2)) 2>&1 </dev/null)
+    said=$(timeout -k 5 300 "$launcher" -n $ranks "$build/program_replay" $((ranks * 1000)) $((ranks < 8 ? 4 : 2)) 2>&1 </dev/null)
     rc=$?
     [ $rc = 0 ] && grep -qx "passed on $ranks ranks" <<<"$said" && continue
     fail "$launcher -n $ranks: exit $rc: $said"
