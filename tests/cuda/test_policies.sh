@@ -17,7 +17,7 @@ check() {
   shift 3
   seed=$((seed + 1))
   FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 300 "$build/hecate-run" "$sample" \
-    --model model.json --backend nccl --transport "$transport" --ranks "$ranks" --tokens 24 --layers 2 --steps 2 --policy $policies --check "$@" \
+    --model model.json --backend nccl --transport "$transport" --ranks "$ranks" --tokens 12 --layers 2 --steps 2 --policy $policies --check "$@" \
     >"$work/out" 2>"$work/err"
   local status=$? passed
   passed=$(grep -c ' passed .*, exact$' "$work/out")

@@ -105,8 +105,8 @@ done <examples.txt
 [ "$(wc -l <examples.txt)" -ge 40 ] || fail "only $(wc -l <examples.txt) examples"
 
 # Those of the simulator and of hecate-trace run, on files of the names that they have, and the small ones of others.
-# Iteration 12 is the last that an example names. Those that name none have three iterations.
-mkdir traces run whole && head -n 13 "$sample" >whole/trace.jsonl && head -n 4 "$sample" >trace.jsonl
+# Iteration 12 is the last that an example names. Those that name none have one iteration; made loads have 60.
+mkdir traces run whole && head -n 13 "$sample" >whole/trace.jsonl && head -n 2 "$sample" >trace.jsonl
 gzip -k trace.jsonl
 cp "$source_dir/tests/sim/cases/incast.json" case.json
 awk 'BEGIN {for (i = 0; i < 4; i++) {for (j = 0; j < 4; j++) printf "%d ", 1000 * i + j; print ""}}' >matrix.txt
@@ -129,6 +129,7 @@ while read -r line; do
   n_run=$((n_run + 1))
   cp "$([[ $line == *--iter* ]] && echo whole/)trace.jsonl" "traces/${sample##*/}"
   [[ $line != *--iter* ]] || line=${line/ trace.jsonl/ whole/trace.jsonl}
+  [[ $line != "hecate-trace synth"* || $line == *--iterations* ]] || line+=" --iterations 60"
   [[ $line != "hecate-trace import"* ]] || line=$(sed 's/--experts 64/--experts 4/; s/--top-k 8/--top-k 2/' <<<"$line")
   split "$line"
   set -- "${words[@]}"
@@ -142,7 +143,7 @@ until grep -q '$' err.txt || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
 kill $!
 wait $! 2>/dev/null
 [ "$(cat err.txt)" = "hecate-bench: times every policy; options and other benchmarks: hecate-bench --help" ] || fail "hecate-bench: $(cat err.txt)"
-hecate-bench --iterations 1 --no-trace --policy ep >out.txt 2>err.txt && [ ! -s err.txt ] || fail "hecate-bench with options: $(cat err.txt)"
+hecate-bench --iterations 1 --no-trace --policy ep --ranks 4 --layers 2 >out.txt 2>err.txt && [ ! -s err.txt ] || fail "hecate-bench with options: $(cat err.txt)"
 
 # Values that completion knows are accepted.
 values_of() { "${@:2}" --help=complete | awk -F'\t' -v option="$1" '$1 == "option" && $2 == option {print $6}'; }

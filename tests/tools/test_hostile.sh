@@ -72,7 +72,7 @@ refused 2 '--balance: aux is given twice' "${train[@]}" --balance aux=0.1,aux=0.
 refused 2 'temperature: expected a number from 0.01' "${train[@]}" --gate xmoe:temperature=0x1
 refused 2 '--cluster-a nope: expected' "$1/hecate-validate" published --quick --cluster-a nope
 refused 2 '--cluster-b nope: expected' "$1/hecate-validate" published --quick --cluster-b nope
-refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --tokens 1
+refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --tokens 1 --policy lplb
 refused 2 '--peer: expected a program' "$bench" network --ranks 4 --peer ""
 refused 2 '--peer: expected --law max_min' "$bench" network --ranks 4 --peer true --law alpha_beta
 works '1 run (synthetic' "$bench" network --ranks 4 --runs 1

@@ -5,8 +5,8 @@ source "$(dirname "$0")/../support/tool.sh"
 command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 0; }
 
 cat >jobs.py <<'END'
-import itertools, json, random, subprocess, sys
-build, N_JOBS = sys.argv[1], 20
+import itertools, json, os, random, subprocess, sys
+build, N_JOBS = sys.argv[1], 10 * int(os.environ.get("HECATE_TEST_CASES", "1"))
 POLICIES = ["ep", "eplb", "hecate", "fsdp", "micromoe", "lplb"]
 MODELS = [("mixtral-8x7b", 8, 2), ("gpt2-xl-moe", 8, 2), ("olmoe", 64, 8), ("gpt-oss-20b", 32, 4)]
 LOADS = [["zipf", "--exponent", "0.3"], ["zipf", "--exponent", "0.8"], ["lognormal", "--sigma", "0.5"], ["lognormal", "--sigma", "1.5"],

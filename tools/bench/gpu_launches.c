@@ -7,7 +7,7 @@
 
 #include "runtime/exec/launch/rank.h"
 
-enum { CALLS = 200, LIST = 32, N = 256, SIDE = 16, CASES = 9 };
+enum { CALLS = 200, SMALL_CALLS = 10, LIST = 32, N = 256, SIDE = 16, CASES = 9 };
 enum { TOKENS = 8192, WIDTH = 768, SMALL_TOKENS = 64, SMALL_WIDTH = 16 };
 
 typedef struct {
@@ -61,18 +61,23 @@ static const launch_case cases[CASES] = {{"zero", run_zero},
                                          {"permute of a layer", run_permute},
                                          {"combine of a layer", run_combine}};
 
+static int32_t calls_of(const hec_gpu_session *s) {
+  return s->bench->small ? SMALL_CALLS : CALLS;
+}
+
 static hec_status time_calls(hec_gpu_session *s, const launch_case *c, const calls *with, double *host_s,
                              double *device_s) {
   const hec_streams *streams = s->on->streams;
+  int32_t n = calls_of(s);
   const hec_event *begin = streams->mark(s->on);
   int64_t before = hec_clock_ns();
-  for (int32_t k = 0; k < CALLS; k++)
+  for (int32_t k = 0; k < n; k++)
     c->run(s->on, with);
   int64_t after = hec_clock_ns();
   const hec_event *end = streams->mark(s->on);
   HEC_TRY(hec_gpu_session_wait(s, end));
-  *host_s = 1e-9 * (double)(after - before) / CALLS;
-  *device_s = 1e-9 * (double)(streams->when(s->on, end) - streams->when(s->on, begin)) / CALLS;
+  *host_s = 1e-9 * (double)(after - before) / n;
+  *device_s = 1e-9 * (double)(streams->when(s->on, end) - streams->when(s->on, begin)) / n;
   streams->restart(s->on);
   return HEC_OK;
 }
@@ -80,15 +85,16 @@ static hec_status time_calls(hec_gpu_session *s, const launch_case *c, const cal
 static hec_status time_events(hec_gpu_session *s, double *per_s) {
   const hec_streams *streams = s->on->streams;
   const hec_event *last = NULL;
+  int32_t n = calls_of(s);
   int64_t before = hec_clock_ns();
-  for (int32_t k = 0; k < CALLS; k++) {
+  for (int32_t k = 0; k < n; k++) {
     streams->select(s->on, k % 2);
     if (last)
       streams->after(s->on, last);
     last = streams->mark(s->on);
   }
   HEC_TRY(hec_gpu_session_wait(s, last));
-  *per_s = CALLS / (1e-9 * (double)(hec_clock_ns() - before));
+  *per_s = n / (1e-9 * (double)(hec_clock_ns() - before));
   streams->restart(s->on);
   return HEC_OK;
 }
