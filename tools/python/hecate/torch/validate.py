@@ -128,11 +128,13 @@ def rank_of_job(o, folder):
     dist.barrier()
     window = calibrations[0][0]["calibration"]["window_s"]
     cases = [Case(o, example, policy, float(hot), folder, file, window) for hot in o.hot.split(",") for policy in o.policy.split(",")]
-    cases.append(control)
     order = random.Random(1)
     for _ in range(o.rounds):
-        for case in order.sample(cases, len(cases)):
+        for i, case in enumerate(order.sample(cases, len(cases))):
+            if i % 2 == 0:  # every prediction rests on the control: it has more steps than a case
+                control.run(o.block)
             case.run(o.block)
+    cases.append(control)
     calibrations.append(calibrate(control.model, control.one))
     for case in cases:
         case.recorder.close()
