@@ -3,33 +3,14 @@
  * between "```" stay as they are. Others are wrapped, list items with an indent. O(length). */
 #include "validate/plain.h"
 
+#include "validate/markdown.h"
+
 #include <string.h>
 
-enum { WIDTH = 110, COLUMNS_MAX = 16 };
-
-typedef struct {
-  const char *at;
-  size_t n;
-} piece;
-
-static piece line_at(const char *text) {
-  return (piece){text, strcspn(text, "\n")};
-}
-
-static const char *after(piece line) {
-  return line.at + line.n + (line.at[line.n] == '\n');
-}
-
-static piece trimmed(piece cell) {
-  while (cell.n > 0 && cell.at[0] == ' ')
-    cell.at++, cell.n--;
-  while (cell.n > 0 && cell.at[cell.n - 1] == ' ')
-    cell.n--;
-  return cell;
-}
+enum { WIDTH = 110, COLUMNS_MAX = HEC_MARKDOWN_COLUMNS_MAX };
 
 /* The text without "**"; its length. `out` may be NULL. */
-static size_t add_unmarked(hec_text *out, piece text) {
+static size_t add_unmarked(hec_text *out, hec_piece text) {
   size_t length = 0;
   for (size_t i = 0; i < text.n; i++) {
     if (i + 1 < text.n && text.at[i] == '*' && text.at[i + 1] == '*') {
@@ -43,18 +24,6 @@ static size_t add_unmarked(hec_text *out, piece text) {
   return length;
 }
 
-/* Cells of "| a | b |". */
-static int cells_of(piece line, piece cell[COLUMNS_MAX]) {
-  int n = 0;
-  size_t begin = 1;
-  for (size_t i = 1; i < line.n && n < COLUMNS_MAX; i++)
-    if (line.at[i] == '|') {
-      cell[n++] = trimmed((piece){line.at + begin, i - begin});
-      begin = i + 1;
-    }
-  return n;
-}
-
 static void pad(hec_text *out, size_t n) {
   for (size_t i = 0; i < n; i++)
     hec_text_add(out, " ");
@@ -65,10 +34,10 @@ typedef struct {
   bool right;
 } shape;
 
-static void add_cells(hec_text *out, piece line, const shape columns[COLUMNS_MAX]) {
-  piece cell[COLUMNS_MAX];
+static void add_cells(hec_text *out, hec_piece line, const shape columns[COLUMNS_MAX]) {
+  hec_piece cell[COLUMNS_MAX];
   size_t owed = 0; /* spaces before the next cell: none at a line's end */
-  int n = cells_of(line, cell);
+  int n = hec_markdown_cells(line, cell);
   for (int i = 0; i < n; i++) {
     size_t left = columns[i].width - add_unmarked(NULL, cell[i]);
     owed += columns[i].right ? left : 0;
@@ -83,25 +52,21 @@ static void add_cells(hec_text *out, piece line, const shape columns[COLUMNS_MAX
   hec_text_add(out, "\n");
 }
 
-static bool is_rule(piece line) {
-  return line.n > 1 && line.at[1] == '-';
-}
-
 static const char *add_table(hec_text *out, const char *text) {
   shape columns[COLUMNS_MAX] = {{0}};
-  piece cell[COLUMNS_MAX], line;
-  for (const char *at = text; *at == '|'; at = after(line)) {
-    line = line_at(at);
-    int n = cells_of(line, cell);
+  hec_piece cell[COLUMNS_MAX], line;
+  for (const char *at = text; *at == '|'; at = hec_markdown_after(line)) {
+    line = hec_markdown_line(at);
+    int n = hec_markdown_cells(line, cell);
     for (int i = 0; i < n; i++) {
-      size_t length = is_rule(line) ? 0 : add_unmarked(NULL, cell[i]);
+      size_t length = hec_markdown_is_rule(line) ? 0 : add_unmarked(NULL, cell[i]);
       columns[i].width = length > columns[i].width ? length : columns[i].width;
-      columns[i].right = columns[i].right || (is_rule(line) && cell[i].n > 0 && cell[i].at[cell[i].n - 1] == ':');
+      columns[i].right = columns[i].right || (hec_markdown_is_rule(line) && hec_markdown_to_the_right(cell[i]));
     }
   }
-  for (; *text == '|'; text = after(line)) {
-    line = line_at(text);
-    if (!is_rule(line))
+  for (; *text == '|'; text = hec_markdown_after(line)) {
+    line = hec_markdown_line(text);
+    if (!hec_markdown_is_rule(line))
       add_cells(out, line, columns);
   }
   return text;
@@ -110,9 +75,9 @@ static const char *add_table(hec_text *out, const char *text) {
 /* From behind the opening line to behind the closing one. */
 static const char *add_fenced(hec_text *out, const char *text) {
   while (*text) {
-    piece line = line_at(text);
-    text = after(line);
-    if (strncmp(line.at, "```", 3) == 0)
+    hec_piece line = hec_markdown_line(text);
+    text = hec_markdown_after(line);
+    if (hec_piece_starts(line, "```"))
       break;
     hec_text_add_bytes(out, line.at, line.n);
     hec_text_add(out, "\n");
@@ -120,13 +85,13 @@ static const char *add_fenced(hec_text *out, const char *text) {
   return text;
 }
 
-static void add_wrapped(hec_text *out, piece line) {
+static void add_wrapped(hec_text *out, hec_piece line) {
   size_t indent = line.n > 1 && line.at[0] == '-' && line.at[1] == ' ' ? 2 : 0, column = 0;
   for (size_t i = 0; i < line.n;) {
     size_t end = i;
     while (end < line.n && line.at[end] != ' ')
       end++;
-    piece word = {line.at + i, end - i};
+    hec_piece word = {line.at + i, end - i};
     size_t length = add_unmarked(NULL, word);
     if (column > 0 && column + 1 + length > WIDTH) {
       hec_text_add(out, "\n");
@@ -148,14 +113,14 @@ void hec_plain_add(hec_text *out, const char *markdown) {
       markdown = add_table(out, markdown);
       continue;
     }
-    piece line = line_at(markdown);
-    markdown = after(line);
-    if (strncmp(line.at, "```", 3) == 0) {
+    hec_piece line = hec_markdown_line(markdown);
+    markdown = hec_markdown_after(line);
+    if (hec_piece_starts(line, "```")) {
       markdown = add_fenced(out, markdown);
       continue;
     }
     while (line.n > 0 && line.at[0] == '#')
       line.at++, line.n--;
-    add_wrapped(out, trimmed(line));
+    add_wrapped(out, hec_piece_trimmed(line));
   }
 }

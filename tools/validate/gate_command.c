@@ -67,7 +67,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--update", s->update, "FILE", "write FILE: the baseline with today's predictions; measure nothing"),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--calibrated", s->calibrated, "FILE", "write the cluster that was fitted in the last session"),
-      HEC_ARG_WORD("--out", s->out, "FILE", "write the report as Markdown"),
+      HEC_ARG_WORD("--out", s->out, "FILE", "write the report " HEC_REPORT_OUT),
       HEC_ARG_WORD("--stamp", s->stamp, "TEXT", "a line for its heading, such as date and commit"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};

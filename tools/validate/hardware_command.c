@@ -23,7 +23,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "with a folder: every GPU takes the constants of this one, scaled by data sheet, as if nobody had measured it",
        0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report " HEC_REPORT_OUT, 0, 0},
       {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row, and who measured", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
@@ -38,7 +38,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "for messages of 64 MiB and dense GEMMs of 1e11 FLOP and more, a median error of 25 % at most; exit "
           "code 1 when\n"
           "that does not hold. Nothing there measures H100, H200, H800 or GB200 (presets dgx-h100, dgx-h200, h800,\n"
-          "gb200-nvl72). Text on stdout, Markdown in --out. The form of the file: validate/hardware/hardware.h.",
+          "gb200-nvl72). Text on stdout, the whole report in --out. The file has the form of "
+          "validate/hardware/hardware.h.",
       .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json\n"
                   "  hecate-validate hardware --cases ../shared/cases/gpu",
       .args = args};

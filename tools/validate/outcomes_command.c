@@ -26,7 +26,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--details", HEC_ARG_FLAG, &s->options.details, NULL,
        "also rank by rank, parts of the step, how the recording was read", 0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report " HEC_REPORT_OUT, 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -38,7 +38,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "ratio is beyond 15 % on the window of micro-batches taken, 25 to 29 (chosen after the imbalance of several "
           "had been\n"
           "seen; others are shown beside it). The same loads are also priced on other clusters, to show how much the\n"
-          "ratios rest on the hardware model. Text on stdout, Markdown in --out. Some seconds.",
+          "ratios rest on the hardware model. Text on stdout, the whole report in --out. Some seconds.",
       .examples = "  hecate-validate outcomes --out outcomes.md\n  hecate-validate outcomes --cases FILE --json",
       .args = args};
   return hec_args_options(&command, argc, argv, done);

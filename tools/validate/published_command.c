@@ -41,7 +41,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--seed", HEC_ARG_INT, &s->seed, "N", "of the synthetic loads (1)", 0, 1e15},
       {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL, "few models and iterations: seconds, for tests", 0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report as Markdown", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report " HEC_REPORT_OUT, 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
   const hec_command command = {

@@ -5,6 +5,8 @@
 #include "tools/front/output.h"
 #include "validate/plain.h"
 
+#include <string.h>
+
 void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown, int indent, hec_report_texts *texts) {
   hec_doc_write(report, of, shown, indent, &texts->shown);
   hec_doc_write(report, of, HEC_DOC_MARKDOWN, 0, &texts->markdown);
@@ -19,11 +21,17 @@ void hec_report_show(hec_doc_report *report, const void *of, bool json, hec_repo
 }
 
 hec_status hec_report_print(hec_report_texts *texts, const char *file) {
-  hec_status status = file ? hec_write_file(file, texts->markdown.data, texts->markdown.length) : HEC_OK;
+  size_t n = file ? strlen(file) : 0;
+  bool page = n > 5 && strcmp(file + n - 5, ".html") == 0;
+  hec_text html = {0}, *written = page ? &html : &texts->markdown;
+  if (page)
+    hec_report_html(texts->markdown.data, &html);
+  hec_status status = file ? hec_write_file(file, written->data, written->length) : HEC_OK;
   if (status == HEC_OK)
     status = hec_output_print(&texts->shown);
   hec_text_free(&texts->shown);
   hec_text_free(&texts->markdown);
+  hec_text_free(&html);
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* A report as it leaves: into a file as Markdown, and to standard output in the form that is wanted there. */
+/* A report as it leaves: into a file as Markdown or as a page, and to standard output in the form that is wanted there. */
 #ifndef HEC_TOOLS_VALIDATE_REPORT_OUT_H
 #define HEC_TOOLS_VALIDATE_REPORT_OUT_H
 #include "validate/doc.h"
@@ -16,7 +16,10 @@ hec_status hec_report_detailed(hec_doc_report *report, const void *of, bool *det
                                const char *file) HEC_MUST_USE;
 /* Before anything runs: that --out can be written, and where the recorded data lie: --cases, or below the folder of them. */
 hec_status hec_report_begin(const char *cases, const char *recorded, const char *out, hec_text *path) HEC_MUST_USE;
-/* Nothing is printed where the file cannot be written. file NULL: none. Frees the texts. */
+/* Nothing is printed where the file cannot be written. file NULL: none; NAME.html: a page. Frees the texts. */
+#define HEC_REPORT_OUT "as Markdown, or as a page that opens offline if FILE ends in .html"
 hec_status hec_report_print(hec_report_texts *texts, const char *file) HEC_MUST_USE;
+/* The page of a report's Markdown. */
+void hec_report_html(const char *markdown, hec_text *out);
 
 #endif

@@ -30,7 +30,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--fit", HEC_ARG_TEXT, &s->fit, "TEXT",
        "first fit in_step, nic and hidden to the rows whose id contains TEXT; all other rows are then unseen", 0, 0},
       {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report " HEC_REPORT_OUT, 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
   const hec_command command = {

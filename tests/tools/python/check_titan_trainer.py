@@ -158,6 +158,7 @@ def losses(folder, policy, size=2):
 def refused(folder):
     from hecate.torch import titan_trainer
     for part, name, value, words in (("checkpoint", "enable", True, "use hecate.torch.save"), ("compile", "enable", True, "no compile"),
+                                     ("validator", "enable", True, "validation between steps"),
                                      ("parallelism", "expert_parallel_degree", 2, "expected 1, found 2")):
         config = configuration(folder, 1)
         setattr(getattr(config, part), name, value)

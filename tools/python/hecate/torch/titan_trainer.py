@@ -11,8 +11,7 @@ import re
 
 import torch
 from torch.distributed.fsdp import fully_shard
-from torchtitan.distributed import fsdp
-from torchtitan.distributed import utils
+from torchtitan.distributed import fsdp, utils
 
 from .._library import BadInput
 from . import titan
@@ -52,6 +51,8 @@ def _check(config):
     if config.checkpoint.enable:
         raise BadInput("titan_trainer: checkpoint.enable: torchtitan's checkpoints do not know of experts that move; leave it off "
                        "and use hecate.torch.save and load")
+    if config.validator.enable:
+        raise BadInput("titan_trainer: validator.enable: validation between steps is not supported")
     if not config.training.disable_cuda_graphs or config.compile.enable:
         raise BadInput("titan_trainer: expected training.disable_cuda_graphs, and no compile: what a step exchanges depends on its loads")
 
@@ -61,7 +62,7 @@ def _trainer(base, policy, options):
         def __init__(self, config):
             _check(config)
             training, spec = config.training, config.model_spec
-            made = dict(compute_dtype=getattr(torch, training.mixed_precision_param), **options)
+            made = {"compute_dtype": getattr(torch, training.mixed_precision_param), **options}
 
             def parallelize(model, **how):
                 self.experts = titan.replace(model, policy, tokens=training.local_batch_size * training.seq_len,
