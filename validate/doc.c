@@ -145,7 +145,7 @@ void hec_doc_end(hec_doc *doc) {
 
 /* ---- Values ---- */
 
-static void write_real(const hec_doc *doc, hec_doc_form form, double value, char *text, size_t size) {
+static void write_real(const hec_doc *doc, hec_value_form form, double value, char *text, size_t size) {
   if (!isfinite(value))
     (void)snprintf(text, size, "%s", doc->missing);
   else if (form == HEC_SECONDS)

@@ -1,4 +1,5 @@
-/* Sorted values, and what stands at a share of their way: the only quantile, so that a median is the same everywhere. */
+/* Sorted values, and what stands at a share of their way: the only quantile, so that a median is the same everywhere. GSL has
+ * the same, but libhecate is built without it. */
 #ifndef HEC_BASE_QUANTILE_H
 #define HEC_BASE_QUANTILE_H
 #include <stdint.h>

@@ -18,7 +18,7 @@ typedef enum {
   HEC_PERCENT, /* 0.123: 12.3 % */
   HEC_SIGNED,  /* +12.3 % */
   HEC_SIGNED2  /* +12.34 % */
-} hec_doc_form;
+} hec_value_form;
 
 typedef enum {
   HEC_VALUE_TEXT,
@@ -33,7 +33,7 @@ typedef enum {
 
 typedef struct hec_value {
   const char *key; /* NULL: for people alone; lists have values without keys */
-  hec_doc_form form;
+  hec_value_form form;
   hec_value_kind kind;
   const char *text; /* NULL: null, or an empty cell */
   int64_t whole;
@@ -42,16 +42,16 @@ typedef struct hec_value {
   int32_t n;
 } hec_value;
 
-static inline hec_value hec_value_text(const char *key, hec_doc_form form, const char *text) {
+static inline hec_value hec_value_text(const char *key, hec_value_form form, const char *text) {
   return (hec_value){.key = key, .form = form, .kind = HEC_VALUE_TEXT, .text = text};
 }
-static inline hec_value hec_value_int(const char *key, hec_doc_form form, int64_t whole) {
+static inline hec_value hec_value_int(const char *key, hec_value_form form, int64_t whole) {
   return (hec_value){.key = key, .form = form, .kind = HEC_VALUE_INT, .whole = whole};
 }
-static inline hec_value hec_value_bool(const char *key, hec_doc_form form, bool yes) {
+static inline hec_value hec_value_bool(const char *key, hec_value_form form, bool yes) {
   return (hec_value){.key = key, .form = form, .kind = HEC_VALUE_BOOL, .whole = yes};
 }
-static inline hec_value hec_value_real(const char *key, hec_doc_form form, double real) {
+static inline hec_value hec_value_real(const char *key, hec_value_form form, double real) {
   return (hec_value){.key = key, .form = form, .kind = HEC_VALUE_REAL, .real = {real}};
 }
 /* For programs: two numbers. */

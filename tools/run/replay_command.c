@@ -45,8 +45,7 @@ typedef struct {
 static const hec_run_option_words words[] = {
     {"cluster", NULL,
      "what plans are made for: preset (--list), JSON file or line, see Cluster below. Default: this machine's cores, "
-     "or the hosts "
-     "of mpirun, at assumed rates; of backend nccl a preset with such devices."},
+     "or the hosts of mpirun, at assumed rates; of backend nccl a preset with such devices."},
     {"model", NULL,
      "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace. "
      "Default: the trace's where an expert is at most 1 MiB, else tiny."},

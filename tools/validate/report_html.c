@@ -15,24 +15,32 @@ static void add_words(hec_piece words, hec_text *out) {
   hec_text_free(&copy);
 }
 
-/* Words between two `mark`s have the element. */
+static const struct { const char *mark, *element; } marks[] = {{"**", "b"}, {"`", "code"}};
+
+/* The mark at the text's beginning, of which only `open` counts inside of one; -1: none. */
+static int mark_at(hec_piece text, int open) {
+  for (int k = 0; k < 2; k++)
+    if ((open < 0 || open == k) && hec_piece_starts(text, marks[k].mark))
+      return k;
+  return -1;
+}
+
+/* Words between two marks have their element. */
 static void add_marked(hec_piece text, hec_text *out) {
-  static const struct { const char *mark, *element; } marks[] = {{"**", "b"}, {"`", "code"}};
-  size_t begin = 0;
   int open = -1;
-  for (size_t i = 0; i < text.n; i++)
-    for (int k = 0; k < 2; k++) {
-      size_t n = strlen(marks[k].mark);
-      if ((open >= 0 && open != k) || !hec_piece_starts((hec_piece){text.at + i, text.n - i}, marks[k].mark))
-        continue;
-      add_words((hec_piece){text.at + begin, i - begin}, out);
-      hec_text_printf(out, "<%s%s>", open == k ? "/" : "", marks[k].element);
-      open = open == k ? -1 : k;
-      begin = i + n;
-      i = begin - 1;
-      break;
+  while (text.n > 0) {
+    size_t n = 0;
+    int mark = -1;
+    while (n < text.n && (mark = mark_at((hec_piece){text.at + n, text.n - n}, open)) < 0)
+      n++;
+    add_words((hec_piece){text.at, n}, out);
+    if (mark >= 0) {
+      hec_text_printf(out, "<%s%s>", open < 0 ? "" : "/", marks[mark].element);
+      open = open < 0 ? mark : -1;
+      n += strlen(marks[mark].mark);
     }
-  add_words((hec_piece){text.at + begin, text.n - begin}, out);
+    text = (hec_piece){text.at + n, text.n - n};
+  }
   if (open >= 0)
     hec_text_printf(out, "</%s>", marks[open].element);
 }

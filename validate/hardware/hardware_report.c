@@ -11,7 +11,7 @@ static void add_required(const hec_hardware *h, hec_doc *doc) {
                 "group | what | rows | all rows | without upper bounds | tau of size alone | required | verdict");
   for (int32_t i = 0; i < h->n_lines; i++) {
     const hec_hardware_line *line = &h->lines[i];
-    hec_doc_form form = line->at_least ? HEC_FIXED : HEC_PERCENT;
+    hec_value_form form = line->at_least ? HEC_FIXED : HEC_PERCENT;
     HEC_ROW(doc, HEC_SHOW("group", HEC_AS_IS, line->group), HEC_SHOW("what", HEC_AS_IS, line->what),
             HEC_SHOW("rows", HEC_AS_IS, line->rows), HEC_SHOW("value", form, line->value[0]),
             HEC_SHOW("without_bounds", form, line->value[1]),
