@@ -275,6 +275,8 @@ def mistakes(rank, size):
     parallel, model, optimizer = make("eplb:period=1", size)
     steps(parallel, model, optimizer, 0, 1, rank, size)
     refused(bad, "zero_grad()", parallel.step)
+    parallel, model, optimizer = make("eplb:period=1", size)
+    steps(parallel, model, optimizer, 0, 1, rank, size)
     optimizer.zero_grad()
     parallel.optimizers = []
     refused(bad, "expected attach(optimizer) before experts move", parallel.step)
