@@ -219,9 +219,10 @@ assert all(abs(ends[row] / 1e6 / steps[row] - 1) < 1e-6 for row in ends), (ends,
 assert all(n == d["layout"]["pp"] * d["layout"]["vpp"] * d["micro_batches"] for n in pieces.values()), pieces
 P
 python3 "$source_dir/tests/report/page_check.py" files/report.html >check.txt || fail "report.html: $(cat check.txt)"
-for words in 'id="steps"' 'id="stages"' 'id="stage-memory"' "A step takes" "balanced routing" "not modelled"; do
+for words in 'id="steps"' 'id="stages"' 'id="stage-memory"' "A step takes" "balanced routing" "not modelled" "memory, GiB"; do
   grep -q -- "$words" files/report.html || fail "report.html has no $words"
 done
+grep -oE "[0-9] [kMGT]B" files/report.html && fail "report.html has other units of memory than the screen"
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb,hecate --json --out files
 cmp -s printed.json files/summary.json || fail "a second run into the folder"
 for format in kineto chakra; do
