@@ -39,7 +39,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "Predicts published training runs from their layout, recipe and batch, and prints predicted beside\n"
                  "measured by family: source, model and GPU. --details lists each row,\n"
                  "and why one cannot be expressed. The columns of FILE: docs/layouts.md.",
-      .examples = "  hecate-validate training --details\n  hecate-validate training --cases runs.csv --json\n",
+      .examples = "  hecate-validate training --details\n  hecate-validate training --cases runs.csv --json",
       .args = args};
   return hec_args_options(&command, argc, argv, done);
 }
