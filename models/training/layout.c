@@ -70,9 +70,9 @@ static hec_status read_one(const char *whole, const char **text, hec_layout *lay
     return **text == ':' ? read_layers(whole, text, layout) : HEC_OK;
   }
   return hec_fail(HEC_BAD_INPUT,
-                  "layout \"%s\": expected tp, cp, pp, vpp, ep or etp with =N, found \"%.20s\" (dp and edp follow from "
+                  "layout \"%s\": expected tp, cp, pp, vpp, ep or etp with =N, found \"%.*s\" (dp and edp follow from "
                   "the number of GPUs)",
-                  whole, *text);
+                  whole, (int)strcspn(*text, " \t"), *text);
 }
 
 static hec_status read_text(const char *text, hec_layout *layout) {

@@ -47,6 +47,8 @@ HEC_TEST(units) {
   ck_assert_str_eq(hec_bytes(5.3712e9).text, "5.37 GB");
   ck_assert_str_eq(hec_bytes(40e9).text, "40.0 GB");
   ck_assert_str_eq(hec_bytes(999.7e6).text, "1.00 GB");
+  ck_assert_str_eq(hec_bytes_binary(5.0 * 1073741824).text, "5.00 GiB");
+  ck_assert_str_eq(hec_bytes_binary(1000.0 * 1048576).text, "0.98 GiB");
   ck_assert_str_eq(hec_bytes(3e18).text, "3000 PB");
   ck_assert_str_eq(hec_seconds(0.042273).text, "42.3 ms");
   ck_assert_str_eq(hec_seconds(0.9999).text, "1.00 s");

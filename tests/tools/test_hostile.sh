@@ -114,6 +114,7 @@ refused 2 '--help: cannot be opened' "$sim" -- --help
 works '"policies"' "$sim" --policy ep --json -- $sample
 works 'overload' "${synth[0]}" info -- $sample
 refused 2 'expected a trace file' "$sim"
+refused 2 'found "recomend" (did you mean "recommend"?)' "$sim" recomend $sample --model gpt-moe-s
 refused 2 'no iteration is left to report' "$sim" $sample --warmup 20 --policy ep
 refused 2 'expected --out DIR' "$sim" $sample --timeline-iter 3
 refused 2 'the trace has no iteration 999' "$sim" $sample --policy ep --timeline-iter 999 --out "$folder/none"

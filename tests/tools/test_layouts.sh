@@ -182,6 +182,7 @@ refuses 2 "--layout or --setup" e8.jsonl --gpus 8
 refuses 2 "--tokens" e8.jsonl --setup mixtral-8x7b-64-h100 --tokens 8
 refuses 2 "--micro-batches" e8.jsonl --setup mixtral-8x7b-64-h100 --micro-batches 2
 refuses 2 "--schedule" e8.jsonl --setup mixtral-8x7b-64-h100 --schedule serial
+refuses 2 "links of 1 MB/s and more, found 8 bytes/s" e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=h100 nic=8"
 refuses 2 "expected gpu=NAME" e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "1x8 nvlink=300G flops=312T mem=40G"
 refuses 2 "--pipeline: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --pipeline zigzag
 refuses 2 "pipeline dualpipe: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --pipeline dualpipe --layout "pp=4 vpp=2 ep=8"
@@ -218,9 +219,10 @@ assert all(abs(ends[row] / 1e6 / steps[row] - 1) < 1e-6 for row in ends), (ends,
 assert all(n == d["layout"]["pp"] * d["layout"]["vpp"] * d["micro_batches"] for n in pieces.values()), pieces
 P
 python3 "$source_dir/tests/report/page_check.py" files/report.html >check.txt || fail "report.html: $(cat check.txt)"
-for words in 'id="steps"' 'id="stages"' 'id="stage-memory"' "A step takes" "balanced routing" "not modelled"; do
+for words in 'id="steps"' 'id="stages"' 'id="stage-memory"' "A step takes" "balanced routing" "not modelled" "memory, GiB"; do
   grep -q -- "$words" files/report.html || fail "report.html has no $words"
 done
+grep -oE "[0-9] [kMGT]B" files/report.html && fail "report.html has other units of memory than the screen"
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb,hecate --json --out files
 cmp -s printed.json files/summary.json || fail "a second run into the folder"
 for format in kineto chakra; do

@@ -109,15 +109,19 @@ refuses 2 "setup.json" "${job[@]}" --out theirs
 tr -s "\n " " " <today.txt | grep -qE "What runs today \(pp=8 ep=4 with micro-batches of 1.*\) takes [0-9.]+ s with ep, [0-9.]+x the recommended step" && grep -q "pp=8 ep=4 (today)" today.txt || fail "today is not in: $(cat today.txt)"
 
 # A measured run of it is a factor on all, and no other layout's own time.
-"$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --measured "step=60s" --json >anchored.json || fail "measured"
+"$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --measured "step=60s" --out anchored >anchored.txt || fail "measured"
 python3 - <<'P' || fail "--measured"
 import json
-free, anchored = json.load(open("free/recommendation.json")), json.load(open("anchored.json"))
+free, anchored = json.load(open("free/recommendation.json")), json.load(open("anchored/recommendation.json"))
 factor = 60 / free["today"]["step_s"]
 assert abs(anchored["today"]["step_s"] / 60 - 1) < 1e-9, anchored["today"]
 assert [r["layout"] for r in free["ranked"]] == [r["layout"] for r in anchored["ranked"]]
 for a, b in zip(free["ranked"], anchored["ranked"]):
     assert abs(b["step_s"] / a["step_s"] / factor - 1) < 1e-9, (a["step_s"], b["step_s"], factor)
+# As hecate-sim says it of one layout: the factor, and no band where it is far from 1.
+screen = " ".join(open("anchored.txt").read().split())
+assert factor > 1.4 and "confidence: WARNING: the factor is outside 0.7 to 1.4." in screen, (factor, screen)
+assert "All times are multiplied by %.4g, of --measured." % factor in screen and "half of the published runs" not in screen, screen
 P
 refuses 2 "what was measured" "${job[@]}" --measured "step=60s"
 

@@ -30,6 +30,11 @@ head -n 2 $small >one.jsonl
 accepts one.jsonl --policy ep,eplb,hecate && has "history: no load is known before the only iteration: eplb, hecate have nothing to"
 accepts one.jsonl --policy ep && ! grep -q "history:" out.txt || fail "ep needs no history"
 accepts $small --policy ep,eplb && has "history: 3 iterations, no load known before the first"
+# Nothing fits: what would help; a forward pass has no optimizer to shard.
+tiny=(--cluster "1x2 nvlink=300G flops=312T mem=1M" --policy ep)
+advice() { "$sim" $small "${tiny[@]}" "$@" >out.txt || fail "exit code $?: $*"; tr -s "\n " " " <out.txt | grep -q "may fit: see hecate-sim recommend"; }
+advice || fail "no advice where nothing fits: $(cat out.txt)"
+advice --phase forward && fail "a forward pass is no training job: $(cat out.txt)"
 "$build/hecate-trace" synth --workload W0 --layers 2 --experts 4 --source-ranks 2 --tokens 64 --iterations 12 --affinity 0.5 --out follows.jsonl >out.txt || fail "no trace with transitions"
 accepts follows.jsonl --policy ep,eplb && ! grep -q "transitions:" out.txt || fail "a note on transitions that no row uses: $(cat out.txt)"
 accepts follows.jsonl --policy ep,exflow && has "transitions: exflow places experts by counts of"

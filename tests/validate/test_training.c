@@ -118,6 +118,24 @@ HEC_TEST_ROWS(reasons, not_expressed) {
   ck_assert_msg(strstr(table.cases[0].why_not, not_expressed[_i].why), "%s", table.cases[0].why_not);
 }
 
+/* Without rows there is no median; reasons are counted; of a source its repository and file are left. */
+HEC_TEST(nothing_is_expressed) {
+  hec_text page = {0};
+  ck_ok(judge("b-1,Unheard-of 9T,8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,,An/x@12ab docs/y/z.md (p. 3)\n"
+              "b-2,Unheard-of 9T,8,H100,1,1,,8,,1,8,4096,64,1,BF16,step time s,1,,https://github.com/a/b/pull/7\n"
+              "b-3,Mixtral-8x7B,8,H100,,,,,,,,4096,64,1,BF16,step time s,1,,own\n",
+              NULL));
+  hec_doc_write(hec_training_report, &table, HEC_DOC_MARKDOWN, 0, &page);
+  static const char *const says[] = {
+      "None of 3 rows can be expressed.\n",
+      "\nNot expressed: the model's shape is not known: no preset has it (2); the layout is not stated (1). --details",
+      "\n| x z.md |", "\n| a/b/pull/7 |"};
+  for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+    ck_assert_msg(strstr(page.data, says[i]) != NULL, "%s: %s", says[i], page.data);
+  ck_assert_ptr_null(strstr(page.data, "nan"));
+  hec_text_free(&page);
+}
+
 HEC_TEST(missing_column) {
   ck_ok(hec_write_file(path, "id,model\na,b\n", 13));
   ck_refused(hec_training_judge(path, NULL, &table), "published-runs.csv:1: expected a column \"gpus\"");

@@ -21,20 +21,32 @@ const hec_tool *hec_tool_running(void) {
   return running;
 }
 
+static hec_nearest_search nearest_command(const hec_tool *tool, const char *word) {
+  hec_nearest_search search = {.word = word};
+  for (const hec_tool_command *c = tool->commands; c->name; c++)
+    if (c->run && c->summary)
+      hec_nearest_offer(&search, c->name);
+  return search;
+}
+
 static hec_status unknown(const hec_tool *tool, const char *found) {
   hec_text names = {0}, near = {0};
-  hec_nearest_search search = {.word = found};
+  const hec_nearest_search search = nearest_command(tool, found);
   for (const hec_tool_command *c = tool->commands; c->name; c++)
-    if (c->run && c->summary) {
+    if (c->run && c->summary)
       hec_text_printf(&names, "%s%s", names.length ? ", " : "", c->name);
-      hec_nearest_offer(&search, c->name);
-    }
   hec_nearest_hint(&search, &near);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s; see %s --help", names.data,
-                               found, near.data ? near.data : "", tool->name);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "expected %sa command (%s), found \"%.100s\"%s; see %s --help",
+               tool->run ? "a trace file or " : "", names.data, found, near.data ? near.data : "", tool->name);
   hec_text_free(&names);
   hec_text_free(&near);
   return status;
+}
+
+/* Where a tool takes a trace, too: no file has this name, and a command has nearly. */
+static bool is_mistyped(const hec_tool *tool, const char *word) {
+  return word[0] != '-' && access(word, F_OK) != 0 && nearest_command(tool, word).nearest;
 }
 
 /* Help and the like of a tool that does nothing without a command. */
@@ -68,5 +80,7 @@ int hec_tool_main(const hec_tool *tool, int argc, char **argv) {
   for (const hec_tool_command *c = tool->commands; argc > 1 && c->name; c++)
     if (c->run && strcmp(argv[1], c->name) == 0)
       return c->run(argc - 1, argv + 1);
+  if (tool->run && argc > 1 && is_mistyped(tool, argv[1]))
+    return hec_tool_exit(tool->name, unknown(tool, argv[1]));
   return tool->run ? tool->run(argc, argv) : hec_tool_exit(tool->name, without_command(tool, argc, argv));
 }

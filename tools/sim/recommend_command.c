@@ -47,7 +47,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "where it\nis silent. A schedule that --pipeline names is searched too.",
       .examples = "  hecate-sim recommend trace.jsonl --model mixtral-8x22b --cluster \"16x8 gpu=h100 nics=8\" "
                   "--global-batch 256\n"
-                  "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --out change\n",
+                  "  hecate-sim recommend trace.jsonl --setup deepseek-v3-2048-h800 --out change",
       .first = "--model --cluster --global-batch --gpus --setup --layout --policy --within --out --setup-out",
       .args = args};
   int32_t n;

@@ -51,7 +51,7 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
           "Measures the operations of a PyTorch trainer here, predicts its iteration under several policies, trains\n"
           "it, and prints predicted beside measured, then where a step goes. Needs PyTorch and the package\n"
           "hecate: in $HECATE_TORCH_PYTHON, else python3.",
-      .examples = "  hecate-validate trainer --policy ep,hecate --rounds 6\n",
+      .examples = "  hecate-validate trainer --policy ep,hecate --rounds 6",
       .first = "--policy --hot --ranks --rounds --block --out --json",
       .args = args};
   HEC_TRY(hec_args_options(&command, argc, argv, done));

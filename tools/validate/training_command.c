@@ -37,8 +37,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-validate training",
       .usage = "hecate-validate training [options]",
       .summary = "Predicts published training runs from their layout, recipe and batch, and prints predicted beside\n"
-                 "measured by family: source, model and GPU. A row that cannot be expressed is listed with the reason.",
-      .examples = "  hecate-validate training --details\n  hecate-validate training --cases runs.csv --json\n",
+                 "measured by family: source, model and GPU. --details lists each row,\n"
+                 "and why one cannot be expressed. The columns of FILE: docs/layouts.md.",
+      .examples = "  hecate-validate training --details\n  hecate-validate training --cases runs.csv --json",
       .args = args};
   return hec_args_options(&command, argc, argv, done);
 }

@@ -32,7 +32,8 @@ static hec_status read_type(const hec_import_file *file, int64_t line, const cha
   if (is_real(descr))
     return hec_import_fail(file, line, "descr",
                            "expected whole numbers, found %s, as logits are; expert ids are the K largest of each "
-                           "token: numpy.save(\"ids.npy\", logits.argsort()[..., -K:])",
+                           "token: numpy.save(\"ids.npy\", logits.argsort()[..., -K:]); counts become whole by "
+                           "counts.astype(int)",
                            descr);
   if (!known)
     return hec_import_fail(file, line, "descr",

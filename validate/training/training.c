@@ -119,13 +119,53 @@ void hec_training_table_free(hec_training_table *table) {
 
 /* ---- Report ---- */
 
-/* For people: without what stands in parentheses or behind a semicolon, 40 characters at most. */
+/* For people: without what stands in parentheses or behind a semicolon. Of a file at a commit the repository's and the file's
+ * name: owners, commits and folders would leave no room for what differs. */
 static const char *short_source(hec_doc *doc, const char *source) {
-  enum { CHARACTERS = 40 };
-  size_t n = strcspn(source, "(;");
+  enum { CHARACTERS = 50 };
+  static const char site[] = "https://github.com/";
+  source += strncmp(source, site, strlen(site)) == 0 ? strlen(site) : 0;
+  size_t n = strcspn(source, "(;"), name = strcspn(source, "@ ");
   while (n > 0 && source[n - 1] == ' ')
     n--;
-  return hec_doc_text(doc, "%.*s", (int)(n < CHARACTERS ? n : CHARACTERS), source);
+  if (source[name] != '@')
+    return hec_doc_text(doc, "%.*s", (int)(n < CHARACTERS ? n : CHARACTERS), source);
+  size_t commit = strcspn(source, " "), file = n, from = name;
+  while (file > commit && !strchr("/ ", source[file - 1]))
+    file--;
+  while (from > 0 && source[from - 1] != '/')
+    from--;
+  return hec_doc_text(doc, "%.*s%s%.*s", (int)(name - from), source + from, file < n ? " " : "", (int)(n - file),
+                      source + file);
+}
+
+/* Each reason once, with its number of rows. */
+static void say_not_expressed(const hec_training_table *table, hec_doc *doc) {
+  enum { REASONS = 5 };
+  const char *reason[REASONS] = {0};
+  int32_t count[REASONS] = {0}, n = 0, left = table->n - table->n_predicted;
+  hec_text words = {0};
+  for (int32_t i = 0; i < table->n; i++) {
+    int32_t r = 0;
+    if (!table->cases[i].why_not)
+      continue;
+    while (r < n && strcmp(reason[r], table->cases[i].why_not) != 0)
+      r++;
+    if (r == REASONS)
+      continue;
+    n = r == n ? n + 1 : n;
+    reason[r] = table->cases[i].why_not;
+    count[r]++;
+  }
+  hec_text_add(&words, "Not expressed:");
+  for (int32_t r = 0; r < n; left -= count[r++])
+    hec_text_printf(&words, "%s %s (%d)", r ? ";" : "", reason[r], (int)count[r]);
+  if (left > 0)
+    hec_text_printf(&words, "; others (%d)", (int)left);
+  hec_text_add(&words, ". --details lists each row.");
+  if (n > 0)
+    hec_doc_note(doc, "%s", words.data);
+  hec_text_free(&words);
 }
 
 static void family_rows(const hec_training_table *table, hec_doc *doc) {
@@ -168,8 +208,12 @@ static void case_rows(const hec_training_table *table, hec_doc *doc) {
 void hec_training_report(const void *of, hec_doc *doc) {
   const hec_training_table *table = of;
   hec_doc_note(doc, "# Published training runs: predicted step time over measured");
-  hec_doc_note(doc, "%d of %d rows can be expressed. All of them: median error %.1f %%, 90th percentile %.1f %%.",
-               (int)table->n_predicted, (int)table->n, 100 * table->error.median, 100 * table->error.p90);
+  if (table->n_predicted > 0)
+    hec_doc_note(doc, "%d of %d rows can be expressed. All of them: median error %.1f %%, 90th percentile %.1f %%.",
+                 (int)table->n_predicted, (int)table->n, 100 * table->error.median, 100 * table->error.p90);
+  else
+    hec_doc_note(doc, "None of %d rows can be expressed.", (int)table->n);
+  say_not_expressed(table, doc);
   const hec_step_constants *k = &table->constants;
   hec_doc_note(doc,
                "Global constants: in_step %.3f, nic %.3f, hidden %.2f, host %.1f ms, overlapped %.2f. None is of one "
@@ -181,11 +225,12 @@ void hec_training_report(const void *of, hec_doc *doc) {
   HEC_ADD(doc, HEC_OBJECT("constants", HEC_KEEP("in_step", k->in_step), HEC_KEEP("nic", k->nic),
                           HEC_KEEP("hidden", k->hidden), HEC_KEEP("host_s", k->host_s),
                           HEC_KEEP("overlapped", k->overlapped)));
-  hec_doc_note(
-      doc,
-      "Anchored: one factor from one run of a family predicts the family's other runs of the same recipe. Median over "
-      "%d families: %.1f %%.",
-      (int)table->n_anchored, 100 * table->anchored);
+  if (table->n_anchored > 0)
+    hec_doc_note(doc,
+                 "Anchored: one factor from one run of a family predicts the family's other runs of the same recipe. "
+                 "Median over "
+                 "%d families: %.1f %%.",
+                 (int)table->n_anchored, 100 * table->anchored);
   family_rows(table, doc);
   hec_training_bands_report(table, doc);
   hec_training_memory_report(table->cases, table->n, doc);

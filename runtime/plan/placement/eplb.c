@@ -26,7 +26,8 @@ static hec_status check_row(const hec_placement_file *file, const hec_json_value
   }
   if (hec_json_length(row) > 0 && hec_json_length(row) % placement->shape.n_ranks == 0)
     return HEC_OK;
-  (void)snprintf(expected, sizeof expected, "as many slots for each of %" PRId32 " ranks", placement->shape.n_ranks);
+  (void)snprintf(expected, sizeof expected, "as many slots for each of %" PRId32 " ranks (`ranks`)",
+                 placement->shape.n_ranks);
   return hec_json_error(file->json, row, expected);
 }
 

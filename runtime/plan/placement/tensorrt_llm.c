@@ -147,7 +147,8 @@ static hec_status check_slots(yaml *y, const hec_placement *placement, int32_t l
                     y->line, where, first, n);
   if (n % n_ranks != 0)
     return hec_fail(HEC_BAD_INPUT,
-                    "%s:%" PRId32 ": %s: expected as many slots for each of %" PRId32 " ranks, found %" PRId32 " slots",
+                    "%s:%" PRId32 ": %s: expected as many slots for each of %" PRId32 " ranks (`ranks`), found %" PRId32
+                    " slots",
                     y->origin, y->line, where, n_ranks, n);
   return HEC_OK;
 }

@@ -275,6 +275,19 @@ def mistakes(rank, size):
     parallel, model, optimizer = make("eplb:period=1", size)
     steps(parallel, model, optimizer, 0, 1, rank, size)
     refused(bad, "zero_grad()", parallel.step)
+    parallel, model, optimizer = make("eplb:period=1", size)
+    steps(parallel, model, optimizer, 0, 1, rank, size)
+    optimizer.zero_grad()
+    parallel.optimizers = []
+    refused(bad, "expected attach(optimizer) before experts move", parallel.step)
+    parallel, model, optimizer = make("ep", size)
+    parallel.step()
+    refused(bad, "expected parallel.ignore_in(model)", lambda: DistributedDataParallel(model)(x, y))
+    if fully_shard:
+        parallel, model, optimizer = make("ep", size)
+        fully_shard(model)
+        refused(bad, "expected ignored_params=set(parallel.parameters())", parallel.step)
+    assert repr(bad) == "<class 'hecate.BadInput'>", bad  # as a traceback names it
     refused(bad, "expected the same on every rank", lambda: make("ep", size, experts=EXPERTS + (rank == 3)))
     parallel, model, optimizer = make("hecate:period=1", size)
     steps(parallel, model, optimizer, 0, 1, rank, size)

@@ -61,6 +61,7 @@ typedef struct {
   const char *unit;       /* of the time, under it */
   bool open;
   double limit; /* bytes */
+  bool binary;  /* GiB in place of GB */
   const hec_report_iteration *it;
 } hec_memory_panel;
 void hec_memory_panel_draw(const hec_memory_panel *panel, hec_text *out);

@@ -59,8 +59,9 @@ typedef struct {
   double bytes;
 } unit;
 
-static unit unit_of(double top) {
-  return top < 1e9 ? (unit){"MB", 1e6} : (unit){"GB", 1e9};
+static unit unit_of(double top, bool binary) {
+  static const unit units[2][2] = {{{"MB", 1e6}, {"GB", 1e9}}, {{"MiB", 1048576}, {"GiB", 1073741824}}};
+  return units[binary][top >= units[binary][1].bytes];
 }
 
 static void add_bar(const hec_report *report, int32_t index, double top, hec_text *out) {
@@ -96,8 +97,8 @@ static void add_bar(const hec_report *report, int32_t index, double top, hec_tex
 
 static void add_axis(double top, bool limit, hec_text *out) {
   hec_text_printf(out, "<div class=\"bar axis\"><span class=\"n\">%s</span>", limit ? "dashed: the limit" : "");
-  hec_plot_x_axis(0, top / unit_of(top).bytes, 5, out);
-  hec_text_printf(out, "<span class=\"v\">%s; share of the limit</span></div>\n", unit_of(top).name);
+  hec_plot_x_axis(0, top / unit_of(top, false).bytes, 5, out);
+  hec_text_printf(out, "<span class=\"v\">%s; share of the limit</span></div>\n", unit_of(top, false).name);
 }
 
 static void add_bars(const hec_report *report, const int32_t *rows, int32_t n, hec_text *out) {
@@ -172,20 +173,21 @@ static void add_shapes(const hec_memory_panel *p, double unit_bytes, const hec_a
 void hec_memory_panel_draw(const hec_memory_panel *p, hec_text *out) {
   const hec_report_iteration *it = p->it;
   double limit = p->limit, top = top_of(it->fullest_bytes, limit);
-  unit in = unit_of(top);
+  unit in = unit_of(top, p->binary);
+  hec_number (*bytes)(double) = p->binary ? hec_bytes_binary : hec_bytes;
   hec_axis axis = hec_axis_of(0, (top > 0 ? top : 1) / in.bytes, 4);
   const hec_plot plot = {
       .kind = "area", .label = p->what, .width = WIDTH, .height = HEIGHT, .px = 170, .gutter = 44, .crisp = true};
   hec_page_panel(p->chart, &p->item, p->open, out);
   hec_chart_note(out);
-  hec_text_printf(out, "%s: %s at %s; the limit of %s is %s.", p->who, hec_bytes(it->fullest_bytes).text,
-                  hec_seconds(it->fullest_s).text, hec_bytes(limit).text,
+  hec_text_printf(out, "%s: %s at %s; the limit of %s is %s.", p->who, bytes(it->fullest_bytes).text,
+                  hec_seconds(it->fullest_s).text, bytes(limit).text,
                   limit <= in.bytes * axis.high ? "dashed" : "above the picture");
   hec_chart_said(out);
   hec_text_printf(out, "<p class=\"unit y\">%s</p>\n", in.name);
   hec_plot_begin(&plot, out);
-  hec_text_printf(out, " data-w=\"%d\" data-h=\"%d\" data-unit=\"B\" data-end=\"%s\" data-digits=\"3\" data-names=\"",
-                  WIDTH, HEC_N_MEMORY, hec_fixed(1e3 * it->end_s, 6).text);
+  hec_text_printf(out, " data-w=\"%d\" data-h=\"%d\" data-unit=\"%s\" data-end=\"%s\" data-digits=\"3\" data-names=\"",
+                  WIDTH, HEC_N_MEMORY, p->binary ? "iB" : "B", hec_fixed(1e3 * it->end_s, 6).text);
   for (int32_t k = 0; k < HEC_N_MEMORY; k++)
     hec_text_printf(out, "%s%s", k ? "|" : "", hec_memory_name[k]);
   hec_text_add(out, "\"");

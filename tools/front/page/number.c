@@ -42,13 +42,13 @@ hec_number hec_fixed(double value, int decimals) {
   return out;
 }
 
-/* Three figures before a unit of the table, each 1000 times the next smaller one; 999.7 is 1.00 of the next. */
-static hec_number with_unit(double value, const char *const *units, int n) {
+/* Three figures before a unit of the table, each `base` times the next smaller one; 999.7 is 1.00 of the next, or 0.98 for 1024. */
+static hec_number with_unit(double value, double base, const char *const *units, int n) {
   int unit = 0;
   double size = value < 0 ? -value : value;
   while (unit + 1 < n && size >= 999.5) {
-    size *= 1e-3;
-    value *= 1e-3;
+    size /= base;
+    value /= base;
     unit++;
   }
   hec_number out = hec_fixed(value, size == 0 || (unit == 0 && size < 0.5) ? 0
@@ -60,19 +60,28 @@ static hec_number with_unit(double value, const char *const *units, int n) {
   return out;
 }
 
-hec_number hec_bytes(double bytes) {
-  static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+static hec_number bytes_of(double bytes, double base, const char *const units[6]) {
   hec_number whole = hec_fixed(bytes, 0);
   if (bytes < 999.5 && bytes > -999.5) {
     (void)strcat(whole.text, " B");
     return whole;
   }
-  return with_unit(bytes, units, 6);
+  return with_unit(bytes, base, units, 6);
+}
+
+hec_number hec_bytes(double bytes) {
+  static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  return bytes_of(bytes, 1000, units);
+}
+
+hec_number hec_bytes_binary(double bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  return bytes_of(bytes, 1024, units);
 }
 
 hec_number hec_seconds(double s) {
   static const char *const units[] = {"ns", "us", "ms", "s"};
-  return with_unit(1e9 * s, units, 4);
+  return with_unit(1e9 * s, 1000, units, 4);
 }
 
 hec_number hec_percent(double share) {

@@ -89,14 +89,14 @@
     for (var k = 0; k < 3; k++) value = value * 64 + letters.indexOf(text[3 * index + k]);
     return value * number(svg, "scale");
   }
-  function bytes(value) {
-    var units = ["B", "kB", "MB", "GB", "TB", "PB"], unit = 0;
-    while (value >= 999.5 && unit < 5) { value /= 1000; unit++; }
+  function bytes(value, base) {
+    var units = base === 1024 ? ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] : ["B", "kB", "MB", "GB", "TB", "PB"], unit = 0;
+    while (value >= 999.5 && unit < 5) { value /= base; unit++; }
     return (unit === 0 ? value.toFixed(0) : value.toPrecision(3)) + " " + units[unit];
   }
   function shown(svg, value) {
     var unit = svg.getAttribute("data-unit");
-    return unit === "B" ? bytes(value) : value.toFixed(number(svg, "digits") || 2) + " " + unit;
+    return unit === "B" || unit === "iB" ? bytes(value, unit === "B" ? 1000 : 1024) : value.toFixed(number(svg, "digits") || 2) + " " + unit;
   }
   function iteration(place) { /* what the trace calls it: "first step count;" of every run */
     var holder = document.querySelector("[data-iters]"), left = place, found = place + 1;

@@ -155,7 +155,7 @@ static void draw_memory(const hec_report *report, hec_text *out) {
   for (int32_t i = 0; i < t->n_pipelines; i++) {
     const hec_report_iteration *it = &t->pipelines[i].held;
     hec_page_add(t->pipelines[i].name, out);
-    hec_text_printf(out, " holds %s at most, on stage %" PRId32 " at %s. ", hec_bytes(it->fullest_bytes).text,
+    hec_text_printf(out, " holds %s at most, on stage %" PRId32 " at %s. ", hec_bytes_binary(it->fullest_bytes).text,
                     it->fullest, hec_seconds(it->fullest_s).text);
   }
   hec_chart_said(out);
@@ -179,6 +179,7 @@ static void draw_memory(const hec_report *report, hec_text *out) {
                                               .unit = "ms of the step",
                                               .open = p->open,
                                               .limit = t->limit_bytes,
+                                              .binary = true,
                                               .it = &p->held},
                           out);
     hec_text_free(&what);

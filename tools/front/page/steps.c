@@ -91,7 +91,7 @@ static void add_table(const hec_report_training *t, hec_text *out) {
   hec_page_wide("All rows as numbers", out);
   hec_text_add(out, "<table id=\"numbers\">\n<thead><tr><th>policy</th><th>step, s</th><th>tokens/s/GPU</th>"
                     "<th>model TFLOP/s/GPU</th><th>MFU, %</th><th>bubble, %</th><th>exposed dispatch, %</th>"
-                    "<th>speed over ep</th><th>overload</th><th>memory, GB</th><th>fits</th></tr></thead>\n<tbody>\n");
+                    "<th>speed over ep</th><th>overload</th><th>memory, GiB</th><th>fits</th></tr></thead>\n<tbody>\n");
   for (int32_t i = 0; i < t->n_steps; i++) {
     const hec_report_trained *row = &t->steps[i];
     hec_text_add(out, "<tr><td>");
@@ -105,7 +105,7 @@ static void add_table(const hec_report_training *t, hec_text *out) {
     add_cell(100 * row->part_s[HEC_STEP_DISPATCH] / row->step_s, 1, out);
     add_cell(row->vs_ep, 3, out);
     add_cell(row->overload < 0 ? 1 : row->overload, 2, out);
-    add_cell(1e-9 * row->needed_bytes, 1, out);
+    add_cell(row->needed_bytes / 1073741824, 1, out);
     hec_text_printf(out, "<td>%s</td></tr>\n", row->fits ? "yes" : "no");
   }
   hec_text_add(out, "</tbody></table>");

@@ -216,6 +216,10 @@ static void add_no_fit(const hec_summary *summary, const char *between, hec_text
     hec_text_printf(words, "%sThe smallest, %s, needs %.3g GB; a device has %.3g GB.", between, smallest->label,
                     1e-9 * smallest->peak_bytes, 1e-9 * hec_summary_memory(summary));
   hec_text_printf(words, "%sUse more ranks, devices with more memory, or fewer --tokens.", between);
+  if (summary->job->problem.train)
+    hec_text_printf(words,
+                    "%sWith pipeline stages, ZeRO or recomputation a training job may fit: see hecate-sim recommend.",
+                    between);
 }
 
 void hec_summary_advice(hec_summary *summary, const char *between, hec_text *words) {

@@ -533,6 +533,10 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   hec_set_up *base = HEC_NEW(arena, hec_set_up, 1);
   hec_training_args with = *args;
   *to = (hec_recommendation){.has_today = hec_set_up_wanted(args), .trace = hec_trace_origin(reader)};
+  if (!to->has_today && !options->cluster && args->gpus == 0)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--cluster: expected the GPUs of the job, such as \"32x8 gpu=h100 nics=8\" or a preset "
+                    "of hecate-sim --list; found none");
   with.assumed = args->setup ? NULL : as_frameworks_do;
   HEC_TRY(make_base(&with, options, reader, arena, base));
   if (!base->file.model && !hec_job_names_model(hec_trace_header_of(reader)))

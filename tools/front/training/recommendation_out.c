@@ -97,7 +97,7 @@ static void add_ties(const hec_recommendation *r, hec_text *words) {
     layout_words(&r->rows[i].choice.training.layout, words);
     if (r->rows[i].choice.training.recipe.zero >= 3)
       hec_text_add(words, " with FSDP");
-    hec_text_printf(words, " with %s", best_of(&r->rows[i])->policy->name);
+    hec_text_printf(words, ", policy %s", best_of(&r->rows[i])->policy->name);
   }
   if (n > 0)
     hec_text_add(words, ".");
@@ -276,22 +276,32 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
 }
 
 static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words) {
-  hec_text_printf(words, "%s in %d of %d", of, (int)doubt->n_first, (int)doubt->n);
+  hec_text_add(words, of);
+  if (doubt->n == 0)
+    hec_text_add(words, "not tried");
+  else if (doubt->n_first == doubt->n)
+    hec_text_add(words, "yes");
+  else if (doubt->n_first == 0)
+    hec_text_add(words, "no");
+  else
+    hec_text_printf(words, "in %d of %d cases", (int)doubt->n_first, (int)doubt->n);
   if (doubt->n_first < doubt->n)
-    hec_text_printf(words, " (otherwise it is up to %.1f %% slower than another row)", 100 * doubt->worst_regret);
+    hec_text_printf(words, ", %s up to %.1f %% slower than another row", doubt->n_first > 0 ? "else" : "it is",
+                    100 * doubt->worst_regret);
+  hec_text_add(words, ".");
 }
 
-/* Two lines: how far off a prediction may be, and what the order survives. */
+/* How far off a prediction may be, and what the order survives. */
 static void confidence_words(const hec_recommendation *r, hec_text *words) {
-  const hec_band *band = hec_training_band(&r->rows[0].policies);
-  hec_text_printf(
-      words,
-      "where %s, half of the published runs took within %.0f %% of what is predicted. The first row stays first ",
-      band->of, 100 * band->half);
-  doubt_words(&r->law, "with data-sheet rates of the links", words);
-  doubt_words(&r->records, ", on parts of the trace", words);
-  doubt_words(&r->constants, ", with a constant 10 % off", words);
-  hec_text_add(words, ".");
+  const hec_training_summary *first = &r->rows[0].policies;
+  const hec_band *band = hec_training_band(first);
+  if (hec_training_factor_say(first, words))
+    hec_text_printf(words, "%shere %s, half of the published runs took within %.0f %% of what is predicted. ",
+                    words->length > 0 ? "W" : "w", band->of, 100 * band->half);
+  hec_text_add(words, "Does the first row stay first?");
+  doubt_words(&r->law, " With data-sheet rates of the links: ", words);
+  doubt_words(&r->records, " On parts of the trace: ", words);
+  doubt_words(&r->constants, " With a constant 10 % off: ", words);
 }
 
 /* If the first leaves little room: the fastest that leaves some. */

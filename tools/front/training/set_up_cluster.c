@@ -75,11 +75,25 @@ static hec_status check_alike(const hec_cluster *c, const char *spec) {
                           spec);
 }
 
+/* A unit that was left out, or nic=8 in place of nics=8: a step would take years. */
+static const double least_bandwidth = 1e6;
+static hec_status check_rates(const hec_cluster *c, const char *spec) {
+  for (int32_t i = 0; i < c->n_links; i++)
+    if (c->links[i].nominal < least_bandwidth)
+      return hec_fail(
+          HEC_BAD_INPUT,
+          "cluster %.200s: too slow for a training step: expected links of 1 MB/s and more, found %.4g bytes/s "
+          "(write 50G, not 50; nics=8 is the number of NICs, nic=50G the rate of each)",
+          spec, c->links[i].nominal);
+  return HEC_OK;
+}
+
 hec_status hec_set_up_take_cluster(const hec_cluster *cluster, const char *spec, hec_training *t,
                                    hec_gpu_sheet *sheet) {
   int32_t first;
   if (hec_cluster_is_line(spec))
     HEC_TRY(refuse_unused(spec));
+  HEC_TRY(check_rates(cluster, spec));
   HEC_TRY(check_alike(cluster, spec));
   hec_cluster_take_sheet(cluster, sheet);
   if (hec_cluster_kind(cluster, HEC_LINK_PORT_OUT, &first) > 0 && !cluster->links[first].by_laws) {

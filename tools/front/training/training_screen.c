@@ -265,18 +265,22 @@ static bool is_doubtful(const hec_training_summary *s) {
   return s->factor < factor_low || s->factor > factor_high;
 }
 
-static void add_factor(const hec_training_summary *s, hec_text *words) {
+bool hec_training_factor_say(const hec_training_summary *s, hec_text *words) {
   const hec_set_up *set_up = s->set_up;
-  if (is_doubtful(s))
+  bool doubtful = is_doubtful(s);
+  if (set_up->measured_step_s <= 0 && set_up->factor <= 0)
+    return true;
+  if (doubtful)
     hec_text_printf(words,
                     "WARNING: the factor is outside %.1f to %.1f. Something of that run is not in the recipe, layout "
                     "or GPU given here. So no band is given, and relative statements are doubtful, too. ",
                     factor_low, factor_high);
-  hec_text_printf(words, "%sll times are multiplied by %.4g, ", is_doubtful(s) ? "A" : "a", s->factor);
+  hec_text_printf(words, "%sll times are multiplied by %.4g, ", doubtful ? "A" : "a", s->factor);
   hec_text_add(words, set_up->factor > 0 ? "of --measured. "
                                          : "which is your measured step over the predicted one of this layout. ");
   if (set_up->measured_step_s > 0)
     hec_text_printf(words, "For other layouts pass --measured \"factor=%.4g\". ", s->factor);
+  return !doubtful;
 }
 
 /* What is predicted: where ep is measured, the fastest policy. */
@@ -294,11 +298,8 @@ static void add_range(const hec_training_summary *s, const hec_band *band, hec_t
 
 void hec_training_band_say(const hec_training_summary *s, hec_text *words) {
   const hec_band *band = hec_training_band(s);
-  if (s->set_up->measured_step_s > 0 || s->set_up->factor > 0) {
-    add_factor(s, words);
-    if (is_doubtful(s))
-      return;
-  }
+  if (!hec_training_factor_say(s, words))
+    return;
   add_range(s, band, words);
   hec_text_printf(words,
                   "Where %s, nine of ten published runs took between 1/%.3g and %.3g times the "

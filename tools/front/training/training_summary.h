@@ -77,6 +77,8 @@ hec_status hec_training_compare(hec_set_up *set_up, const hec_training_choice *c
 const char *hec_training_pipeline_name(const hec_set_up *set_up);
 /* How far off a predicted time may be. */
 const hec_band *hec_training_band(const hec_training_summary *summary);
+/* What --measured makes of all times, if it was given. Whether the band holds: it does not if the factor is far from 1. */
+bool hec_training_factor_say(const hec_training_summary *summary, hec_text *words);
 void hec_training_band_say(const hec_training_summary *summary, hec_text *words);
 extern const char hec_training_not_modelled[];
 /* The fastest row that drops nothing, of those that fit into memory; where none fits, of all. */

@@ -12,15 +12,17 @@ VERSION = RELEASE.rsplit(".", 1)[0]  # before 1.0 a minor version may change fun
 
 class Error(Exception):
     """What libhecate says about a call that failed."""
+    __module__ = "hecate"  # where users find it, and what a traceback says
 
 
 class BadInput(Error, ValueError):
     """The input or an option is wrong; the message names it."""
+    __module__ = "hecate"
 
 
 class Failed(Error, RuntimeError):
     """The run failed."""
-
+    __module__ = "hecate"
 
 _loaded = None
 _loaded_from = None

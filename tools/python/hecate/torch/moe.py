@@ -136,6 +136,7 @@ class ExpertParallel:
         self.optimizers: List[torch.optim.Optimizer] = []
         self.recorders: List[Any] = []
         self._guests, self._pending, self._put_off, self._queued = {}, [], [], False
+        self._trained, self._left_alone = False, None
         self._offsets = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
         self.reset_parameters(seed)
 
@@ -161,6 +162,17 @@ class ExpertParallel:
         torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
         return model
 
+    def _check_ignored(self):
+        """DDP would average experts that are not the same on all ranks. Looked up once for each DDP that runs the model."""
+        ddp = getattr(torch.nn.parallel.DistributedDataParallel, "_active_ddp_module", None)
+        if ddp is None or ddp is self._left_alone or self.exchange.size == 1:
+            return
+        own = {id(weight) for weight in self.parameters()}
+        if any(id(weight) in own for weight in getattr(ddp, "_module_parameters", ())):
+            raise BadInput("DistributedDataParallel: expected parallel.ignore_in(model) inside it, found experts that it would average "
+                           "over ranks")
+        self._left_alone = ddp
+
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         """Its state of the experts moves with them. Element-wise optimizers only: SGD, Adam, AdamW, Adagrad, RMSprop."""
         self.optimizers.append(optimizer)
@@ -169,6 +181,8 @@ class ExpertParallel:
 
     def step(self, micro_batch: int = 0, iteration: Optional[int] = None):
         """Before the forward pass of a micro-batch; 0 begins an iteration, in which experts may move. Returns the plan."""
+        if any(hasattr(weight, "to_local") for weight in self.parameters()):
+            raise BadInput("fully_shard: expected ignored_params=set(parallel.parameters()), found experts that it sharded")
         self._end()
         if micro_batch == 0:
             self.iteration = self.iteration + 1 if iteration is None else iteration
@@ -200,6 +214,8 @@ class ExpertParallel:
             own = [(m.source, m.destination, m.expert) for m in moves if m.layer == store.layer and m.state == "param"]
             keepers = kept_by(self.plan, store.layer)
             if own or keepers != store.keepers:
+                if self._trained and not self.optimizers:
+                    raise BadInput("ExpertParallel: expected attach(optimizer) before experts move, for their state moves with them")
                 store.reshard(own, keepers, [optimizer.state.get(store.weight, {}) for optimizer in self.optimizers])
 
     def _prefetch(self, layer):
@@ -240,6 +256,7 @@ class ExpertParallel:
         self._pending.append((store, own, started, None if started else store.sum_start(own)))
 
     def _finish(self):
+        self._trained = True
         self._meanwhile()
         pending, self._pending, self._queued = self._pending, [], False
         for store, own, started, summed in pending:
@@ -335,6 +352,7 @@ class MoELayer(torch.nn.Module):
 
     def depart(self, token, expert):
         """The counts of all ranks into the plan; where the assignments go."""
+        self.parallel._check_ignored()
         flight = _Flight()
         flight.send, flight.receive, flight.plan = self._plan(expert)
         flight.order = _by_destination(expert, flight.send)
