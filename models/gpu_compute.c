@@ -1,6 +1,7 @@
 /* Puts the laws together: see gpu_compute.h. O(tiles * splits) per product, O(experts) per expert layer. */
 #include "models/gpu_compute.h"
 
+#include <pthread.h>
 #include <string.h>
 
 /* Where a device has no memory law: assumed as the mean of those that have (docs/devices.md). */
@@ -44,7 +45,7 @@ static double max_flops(const hec_gpu_laws *laws, hec_law_precision precision) {
   return max > best ? max : best;
 }
 
-hec_status hec_gpu_laws_load(const char *spec, hec_arena *arena, const hec_gpu **gpu, const hec_gpu_laws **out) {
+static hec_status load(const char *spec, hec_arena *arena, const hec_gpu **gpu, const hec_gpu_laws **out) {
   static const char *const prefix[HEC_LAW_PRECISIONS] = {[HEC_LAW_BF16] = "bf16", [HEC_LAW_FP8] = "fp8"};
   hec_gpu_laws *laws = HEC_NEW(arena, hec_gpu_laws, 1);
   HEC_TRY(hec_gpu_load(spec, arena, &laws->gpu));
@@ -72,6 +73,45 @@ hec_status hec_gpu_laws_load(const char *spec, hec_arena *arena, const hec_gpu *
   }
   *out = laws;
   return HEC_OK;
+}
+
+/* Presets are part of the program, and sweeps ask for one twice a row: each is read once, and stays. */
+typedef struct preset {
+  const char *name;
+  const hec_gpu *gpu;
+  const hec_gpu_laws *laws;
+  struct preset *next;
+} preset;
+
+static hec_status load_preset(const char *name, const preset **found) {
+  static hec_arena arena;
+  static preset *first;
+  for (const preset *at = first; at; at = at->next)
+    if (strcmp(at->name, name) == 0) {
+      *found = at;
+      return HEC_OK;
+    }
+  preset *made = HEC_NEW(&arena, preset, 1);
+  HEC_TRY(load(name, &arena, &made->gpu, &made->laws));
+  made->name = made->gpu->spec;
+  made->next = first;
+  *found = first = made;
+  return HEC_OK;
+}
+
+hec_status hec_gpu_laws_load(const char *spec, hec_arena *arena, const hec_gpu **gpu, const hec_gpu_laws **out) {
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+  const preset *found;
+  if (!hec_gpu_known(spec))
+    return load(spec, arena, gpu, out);
+  (void)pthread_mutex_lock(&one_at_a_time);
+  hec_status status = load_preset(spec, &found);
+  (void)pthread_mutex_unlock(&one_at_a_time);
+  if (status == HEC_OK) {
+    *gpu = found->gpu;
+    *out = found->laws;
+  }
+  return status;
 }
 
 hec_law_precision hec_gpu_precision(const hec_gpu_laws *laws, int32_t dtype_bytes, double *factor) {

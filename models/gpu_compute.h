@@ -26,7 +26,7 @@ typedef struct hec_gpu_laws {
 } hec_gpu_laws;
 
 /* Reads a device and chooses its fits: the first of each law that suits training (bf16, CUTLASS or what there is). *laws is
- * NULL where the device has no GEMM law: it is known by its data sheet only, which *gpu has. */
+ * NULL where the device has no GEMM law: it is known by its data sheet only, which *gpu has. A preset is read once, for all. */
 hec_status hec_gpu_laws_load(const char *spec, hec_arena *arena, const hec_gpu **gpu,
                              const hec_gpu_laws **laws) HEC_MUST_USE;
 

@@ -171,12 +171,9 @@ static void try_level(trial *s, const hec_layout *layout, int32_t zero, const he
 
 /* Forward and backward of one layer of a kind. */
 static double layer_s(const hec_training *t, hec_layer_kind kind) {
-  double s = 0;
-  for (int backward = 0; backward < 2; backward++) {
-    hec_layer_pass pass = hec_layer_pass_of(t, kind, NULL, backward);
-    s += hec_layer_pass_s(t, &pass);
-  }
-  return s;
+  hec_layer_pass pass[2];
+  hec_layer_passes_of(t, kind, NULL, pass);
+  return hec_layer_pass_s(t, &pass[0]) + hec_layer_pass_s(t, &pass[1]);
 }
 
 /* Of the longest part in MoE layers; `head`: what the last one has on top. Dense layers count as such, too. */

@@ -44,8 +44,7 @@ static const hec_layer_pass *passes_of(run *r, hec_layer_kind kind, const hec_la
     at->there = true;
     own = at->pass;
   }
-  for (int backward = 0; backward < 2; backward++)
-    own[backward] = hec_layer_pass_of(r->t, kind, load, backward);
+  hec_layer_passes_of(r->t, kind, load, own);
   return own;
 }
 

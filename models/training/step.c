@@ -145,7 +145,8 @@ static double experts_min_s(const hec_training *t, const hec_work_dims *dims, do
           dims->core * t->laws->grouped_byte_s[precision]);
 }
 
-static double experts_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool backward) {
+/* Forward; backward takes twice as long. */
+static double experts_s(const hec_training *t, const sizes *z, const hec_layer_load *load) {
   int32_t even[HEC_RANK_EXPERTS_MAX], n = load->rows ? load->n : z->experts;
   const int32_t *rows = load->rows ? load->rows : even;
   hec_work_dims dims = hec_work_expert(t->moe).dims;
@@ -157,10 +158,10 @@ static double experts_s(const hec_training *t, const sizes *z, const hec_layer_l
   double each = z->rows * (double)t->layout.etp / z->local;
   for (int32_t e = 0; !load->rows && e < n; e++)
     even[e] = (int32_t)(each * (double)(e + 1)) - (int32_t)(each * (double)e);
-  double s = hec_gpu_experts_s(t->laws, &dims, rows, n, 1, backward), all = 0;
+  double s = hec_gpu_experts_s(t->laws, &dims, rows, n, 1, false), all = 0;
   for (int32_t e = 0; e < n; e++)
     all += (double)rows[e];
-  double min_s = (backward ? 2 : 1) * experts_min_s(t, &dims, all);
+  double min_s = experts_min_s(t, &dims, all);
   return of_math(t) * (s > min_s ? s : min_s);
 }
 
@@ -218,9 +219,9 @@ static double context_s(const hec_training *t, const sizes *z) {
 
 /* ---- Layers ---- */
 
-static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const hec_layer_load *load) {
-  hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load) +
-                                   experts_s(t, z, load, false),
+/* `experts`: seconds of the layer's experts forward, as in what follows. */
+static hec_layer_pass moe_forward(const hec_training *t, const sizes *z, const hec_layer_load *load, double experts) {
+  hec_layer_pass p = {.compute_s = attention_s(t, z, false) + gate_s(t, z, false) + permute_s(t, z, load) + experts,
                       .tensor_s = tensor_pair_s(t, z) + expert_tensor_s(t, z, load) + context_s(t, z),
                       .dispatch_s =
                           t->layout.ep < 2 ? 0 : hec_dispatchers[t->recipe.dispatcher]->seconds(t, load->received)};
@@ -242,7 +243,8 @@ static double params_s(const hec_training *t, hec_layer_kind kind, const hec_lay
   return accumulate_bytes[t->recipe.fused] * (dense + expert) * t->laws->add.byte_s;
 }
 
-static double recomputed_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool moe) {
+static double recomputed_s(const hec_training *t, const sizes *z, const hec_layer_load *load, bool moe,
+                           double experts) {
   int32_t what = t->recipe.recompute;
   double width = (double)t->moe->d_model, inner = (double)(t->moe->n_ffn_matrices * t->moe->d_ffn), s = 0;
   if (what & HEC_RECOMPUTE_NORM)
@@ -252,7 +254,7 @@ static double recomputed_s(const hec_training *t, const sizes *z, const hec_laye
   if (moe && what & HEC_RECOMPUTE_ACT)
     s += bytes_s(t, 2 * inner * z->rows);
   if (moe && what & HEC_RECOMPUTE_MOE)
-    s += experts_s(t, z, load, false) + permute_s(t, z, load);
+    s += experts + permute_s(t, z, load);
   if (!moe && what & HEC_RECOMPUTE_MLP)
     s += ffn_s(t, z, hec_work_dense_ffn(t->moe), false);
   return s;
@@ -263,15 +265,12 @@ static hec_layer_pass dense_forward(const hec_training *t, const sizes *z) {
                           .tensor_s = 2 * tensor_pair_s(t, z) + context_s(t, z)};
 }
 
-static hec_layer_pass forward_of(const hec_training *t, const sizes *z, bool moe, const hec_layer_load *load) {
-  return moe ? moe_forward(t, z, load) : dense_forward(t, z);
-}
-
-static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool moe, const hec_layer_load *load) {
-  hec_layer_pass p = forward_of(t, z, moe, load), forward = p;
+static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool moe, const hec_layer_load *load,
+                                  hec_layer_pass forward, double experts) {
+  hec_layer_pass p = forward;
   double attention = attention_s(t, z, true), rest;
   if (moe)
-    rest = gate_s(t, z, true) + permute_s(t, z, load) + experts_s(t, z, load, true) +
+    rest = gate_s(t, z, true) + permute_s(t, z, load) + 2 * experts +
            (t->moe->n_shared_experts > 0 ? ffn_s(t, z, hec_work_shared(t->moe), true) : 0);
   else
     rest = ffn_s(t, z, hec_work_dense_ffn(t->moe), true);
@@ -284,7 +283,7 @@ static hec_layer_pass backward_of(const hec_training *t, const sizes *z, bool mo
     p.tensor_s += forward.tensor_s;
     p.dispatch_s += forward.dispatch_s;
   } else {
-    p.compute_s += recomputed_s(t, z, load, moe);
+    p.compute_s += recomputed_s(t, z, load, moe, experts);
     if (moe && t->recipe.recompute & HEC_RECOMPUTE_MOE)
       p.dispatch_s += forward.dispatch_s;
   }
@@ -301,20 +300,29 @@ static hec_layer_pass head_of(const hec_training *t, const sizes *z, bool backwa
                           .tensor_s = backward ? 0 : tensor_pair_s(t, z)};
 }
 
-hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
-                                 bool backward) {
+void hec_layer_passes_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
+                         hec_layer_pass pass[2]) {
   static const hec_layer_load balanced = {.received = 1};
   const sizes z = sizes_of(t);
-  bool moe = kind == HEC_LAYER_MOE;
+  bool moe = kind == HEC_LAYER_MOE, head = kind == HEC_LAYER_HEAD;
   load = load ? load : &balanced;
-  hec_layer_pass p = kind == HEC_LAYER_HEAD ? head_of(t, &z, backward)
-                     : backward             ? backward_of(t, &z, moe, load)
-                                            : forward_of(t, &z, moe, load);
-  p.compute_s *= t->constants.in_step;
-  p.weight_s *= t->constants.in_step;
-  double fabric = hec_training_crosses(t) ? fabric_host[t->recipe.fabric] : 1, way = backward ? backward_host : 1;
-  p.host_s = kind == HEC_LAYER_HEAD ? 0 : t->constants.host_s * graph_host[t->recipe.graph] * fabric * way;
-  return p;
+  double experts = moe ? experts_s(t, &z, load) : 0,
+         fabric = hec_training_crosses(t) ? fabric_host[t->recipe.fabric] : 1;
+  pass[0] = head ? head_of(t, &z, false) : moe ? moe_forward(t, &z, load, experts) : dense_forward(t, &z);
+  pass[1] = head ? head_of(t, &z, true) : backward_of(t, &z, moe, load, pass[0], experts);
+  for (int backward = 0; backward < 2; backward++) {
+    double way = backward ? backward_host : 1;
+    pass[backward].compute_s *= t->constants.in_step;
+    pass[backward].weight_s *= t->constants.in_step;
+    pass[backward].host_s = head ? 0 : t->constants.host_s * graph_host[t->recipe.graph] * fabric * way;
+  }
+}
+
+hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
+                                 bool backward) {
+  hec_layer_pass pass[2];
+  hec_layer_passes_of(t, kind, load, pass);
+  return pass[backward];
 }
 
 double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *p) {

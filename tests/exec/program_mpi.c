@@ -51,6 +51,30 @@ static hec_status control(hec_rank *rank) {
   return HEC_OK;
 }
 
+/* A pipeline stage asks for what it has sent when it sends again. Meanwhile a wait for something else lasts as long as it may,
+ * though that post is complete. */
+static hec_status asked_late(hec_rank *rank) {
+  enum { WAITS = 1000, WAIT_NS = 1000000 };
+  char out = 'x', in = 0;
+  int32_t n = rank->n_ranks;
+  hec_segment from = {&out, 1}, to = {&in, 1};
+  hec_message send = {.peer = (rank->rank + 1) % n, .n_segments = 1, .segments = &from, .bytes = 1, .after = -1};
+  hec_message receive = {.peer = (rank->rank + n - 1) % n, .n_segments = 1, .segments = &to, .bytes = 1, .after = -1};
+  hec_post post = {.lane = HEC_LANE_GRAD, .sends = &send, .receives = &receive, .n_sends = 1, .n_receives = 1};
+  bool lasted = n == 1;
+  if (n > 1)
+    HEC_TRY(rank->transport->start(rank, &post));
+  HEC_TRY(hec_rank_barrier(rank));
+  for (int32_t i = 0; i < WAITS && !lasted; i++) {
+    int64_t until_ns = hec_clock_ns() + WAIT_NS;
+    HEC_TRY(rank->transport->wait(rank, until_ns));
+    lasted = hec_clock_ns() >= until_ns;
+  }
+  if (!lasted)
+    return hec_rank_fail(rank, "waits return at once for a post that is complete");
+  return n > 1 ? hec_rank_finish(rank, &post, "a post that is asked for late") : HEC_OK;
+}
+
 /* The bytes are evenly cut, with a byte between the segments. */
 static hec_status large(hec_rank *rank, int64_t n_segments, int64_t bytes, bool less) {
   int32_t n = rank->n_ranks, next = (rank->rank + 1) % n, last = (rank->rank + n - 1) % n;
@@ -87,6 +111,7 @@ static hec_status body(hec_rank *rank, void *context) {
   bool mine = rank->rank == 1;
   if (strcmp(j->what, "posts") == 0) {
     HEC_TRY(control(rank));
+    HEC_TRY(asked_late(rank));
     return hec_transport_case_run(rank, &(hec_transport_case){j->seed, (int32_t)j->n, 15, -1});
   }
   if (strcmp(j->what, "large") == 0)

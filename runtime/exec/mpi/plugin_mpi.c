@@ -50,6 +50,7 @@ typedef struct {
   hec_post *post; /* in progress; NULL: none */
   int64_t unit;
   int32_t window, n_flows, n_moving; /* n_moving: flows that are not complete */
+  bool said;                         /* a wait has returned since the post was complete */
   flow *flows;                       /* [n_flows] receives, then sends */
   MPI_Request *requests;             /* [n_flows * window] */
   int *finished;                     /* [n_flows * window] for MPI_Testsome */
@@ -271,6 +272,7 @@ static hec_status start(hec_rank *rank, hec_post *post) {
   for (int32_t i = 0; i < post->n_sends; i++)
     HEC_TRY(add_flow(rank, lane, &post->sends[i], true));
   lane->n_moving = n_flows;
+  lane->said = false;
   lane->post = post;
   return advance_in_turn(rank, lane);
 }
@@ -291,8 +293,12 @@ static hec_status wait_until(hec_rank *rank, int64_t until_ns) {
   for (int32_t polls = 0;; polls++) {
     bool changed = false;
     for (int i = 0; i < HEC_N_CHANNELS; i++) {
-      HEC_TRY(progress(rank, &c->lanes[i], &changed));
-      changed = changed || (c->lanes[i].post && c->lanes[i].n_moving == 0); /* complete, not asked for yet */
+      lane_state *lane = &c->lanes[i];
+      HEC_TRY(progress(rank, lane, &changed));
+      bool complete = lane->post && lane->n_moving == 0;
+      changed =
+          changed || (complete && !lane->said); /* a stage asks for its sends late: said again, waits would spin */
+      lane->said = complete;
     }
     int64_t now = now_ns(), left = until_ns - now;
     if (changed || left <= 0)
