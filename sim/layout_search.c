@@ -111,64 +111,6 @@ bool hec_recompute_more(hec_recipe *recipe) {
   return false;
 }
 
-/* With the least recomputation that fits; more of it is never faster. */
-static bool fit_memory(trial *s, hec_training *t, const hec_pipeline_schedule *pipeline, bool free_recompute,
-                       hec_training_result *result) {
-  int32_t n = free_recompute ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
-  for (int32_t i = 0; i < n; i++) {
-    if (free_recompute)
-      t->recipe.recompute = recomputes[i];
-    if (!hec_layout_predict(t, pipeline, NULL, result))
-      return false;
-    s->n_tried++;
-    if (result->memory.fits)
-      return true;
-    keep_tightest(&s->tightest, t, result);
-  }
-  return false;
-}
-
-/* Dispatchers of one layout at one ZeRO level and micro-batch: the fastest of all stays in `best`. Its time; 0: none fits. */
-static double try_dispatchers(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
-  const hec_recipe *recipe = &s->of->base->recipe;
-  bool free_recompute = !hec_recipe_states(recipe, "recompute"),
-       free_dispatcher = !hec_recipe_states(recipe, "dispatcher");
-  double min_s = 0;
-  for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
-    hec_training_result result;
-    bool tried =
-        free_dispatcher && t.layout.ep > 1 && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
-    if (!tried && d != recipe->dispatcher)
-      continue;
-    t.recipe.dispatcher = d;
-    if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, pipeline, free_recompute, &result))
-      continue;
-    HEC_RESERVE(s->all, s->capacity, s->n_all + 1);
-    s->all[s->n_all] = (hec_layout_choice){t, pipeline, result, floor_of(&t, pipeline)};
-    if (!s->best.training.moe || result.step_s < s->best.result.step_s)
-      s->best = s->all[s->n_all];
-    s->n_all++;
-    min_s = min_s <= 0 || result.step_s < min_s ? result.step_s : min_s;
-  }
-  return min_s;
-}
-
-/* Micro-batches of one layout at one ZeRO level; beyond the first ones while each is faster than all before. */
-static void try_level(trial *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline) {
-  hec_training t = *s->of->base;
-  double min_s = 0;
-  t.layout = *layout;
-  t.recipe.zero = zero;
-  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS_MAX : 1); i++) {
-    t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
-    double step_s = try_dispatchers(s, t, pipeline);
-    bool fastest = step_s > 0 && (min_s <= 0 || step_s < min_s);
-    if (i >= MICRO_STEPS - 1 && !fastest)
-      return;
-    min_s = fastest ? step_s : min_s;
-  }
-}
-
 /* Forward and backward of one layer of a kind. */
 static double layer_s(const hec_training *t, hec_layer_kind kind) {
   double s = 0;
@@ -191,7 +133,8 @@ static double longest(const hec_training *t, const hec_layout *layout, double he
 }
 
 /* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
- * they hold the most micro-batches. False: it is hardly better than the layout's own. */
+ * they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. False: it is
+ * hardly better than the layout's own. */
 static bool balance_stages(const hec_training *t, hec_layout *layout) {
   int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
   double head = (double)t->mtp, best = 0;
@@ -214,21 +157,80 @@ static bool balance_stages(const hec_training *t, hec_layout *layout) {
   return true;
 }
 
-/* How much longer than a layer the head takes depends on the micro-batch: the stages that suit each of the first ones. */
-static void try_balanced(trial *s, const hec_layout *layout) {
-  hec_layout tried[MICRO_STEPS];
-  int32_t n = 0;
-  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++) {
-    hec_training t = *s->of->base;
-    t.layout = *layout;
-    t.micro_batch = s->of->any_micro_batch ? 1 << i : t.micro_batch;
-    bool is_new = balance_stages(&t, &t.layout);
-    for (int32_t k = 0; k < n; k++)
-      is_new = is_new && memcmp(&tried[k], &t.layout, sizeof t.layout) != 0;
-    if (!is_new)
-      continue;
-    tried[n++] = t.layout;
-    try_level(s, &t.layout, t.recipe.zero, NULL);
+/* 0: none. */
+static double min_of(double a, double b) {
+  return a > 0 && (b <= 0 || a < b) ? a : b;
+}
+
+static bool predict(trial *s, const hec_training *t, const hec_pipeline_schedule *pipeline,
+                    hec_training_result *result) {
+  if (!hec_layout_predict(t, pipeline, NULL, result))
+    return false;
+  s->n_tried++;
+  if (!result->memory.fits)
+    keep_tightest(&s->tightest, t, result);
+  return result->memory.fits;
+}
+
+static double keep(trial *s, const hec_training *t, const hec_pipeline_schedule *pipeline,
+                   const hec_training_result *result) {
+  HEC_RESERVE(s->all, s->capacity, s->n_all + 1);
+  s->all[s->n_all] = (hec_layout_choice){*t, pipeline, *result, floor_of(t, pipeline)};
+  if (!s->best.training.moe || result->step_s < s->best.result.step_s)
+    s->best = s->all[s->n_all];
+  s->n_all++;
+  return result->step_s;
+}
+
+/* With the least recomputation that fits; more of it is never faster. Balanced stages are never slower than even ones, so these are
+ * kept only where they fit with less recomputation. */
+static double try_stages(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
+  bool any = !hec_recipe_states(&t.recipe, "recompute");
+  int32_t n = any ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
+  double even_s = 0;
+  for (int32_t i = 0; i < n; i++) {
+    hec_training_result result;
+    t.recipe.recompute = any ? recomputes[i] : t.recipe.recompute;
+    hec_training balanced = t;
+    bool is_balanced = !pipeline && t.layout.pp > 1 && balance_stages(&t, &balanced.layout);
+    if (is_balanced && predict(s, &balanced, pipeline, &result))
+      return min_of(keep(s, &balanced, pipeline, &result), even_s);
+    if (even_s <= 0 && predict(s, &t, pipeline, &result)) {
+      even_s = keep(s, &t, pipeline, &result);
+      if (!is_balanced)
+        break;
+    }
+  }
+  return even_s;
+}
+
+/* Dispatchers of one layout at one ZeRO level and micro-batch: the fastest of all stays in `best`. Its time; 0: none fits. */
+static double try_dispatchers(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
+  const hec_recipe *recipe = &s->of->base->recipe;
+  bool any = !hec_recipe_states(recipe, "dispatcher") && t.layout.ep > 1;
+  double min_s = 0;
+  for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
+    bool tried = any && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
+    t.recipe.dispatcher = d;
+    if ((tried || d == recipe->dispatcher) && hec_training_check(&t) == HEC_OK)
+      min_s = min_of(min_s, try_stages(s, t, pipeline));
+  }
+  return min_s;
+}
+
+/* Micro-batches of one layout at one ZeRO level; beyond the first ones while each is faster than all before. */
+static void try_level(trial *s, const hec_layout *layout, int32_t zero, const hec_pipeline_schedule *pipeline) {
+  hec_training t = *s->of->base;
+  double min_s = 0;
+  t.layout = *layout;
+  t.recipe.zero = zero;
+  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS_MAX : 1); i++) {
+    t.micro_batch = s->of->any_micro_batch ? 1 << i : s->of->base->micro_batch;
+    double step_s = try_dispatchers(s, t, pipeline);
+    bool fastest = step_s > 0 && (min_s <= 0 || step_s < min_s);
+    if (i >= MICRO_STEPS - 1 && !fastest)
+      return;
+    min_s = fastest ? step_s : min_s;
   }
 }
 
@@ -237,10 +239,7 @@ static void try_balanced(trial *s, const hec_layout *layout) {
 static void try_layout(trial *s) {
   const hec_recipe *recipe = &s->of->base->recipe;
   const hec_layout *layout = &s->layout;
-  if (layout->pp > 1)
-    try_balanced(s, layout);
-  if (!s->best.training.moe) /* nothing better fits */
-    try_level(s, layout, recipe->zero, NULL);
+  try_level(s, layout, recipe->zero, NULL);
   if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
     try_level(s, layout, 3, NULL);
   if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))
