@@ -133,17 +133,19 @@ static double longest(const hec_training *t, const hec_layout *layout, double he
 }
 
 /* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
- * they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. False: it is
- * hardly better than the layout's own. */
+ * they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. Of equal ones the most
+ * even; but few micro-batches wait for the last part, so then the one that is shortest there. False: it is hardly better than the
+ * layout's own. */
 static bool balance_stages(const hec_training *t, hec_layout *layout) {
   int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
+  bool is_short = hec_training_micro_batches(t) <= 2 * layout->pp;
   double head = (double)t->mtp, best = 0;
   if (!t->recipe.head)
     head += (double)(1 + t->mtp) * layer_s(t, HEC_LAYER_HEAD) / layer_s(t, HEC_LAYER_MOE);
   for (int32_t i = 0; i <= n; i++) {
     double others = (double)((n - i + parts - 2) / (parts - 1)), own = (double)i + head,
            max = own > others ? own : others;
-    if (i > 0 && max > best)
+    if (i > 0 && (max > best || (is_short && max >= best)))
       continue;
     best = max;
     last = i;
