@@ -132,10 +132,10 @@ static double longest(const hec_training *t, const hec_layout *layout, double he
   return max;
 }
 
-/* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
- * they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. Of equal ones the most
- * even; but few micro-batches wait for the last part, so then the one that is shortest there. False: it is hardly better than the
- * layout's own. */
+/* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less,
+ * for they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. Of
+ * equal splits the most even one; but few micro-batches wait for the last part, so for them the one that is shortest
+ * there. False: it is hardly better than the layout's own. */
 static bool balance_stages(const hec_training *t, hec_layout *layout) {
   int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
   bool is_short = hec_training_micro_batches(t) <= 2 * layout->pp;
@@ -184,8 +184,8 @@ static double keep(trial *s, const hec_training *t, const hec_pipeline_schedule 
   return result->step_s;
 }
 
-/* With the least recomputation that fits; more of it is never faster. Balanced stages are never slower than even ones, so these are
- * kept only where they fit with less recomputation. */
+/* With the least recomputation that fits; more of it is never faster. Balanced stages are hardly ever slower than even
+ * ones, so these are kept only where they fit with less recomputation. */
 static double try_stages(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
   bool any = !hec_recipe_states(&t.recipe, "recompute");
   int32_t n = any ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;

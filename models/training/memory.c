@@ -100,8 +100,8 @@ static double weight_gradient_bytes(const sizes *z, bool moe) {
 
 /* Backward of the FFN: the gradient of what is inside of it, in bf16. Dispatcher: rows are copied when they are permuted, sent,
  * received and sorted by expert; without ranks to send to, permuted and sorted. All-gather: the tokens of all ranks instead of
- * those sent and received. Without expert parallelism the ranks of etp gather, whatever the dispatcher. Sequence parallelism: the
- * whole sequence at the input of a product, and its gradient. */
+ * those sent and received. Without expert parallelism the ranks of etp gather, whatever the dispatcher. Sequence
+ * parallelism: the whole sequence at the input of a product, and its gradient. */
 static double working_bytes(const hec_training *t, const sizes *z, bool moe) {
   double rows = 2 * z->width * z->rows;
   double sequence = t->layout.tp > 1 ? 2 * 2 * z->width * z->gathered : 0;

@@ -83,8 +83,8 @@ HEC_TEST(working_by_hand) {
   ck_near(hec_layer_bytes_of(&cut, HEC_LAYER_DENSE, NULL).working, 512 + 960);
 }
 
-/* Without expert parallelism the two ranks of etp gather their 32 tokens, whatever the dispatcher: 2 x 2 x 8 x 32 = 1024. Of 64 rows
- * permuted and sorted 2048, and inside of half an expert 2 x 3 x 3 x 64 = 1152. */
+/* Without expert parallelism the two ranks of etp gather their 32 tokens, whatever the dispatcher: 2 x 2 x 8 x 32 =
+ * 1024. Of 64 rows permuted and sorted 2048, and inside of half an expert 2 x 3 x 3 x 64 = 1152. */
 HEC_TEST(working_of_cut_experts) {
   const hec_training sends = training("etp=2", 2, "dispatcher=alltoall"),
                      gathers = training("etp=2", 2, "dispatcher=allgather");

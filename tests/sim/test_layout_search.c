@@ -178,8 +178,8 @@ static bool found_too(const hec_layout_found *found, const hec_layout_choice *wa
   return false;
 }
 
-/* What is found where more is stated is found without, with the same stages. Micro-batches beyond 4 are tried while they are faster,
- * which depends on the rest. */
+/* What is found where more is stated is found without, with the same stages. Micro-batches beyond 4 are tried while they
+ * are faster, which depends on the rest. */
 static const struct {
   const char *model, *recipe;
   int32_t micro_batch; /* 0: any */
