@@ -111,44 +111,108 @@ bool hec_recompute_more(hec_recipe *recipe) {
   return false;
 }
 
-/* With the least recomputation that fits; more of it is never faster. */
-static bool fit_memory(trial *s, hec_training *t, const hec_pipeline_schedule *pipeline, bool free_recompute,
-                       hec_training_result *result) {
-  int32_t n = free_recompute ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
-  for (int32_t i = 0; i < n; i++) {
-    if (free_recompute)
-      t->recipe.recompute = recomputes[i];
-    if (!hec_layout_predict(t, pipeline, NULL, result))
-      return false;
-    s->n_tried++;
-    if (result->memory.fits)
-      return true;
-    keep_tightest(&s->tightest, t, result);
+/* Forward and backward of one layer of a kind. */
+static double layer_s(const hec_training *t, hec_layer_kind kind) {
+  hec_layer_pass pass[2];
+  hec_layer_passes_of(t, kind, NULL, pass);
+  return hec_layer_pass_s(t, &pass[0]) + hec_layer_pass_s(t, &pass[1]);
+}
+
+/* Of the longest part in MoE layers; `head`: what the last one has on top. Dense layers count as such, too. */
+static double longest(const hec_training *t, const hec_layout *layout, double head) {
+  int32_t first, parts = layout->pp * layout->vpp;
+  double max = 0;
+  for (int32_t p = 0; p < parts; p++) {
+    double n = (double)hec_layout_layers(layout, t->moe, p, &first) + (p == parts - 1 ? head : 0);
+    max = n > max ? n : max;
   }
-  return false;
+  return max;
+}
+
+/* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less,
+ * for they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. Of
+ * equal splits the most even one; but few micro-batches wait for the last part, so for them the one that is shortest
+ * there. False: it is hardly better than the layout's own. */
+static bool balance_stages(const hec_training *t, hec_layout *layout) {
+  int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
+  bool is_short = hec_training_micro_batches(t) <= 2 * layout->pp;
+  double head = (double)t->mtp, best = 0;
+  if (!t->recipe.head)
+    head += (double)(1 + t->mtp) * layer_s(t, HEC_LAYER_HEAD) / layer_s(t, HEC_LAYER_MOE);
+  for (int32_t i = 0; i <= n; i++) {
+    double others = (double)((n - i + parts - 2) / (parts - 1)), own = (double)i + head,
+           max = own > others ? own : others;
+    if (i > 0 && (max > best || (is_short && max >= best)))
+      continue;
+    best = max;
+    last = i;
+  }
+  if (best >= 0.995 * longest(t, layout, head))
+    return false;
+  layout->n_given = parts;
+  layout->given[parts - 1] = last;
+  for (int32_t p = 0; p < parts - 1; p++)
+    layout->given[p] = (n - last) / (parts - 1) + (parts - 2 - p < (n - last) % (parts - 1));
+  return true;
+}
+
+/* 0: none. */
+static double min_of(double a, double b) {
+  return a > 0 && (b <= 0 || a < b) ? a : b;
+}
+
+static bool predict(trial *s, const hec_training *t, const hec_pipeline_schedule *pipeline,
+                    hec_training_result *result) {
+  if (!hec_layout_predict(t, pipeline, NULL, result))
+    return false;
+  s->n_tried++;
+  if (!result->memory.fits)
+    keep_tightest(&s->tightest, t, result);
+  return result->memory.fits;
+}
+
+static double keep(trial *s, const hec_training *t, const hec_pipeline_schedule *pipeline,
+                   const hec_training_result *result) {
+  HEC_RESERVE(s->all, s->capacity, s->n_all + 1);
+  s->all[s->n_all] = (hec_layout_choice){*t, pipeline, *result, floor_of(t, pipeline)};
+  if (!s->best.training.moe || result->step_s < s->best.result.step_s)
+    s->best = s->all[s->n_all];
+  s->n_all++;
+  return result->step_s;
+}
+
+/* With the least recomputation that fits; more of it is never faster. Balanced stages are hardly ever slower than even
+ * ones, so these are kept only where they fit with less recomputation. */
+static double try_stages(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
+  bool any = !hec_recipe_states(&t.recipe, "recompute");
+  int32_t n = any ? (int32_t)(sizeof recomputes / sizeof recomputes[0]) : 1;
+  double even_s = 0;
+  for (int32_t i = 0; i < n; i++) {
+    hec_training_result result;
+    t.recipe.recompute = any ? recomputes[i] : t.recipe.recompute;
+    hec_training balanced = t;
+    bool is_balanced = !pipeline && t.layout.pp > 1 && balance_stages(&t, &balanced.layout);
+    if (is_balanced && predict(s, &balanced, pipeline, &result))
+      return min_of(keep(s, &balanced, pipeline, &result), even_s);
+    if (even_s <= 0 && predict(s, &t, pipeline, &result)) {
+      even_s = keep(s, &t, pipeline, &result);
+      if (!is_balanced)
+        break;
+    }
+  }
+  return even_s;
 }
 
 /* Dispatchers of one layout at one ZeRO level and micro-batch: the fastest of all stays in `best`. Its time; 0: none fits. */
 static double try_dispatchers(trial *s, hec_training t, const hec_pipeline_schedule *pipeline) {
   const hec_recipe *recipe = &s->of->base->recipe;
-  bool free_recompute = !hec_recipe_states(recipe, "recompute"),
-       free_dispatcher = !hec_recipe_states(recipe, "dispatcher");
+  bool any = !hec_recipe_states(recipe, "dispatcher") && t.layout.ep > 1;
   double min_s = 0;
   for (int32_t d = 0; d < HEC_N_DISPATCHERS; d++) {
-    hec_training_result result;
-    bool tried =
-        free_dispatcher && t.layout.ep > 1 && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
-    if (!tried && d != recipe->dispatcher)
-      continue;
+    bool tried = any && (!hec_dispatchers[d]->suits || hec_dispatchers[d]->suits(&t.laws->gpu));
     t.recipe.dispatcher = d;
-    if (hec_training_check(&t) != HEC_OK || !fit_memory(s, &t, pipeline, free_recompute, &result))
-      continue;
-    HEC_RESERVE(s->all, s->capacity, s->n_all + 1);
-    s->all[s->n_all] = (hec_layout_choice){t, pipeline, result, floor_of(&t, pipeline)};
-    if (!s->best.training.moe || result.step_s < s->best.result.step_s)
-      s->best = s->all[s->n_all];
-    s->n_all++;
-    min_s = min_s <= 0 || result.step_s < min_s ? result.step_s : min_s;
+    if ((tried || d == recipe->dispatcher) && hec_training_check(&t) == HEC_OK)
+      min_s = min_of(min_s, try_stages(s, t, pipeline));
   }
   return min_s;
 }
@@ -169,75 +233,12 @@ static void try_level(trial *s, const hec_layout *layout, int32_t zero, const he
   }
 }
 
-/* Forward and backward of one layer of a kind. */
-static double layer_s(const hec_training *t, hec_layer_kind kind) {
-  hec_layer_pass pass[2];
-  hec_layer_passes_of(t, kind, NULL, pass);
-  return hec_layer_pass_s(t, &pass[0]) + hec_layer_pass_s(t, &pass[1]);
-}
-
-/* Of the longest part in MoE layers; `head`: what the last one has on top. Dense layers count as such, too. */
-static double longest(const hec_training *t, const hec_layout *layout, double head) {
-  int32_t first, parts = layout->pp * layout->vpp;
-  double max = 0;
-  for (int32_t p = 0; p < parts; p++) {
-    double n = (double)hec_layout_layers(layout, t->moe, p, &first) + (p == parts - 1 ? head : 0);
-    max = n > max ? n : max;
-  }
-  return max;
-}
-
-/* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less, for
- * they hold the most micro-batches. False: it is hardly better than the layout's own. */
-static bool balance_stages(const hec_training *t, hec_layout *layout) {
-  int32_t parts = layout->pp * layout->vpp, n = t->moe->n_layers, last = 0;
-  double head = (double)t->mtp, best = 0;
-  if (!t->recipe.head)
-    head += (double)(1 + t->mtp) * layer_s(t, HEC_LAYER_HEAD) / layer_s(t, HEC_LAYER_MOE);
-  for (int32_t i = 0; i <= n; i++) {
-    double others = (double)((n - i + parts - 2) / (parts - 1)), own = (double)i + head,
-           max = own > others ? own : others;
-    if (i > 0 && max > best)
-      continue;
-    best = max;
-    last = i;
-  }
-  if (best >= 0.995 * longest(t, layout, head))
-    return false;
-  layout->n_given = parts;
-  layout->given[parts - 1] = last;
-  for (int32_t p = 0; p < parts - 1; p++)
-    layout->given[p] = (n - last) / (parts - 1) + (parts - 2 - p < (n - last) % (parts - 1));
-  return true;
-}
-
-/* How much longer than a layer the head takes depends on the micro-batch: the stages that suit each of the first ones. */
-static void try_balanced(trial *s, const hec_layout *layout) {
-  hec_layout tried[MICRO_STEPS];
-  int32_t n = 0;
-  for (int32_t i = 0; i < (s->of->any_micro_batch ? MICRO_STEPS : 1); i++) {
-    hec_training t = *s->of->base;
-    t.layout = *layout;
-    t.micro_batch = s->of->any_micro_batch ? 1 << i : t.micro_batch;
-    bool is_new = balance_stages(&t, &t.layout);
-    for (int32_t k = 0; k < n; k++)
-      is_new = is_new && memcmp(&tried[k], &t.layout, sizeof t.layout) != 0;
-    if (!is_new)
-      continue;
-    tried[n++] = t.layout;
-    try_level(s, &t.layout, t.recipe.zero, NULL);
-  }
-}
-
 /* Without a pipeline FSDP too, unless the recipe states the level. In a pipeline it would gather in every micro-batch, and
  * level 2 would reduce gradients in each: neither is priced there. */
 static void try_layout(trial *s) {
   const hec_recipe *recipe = &s->of->base->recipe;
   const hec_layout *layout = &s->layout;
-  if (layout->pp > 1)
-    try_balanced(s, layout);
-  if (!s->best.training.moe) /* nothing better fits */
-    try_level(s, layout, recipe->zero, NULL);
+  try_level(s, layout, recipe->zero, NULL);
   if (layout->pp == 1 && layout->gpus > 1 && recipe->zero < 3 && !hec_recipe_states(recipe, "zero"))
     try_level(s, layout, 3, NULL);
   if (layout->pp > 1 && s->of->pipeline && s->of->pipeline != hec_pipeline_default(layout->pp, layout->vpp))

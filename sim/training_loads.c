@@ -187,20 +187,6 @@ static void plan_records(void *context, int32_t worker, int64_t item) {
     plan_record(w, w->order[item], &w->records[i]);
 }
 
-/* How many records there are, up to `max`. */
-static hec_status count_records(hec_trace_reader *reader, int32_t max, int32_t *n) {
-  const hec_trace_record *record;
-  *n = 0;
-  HEC_TRY(hec_trace_rewind(reader));
-  while (*n < max) {
-    HEC_TRY(hec_trace_next(reader, &record));
-    if (!record)
-      break;
-    ++*n;
-  }
-  return hec_trace_rewind(reader);
-}
-
 /* A trace of one record has it before the step and in it. */
 static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reader, hec_training_loads *loads) {
   int32_t before_max = of->before_max > 0 ? of->before_max : BEFORE_MAX;
@@ -209,7 +195,7 @@ static hec_status count(const hec_training_loads_of *of, hec_trace_reader *reade
   int32_t wanted = of->n_micro > HEC_TRAINING_RECORDS ? of->n_micro : HEC_TRAINING_RECORDS;
   wanted = all < wanted ? (int32_t)all : wanted;
   wanted = of->records > 0 && of->records < wanted ? of->records : wanted;
-  HEC_TRY(count_records(reader, before + wanted, &n));
+  HEC_TRY(hec_trace_count(reader, before + wanted, &n));
   if (of->warmup < 0 && before > n / 2)
     before = n / 2;
   if (n > 1 && before >= n)

@@ -70,6 +70,8 @@ const char *hec_trace_origin(const hec_trace_reader *reader); /* its path, or wh
 hec_status hec_trace_next(hec_trace_reader *reader, const hec_trace_record **record) HEC_MUST_USE;
 /* Back to the first record (a file is opened again; standard input cannot: error). */
 hec_status hec_trace_rewind(hec_trace_reader *reader) HEC_MUST_USE;
+/* How many records there are, up to `max`. Goes back to the first one, before and after. */
+hec_status hec_trace_count(hec_trace_reader *reader, int32_t max, int32_t *n) HEC_MUST_USE;
 void hec_trace_close(hec_trace_reader *reader);
 
 /* Writing: a temporary name in the same folder, renamed by hec_trace_finish; hec_trace_abandon removes it. A path that

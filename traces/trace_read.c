@@ -341,6 +341,19 @@ hec_status hec_trace_rewind(hec_trace_reader *reader) {
   return hold(reader, rewind_reader(reader));
 }
 
+hec_status hec_trace_count(hec_trace_reader *reader, int32_t max, int32_t *n) {
+  const hec_trace_record *record;
+  *n = 0;
+  HEC_TRY(hec_trace_rewind(reader));
+  while (*n < max) {
+    HEC_TRY(hec_trace_next(reader, &record));
+    if (!record)
+      break;
+    ++*n;
+  }
+  return hec_trace_rewind(reader);
+}
+
 void hec_trace_close(hec_trace_reader *reader) {
   if (!reader)
     return;

@@ -100,15 +100,17 @@ static double weight_gradient_bytes(const sizes *z, bool moe) {
 
 /* Backward of the FFN: the gradient of what is inside of it, in bf16. Dispatcher: rows are copied when they are permuted, sent,
  * received and sorted by expert; without ranks to send to, permuted and sorted. All-gather: the tokens of all ranks instead of
- * those sent and received. Sequence parallelism: the whole sequence at the input of a product, and its gradient. */
+ * those sent and received. Without expert parallelism the ranks of etp gather, whatever the dispatcher. Sequence
+ * parallelism: the whole sequence at the input of a product, and its gradient. */
 static double working_bytes(const hec_training *t, const sizes *z, bool moe) {
-  double rows = 2 * z->width * z->rows, ep = (double)t->layout.ep;
+  double rows = 2 * z->width * z->rows;
   double sequence = t->layout.tp > 1 ? 2 * 2 * z->width * z->gathered : 0;
   if (!moe)
     return sequence + 2 * z->matrices * z->ffn * z->gathered;
-  bool sends = t->layout.ep > 1 || t->layout.etp > 1;
-  double sent = hec_dispatchers[t->recipe.dispatcher]->gathers ? 2 * 2 * z->width * z->tokens * ep : 2 * rows;
-  return sequence + 2 * rows + (sends ? sent : 0) + 2 * z->matrices * z->expert * z->rows;
+  int32_t ranks = t->layout.ep > 1 ? t->layout.ep : t->layout.etp;
+  bool gathers = t->layout.ep == 1 || hec_dispatchers[t->recipe.dispatcher]->gathers;
+  double sent = gathers ? 2 * 2 * z->width * z->tokens * (double)ranks : 2 * rows;
+  return sequence + 2 * rows + (ranks > 1 ? sent : 0) + 2 * z->matrices * z->expert * z->rows;
 }
 
 enum { N_KEPT = 7 };

@@ -83,6 +83,15 @@ HEC_TEST(working_by_hand) {
   ck_near(hec_layer_bytes_of(&cut, HEC_LAYER_DENSE, NULL).working, 512 + 960);
 }
 
+/* Without expert parallelism the two ranks of etp gather their 32 tokens, whatever the dispatcher: 2 x 2 x 8 x 32 =
+ * 1024. Of 64 rows permuted and sorted 2048, and inside of half an expert 2 x 3 x 3 x 64 = 1152. */
+HEC_TEST(working_of_cut_experts) {
+  const hec_training sends = training("etp=2", 2, "dispatcher=alltoall"),
+                     gathers = training("etp=2", 2, "dispatcher=allgather");
+  ck_near(hec_layer_bytes_of(&sends, HEC_LAYER_MOE, NULL).working, 2048 + 1024 + 1152);
+  ck_near(hec_layer_bytes_of(&gathers, HEC_LAYER_MOE, NULL).working, 2048 + 1024 + 1152);
+}
+
 /* Head: (2 + 2) x 8 x 16 = 512; logits 2 x 100 x 16 = 3200, and their gradient; weight gradient 2 x 800. Halved by tp. */
 HEC_TEST(head_by_hand) {
   const hec_training one = training("", 1, ""), two = training("tp=2", 2, "");

@@ -165,6 +165,43 @@ HEC_TEST(shorter_last_stage) {
   ck_assert_int_gt(n_uneven, 0);
 }
 
+static bool same_candidate(const hec_training *a, const hec_training *b) {
+  return memcmp(&a->layout, &b->layout, sizeof a->layout) == 0 && a->micro_batch == b->micro_batch &&
+         a->recipe.zero == b->recipe.zero && a->recipe.recompute == b->recipe.recompute &&
+         (a->layout.ep == 1 || a->recipe.dispatcher == b->recipe.dispatcher);
+}
+
+static bool found_too(const hec_layout_found *found, const hec_layout_choice *wanted) {
+  for (int32_t i = 0; i < found->n_all; i++)
+    if (same_candidate(&found->all[i].training, &wanted->training))
+      return found->all[i].result.step_s <= wanted->result.step_s;
+  return false;
+}
+
+/* What is found where more is stated is found without, with the same stages. Micro-batches beyond 4 are tried while they
+ * are faster, which depends on the rest. */
+static const struct {
+  const char *model, *recipe;
+  int32_t micro_batch; /* 0: any */
+} restrictions[] = {{"olmoe", "dispatcher=deepep", 0},
+                    {"olmoe", "", 4},
+                    {"gpt-oss-20b", "recompute=none", 2},
+                    {"gpt2-xl-moe", "dispatcher=allgather recompute=none", 0}};
+
+HEC_TEST_ROWS(restrictions_find_no_more, restrictions) {
+  const hec_training any = base_of(restrictions[_i].model, 8, 16, "zero=1");
+  hec_training stated = any;
+  hec_layout_found free, found;
+  ck_ok(hec_recipe_read(restrictions[_i].recipe, &stated.recipe));
+  stated.micro_batch = restrictions[_i].micro_batch > 0 ? restrictions[_i].micro_batch : 1;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &any, .any_micro_batch = true}, &arena, &free));
+  ck_ok(hec_layout_search_run(
+      &(hec_layout_search){.base = &stated, .any_micro_batch = restrictions[_i].micro_batch == 0}, &arena, &found));
+  ck_assert_int_gt(found.n_all, 0);
+  for (int32_t i = 0; i < found.n_all; i += 7)
+    ck_assert(found.all[i].training.micro_batch > 4 || found_too(&free, &found.all[i]));
+}
+
 /* A schedule that is named is tried beside the others. */
 HEC_TEST(named_schedule) {
   const hec_training base = base_of("mixtral-8x7b", 16, 64, "graph=full dispatcher=alltoall zero=1");

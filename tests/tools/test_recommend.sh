@@ -46,6 +46,14 @@ cmp -s once.txt <(sed 's/twice/once/' twice.txt) && cmp -s once/recommendation.j
 [ "$(value once/recommendation.json 'd["searched"]["left"] > 0')" = True ] || fail "time for all: $(value once/recommendation.json 'd["searched"]')"
 tr -s "\n " " " <once.txt | grep -q "were left out for want of time. A longer --within takes more." || fail "not said: $(cat once.txt)"
 
+# A trace of few records takes little time: a second is enough for all layouts that are near the fastest.
+"$build/hecate-trace" synth --workload zipf --exponent 0.8 --experts 64 --top-k 8 --layers 8 --iterations 3 --source-ranks 8 --out brief.jsonl >/dev/null || fail "no trace"
+for within in 1s 5s; do
+  "$sim" recommend brief.jsonl --model olmoe --cluster "1x8 gpu=h100" --global-batch 64 --seq 4096 --within $within --policy ep,eplb,lplb,hecate,micromoe,fsdp \
+    --json >$within.json || fail "a brief trace"
+done
+cmp -s 1s.json 5s.json || fail "of few records, $(value 1s.json 'd["searched"]') in 1 s, $(value 5s.json 'd["searched"]') in 5 s"
+
 # ---- Files: each says the same job, what a framework cannot say is said, nobody's files are touched ----
 "$sim" recommend "${job[@]}" --out change >out.txt || fail "--out"
 has "what-to-change.md"

@@ -111,7 +111,8 @@ typedef struct {
   hec_trace_reader *reader;
   hec_arena *arena;
   hec_budget budget;
-  int32_t n_layers; /* of the trace */
+  int32_t n_layers;  /* of the trace */
+  int32_t n_records; /* of it, as many as any simulation plans */
   hec_candidates from;
   hec_candidate chosen[CHOSEN_MAX + TODAY_MAX];
   hec_recommended row[CHOSEN_MAX + TODAY_MAX]; /* [n_rows] */
@@ -257,12 +258,14 @@ static bool is_chosen(const rivals *p, const hec_candidate *c) {
 }
 
 /* Seconds of one core for all records that a step can take: planning, and its pipeline. */
-static double full_s(const hec_candidate *c, int32_t n_layers) {
+static double full_s(const rivals *p, const hec_candidate *c) {
   const hec_training *t = &c->choice.training;
   int32_t groups = t->layout.edp < HEC_TRAINING_GROUPS ? t->layout.edp : HEC_TRAINING_GROUPS;
-  double priced = (double)groups * (double)t->moe->n_layers * (double)hec_training_micro_batches(t);
-  return hec_planning_s(t, n_layers, c->n_policies, HEC_BUDGET_BEFORE + HEC_TRAINING_RECORDS) +
-         hec_pricing_s(priced * (double)c->n_policies);
+  int32_t micro = hec_training_micro_batches(t), records = p->n_records;
+  if (records - HEC_BUDGET_BEFORE > (int64_t)t->layout.edp * micro)
+    records = HEC_BUDGET_BEFORE + t->layout.edp * micro;
+  double priced = (double)groups * (double)t->moe->n_layers * (double)micro;
+  return hec_planning_s(t, p->n_layers, c->n_policies, records) + hec_pricing_s(priced * (double)c->n_policies);
 }
 
 /* Estimates are only about right: where there is time, all that are about as fast as the first. */
@@ -272,7 +275,7 @@ static void choose_more(rivals *p) {
     const hec_candidate *c = &p->from.of[i];
     if (c->alone || c->step_s > NEAR * p->from.of[0].step_s || is_chosen(p, c))
       continue;
-    within_s -= full_s(c, p->n_layers);
+    within_s -= full_s(p, c);
     if (within_s < 0)
       return;
     choose(p, c);
@@ -492,6 +495,7 @@ static hec_status search_loads(rivals *p, const hec_set_up *base, hec_recommenda
                                        .found = &to->found,
                                        .any_recompute = !hec_recipe_states(&base->training.recipe, "recompute"),
                                        .budget = &p->budget};
+  HEC_TRY(hec_trace_count(p->reader, HEC_BUDGET_BEFORE + HEC_TRAINING_RECORDS, &p->n_records));
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
   choose_simulated(p, &to->found);
   hec_training_choice fitting = *p->policies;
