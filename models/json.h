@@ -1,8 +1,7 @@
 /* The one door to cJSON: presets, specs and cases (small documents; trace rows have a reader of their own in traces/).
  * Every getter names origin, line and path in its message: "FILE:LINE: links[3].bandwidth: expected a number > 0, found
  * "x"". */
-#ifndef HEC_MODELS_JSON_H
-#define HEC_MODELS_JSON_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/text.h"
 
@@ -58,5 +57,3 @@ hec_status hec_json_bool_or(const hec_json *j, const hec_json_value *object, con
 
 /* Rejects members of `object` that are not in the NULL-terminated list `known` ("notes" and "sources" always are). */
 hec_status hec_json_only(const hec_json *j, const hec_json_value *object, const char *const *known) HEC_MUST_USE;
-
-#endif

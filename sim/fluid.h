@@ -15,8 +15,7 @@
  * for.
  *
  * Same calls, same doubles. In another order of adding, or beside flows elsewhere, the same within a relative 1e-12. */
-#ifndef HEC_SIM_FLUID_H
-#define HEC_SIM_FLUID_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -61,5 +60,3 @@ double hec_fluid_rate(hec_fluid *fluid, int32_t slot);
 double hec_fluid_left(const hec_fluid *fluid, int32_t slot);
 /* The clock is 0 again; only when no flow is inside. */
 void hec_fluid_rebase(hec_fluid *fluid);
-
-#endif

@@ -3,8 +3,7 @@
  * There are two ways, and they agree to the picosecond (a test). In a law in closed form an exchange's times depend
  * only on when its ranks post. Under such a law, on devices that communication does not slow down, the program is
  * walked in id order, one visit per (operation, rank). Everything else runs through the event engine. */
-#ifndef HEC_SIM_SIMULATE_H
-#define HEC_SIM_SIMULATE_H
+#pragma once
 #include "runtime/program/timeline.h"
 
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
@@ -48,5 +47,3 @@ typedef struct {
 
 /* A program longer than HEC_TIME_END_PS ends there: its times then mean nothing but "too long". */
 void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline);
-
-#endif

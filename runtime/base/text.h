@@ -1,8 +1,7 @@
 /* A growing text buffer and a JSON writer on it. Numbers are printed by us, since cJSON's printer loses digits.
  * Integers are printed in full, doubles with the fewest of 15, 16 or 17 significant digits that read back to the same
  * double. */
-#ifndef HEC_BASE_TEXT_H
-#define HEC_BASE_TEXT_H
+#pragma once
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 
@@ -56,5 +55,3 @@ void hec_json_bool(hec_json_out *json, const char *key, bool value);
 void hec_json_null(hec_json_out *json, const char *key);
 void hec_json_strings(hec_json_out *json, const char *key, const char *const *values, int32_t n); /* an array */
 void hec_json_ints(hec_json_out *json, const char *key, const int32_t *values, int32_t n);
-
-#endif

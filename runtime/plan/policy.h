@@ -4,8 +4,7 @@
  * A policy plans for one expert-parallel group and never sees another. Where a problem has several (problem.dp > 1),
  * each group has a run of its own, on a problem of its own ranks with dp 1. The plans are joined. Only a policy whose
  * paper places experts over all ranks says `all_ranks` and sees the whole problem. */
-#ifndef HEC_PLAN_POLICY_H
-#define HEC_PLAN_POLICY_H
+#pragma once
 #include "runtime/base/option.h"
 #include "runtime/base/table.h"
 #include "runtime/plan/dispatch/dispatch.h"
@@ -206,5 +205,3 @@ int32_t hec_policy_period(const hec_policy_run *run);
 /* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
  * history, and at least hec_policy_period iterations since *last (-1: never). */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
-
-#endif

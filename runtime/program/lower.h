@@ -13,8 +13,7 @@
  * each forward before its backward. hec_lower_micro_batch begins a micro-batch, and hec_lower_resume goes on with one
  * that has begun. hec_lower_backward is the backward of one layer, and hec_lower_micro_batch_done ends it. Gradients
  * are reduced with the backward of micro-batch `last`, so every layer's backward of that one comes last. */
-#ifndef HEC_PROGRAM_LOWER_H
-#define HEC_PROGRAM_LOWER_H
+#pragma once
 #include "runtime/base/table.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/hiding.h"
@@ -156,5 +155,3 @@ const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
 const hec_token_choice *hec_lowering_choice(const hec_lowering *low); /* of the iteration just lowered */
 bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */
 bool hec_lowering_one_off(const hec_lowering *low);  /* it has one-off operations: migration or periodic planning */
-
-#endif

@@ -1,6 +1,5 @@
 /* Calls of the public interface (hecate.h) in tests. */
-#ifndef HEC_TESTS_EXEC_PUBLIC_CASE_H
-#define HEC_TESTS_EXEC_PUBLIC_CASE_H
+#pragma once
 #include "runtime/exec/package/hecate.h"
 #include "tests/support/test.h"
 
@@ -18,5 +17,3 @@ static inline int32_t below(int32_t n) {
     ck_assert_int_eq((call), HECATE_BAD_INPUT);                                                                        \
     ck_assert_msg(strstr(hec_error(), (words)) != NULL, "said: %s", hec_error());                                      \
   } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* Random and small problems for the tests of the planning floor. A cluster from its one-line form and a problem filled
  * in by hand, so that these tests depend on no preset. */
-#ifndef HEC_TESTS_PLAN_CASES_H
-#define HEC_TESTS_PLAN_CASES_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/problem.h"
@@ -134,5 +133,3 @@ static inline void hec_case_random_counts(uint64_t *seed, hec_load *load) {
         hec_load_row(load, l, s)[e] = (uint32_t)(heat[e] * scale + hec_test_below(seed, 1 + scale));
   }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* One layer of one expert-parallel group planned by a spilling policy, and who computes what of it. */
-#ifndef HEC_TESTS_SPILL_CASE_H
-#define HEC_TESTS_SPILL_CASE_H
+#pragma once
 #include "runtime/plan/planners/spill.h"
 
 typedef struct {
@@ -42,5 +41,3 @@ void hec_spill_oracle_compare(const hec_spill_oracle *o, const hec_spill_case *c
 /* Guests of a rank. */
 int32_t hec_spill_case_guests(const hec_spill_case *c, int32_t rank);
 int32_t hec_spill_case_home(const hec_spill_case *c, int32_t expert);
-
-#endif

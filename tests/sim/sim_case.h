@@ -1,6 +1,5 @@
 /* Lowering and simulation in one call each, checked. */
-#ifndef HEC_TESTS_SIM_CASE_H
-#define HEC_TESTS_SIM_CASE_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
@@ -47,5 +46,3 @@ static inline hec_load hec_test_equal_load(const hec_problem *problem, uint32_t 
     load.counts[i] = each;
   return load;
 }
-
-#endif

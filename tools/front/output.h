@@ -1,6 +1,5 @@
 /* What every comparison writes: its document on standard output, and a folder of files. */
-#ifndef HEC_FRONT_OUTPUT_H
-#define HEC_FRONT_OUTPUT_H
+#pragma once
 #include "runtime/base/paths.h"
 #include "runtime/base/temporary.h"
 #include "tools/front/manifest.h"
@@ -64,5 +63,3 @@ hec_status hec_output_write_named(const char *folder, const hec_named_file *file
 void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output; at a terminal with colours */
-
-#endif

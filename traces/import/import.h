@@ -1,6 +1,5 @@
 /* Importing as a whole: inputs, then records in order, then the header; or all of it into a file. */
-#ifndef HEC_TRACES_IMPORT_IMPORT_H
-#define HEC_TRACES_IMPORT_IMPORT_H
+#pragma once
 #include "traces/import/importer.h"
 
 typedef struct {
@@ -40,5 +39,3 @@ typedef struct {
 } hec_import_result;
 /* Everything into `out` (as hec_trace_create takes it). */
 hec_status hec_import_write(hec_import *job, const char *out, hec_import_result *result) HEC_MUST_USE;
-
-#endif

@@ -1,7 +1,6 @@
 /* The schedules of FSMoE's comparison as programs of one rank, the balanced one, whose every operation is as long as a testbed
  * says. Their time is that of the walk (runtime/program/walk.h), never a planner's formula. */
-#ifndef HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
-#define HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
+#pragma once
 #include "runtime/program/walk.h"
 #include "validate/published/fsmoe_testbed.h"
 
@@ -37,5 +36,3 @@ double hec_fsmoe_bench_walk(hec_fsmoe_bench *bench, const hec_fsmoe_case_study *
                             const hec_fsmoe_schedule *schedule);
 const hec_program *hec_fsmoe_bench_program(const hec_fsmoe_bench *bench);
 const hec_timeline *hec_fsmoe_bench_timeline(const hec_fsmoe_bench *bench);
-
-#endif

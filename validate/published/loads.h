@@ -11,8 +11,7 @@
  *                  ranks)
  *
  * Synthetic loads are totals that are split evenly over the ranks. */
-#ifndef HEC_VALIDATE_PUBLISHED_LOADS_H
-#define HEC_VALIDATE_PUBLISHED_LOADS_H
+#pragma once
 #include "models/load.h"
 
 #include <stdbool.h>
@@ -67,5 +66,3 @@ hec_status hec_loads_of_trace(const char *path, const hec_loads_wish *wish, int3
 
 /* Mean over layers and iterations of busiest over mean rank, experts contiguous on groups of `ep` ranks (0: all). */
 double hec_loads_overload(const hec_loads *loads, int32_t ep);
-
-#endif

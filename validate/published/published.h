@@ -33,8 +33,7 @@
  *    "grid":[{"inputs":I,"objective","fits"}],"best"}          best: index in grid
  *   I = {"tokens","nonmoe_scale","skew","nic_share","m","t","drift"}   m and t: a number, "auto" or (t) "paper"
  *   V = {"ours":[low,high],"distance","sign":"agrees"|"disagrees"|"undefined"}     numbers not formed: null */
-#ifndef HEC_VALIDATE_PUBLISHED_H
-#define HEC_VALIDATE_PUBLISHED_H
+#pragma once
 #include "validate/doc.h"
 #include "validate/published/measure.h"
 #include "validate/published/scope.h"
@@ -155,5 +154,3 @@ void hec_published_describe(const hec_setup *inputs, hec_text *out);
 
 /* For tests: index of the min objective that is a number, the first of equals; -1 when there is none. */
 int32_t hec_grid_best(const hec_grid_point *grid, int32_t n);
-
-#endif

@@ -12,8 +12,7 @@
  *   "unit","setup","source","assumed","published":[low,high],"ours":[low,high] or null,"ratio":number or null,
  *   "moves":[low,high] or null,"moved_by" or null,"winner":"same"|"other"|"open" or null,"skipped" or null}],"summary":S}],
  *   "summary":S}         S = {"numbers","compared","skipped","within_10","within_25","winners","winners_same","varied","reached"} */
-#ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_H
-#define HEC_VALIDATE_PUBLISHED_SYSTEM_H
+#pragma once
 #include "runtime/base/table.h"
 #include "validate/doc.h"
 #include "validate/published/measure.h"
@@ -88,5 +87,3 @@ hec_system_summary hec_system_sum(const hec_system_report *report, const hec_sys
 hec_doc_report hec_systems_report; /* of a hec_system_report */
 /* `--system list`, and with --json. */
 hec_status hec_systems_list(bool json, hec_text *out) HEC_MUST_USE;
-
-#endif
