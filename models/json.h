@@ -20,6 +20,7 @@ hec_status hec_json_parse(const char *text, size_t length, const char *origin, h
 /* Reads a whole file first; at most 64 MiB; a directory or unreadable file is an error. */
 hec_status hec_json_read(const char *path, hec_json **json) HEC_MUST_USE;
 void hec_json_free(hec_json *json);
+HEC_OPENED_BY(hec_json, hec_json_free)
 const hec_json_value *hec_json_root(const hec_json *json);
 
 bool hec_json_is_object(const hec_json_value *value);

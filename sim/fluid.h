@@ -16,6 +16,8 @@
  *
  * Same calls, same doubles. In another order of adding, or beside flows elsewhere, the same within a relative 1e-12. */
 #pragma once
+#include "runtime/base/scoped.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,6 +39,7 @@ typedef struct {
 /* `capacity`: [n_links] units of amount per second, > 0 and finite, copied. Free with hec_fluid_free (NULL is fine). */
 hec_fluid *hec_fluid_new(int32_t n_links, const double *capacity);
 void hec_fluid_free(hec_fluid *fluid);
+HEC_OPENED_BY(hec_fluid, hec_fluid_free)
 
 /* Starts a flow now. Returns its slot, valid until it is popped (slots are reused). A flow of amount 0, or on no link
  * and without cap, finishes at its start. On no link with a cap it runs at its cap. */

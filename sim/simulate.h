@@ -26,6 +26,7 @@ typedef struct hec_sim hec_sim;
 /* One simulator per problem; its memory is reused from program to program. */
 hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena);
 void hec_sim_free(hec_sim *sim);
+HEC_OPENED_BY(hec_sim, hec_sim_free)
 
 /* Timelines of programs already run, for simulators of one problem and law, in any threads. In one iteration several
  * policies often have one program (all that have not moved anything yet), and the event engine takes long. By content

@@ -51,6 +51,7 @@ hec_status hec_synth_new(const hec_synth_options *options, hec_synth **synth) HE
 /* Counts of iteration 1, 2, ... into `load` [n_layers][n_sources][n_experts]. */
 void hec_synth_next(hec_synth *synth, hec_load *load);
 void hec_synth_free(hec_synth *synth);
+HEC_OPENED_BY(hec_synth, hec_synth_free)
 
 /* Makes the whole trace: a file (hec_trace_create), or at most `limit` bytes in memory. */
 hec_status hec_synth_write(const hec_synth_options *options, const char *path) HEC_MUST_USE;

@@ -70,6 +70,7 @@ hec_status hec_trace_next(hec_trace_reader *reader, const hec_trace_record **rec
 /* Back to the first record (a file is opened again; standard input cannot: error). */
 hec_status hec_trace_rewind(hec_trace_reader *reader) HEC_MUST_USE;
 void hec_trace_close(hec_trace_reader *reader);
+HEC_OPENED_BY(hec_trace_reader, hec_trace_close)
 
 /* Writing: a temporary name in the same folder, renamed by hec_trace_finish; hec_trace_abandon removes it. A path that
  * ends in .gz is compressed. "-" writes to standard output. */

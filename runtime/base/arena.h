@@ -6,6 +6,8 @@
  * with code 1. An embedder or a test installs its own, which must not return either (longjmp); arenas it owns can then
  * be freed as usual. */
 #pragma once
+#include "runtime/base/scoped.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

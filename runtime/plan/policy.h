@@ -169,6 +169,7 @@ hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *pro
 hec_policy_run hec_policy_start_under(const hec_policy *policy, const hec_problem *problem, hec_hiding hides,
                                       hec_arena *arena);
 void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */
+HEC_SCOPED_BY(hec_policy_run, hec_policy_stop)
 /* The decision before the gates: resets units and planned, calls decide. */
 void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch);
 void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load);

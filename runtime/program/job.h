@@ -45,6 +45,7 @@ hec_status hec_feed_next(hec_feed *feed,
                          const hec_iteration **iteration) HEC_MUST_USE; /* NULL at the end; valid until the next call */
 hec_token_range hec_feed_tokens(const hec_feed *feed);                  /* of the iterations so far */
 void hec_feed_free(hec_feed *feed);
+HEC_OPENED_BY(hec_feed, hec_feed_free)
 
 /* Rows of work are 31 bits wide, and so is what one rank may have to compute. `what`: for the message. */
 hec_status hec_job_check_assignments(const char *what, uint64_t assignments) HEC_MUST_USE;

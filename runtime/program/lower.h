@@ -97,6 +97,7 @@ struct hec_pricer {
 hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
                                const hec_collective *collective /* NULL: choose by cost */, hec_arena *arena);
 void hec_lowering_free(hec_lowering *low);
+HEC_OPENED_BY(hec_lowering, hec_lowering_free)
 /* The same policy, at work in `first`, under a schedule more: it plans once for all of them. They are lowered together
  * (hec_lower_iterations), in one thread, and freed before `first`, whose arena they are on. */
 hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule *schedule);

@@ -28,6 +28,7 @@ typedef struct hec_walk hec_walk;
  * `cost`, of the cluster, stays the caller's and outlives the walk; between runs others may use it. */
 hec_walk *hec_walk_new(hec_link_cost *cost, int32_t n_ranks, hec_arena *arena);
 void hec_walk_free(hec_walk *walk); /* what is not on the arena; NULL is allowed */
+HEC_OPENED_BY(hec_walk, hec_walk_free)
 
 /* Resizes and fills the timeline. Ends are cut off at HEC_TIME_END_PS. */
 void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options options, hec_timeline *timeline);

@@ -10,6 +10,8 @@ static inline int32_t below(int32_t n) {
   return (int32_t)hec_test_below(&seed, (uint64_t)n);
 }
 
+HEC_OPENED_BY(hec_planner, hec_planner_close)
+
 #define OK(call) ck_assert_msg((call) == HECATE_OK, "%s", hec_error())
 /* The call fails as bad input and says `words`. */
 #define REFUSED(call, words)                                                                                           \

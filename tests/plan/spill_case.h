@@ -25,6 +25,7 @@ void hec_spill_case_fill(hec_spill_case *c, uint64_t max, uint64_t *seed);
  * assignment once. Fills total, computed and rank. */
 void hec_spill_case_plan(hec_spill_case *c);
 void hec_spill_case_stop(hec_spill_case *c); /* and frees the arena */
+HEC_SCOPED_BY(hec_spill_case, hec_spill_case_stop)
 
 /* What an independent planner says of one domain: ranks 0 .. n - 1, `moved` to rank r of expert e. */
 enum { HEC_SPILL_RANKS = 16, HEC_SPILL_EXPERTS = 40 };

@@ -75,12 +75,11 @@ static int walk(hec_tidy *f, const char *folder) {
 }
 
 HEC_TEST(tree_is_tidy) {
-  hec_tidy f = {.on_disk = true};
+  HEC_SCOPED(hec_tidy) f = {.on_disk = true};
   (void)walk(&f, "");
   hec_tidy_circles(&f);
   ck_assert_msg(f.n_found == 0, "%d findings:\n%s", f.n_found, f.found.data);
   ck_assert_int_gt(f.n_files, 20); /* it did read a tree */
-  hec_tidy_free(&f);
 }
 
 /* ---- Can it fail? Each text breaks one rule; "" as `expected` means it breaks none. ---- */
@@ -190,7 +189,7 @@ static const struct {
 };
 
 HEC_TEST_ROWS(rules_find_what_is_wrong, samples) {
-  hec_tidy f = {0};
+  HEC_SCOPED(hec_tidy) f = {0};
   hec_tidy_file(&f, samples[_i].path, samples[_i].text);
   if (!*samples[_i].expected)
     ck_assert_msg(f.n_found == 0, "sample %d: %s", _i, f.found.data);
@@ -198,16 +197,14 @@ HEC_TEST_ROWS(rules_find_what_is_wrong, samples) {
     ck_assert_msg(f.n_found == 1 && strstr(f.found.data, samples[_i].expected),
                   "sample %d: expected one finding, %s; found %s", _i, samples[_i].expected,
                   f.found.data ? f.found.data : "none");
-  hec_tidy_free(&f);
 }
 
 HEC_TEST(included_files_exist) {
-  hec_tidy f = {.on_disk = true};
+  HEC_SCOPED(hec_tidy) f = {.on_disk = true};
   hec_tidy_file(&f, "sim/a.c", "/* a */\n#include \"runtime/base/text.h\"\n");
   ck_assert_int_eq(f.n_found, 0);
   hec_tidy_file(&f, "sim/a.c", "/* a */\n#include \"runtime/base/absent.h\"\n");
   ck_assert_int_eq(f.n_found, 1);
-  hec_tidy_free(&f);
 }
 
 /* a -> b -> c -> b: b and c are one. A is not, nor what c includes besides, nor a pair of a header and its own file. */
@@ -220,14 +217,13 @@ HEC_TEST(circles_are_found) {
                {"sim/c.h", "#pragma once\n#include \"models/b.h\"\n"},
                {"sim/c.c", "/* c */\n#include \"sim/b.h\"\n"}};
   for (size_t n = 4; n <= 5; n++) {
-    hec_tidy f = {0};
+    HEC_SCOPED(hec_tidy) f = {0};
     for (size_t i = 0; i < n; i++)
       hec_tidy_file(&f, files[i].path, files[i].text);
     hec_tidy_circles(&f);
     ck_assert_int_eq(f.n_found, n == 5 ? 2 : 0);
     ck_assert(n == 4 || (strstr(f.found.data, "sim/b.c:4: a circle of files: includes \"sim/c.h\"") &&
                          strstr(f.found.data, "sim/c.c:2: a circle of files: includes \"sim/b.h\"")));
-    hec_tidy_free(&f);
   }
 }
 
@@ -248,7 +244,7 @@ static void long_file(hec_text *text, int lines) {
 HEC_TEST(lengths_have_limits) {
   for (int over = 0; over <= 1; over++) {
     hec_tidy f = {0};
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     long_file(&text, HEC_TIDY_FUNCTION_LINES + over);
     hec_tidy_file(&f, "sim/a.c", text.data);
     ck_assert_int_eq(f.n_found, over);
@@ -261,13 +257,12 @@ HEC_TEST(lengths_have_limits) {
     f = (hec_tidy){0};
     hec_tidy_file(&f, "sim/a.c", text.data);
     ck_assert_int_eq(f.n_found, over);
-    hec_text_free(&text);
     hec_tidy_free(&f);
   }
 }
 
 HEC_TEST(top_level_is_fixed) {
-  hec_tidy f = {0};
+  HEC_SCOPED(hec_tidy) f = {0};
   hec_tidy_top_entry(&f, "sim", true, true);
   hec_tidy_top_entry(&f, ".github", true, true);
   hec_tidy_top_entry(&f, "d", true, false);
@@ -276,5 +271,4 @@ HEC_TEST(top_level_is_fixed) {
   hec_tidy_top_entry(&f, "notes", false, false);
   ck_assert_int_eq(f.n_found, 2);
   ck_assert(is_output("build") && is_output("build-dev") && is_output("hecate-out") && !is_output("builder"));
-  hec_tidy_free(&f);
 }

@@ -26,7 +26,7 @@ typedef struct {
 } result;
 
 static hec_status measure(const settings *s, hec_network network, int32_t n, result *r) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_flows flows;
   double ours[RUNS_MAX], theirs[RUNS_MAX];
   hec_network_case(network, n, 1, &arena, &flows);
@@ -49,7 +49,6 @@ static hec_status measure(const settings *s, hec_network network, int32_t n, res
     for (int32_t f = 0; f < flows.n_flows; f++)
       r->difference = fmax(r->difference, fabs(finish[f] - other[f]) / finish[f]);
   }
-  hec_arena_free(&arena);
   return status;
 }
 

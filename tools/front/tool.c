@@ -22,7 +22,7 @@ const hec_tool *hec_tool_running(void) {
 }
 
 static hec_status unknown(const hec_tool *tool, const char *found) {
-  hec_text names = {0}, near = {0};
+  HEC_SCOPED(hec_text) names = {0}, near = {0};
   hec_nearest_search search = {.word = found};
   for (const hec_tool_command *c = tool->commands; c->name; c++)
     if (c->run && c->summary) {
@@ -30,23 +30,19 @@ static hec_status unknown(const hec_tool *tool, const char *found) {
       hec_nearest_offer(&search, c->name);
     }
   hec_nearest_hint(&search, &near);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s; see %s --help", names.data,
-                               found, near.data ? near.data : "", tool->name);
-  hec_text_free(&names);
-  hec_text_free(&near);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s; see %s --help", names.data, found,
+                  near.data ? near.data : "", tool->name);
 }
 
 /* Help and the like of a tool that does nothing without a command. */
 static hec_status without_command(const hec_tool *tool, int argc, char **argv) {
   const hec_arg none[] = {{.name = NULL}};
-  hec_text usage = {0};
+  HEC_SCOPED(hec_text) usage = {0};
   hec_text_printf(&usage, "%s COMMAND [options]", tool->name);
   const hec_command command = {.program = tool->name, .usage = usage.data, .summary = tool->description, .args = none};
   int32_t n;
   bool done = false;
   hec_status status = argc > 1 && argv[1][0] == '-' ? hec_args_parse(&command, argc, argv, NULL, 0, &n, &done) : HEC_OK;
-  hec_text_free(&usage);
   return status != HEC_OK || done ? status : unknown(tool, argc > 1 ? argv[1] : "");
 }
 

@@ -241,11 +241,10 @@ static hec_status launch(command *c, hec_measure *measure) {
   HEC_TRY(status);
   if (!c->target.backend->speaks())
     return HEC_OK;
-  hec_measured measured = {0};
+  HEC_SCOPED(hec_measured) measured = {0};
   status = hec_measure_take(measure, &measured);
   if (status == HEC_OK)
     status = show(c->s, &measured);
-  hec_measured_free(&measured);
   return status;
 }
 
@@ -258,8 +257,8 @@ static hec_status check_memory(const command *c) {
 static hec_status run(command *c) {
   const settings *s = c->s;
   int32_t ranks = 0;
-  hec_trace_reader *reader = NULL;
-  hec_text kept = {0};
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
+  HEC_SCOPED(hec_text) kept = {0};
   HEC_TRY(hec_target_open(&s->target, &c->target, &ranks));
   if (s->check && c->target.precision != HEC_FP32)
     return hec_fail(HEC_BAD_INPUT, "--check: its tolerance is that of float32, found --precision %s",
@@ -296,8 +295,6 @@ static hec_status run(command *c) {
       status = launch(c, &measure);
     hec_measure_close(&measure);
   }
-  hec_trace_close(reader);
-  hec_text_free(&kept);
   return status;
 }
 

@@ -342,7 +342,7 @@ static hec_status report(void *context, hec_handover *handover) {
 /* Where the session was started. */
 static hec_status take(void *context, hec_handover *handover) {
   const settings *s = ((command *)context)->s;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_output_files files = {0};
   hec_status status = hand_over(handover, false, s->out, &text, &files);
   if (status == HEC_OK && s->out)
@@ -352,7 +352,6 @@ static hec_status take(void *context, hec_handover *handover) {
   if (status == HEC_OK)
     status = hec_output_print(&text);
   hec_output_free(&files);
-  hec_text_free(&text);
   return status;
 }
 

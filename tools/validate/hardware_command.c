@@ -60,8 +60,8 @@ static hec_status verdict(const hec_hardware *hardware) {
 int hec_hardware_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_text path = {0};
-  hec_hardware hardware = {0};
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_SCOPED(hec_hardware) hardware = {0};
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
@@ -81,7 +81,5 @@ int hec_hardware_command(int argc, char **argv) {
     status = hec_report_detailed(hec_hardware_report, &hardware, &hardware.details, s.json, s.out);
   if (status == HEC_OK)
     status = verdict(&hardware);
-  hec_hardware_free(&hardware);
-  hec_text_free(&path);
   return hec_tool_exit("hecate-validate", status);
 }

@@ -59,8 +59,8 @@ int hec_outcomes_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
-  hec_text path = {0};
-  hec_outcomes *outcomes = NULL;
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_OPENED(hec_outcomes) *outcomes = NULL;
   status = hec_report_begin(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", s.out, &path);
   s.options.path = path.data;
   if (status == HEC_OK)
@@ -74,7 +74,5 @@ int hec_outcomes_command(int argc, char **argv) {
     status = hec_report_detailed(hec_outcomes_report, outcomes, &outcomes->options.details, s.json, s.out);
   if (status == HEC_OK)
     status = verdict(outcomes);
-  hec_outcomes_free(outcomes);
-  hec_text_free(&path);
   return hec_tool_exit("hecate-validate", status);
 }

@@ -57,7 +57,7 @@ static hec_status judge(const settings *s, const char *path, hec_training_table 
 /* Beside the runs, unless said otherwise; without such a file there is no such table. */
 static hec_status judge_imbalance(const settings *s, const char *runs, hec_training_table *table,
                                   hec_imbalance_table *imbalance) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   const char *slash = strrchr(runs, '/');
   if (s->imbalance)
     hec_text_add(&path, s->imbalance);
@@ -68,16 +68,15 @@ static hec_status judge_imbalance(const settings *s, const char *runs, hec_train
     status = hec_imbalance_judge(path.data, &table->constants, imbalance);
     table->imbalance = imbalance;
   }
-  hec_text_free(&path);
   return status;
 }
 
 int hec_training_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_text path = {0};
-  hec_training_table table = {0};
-  hec_imbalance_table imbalance = {0};
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_SCOPED(hec_training_table) table = {0};
+  HEC_SCOPED(hec_imbalance_table) imbalance = {0};
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
@@ -93,8 +92,5 @@ int hec_training_command(int argc, char **argv) {
   table.details = s.details;
   if (status == HEC_OK)
     status = hec_report_detailed(hec_training_report, &table, &table.details, s.json, s.out);
-  hec_training_table_free(&table);
-  hec_imbalance_table_free(&imbalance);
-  hec_text_free(&path);
   return hec_tool_exit("hecate-validate", status);
 }

@@ -30,6 +30,7 @@ hec_status hec_import_next(hec_import *job, hec_import_record *record, bool *mor
 void hec_import_header(hec_import *job, hec_trace_header *header);
 bool hec_import_header_is_late(const hec_import *job); /* it may get transitions: to be asked after the first record */
 void hec_import_end(hec_import *job);
+HEC_OPENED_BY(hec_import, hec_import_end)
 
 typedef struct {
   hec_trace_header header; /* its texts live as long as the job */

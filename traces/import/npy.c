@@ -112,7 +112,7 @@ static hec_status read_header(const hec_import_file *file, int64_t line, const u
     length |= (size_t)b[8 + i] << (8 * i);
   if (length > n - begin || length > HEADER_BYTES)
     return hec_import_fail(file, line, "header", "expected %zu bytes of header, found %zu", length, n - begin);
-  hec_text header = {0};
+  HEC_SCOPED(hec_text) header = {0};
   hec_text_add_bytes(&header, (const char *)b + begin, length);
   hec_text_add(&header, "");
   char values[N_KEYS][VALUE_BYTES] = {{0}};
@@ -129,7 +129,6 @@ static hec_status read_header(const hec_import_file *file, int64_t line, const u
                              found(values[ORDER]));
   if (status == HEC_OK)
     status = read_shape(file, line, values[SHAPE], a);
-  hec_text_free(&header);
   a->data_at = begin + length;
   return status;
 }

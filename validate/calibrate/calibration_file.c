@@ -50,7 +50,7 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
     return hec_fail(HEC_BAD_INPUT, "--calibration: expected one made with %s, as this run, found %s", need->library,
                     library);
   file->other_cpu = strcmp(cpu, need->cpu) != 0;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_add_plain(&text, text_or(machine, "date", "no date"));
   hec_text_add(&text, ", ");
   hec_text_add_plain(&text, cpu);
@@ -59,7 +59,6 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
   hec_text_printf(&text, ", backend %s, transport %s%s", backend, transport,
                   file->contaminated ? ", CONTAMINATED" : "");
   file->summary = hec_arena_text(arena, text.data);
-  hec_text_free(&text);
   return HEC_OK;
 }
 

@@ -84,5 +84,6 @@ typedef struct {
 
 hec_status hec_outcomes_run(const hec_outcomes_options *options, hec_outcomes **outcomes) HEC_MUST_USE;
 void hec_outcomes_free(hec_outcomes *outcomes);
+HEC_OPENED_BY(hec_outcomes, hec_outcomes_free)
 double hec_outcomes_spread(const double *x, int32_t n); /* standard deviation of n values */
 hec_doc_report hec_outcomes_report;                     /* of a hec_outcomes; for people the verdict first */

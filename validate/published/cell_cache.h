@@ -16,6 +16,7 @@ typedef struct hec_cell_cache hec_cell_cache;
 
 hec_cell_cache *hec_cell_cache_new(const hec_cell_cache_options *options);
 void hec_cell_cache_free(hec_cell_cache *cache);
+HEC_OPENED_BY(hec_cell_cache, hec_cell_cache_free)
 const hec_cell_cache_options *hec_cell_cache_options_of(const hec_cell_cache *cache);
 
 /* The cell of a set-up; NULL: its recorded data are not there (hec_cell_cache_absent). `setup`: what hec_setup_read gave, with the

@@ -26,6 +26,7 @@ typedef struct {
 typedef struct hec_fsmoe_bench hec_fsmoe_bench;
 hec_fsmoe_bench *hec_fsmoe_bench_new(int32_t layers);
 void hec_fsmoe_bench_free(hec_fsmoe_bench *bench); /* NULL is allowed */
+HEC_OPENED_BY(hec_fsmoe_bench, hec_fsmoe_bench_free)
 
 /* Milliseconds of forward and backward of `layers` such layers with their gradients reduced. The degrees of Tutel, Tutel-Improved
  * and Lina are tried, 1, 2, 4 and 8, and the fastest walk of Tutel counts, as Tutel does online. */

@@ -147,6 +147,7 @@ hec_status hec_published_open(const hec_published_options *options, hec_publishe
 /* Runs everything; about two minutes on one core, seconds with `quick`. Free with hec_published_free. */
 hec_status hec_published_run(const hec_published_options *options, hec_published **out) HEC_MUST_USE;
 void hec_published_free(hec_published *published);
+HEC_OPENED_BY(hec_published, hec_published_free)
 
 hec_doc_report hec_published_report; /* of a hec_published */
 /* "8192 tokens per GPU, non-MoE time x1, ..." */

@@ -70,6 +70,7 @@ const hec_system *hec_system_find(const char *name);
 hec_status hec_systems_run(const hec_system *system, const hec_system_options *options,
                            hec_system_report **report) HEC_MUST_USE;
 void hec_systems_free(hec_system_report *report);
+HEC_OPENED_BY(hec_system_report, hec_systems_free)
 
 typedef enum { HEC_WINNER_NONE, HEC_WINNER_SAME, HEC_WINNER_OTHER, HEC_WINNER_OPEN } hec_winner;
 hec_winner hec_system_winner(const hec_system_row *row); /* none: a value, a skipped row, or published even */

@@ -10,6 +10,7 @@ typedef struct hec_reference hec_reference;
 
 hec_reference *hec_reference_new(const hec_model *model, int32_t n_ranks, int32_t tokens, bool train);
 void hec_reference_free(hec_reference *reference);
+HEC_OPENED_BY(hec_reference, hec_reference_free)
 
 /* loads [n_micro_batches], each [n_blocks][n_ranks][E]: forced routing. */
 void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *loads, int32_t n_micro_batches);
