@@ -90,7 +90,7 @@ static void look(void *context, int32_t row, int64_t iter, const hec_lowering *l
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
                             const hec_compare_options *options, hec_summary *summary) {
   HEC_SCOPED(hec_arena) arena = {0};
-  hec_output_files files = {0};
+  HEC_SCOPED(hec_output_files) files = {0};
   HEC_SCOPED(hec_report) report = hec_report_of(summary, &arena);
   const hec_compare_drawing drawing = {s->timeline_iter, look, &report};
   hec_summary_csv(summary, &files.csv);
@@ -106,7 +106,6 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   if (status == HEC_OK)
     hec_report_write(&report, &files.page);
   status = hec_timeline_files_finish(&by_rank, status, &files);
-  hec_output_free(&files);
   return status;
 }
 

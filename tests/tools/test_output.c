@@ -50,7 +50,7 @@ static hec_status look(const hec_timeline_format *format) {
 
 /* A run that writes the texts that are not NULL, and a rank's timeline where the format has those. */
 static hec_status run(const hec_timeline_format *format, const char *json, const char *report, const char *rank) {
-  hec_output_files files = {.json = {0}};
+  HEC_SCOPED(hec_output_files) files = {.json = {0}};
   HEC_SCOPED(hec_text) one = {0};
   hec_timeline_files to = {.out = folder, .format = format};
   hec_text_add(&files.json, json);
@@ -62,7 +62,6 @@ static hec_status run(const hec_timeline_format *format, const char *json, const
     status = hec_timeline_files_put(&to, "ep", 0, &one);
   }
   status = hec_timeline_files_finish(&to, status, &files);
-  hec_output_free(&files);
   return status;
 }
 

@@ -65,21 +65,17 @@ static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
   HEC_SCOPED(hec_text) spec = {0};
   double seconds[2][RUNS_MAX];
   HEC_SCOPED(hec_arena) arena = {0};
-  hec_status status = write_spec(s, &arena, &spec);
-  if (status == HEC_OK)
-    status = hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep);
-  if (status == HEC_OK)
-    status = hec_sweep_load(sweep, "hecate-bench", hec_source_digest);
+  HEC_TRY(write_spec(s, &arena, &spec));
+  HEC_TRY(hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep));
+  HEC_TRY(hec_sweep_load(sweep, "hecate-bench", hec_source_digest));
   *r = (result){
       .settings = s, .configurations = sweep->n, .iterations = sweep->n * s->iterations, .n = s->threads > 1 ? 2 : 1};
   for (int64_t i = 0; i < s->runs; i++)
-    for (int k = 0; k < r->n && status == HEC_OK; k++)
-      status = time_once(sweep, k ? s->threads : 1, &seconds[k][i]);
-  if (status == HEC_OK) {
     for (int k = 0; k < r->n; k++)
-      r->seconds[k] = hec_bench_quantile(seconds[k], (int32_t)s->runs, 0.5);
-  }
-  return status;
+      HEC_TRY(time_once(sweep, k ? s->threads : 1, &seconds[k][i]));
+  for (int k = 0; k < r->n; k++)
+    r->seconds[k] = hec_bench_quantile(seconds[k], (int32_t)s->runs, 0.5);
+  return HEC_OK;
 }
 
 static void report(const void *of, hec_doc *doc) {

@@ -86,20 +86,19 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static hec_status check_names(const char *folder, const char *const *of, int32_t n, const hec_path_use *reads,
                               int32_t n_reads) {
   HEC_SCOPED(hec_manifest) ours = {.lines = {0}};
-  hec_status status = hec_manifest_read(folder, &ours);
-  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
+  HEC_TRY(hec_manifest_read(folder, &ours));
+  for (int32_t i = 0; i < n; i++) {
     HEC_SCOPED(hec_text) path = {0};
     hec_text_printf(&path, "%s/%s", folder, of[i]);
     struct stat info;
     if (stat(path.data, &info) == 0 && !S_ISREG(info.st_mode))
-      status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
-                        folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", of[i]);
-    for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
-      status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
-    if (status == HEC_OK)
-      status = hec_manifest_check(&ours, folder, of[i]);
+      return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
+                      folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", of[i]);
+    for (int32_t r = 0; r < n_reads; r++)
+      HEC_TRY(hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2));
+    HEC_TRY(hec_manifest_check(&ours, folder, of[i]));
   }
-  return status;
+  return HEC_OK;
 }
 
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) {

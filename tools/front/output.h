@@ -44,6 +44,7 @@ typedef struct {
   hec_text json, csv, timeline, report, page;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
+HEC_SCOPED_BY(hec_output_files, hec_output_free)
 /* Between hec_output_begin and hec_output_end. summary.json (put in place last), summary.csv, timeline.json, compare.md
  * (`report`, Markdown), report.html (`page`): all that have text, or none of them. Those without are removed: an earlier
  * run's would stand beside other numbers. A file that is not hecate's is neither replaced nor removed: an error. `place`

@@ -277,18 +277,14 @@ static hec_status export(const settings *s, const hec_policy_run *run, hec_arena
   hec_placement placement;
   HEC_SCOPED(hec_text) text = {0}, lost = {0};
   int32_t first = s->job.first_layer > 0 ? s->job.first_layer : 0;
-  hec_status status = hec_placement_of_plan(&run->plan, first, arena, &placement, &lost);
-  if (status == HEC_OK)
-    status = hec_placement_write(s->format, &placement, &text, &lost);
-  if (status == HEC_OK)
-    status = hec_write_file(s->out, text.data, text.length);
-  if (status == HEC_OK) {
-    hec_text_add_plain(out, s->out);
-    hec_text_printf(out, ": where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n",
-                    placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
-    print_note("note", &lost, out);
-  }
-  return status;
+  HEC_TRY(hec_placement_of_plan(&run->plan, first, arena, &placement, &lost));
+  HEC_TRY(hec_placement_write(s->format, &placement, &text, &lost));
+  HEC_TRY(hec_write_file(s->out, text.data, text.length));
+  hec_text_add_plain(out, s->out);
+  hec_text_printf(out, ": where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n",
+                  placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
+  print_note("note", &lost, out);
+  return HEC_OK;
 }
 
 /* What is computed of a recorded load. `rewritten` has room for it. */
@@ -409,12 +405,13 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
 
 static hec_status tell(const settings *s, const found_plan *found, hec_arena *arena) {
   HEC_SCOPED(hec_text) text = {0}, written = {0};
-  hec_status status = s->matrix ? write_matrix(found, s->matrix, arena) : HEC_OK;
-  if (status == HEC_OK && s->export)
-    status = export(s, found->run, arena, &written);
-  if (status == HEC_OK && s->json)
+  if (s->matrix)
+    HEC_TRY(write_matrix(found, s->matrix, arena));
+  if (s->export)
+    HEC_TRY(export(s, found->run, arena, &written));
+  if (s->json)
     print_json(found, &text);
-  else if (status == HEC_OK && s->layer >= 0)
+  else if (s->layer >= 0)
     print_table(found, &text);
   if (written.length > 0 && !s->json)
     hec_text_printf(&text, "%s%s", text.length > 0 ? "\n" : "", written.data);
@@ -422,9 +419,7 @@ static hec_status tell(const settings *s, const found_plan *found, hec_arena *ar
     hec_text_add(&text, s->layer >= 0 ? "\n" : "");
     print_note(found->run->policy->name, &found->note, &text);
   }
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  return status;
+  return hec_output_print(&text);
 }
 
 static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_arena *arena) {

@@ -460,24 +460,20 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
   const char **parts = HEC_NEW(&arena, const char *, argc);
   int32_t n = 0;
   bool done;
-  hec_status status = hec_args_parse(&command, argc, argv, parts, argc, &n, &done);
-  if (status == HEC_OK && !done && n == 0)
-    status = hec_fail(HEC_BAD_INPUT, "expected parts; see hecate-sim sweep merge --help");
-  if (status == HEC_OK && !done && s.out)
-    status = choose_targets(s.out, 0, 1, t);
-  if (status == HEC_OK && !done)
-    status = choose_page(s.report, t);
-  if (status == HEC_OK && !done)
-    status = check_targets(t, "the part", parts, n, sweep);
-  if (status == HEC_OK && !done)
-    status = hec_sweep_merge(parts, n, TOOL, sweep, rows);
-  if (status == HEC_OK && !done && (s.out || s.report))
-    status = write_targets(t, rows, &s);
-  if (status == HEC_OK && !done)
-    status = print(t, rows, &s);
-  if (status == HEC_OK && !done)
-    status = check_some_ran(rows, &s);
-  return status;
+  HEC_TRY(hec_args_parse(&command, argc, argv, parts, argc, &n, &done));
+  if (done)
+    return HEC_OK;
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected parts; see hecate-sim sweep merge --help");
+  if (s.out)
+    HEC_TRY(choose_targets(s.out, 0, 1, t));
+  HEC_TRY(choose_page(s.report, t));
+  HEC_TRY(check_targets(t, "the part", parts, n, sweep));
+  HEC_TRY(hec_sweep_merge(parts, n, TOOL, sweep, rows));
+  if (s.out || s.report)
+    HEC_TRY(write_targets(t, rows, &s));
+  HEC_TRY(print(t, rows, &s));
+  return check_some_ran(rows, &s);
 }
 
 int hec_sweep_command(int argc, char **argv) {

@@ -64,13 +64,11 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
 
 hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
                                 hec_calibration_file *file) {
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   *file = (hec_calibration_file){.n_cases = 0};
   HEC_TRY(hec_cluster_read(path, arena, &file->cluster));
   HEC_TRY(hec_json_read(path, &json));
-  hec_status status = read_source(json, need, arena, file);
-  hec_json_free(json);
-  HEC_TRY(status);
+  HEC_TRY(read_source(json, need, arena, file));
   const hec_problem *p = need->problem;
   const hec_cluster *found = &file->cluster, *wanted = p->cluster;
   hec_work_shape backward = hec_work_backward(p->expert);

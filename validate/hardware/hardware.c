@@ -306,14 +306,12 @@ static hec_status price(hec_hardware *h, hec_arena *scratch) {
   clusters *known = HEC_NEW(scratch, clusters, 1);
   HEC_SCOPED(hec_arena) room = {0};
   known->arena = scratch;
-  hec_status status = HEC_OK;
-  for (int32_t i = 0; i < h->n_rows && status == HEC_OK; i++) {
+  for (int32_t i = 0; i < h->n_rows; i++) {
     const hec_cluster *cluster = NULL;
-    status = cluster_of(known, h->file, &h->rows[i], &cluster);
-    if (status == HEC_OK)
-      status = predict(h->file, cluster, &h->rows[i], &room);
+    HEC_TRY(cluster_of(known, h->file, &h->rows[i], &cluster));
+    HEC_TRY(predict(h->file, cluster, &h->rows[i], &room));
   }
-  return status;
+  return HEC_OK;
 }
 
 hec_status hec_hardware_run(const char *path, hec_hardware *hardware) {

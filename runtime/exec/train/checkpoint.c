@@ -367,7 +367,7 @@ static hec_status compare(const hec_checkpoint *c, const hec_json *json, const c
 
 hec_status hec_checkpoint_find(hec_checkpoint *c) {
   HEC_SCOPED(hec_text) path = {0};
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   DIR *names = hec_folder_open(c->folder);
   c->step = 0;
   for (const struct dirent *found; names && (found = readdir(names)) != NULL;) {
@@ -380,12 +380,8 @@ hec_status hec_checkpoint_find(hec_checkpoint *c) {
     return HEC_OK;
   add_path(&path, c, c->step, "/");
   hec_text_add(&path, description);
-  hec_status status = hec_json_read(path.data, &json);
-  if (status == HEC_OK) {
-    status = compare(c, json, path.data);
-    hec_json_free(json);
-  }
-  return status;
+  HEC_TRY(hec_json_read(path.data, &json));
+  return compare(c, json, path.data);
 }
 
 /* ---- Writing ---- */
