@@ -9,8 +9,7 @@
  * As text (JSON and --attention): "full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2" with any of the
  * four in any order, "window:local=128" or "window:local=128,dense=2". Source of s2: Lin et al., "S2-Attention: Hardware-Aware Context Sharding Among Attention Heads",
  * arXiv:2407.17678, and the kernels that came with it. */
-#ifndef HEC_MODELS_ATTENTION_H
-#define HEC_MODELS_ATTENTION_H
+#pragma once
 #include "runtime/base/text.h"
 
 #include <stdbool.h>
@@ -64,5 +63,3 @@ int64_t hec_attention_pairs(hec_attention kind, hec_s2 s2, int32_t head, int32_t
 /* Keys per query, mean over queries and heads. A query's own key counts half (attention.c). That is length, length /
  * 2, or for s2 (pairs of all heads) / (heads * length) - 1/2. O(shards). */
 double hec_attention_context(hec_attention kind, hec_s2 s2, int32_t n_heads, int32_t length);
-
-#endif

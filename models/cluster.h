@@ -12,8 +12,7 @@
  * `nic_through_port` says whether traffic between nodes also takes the device ports. Default false (reference
  * hecate.md section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
  */
-#ifndef HEC_MODELS_CLUSTER_H
-#define HEC_MODELS_CLUSTER_H
+#pragma once
 #include "models/curve.h"
 #include "models/laws/cost_law.h"
 #include "runtime/base/arena.h"
@@ -238,5 +237,3 @@ void hec_cluster_describe(const hec_cluster *c, hec_text *text);
 /* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it,
  * of the slowest node. One node: the slowest port's rate. */
 double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal);
-
-#endif

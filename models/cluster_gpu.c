@@ -48,13 +48,11 @@ static void take_shares(const hec_gpu *gpu, int32_t ranks, hec_arena *arena, hec
 }
 
 static hec_status unknown(const char *name) {
-  hec_text near = {0};
+  HEC_SCOPED(hec_text) near = {0};
   hec_preset_suggest("device", name, &near);
-  hec_status status = hec_fail(
-      HEC_BAD_INPUT, "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither%s",
-      name, near.data ? near.data : "");
-  hec_text_free(&near);
-  return status;
+  return hec_fail(HEC_BAD_INPUT,
+                  "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither%s",
+                  name, near.data ? near.data : "");
 }
 
 hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, hec_arena *arena) {

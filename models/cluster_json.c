@@ -345,17 +345,13 @@ static hec_status read_cluster(const hec_json *json, const char *origin, hec_are
 }
 
 hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena, hec_cluster *cluster) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_parse(text, strlen(text), origin, &json));
-  hec_status status = read_cluster(json, origin, arena, cluster);
-  hec_json_free(json);
-  return status;
+  return read_cluster(json, origin, arena, cluster);
 }
 
 hec_status hec_cluster_read(const char *path, hec_arena *arena, hec_cluster *cluster) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_read(path, &json));
-  hec_status status = read_cluster(json, path, arena, cluster);
-  hec_json_free(json);
-  return status;
+  return read_cluster(json, path, arena, cluster);
 }

@@ -12,8 +12,7 @@
  *     p2p=32:4    law nccl_rounds: channels of a rank for sends and receives, and how many of them each peer takes
  *     step=1.183  with gpu=: what a kernel takes in a step over what it takes alone (hec_device.in_step)
  *     plan=5us@1ns  time to plan once, and time per unit of work that the policy did (runtime/plan/policy.h) */
-#ifndef HEC_MODELS_CLUSTER_SPEC_H
-#define HEC_MODELS_CLUSTER_SPEC_H
+#pragma once
 #include "models/cluster.h"
 #include "models/json.h"
 
@@ -78,5 +77,3 @@ void hec_cluster_sum_up(hec_device *device);
 
 /* Makes devices, links and routes of a checked spec. O(n_devices^2). */
 void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_cluster *cluster);
-
-#endif

@@ -1,7 +1,6 @@
 /* Closed-form compute times. A device that names a GPU is priced by that GPU's laws (gpu_compute.h), every other by a law of a
  * few constants. Source of the latter: reference policies.md 0.3 and 4.13 (tiles and weight streaming). */
-#ifndef HEC_MODELS_COMPUTE_COST_H
-#define HEC_MODELS_COMPUTE_COST_H
+#pragma once
 #include "models/cluster.h"
 #include "models/gpu_compute.h"
 #include "models/moe.h"
@@ -103,5 +102,3 @@ static inline int64_t hec_time_after(int64_t begin_ps, int64_t duration_ps) {
   int64_t end = begin_ps + duration_ps;
   return end < HEC_TIME_END_PS ? end : HEC_TIME_END_PS;
 }
-
-#endif

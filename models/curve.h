@@ -2,8 +2,7 @@
  * direction, shape and number of ranks) it replaces the law; everything else keeps the law. A curve is piecewise linear
  * through its points and goes on with its last slope. To the left of the first point, a curve over rows (GEMMs) costs
  * what the first point costs. A curve over bytes or seconds goes to zero in proportion. */
-#ifndef HEC_MODELS_MEASURED_H
-#define HEC_MODELS_MEASURED_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ typedef struct {
 /* NULL: not measured. `measured` may be NULL. flops_per_row and ranks only where the kind has them. */
 const hec_curve *hec_curves_find(const hec_curves *measured, hec_curve_kind kind, bool backward, double flops_per_row,
                                  int32_t ranks);
-
-#endif

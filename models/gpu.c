@@ -180,12 +180,10 @@ static hec_status read_root(const hec_json *json, int32_t depth, hec_arena *aren
 
 static hec_status parse(const char *text, size_t length, const char *origin, int32_t depth, hec_arena *arena,
                         hec_gpu *gpu) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   *gpu = (hec_gpu){.fits = HEC_NEW(arena, hec_law_fit, HEC_GPU_FITS_MAX)};
   HEC_TRY(hec_json_parse(text, length, origin, &json));
-  hec_status status = read_root(json, depth, arena, gpu);
-  hec_json_free(json);
-  return status;
+  return read_root(json, depth, arena, gpu);
 }
 
 hec_status hec_gpu_parse(const char *text, size_t length, const char *origin, hec_arena *arena, hec_gpu *gpu) {
@@ -196,12 +194,10 @@ static hec_status load(const char *spec, int32_t depth, hec_arena *arena, hec_gp
   const hec_preset_data *preset = hec_preset_find("device", spec);
   if (preset)
     return parse(preset->text, preset->length, preset->name, depth, arena, gpu);
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   *gpu = (hec_gpu){.fits = HEC_NEW(arena, hec_law_fit, HEC_GPU_FITS_MAX)};
   HEC_TRY(hec_json_read(spec, &json));
-  hec_status status = read_root(json, depth, arena, gpu);
-  hec_json_free(json);
-  return status;
+  return read_root(json, depth, arena, gpu);
 }
 
 hec_status hec_gpu_load(const char *spec, hec_arena *arena, hec_gpu *gpu) {
@@ -248,7 +244,7 @@ static void describe_law(const hec_gpu *gpu, const hec_cost_law *law, hec_text *
 }
 
 hec_status hec_gpu_list(hec_text *text) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_status status = HEC_OK;
   hec_text_printf(
       text, "GPUs, and the error of each cost law (median / 90th percentile of |predicted / measured - 1|,\n"
@@ -270,6 +266,5 @@ hec_status hec_gpu_list(hec_text *text) {
       describe_law(&gpu, *law, text);
     hec_arena_free(&arena);
   }
-  hec_arena_free(&arena);
   return status;
 }

@@ -13,8 +13,7 @@
  * without (hec_law_constant.off) may be left out: files stay readable when a law gets another one. Where a device has no fit of
  * its own it takes its sister's, whose constants are shares of data-sheet rates; hec_law_fit.scaled says so.
  * `hecate-validate calibrate --from` writes the fits. */
-#ifndef HEC_MODELS_GPU_H
-#define HEC_MODELS_GPU_H
+#pragma once
 #include "models/laws/work.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -88,5 +87,3 @@ double hec_gpu_collective_s(const hec_gpu *gpu, hec_collective_op op, int32_t ra
 
 /* One line per device: what is measured, what scaled, and the error. */
 hec_status hec_gpu_list(hec_text *text) HEC_MUST_USE;
-
-#endif

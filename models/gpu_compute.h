@@ -8,8 +8,7 @@
  *
  * Times are of kernels alone. What a kernel takes in a training step is hec_device.in_step times that (cluster.h).
  * float32 counts as twice the time of bf16: half the rate (TF32), twice the bytes. Tables have no float32. */
-#ifndef HEC_MODELS_GPU_COMPUTE_H
-#define HEC_MODELS_GPU_COMPUTE_H
+#pragma once
 #include "models/gpu.h"
 
 /* Kernels that read and write each byte once: a launch, then bytes at a rate. */
@@ -69,5 +68,3 @@ double hec_gpu_dense_flops(const hec_gpu_laws *laws, hec_law_precision precision
 
 /* The precision whose laws price numbers of `dtype_bytes`, and the factor on their time. */
 hec_law_precision hec_gpu_precision(const hec_gpu_laws *laws, int32_t dtype_bytes, double *factor);
-
-#endif

@@ -4,8 +4,7 @@
  * gradients and optimizer are assumed, and `said` tells so. Known families: mixtral, deepseek_v2, deepseek_v3, kimi_k2,
  * qwen2_moe, qwen3_moe, qwen3_next, olmoe, gpt_oss, llama4 (the text model inside it), glm4_moe, minimax_m2. Others are read by the same keys where
  * they have them. */
-#ifndef HEC_MODELS_HF_CONFIG_H
-#define HEC_MODELS_HF_CONFIG_H
+#pragma once
 #include "models/json.h"
 #include "models/moe.h"
 
@@ -15,5 +14,3 @@ bool hec_hf_config_is(const hec_json_value *root);
 /* Fills `moe`; not checked yet (hec_moe_check). `origin` names the file. `said`: appended to, which key gave which number and what was assumed, for
  * people; NULL: nobody asks. HEC_BAD_INPUT names file, line and key: no experts (a dense model), a missing or wrong value. */
 hec_status hec_hf_config_read(const hec_json *json, const char *origin, hec_moe *moe, hec_text *said) HEC_MUST_USE;
-
-#endif

@@ -98,13 +98,10 @@ void hec_json_where(const hec_json *json, const hec_json_value *value, hec_text 
 }
 
 hec_status hec_json_error(const hec_json *json, const hec_json_value *value, const char *expected) {
-  hec_text where = {0}, found = {0};
+  HEC_SCOPED(hec_text) where = {0}, found = {0};
   hec_json_where(json, value, &where);
   add_found(&found, json, value);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected %s, found %s", where.data, expected, found.data);
-  hec_text_free(&where);
-  hec_text_free(&found);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected %s, found %s", where.data, expected, found.data);
 }
 
 static const hec_json_value *parent_next(const hec_json_value *value) {
@@ -297,18 +294,16 @@ const hec_json_value *hec_json_get(const hec_json_value *object, const char *key
 static hec_status missing(const hec_json *j, const hec_json_value *object, const char *key) {
   if (!hec_json_is_object(object))
     return hec_json_error(j, object, "an object");
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   add_path(&path, object);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s:%d: %s: expected a member \"%s\", found none", j->origin,
-                               line_of(j, object->at), path.data, key);
-  hec_text_free(&path);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s:%d: %s: expected a member \"%s\", found none", j->origin, line_of(j, object->at),
+                  path.data, key);
 }
 
 /* "a number from 0 to 1", "a number > 0", "an integer >= 1": limits that only mean "finite" or "positive" are not
  * shown. */
 static void describe_range(char *out, size_t size, const char *kind, double min, double max) {
-  hec_text range = {0};
+  HEC_SCOPED(hec_text) range = {0};
   hec_text_add(&range, kind);
   bool is_open = max >= 1e300, any = min <= -1e300;
   if (is_open && min > 0 && min < 1e-9) {
@@ -322,7 +317,6 @@ static void describe_range(char *out, size_t size, const char *kind, double min,
     }
   }
   (void)snprintf(out, size, "%s", range.data);
-  hec_text_free(&range);
 }
 
 static hec_status read_double(const hec_json *j, const hec_json_value *v, double min, double max, double *out) {
@@ -413,14 +407,12 @@ hec_status hec_json_only(const hec_json *j, const hec_json_value *object, const 
   for (const hec_json_value *v = object->first; v; v = v->next) {
     if (is_known(v->node->string, known))
       continue;
-    hec_text expected = {0};
+    HEC_SCOPED(hec_text) expected = {0};
     hec_text_add(&expected, "a known field (");
     for (const char *const *k = known; *k; k++)
       hec_text_printf(&expected, "%s%s", k == known ? "" : ", ", *k);
     hec_text_add(&expected, ")");
-    hec_status status = hec_json_error(j, v, expected.data);
-    hec_text_free(&expected);
-    return status;
+    return hec_json_error(j, v, expected.data);
   }
   return HEC_OK;
 }

@@ -1,8 +1,7 @@
 /* The one door to cJSON: presets, specs and cases (small documents; trace rows have a reader of their own in traces/).
  * Every getter names origin, line and path in its message: "FILE:LINE: links[3].bandwidth: expected a number > 0, found
  * "x"". */
-#ifndef HEC_MODELS_JSON_H
-#define HEC_MODELS_JSON_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/text.h"
 
@@ -21,6 +20,7 @@ hec_status hec_json_parse(const char *text, size_t length, const char *origin, h
 /* Reads a whole file first; at most 64 MiB; a directory or unreadable file is an error. */
 hec_status hec_json_read(const char *path, hec_json **json) HEC_MUST_USE;
 void hec_json_free(hec_json *json);
+HEC_OPENED_BY(hec_json, hec_json_free)
 const hec_json_value *hec_json_root(const hec_json *json);
 
 bool hec_json_is_object(const hec_json_value *value);
@@ -58,5 +58,3 @@ hec_status hec_json_bool_or(const hec_json *j, const hec_json_value *object, con
 
 /* Rejects members of `object` that are not in the NULL-terminated list `known` ("notes" and "sources" always are). */
 hec_status hec_json_only(const hec_json *j, const hec_json_value *object, const char *const *known) HEC_MUST_USE;
-
-#endif

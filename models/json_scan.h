@@ -1,7 +1,6 @@
 /* Strict scan of a JSON text (RFC 8259): is it well formed, and where does each value begin? Used by json.c only;
  * cJSON, which reads the values, accepts more than JSON and knows no positions. */
-#ifndef HEC_MODELS_JSON_SCAN_H
-#define HEC_MODELS_JSON_SCAN_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ typedef struct {
 
 /* O(length). Free value_at with free(). */
 hec_json_scan hec_json_scan_text(const char *text, size_t length);
-
-#endif

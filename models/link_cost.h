@@ -6,8 +6,7 @@
  *   makespan = max over r of done(r), which is max latency + busiest link at most
  *
  * "r's side" (hec_cluster.route_side): r's own ports, its node's NICs and the fabric. Cost O(sum of route lengths). */
-#ifndef HEC_MODELS_LINK_COST_H
-#define HEC_MODELS_LINK_COST_H
+#pragma once
 #include "models/cluster.h"
 
 #include <stdbool.h>
@@ -64,5 +63,3 @@ double hec_link_cost_allreduce_strided(const hec_cluster *cluster, int32_t n_ran
 /* All-gather of `bytes` from each of ranks 0..n-1 (the counts after a gate). It takes (n-1) * bytes into each port,
  * (n - ranks of the node) * bytes into each node, plus one route latency; or the measured curve. */
 double hec_link_cost_allgather(const hec_cluster *cluster, int32_t n_ranks, double bytes);
-
-#endif

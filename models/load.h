@@ -1,6 +1,5 @@
 /* Expert loads of one record: how many token-expert assignments each source sends to each expert of each MoE layer. */
-#ifndef HEC_MODELS_LOAD_H
-#define HEC_MODELS_LOAD_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
@@ -51,5 +50,3 @@ uint64_t hec_load_cap(hec_load *load, int32_t layer, uint32_t capacity);
 uint64_t hec_load_layer_total(const hec_load *load, int32_t layer);
 /* By expert, from sources first .. first + n - 1: total[n_experts]. */
 void hec_load_totals(const hec_load *load, int32_t layer, int32_t first, int32_t n, uint64_t *total);
-
-#endif

@@ -1,6 +1,5 @@
 /* Closed-form bytes per rank; the program (runtime/program) tracks the same classes over time. */
-#ifndef HEC_MODELS_MEMORY_COST_H
-#define HEC_MODELS_MEMORY_COST_H
+#pragma once
 #include "models/moe.h"
 
 #include <stdbool.h>
@@ -19,5 +18,3 @@ typedef struct {
 
 /* `tokens` per rank; forward only: no gradients or optimizer; activations live as long as their layer is computed. */
 hec_memory_cost hec_memory_cost_of(const hec_moe *moe, int32_t tokens, bool train);
-
-#endif

@@ -8,8 +8,7 @@
  *               attention ("full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2" or "window:local=128,dense=2", attention.h; default
  *               "causal"), fused_attention (true), capacity_factor (0), recompute (false), nonmoe_scale (1), notes,
  *               sources */
-#ifndef HEC_MODELS_MOE_H
-#define HEC_MODELS_MOE_H
+#pragma once
 #include "models/attention.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -85,5 +84,3 @@ double
 hec_moe_block_params(const hec_moe *moe); /* dense part of one MoE block: attention, gate, norms, shared experts */
 double hec_moe_dense_block_params(const hec_moe *moe); /* a block without MoE: attention, norms, dense FFN */
 double hec_moe_embedding_params(const hec_moe *moe);   /* embedding and head */
-
-#endif

@@ -24,11 +24,9 @@ hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) {
 }
 
 hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe, hec_text *said) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_parse(text, strlen(text), origin, &json));
-  hec_status status = read_document(json, origin, moe, said);
-  hec_json_free(json);
-  return status;
+  return read_document(json, origin, moe, said);
 }
 
 hec_status hec_moe_load(const char *name, hec_moe *moe) {
@@ -41,9 +39,7 @@ hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) {
     return hec_moe_parse(preset->text, preset->name, moe);
   if (access(name, F_OK) != 0 && errno != EACCES) /* a folder on the way that is closed is not "no such preset" */
     return hec_preset_unknown("moe", "model", name, " or the path of a JSON file");
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_read(name, &json));
-  hec_status status = read_document(json, name, moe, said);
-  hec_json_free(json);
-  return status;
+  return read_document(json, name, moe, said);
 }

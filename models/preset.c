@@ -55,10 +55,8 @@ void hec_preset_suggest(const char *kind, const char *name, hec_text *words) {
 }
 
 hec_status hec_preset_unknown(const char *kind, const char *key, const char *name, const char *others) {
-  hec_text near = {0};
+  HEC_SCOPED(hec_text) near = {0};
   hec_preset_suggest(kind, name, &near);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "`%s` %.200s: expected a preset of hecate-sim `list`%s%s, found none",
-                               key, name, near.data ? near.data : "", others);
-  hec_text_free(&near);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "`%s` %.200s: expected a preset of hecate-sim `list`%s%s, found none", key, name,
+                  near.data ? near.data : "", others);
 }

@@ -1,6 +1,5 @@
 /* The preset files of models/presets/, compiled in by models/embed_presets.cmake. */
-#ifndef HEC_MODELS_PRESET_DATA_H
-#define HEC_MODELS_PRESET_DATA_H
+#pragma once
 #include "runtime/base/text.h"
 
 #include <stddef.h>
@@ -21,5 +20,3 @@ void hec_preset_names(const char *kind, hec_text *names);
 void hec_preset_suggest(const char *kind, const char *name, hec_text *words);
 /* HEC_BAD_INPUT: "`KEY` NAME: expected a preset of hecate-sim --list" with the nearest one, and OTHERS. */
 hec_status hec_preset_unknown(const char *kind, const char *key, const char *name, const char *others) HEC_MUST_USE;
-
-#endif

@@ -217,13 +217,10 @@ hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_rank
 }
 
 hec_status hec_stragglers_check(const hec_stragglers *stragglers, int32_t n_ranks, const hec_cluster *cluster) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster slowed;
-  hec_text said = {0};
-  hec_status status = hec_stragglers_apply(stragglers, n_ranks, cluster, &arena, &slowed, &said);
-  hec_text_free(&said);
-  hec_arena_free(&arena);
-  return status;
+  HEC_SCOPED(hec_text) said = {0};
+  return hec_stragglers_apply(stragglers, n_ranks, cluster, &arena, &slowed, &said);
 }
 
 hec_status hec_stragglers_none_late(const hec_cluster *cluster, int32_t n_ranks) {

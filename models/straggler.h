@@ -8,8 +8,7 @@
  *
  * Several between commas, each rank and link once, a link one that messages between the ranks cross. A factor is from 1e-6 to 1; what is left of a speed or bandwidth may not
  * fall below what a cluster's file may say. A link's nominal rate stays: the data sheet knows nothing of the fault. */
-#ifndef HEC_MODELS_STRAGGLER_H
-#define HEC_MODELS_STRAGGLER_H
+#pragma once
 #include "models/cluster.h"
 
 typedef struct {
@@ -30,5 +29,3 @@ hec_status hec_stragglers_check(const hec_stragglers *stragglers, int32_t n_rank
 /* HEC_BAD_INPUT where a device below `n_ranks` has a start skew: an execution cannot have it. Its iterations follow
  * each other without a common start. So one rank's delay would be in the iteration before as much as in this one. */
 hec_status hec_stragglers_none_late(const hec_cluster *cluster, int32_t n_ranks) HEC_MUST_USE;
-
-#endif

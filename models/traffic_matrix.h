@@ -16,8 +16,7 @@
  * A balanced all-to-all has size = count of all its n parts, as in alltoall_perf. Why the busiest: all end when it
  * does, so its bytes over that time are the rate that was reached. A mean would call a skewed matrix slow. What is
  * simulated and what is measured is rated by the same function, hec_traffic_rates. */
-#ifndef HEC_MODELS_TRAFFIC_MATRIX_H
-#define HEC_MODELS_TRAFFIC_MATRIX_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -47,5 +46,3 @@ typedef struct {
 hec_traffic_rate hec_traffic_rates(int64_t size_bytes, int32_t n, double seconds);
 /* GB/s as every report writes it: 4 significant digits, "-" where there is none. Returns `out`. */
 const char *hec_traffic_gb_s(double rate, char out[32]);
-
-#endif

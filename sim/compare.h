@@ -1,6 +1,5 @@
 /* The comparison: every policy over every iteration of a trace, simulated. */
-#ifndef HEC_SIM_COMPARE_H
-#define HEC_SIM_COMPARE_H
+#pragma once
 #include "runtime/program/lower.h"
 #include "runtime/program/summary.h"
 #include "sim/simulate.h"
@@ -43,5 +42,3 @@ typedef struct {
 /* Goes through the trace again, each policy under the schedule of its row. Nobody is called where it has no such iteration. */
 hec_status hec_compare_look(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                             hec_summary *summary, const hec_compare_view *view) HEC_MUST_USE;
-
-#endif

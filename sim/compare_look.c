@@ -70,12 +70,11 @@ hec_status hec_compare_look(const hec_job *job, hec_trace_reader *reader, const 
   hec_status status = HEC_OK;
   list_rows(&c);
   hec_comparison_begin(&c);
-  hec_feed *feed = hec_feed_new(job, reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(job, reader);
   int32_t n_looked = 0;
   while (status == HEC_OK && n_looked < c.n_rows && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
          c.iteration)
     status = look_at_all(&c, &n_looked);
-  hec_feed_free(feed);
   hec_comparison_end(&c);
   (void)pthread_mutex_destroy(&c.mutex);
   return status;

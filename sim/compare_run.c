@@ -270,7 +270,7 @@ static void sort_groups(hec_comparison *c) {
 
 static hec_status run_all(hec_comparison *c, hec_trace_reader *reader) {
   const hec_job *job = c->job;
-  hec_feed *feed = hec_feed_new(job, reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   int64_t every = c->options->every > 0 ? c->options->every : 1;
   hec_compare_bounds *bounds = hec_compare_bounds_new(c);
@@ -293,7 +293,6 @@ static hec_status run_all(hec_comparison *c, hec_trace_reader *reader) {
       hec_compare_drop(c);
   }
   c->summary->tokens = hec_feed_tokens(feed);
-  hec_feed_free(feed);
   if (status == HEC_OK && c->summary->n_iterations == 0)
     status = hec_fail(HEC_BAD_INPUT, "`warmup`: no iteration is left to report");
   return status;

@@ -1,7 +1,6 @@
 /* What the files of the comparison share: compare_run.c (all of a trace), compare_bounds.c (the bounds beside it) and
  * compare_look.c (one iteration, looked at). */
-#ifndef HEC_SIM_COMPARE_STATE_H
-#define HEC_SIM_COMPARE_STATE_H
+#pragma once
 #include "sim/compare.h"
 
 #include "runtime/base/pool.h"
@@ -82,5 +81,3 @@ bool hec_compare_dropped_wrongly(const hec_comparison *c);
 typedef struct hec_compare_bounds hec_compare_bounds;
 hec_compare_bounds *hec_compare_bounds_new(hec_comparison *c);
 void hec_compare_bounds_add(hec_compare_bounds *b, const hec_comparison *c); /* to every row of the summary */
-
-#endif

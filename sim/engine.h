@@ -1,6 +1,5 @@
 /* The event engine, as laws see it. Time is integer picoseconds; events are totally ordered by (time, sequence). */
-#ifndef HEC_SIM_ENGINE_H
-#define HEC_SIM_ENGINE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "sim/fluid.h"
 #include "sim/simulate.h"
@@ -48,5 +47,3 @@ const hec_program *hec_engine_program(const hec_engine *engine);
 /* Runs the program; `fluid` has the cluster's links (and is empty). Durations as in runtime/program/duration.h. */
 void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cost *cost, const hec_program *program,
                     hec_sim_options options, hec_timeline *timeline);
-
-#endif

@@ -103,13 +103,12 @@ static void run_max_min(const hec_flows *flows, double *finish) {
 }
 
 static void run_nccl_rounds(const hec_flows *flows, double *finish) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_rounds_pair *pair = HEC_NEW(&arena, hec_rounds_pair, flows->n_flows);
   for (int32_t f = 0; f < flows->n_flows; f++)
     pair[f] = (hec_rounds_pair){flows->flow[f].source, flows->flow[f].destination};
   hec_rounds *rounds = hec_rounds_new(&arena, flows->n_hosts, flows->hosts_per_node, flows->p2p, flows->n_flows, pair);
   run_fluid(flows, rounds, finish);
-  hec_arena_free(&arena);
 }
 
 /* ---- alpha_beta ---- */
@@ -147,7 +146,7 @@ static void find_begins(const hec_flows *flows, double *post, double *begin) {
 }
 
 static void run_alpha_beta(const hec_flows *flows, double *finish) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   double *load = HEC_NEW(&arena, double, flows->n_links), *post = HEC_NEW(&arena, double, flows->n_hosts);
   double *begin = HEC_NEW(&arena, double, flows->n_hosts), *lasts = HEC_NEW(&arena, double, flows->n_hosts);
   add_loads(flows, load);
@@ -162,7 +161,6 @@ static void run_alpha_beta(const hec_flows *flows, double *finish) {
     int32_t s = flows->flow[f].source, d = flows->flow[f].destination;
     finish[f] = later(begin[s] + lasts[s], begin[d] + lasts[d]);
   }
-  hec_arena_free(&arena);
 }
 
 /* ---- interface ---- */

@@ -25,8 +25,7 @@
  *     h's side of a route is what the cluster says (hec_flows_of_matrix). Else it is the half at h's own end: the
  *     first half when h sends, the second when h receives. The middle link of an odd route is on both sides.
  */
-#ifndef HEC_SIM_FLOWS_H
-#define HEC_SIM_FLOWS_H
+#pragma once
 #include "models/cluster.h"
 #include "models/traffic_matrix.h"
 #include "runtime/base/arena.h"
@@ -85,5 +84,3 @@ double hec_flows_makespan(const hec_flows *flows, const double *finish);
 /* {"law","makespan","flows":[{"src","dst","bytes","start","finish"}]}, file order, 17 significant digits; of a matrix also
  * "size_bytes","algbw","busbw" (bytes/s; null without time). */
 void hec_flows_write(const hec_flows *flows, const char *law, const double *finish, hec_text *out);
-
-#endif

@@ -15,8 +15,9 @@
  * for.
  *
  * Same calls, same doubles. In another order of adding, or beside flows elsewhere, the same within a relative 1e-12. */
-#ifndef HEC_SIM_FLUID_H
-#define HEC_SIM_FLUID_H
+#pragma once
+#include "runtime/base/scoped.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,6 +39,7 @@ typedef struct {
 /* `capacity`: [n_links] units of amount per second, > 0 and finite, copied. Free with hec_fluid_free (NULL is fine). */
 hec_fluid *hec_fluid_new(int32_t n_links, const double *capacity);
 void hec_fluid_free(hec_fluid *fluid);
+HEC_OPENED_BY(hec_fluid, hec_fluid_free)
 
 /* Starts a flow now. Returns its slot, valid until it is popped (slots are reused). A flow of amount 0, or on no link
  * and without cap, finishes at its start. On no link with a cap it runs at its cap. */
@@ -61,5 +63,3 @@ double hec_fluid_rate(hec_fluid *fluid, int32_t slot);
 double hec_fluid_left(const hec_fluid *fluid, int32_t slot);
 /* The clock is 0 again; only when no flow is inside. */
 void hec_fluid_rebase(hec_fluid *fluid);
-
-#endif

@@ -1,8 +1,7 @@
 /* What the files of the fluid solver share. fluid_state.c has flows, clocks and ends. fluid_levels.c has who is held
  * by which link, and how high links are. fluid_beside.c has which links a change of level touches. The mathematics
  * stands in fluid_levels.c. */
-#ifndef HEC_SIM_FLUID_STATE_H
-#define HEC_SIM_FLUID_STATE_H
+#pragma once
 #include "sim/fluid.h"
 
 #include <stdbool.h>
@@ -150,5 +149,3 @@ static inline bool hec_fluid_may_share(const hec_fluid *fluid, int32_t holder, i
 void hec_fluid_put_in(hec_fluid *fluid, int32_t flow);   /* its crossings are made; not yet held */
 void hec_fluid_take_out(hec_fluid *fluid, int32_t flow); /* held; its crossings go */
 void hec_fluid_solve(hec_fluid *fluid);
-
-#endif

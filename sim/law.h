@@ -1,8 +1,7 @@
 /* A network law: one file law_NAME.c with everything static except one hec_law, and one row in simulate.h. The engine
  * knows who has posted; the law decides when transfers run and tells the engine when a rank is done with an exchange.
  */
-#ifndef HEC_SIM_LAW_H
-#define HEC_SIM_LAW_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "sim/engine.h"
 
@@ -14,5 +13,3 @@ struct hec_law {
   void (*flow_done)(hec_engine *engine, hec_exchange *x, int32_t transfer); /* a flow started by the law ended, now */
   void (*allreduce)(hec_engine *engine, hec_exchange *x);                   /* every rank has posted, now */
 };
-
-#endif

@@ -11,8 +11,7 @@
  *
  * What the recipe states stays. A step is first predicted from a few micro-batches. In a steady pipeline with equal
  * micro-batches each further one costs what the busiest device takes for it. The best are then simulated in full. */
-#ifndef HEC_SIM_LAYOUT_SEARCH_H
-#define HEC_SIM_LAYOUT_SEARCH_H
+#pragma once
 #include "sim/training.h"
 
 typedef struct {
@@ -65,5 +64,3 @@ typedef struct {
   double seconds;    /* more than the best's */
 } hec_layout_reason;
 hec_layout_reason hec_layout_reason_of(const hec_layout_choice *best, const hec_layout_choice *slower);
-
-#endif

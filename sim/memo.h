@@ -1,6 +1,5 @@
 /* What simulate_run.c asks a memo of timelines (hec_sim_memo, simulate.h). */
-#ifndef HEC_SIM_MEMO_H
-#define HEC_SIM_MEMO_H
+#pragma once
 #include "sim/simulate.h"
 
 typedef struct {
@@ -13,5 +12,3 @@ hec_sim_memo_key hec_sim_memo_key_of(const hec_program *program, hec_sim_options
 /* Copies what is there; false: nothing, `timeline` is untouched. */
 bool hec_sim_memo_take(hec_sim_memo *memo, const hec_sim_memo_key *key, hec_timeline *timeline);
 void hec_sim_memo_put(hec_sim_memo *memo, const hec_sim_memo_key *key, const hec_timeline *timeline);
-
-#endif

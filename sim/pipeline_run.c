@@ -122,16 +122,14 @@ static bool run_piece(state *s, int32_t device, int32_t i) {
 /* Some device that is not done, for the message. */
 static hec_status stuck(const state *s, int32_t device) {
   const hec_pipeline_order *o = s->order;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_piece_describe(o, device, &o->piece[s->next[device]], &text);
-  hec_status status = hec_fail(
+  return hec_fail(
       HEC_FAILED,
       "pipeline %s: stages wait for each other: stage %d has run %d of %d pieces and waits for the input of the "
       "%s; this is a bug of the schedule",
       o->schedule->name, (int)device, (int)(s->next[device] - o->piece_at[device]),
       (int)(o->piece_at[device + 1] - o->piece_at[device]), text.data);
-  hec_text_free(&text);
-  return status;
 }
 
 static void sum_up(state *s) {

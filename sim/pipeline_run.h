@@ -7,8 +7,7 @@
  *
  * Only max and + of costs, so no cost that shrinks can make the step longer. Transfers between stages do not slow each other
  * down. */
-#ifndef HEC_SIM_PIPELINE_RUN_H
-#define HEC_SIM_PIPELINE_RUN_H
+#pragma once
 #include "runtime/program/pipelines/pipeline_schedule.h"
 
 /* Picoseconds of one micro-batch in one part, by HEC_PIECE_FORWARD, HEC_PIECE_INPUT_GRADIENT, HEC_PIECE_WEIGHT_GRADIENT.
@@ -61,5 +60,3 @@ typedef struct {
 hec_pipeline_peak hec_pipeline_peak_of(const hec_pipeline_order *order, const hec_pipeline_run *run,
                                        const int64_t *held,
                                        int32_t device /* -1: the worst of all, ties to the first */);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Inferred: batches wait for all their rounds; how many channels a peer has does not depend on the size of the message.
  * Left out: transfers of 0 bytes (NCCL launches them), the grouping of ranks by eight in newer versions. */
-#ifndef HEC_SIM_ROUNDS_H
-#define HEC_SIM_ROUNDS_H
+#pragma once
 #include "models/cluster.h"
 
 typedef struct hec_rounds hec_rounds;
@@ -42,5 +41,3 @@ void hec_rounds_done(hec_rounds *rounds, int32_t transfer, hec_rounds_start *sta
 
 /* The round of a transfer, 0 .. n_ranks-1 (0 would be to itself). For tests. */
 int32_t hec_rounds_of(const hec_rounds *rounds, int32_t source, int32_t destination);
-
-#endif

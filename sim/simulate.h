@@ -3,8 +3,7 @@
  * There are two ways, and they agree to the picosecond (a test). In a law in closed form an exchange's times depend
  * only on when its ranks post. Under such a law, on devices that communication does not slow down, the program is
  * walked in id order, one visit per (operation, rank). Everything else runs through the event engine. */
-#ifndef HEC_SIM_SIMULATE_H
-#define HEC_SIM_SIMULATE_H
+#pragma once
 #include "runtime/program/timeline.h"
 
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
@@ -27,6 +26,7 @@ typedef struct hec_sim hec_sim;
 /* One simulator per problem; its memory is reused from program to program. */
 hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena);
 void hec_sim_free(hec_sim *sim);
+HEC_OPENED_BY(hec_sim, hec_sim_free)
 
 /* Timelines of programs already run, for simulators of one problem and law, in any threads. In one iteration several
  * policies often have one program (all that have not moved anything yet), and the event engine takes long. By content
@@ -48,5 +48,3 @@ typedef struct {
 
 /* A program longer than HEC_TIME_END_PS ends there: its times then mean nothing but "too long". */
 void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline);
-
-#endif

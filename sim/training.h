@@ -4,8 +4,7 @@
  *
  * One pipeline of one expert-parallel group is simulated. Groups with other loads are runs of their own, and a step ends when the
  * slowest has ended. */
-#ifndef HEC_SIM_TRAINING_H
-#define HEC_SIM_TRAINING_H
+#pragma once
 #include "models/training/step.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
 #include "sim/training_memory.h"
@@ -63,5 +62,3 @@ hec_status hec_training_run(const hec_training_job *job, hec_training_result *re
 /* The same, piece by piece. `pieces`: NULL: nobody asks; untouched where it fails. */
 hec_status hec_training_run_pieces(const hec_training_job *job, hec_training_pieces *pieces,
                                    hec_training_result *result) HEC_MUST_USE;
-
-#endif

@@ -107,13 +107,12 @@ static bool try_change(const hec_training_job *job, const change *c, hec_arena *
 
 void hec_training_fix_find(const hec_training_job *job, hec_training_fix *fix) {
   hec_training_fix tried;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   *fix = (hec_training_fix){.training = *job->training};
   for (int i = 0; i < N_CHANGES && !fix->fits; i++)
     if (try_change(job, &changes[i], &arena, &tried) &&
         (tried.fits || !fix->change[0] || tried.memory.margin > fix->memory.margin))
       *fix = tried;
-  hec_arena_free(&arena);
 }
 
 /* ---- As a sentence ---- */

@@ -1,7 +1,6 @@
 /* What to change when a step does not fit into memory. Single changes of recipe and layout, cheapest first, are each
  * tried with the model until one fits. */
-#ifndef HEC_SIM_TRAINING_FIT_H
-#define HEC_SIM_TRAINING_FIT_H
+#pragma once
 #include "sim/training.h"
 
 typedef struct {
@@ -27,5 +26,3 @@ void hec_training_fit_say(const hec_training_memory *memory, const hec_training_
 /* It fits, but with so little to spare that fragmentation may take it: less than this share of the device. */
 extern const double hec_training_tight;
 bool hec_training_fit_is_tight(const hec_training_memory *memory);
-
-#endif

@@ -350,14 +350,13 @@ static void hand_out(const work *w, int32_t p, hec_arena *arena) {
 
 hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_reader *reader, hec_arena *arena,
                                    hec_training_loads *loads) {
-  hec_arena scratch = {0};
+  HEC_SCOPED(hec_arena) scratch = {0};
   work w = {.of = of, .loads = loads};
   *loads = (hec_training_loads){.of = HEC_NEW(arena, hec_training_routing, of->n_policies)};
   HEC_TRY(count(of, reader, loads));
   start(&w, &scratch);
-  hec_pool *pool = hec_pool_new(of->n_threads < of->n_policies ? of->n_threads : of->n_policies);
+  HEC_OPENED(hec_pool) *pool = hec_pool_new(of->n_threads < of->n_policies ? of->n_threads : of->n_policies);
   hec_status status = plan_all(&w, reader, pool, &scratch);
-  hec_pool_free(pool);
   for (int32_t p = 0; p < of->n_policies; p++) {
     if (status == HEC_OK)
       hand_out(&w, p, arena);
@@ -365,7 +364,6 @@ hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_re
     hec_training_moves_free(&w.runs[p].moves);
     hec_arena_free(&w.runs[p].arena);
   }
-  hec_arena_free(&scratch);
   return status;
 }
 

@@ -13,8 +13,7 @@
  * A decision that is made once in several iterations falls on the beginning of the step, which bears its part of what it costs.
  * Gradients of copies that stay are added up where a rank has them until the step ends, or until other copies stay.
  * Each record is planned once, however often the step comes back to it. */
-#ifndef HEC_SIM_TRAINING_LOADS_H
-#define HEC_SIM_TRAINING_LOADS_H
+#pragma once
 #include "models/training/step.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/job.h"
@@ -63,5 +62,3 @@ typedef struct {
 hec_status hec_training_loads_make(const hec_training_loads_of *of, hec_trace_reader *reader, hec_arena *arena,
                                    hec_training_loads *loads) HEC_MUST_USE;
 void hec_training_loads_free(const hec_training_loads_of *of, hec_training_loads *loads);
-
-#endif

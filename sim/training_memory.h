@@ -2,8 +2,7 @@
  * micro-batches in flight, in the order of the schedule. The backward at work needs its own on top
  * (models/training/memory.h). The peak is that of the worst device at its worst moment; the busiest expert-parallel
  * rank's rows count where loads are given. */
-#ifndef HEC_SIM_TRAINING_MEMORY_H
-#define HEC_SIM_TRAINING_MEMORY_H
+#pragma once
 #include "models/training/memory.h"
 #include "sim/pipeline_run.h"
 
@@ -40,5 +39,3 @@ void hec_training_memory_over(const hec_training *t, const hec_layer_load *loads
 
 /* Experts that the fullest rank keeps of a layer beyond its own: the most that it has in any of [n_micro] micro-batches. */
 double hec_training_replicas(const hec_layer_load *loads, int32_t layer, int32_t n_micro);
-
-#endif

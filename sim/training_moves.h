@@ -9,8 +9,7 @@
  *              experts that move between ranks, once in a period of the policy; the stages of a pipeline move theirs at once
  *
  * An expert in etp parts: a rank of the problem is etp GPUs, which share all it does. So whatever it takes they take 1 / etp of. */
-#ifndef HEC_SIM_TRAINING_MOVES_H
-#define HEC_SIM_TRAINING_MOVES_H
+#pragma once
 #include "models/training/groups.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
@@ -40,5 +39,3 @@ double hec_training_gather_s(hec_training_moves *moves, hec_policy_run *run, int
 double hec_training_replicas_s(hec_training_moves *moves, hec_policy_run *run);
 /* Moving experts from the last plan that it was called with to this one, all layers one after the other. */
 double hec_training_migration_s(hec_training_moves *moves, hec_policy_run *run);
-
-#endif

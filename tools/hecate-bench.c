@@ -29,11 +29,11 @@ typedef struct {
  * warm-up. */
 static timing time_policy(const hec_problem *problem, const hec_policy *policy, const hec_law *law,
                           const hec_load *loads, int32_t n_loads, int32_t n) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   const hec_schedule *schedule = hec_schedule_find(policy->schedule);
-  hec_lowering *low = hec_lowering_new(problem, policy, schedule, NULL, &arena);
-  hec_sim *sim = hec_sim_new(problem, law, &arena);
-  hec_timeline timeline = {0};
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(problem, policy, schedule, NULL, &arena);
+  HEC_OPENED(hec_sim) *sim = hec_sim_new(problem, law, &arena);
+  HEC_SCOPED(hec_timeline) timeline = {0};
   double *peak = HEC_NEW(&arena, double, problem->n_ranks);
   double *t[4], sent = 0;
   for (int32_t k = 0; k < 4; k++)
@@ -63,18 +63,14 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
                    .report_s = hec_bench_quantile(t[2], n, 0.5),
                    .total_s = hec_bench_quantile(t[3], n, 0.5),
                    .transfers = sent / n};
-  hec_lowering_free(low);
-  hec_sim_free(sim);
-  hec_timeline_free(&timeline);
-  hec_arena_free(&arena);
   return result;
 }
 
 /* Planning alone, as a trainer would call it, every `step`-th iteration: decide[n], refine[n * n_layers]. */
 static void time_planning(const hec_problem *problem, const hec_policy *policy, const hec_load *loads, int32_t n_loads,
                           int32_t n, int32_t step, double *decide, double *refine) {
-  hec_arena arena = {0};
-  hec_policy_run run = hec_policy_start(policy, problem, &arena);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, problem, &arena);
   for (int32_t i = -8; i < n; i++) {
     const hec_load *load = &loads[(i + 8) % n_loads];
     double a = hec_bench_now_s();
@@ -91,13 +87,11 @@ static void time_planning(const hec_problem *problem, const hec_policy *policy, 
     }
     hec_policy_observe(&run, load);
   }
-  hec_policy_stop(&run);
-  hec_arena_free(&arena);
 }
 
 static void time_plans(const hec_problem *problem, const hec_policy *policy, const hec_load *loads, int32_t n_loads,
                        int32_t n, timing *out) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t n_refine = n * problem->n_layers, period = policy->period > 0 ? policy->period : 1;
   double *decide = HEC_NEW(&arena, double, n), *refine = HEC_NEW(&arena, double, n_refine);
   time_planning(problem, policy, loads, n_loads, n, period, decide, refine);
@@ -106,7 +100,6 @@ static void time_plans(const hec_problem *problem, const hec_policy *policy, con
   out->decide_s = hec_bench_quantile(decide, n, 0.5);
   out->refine_s = hec_bench_quantile(refine, n_refine, 0.5);
   out->refine_p99_s = hec_bench_quantile(refine, n_refine, 0.99);
-  hec_arena_free(&arena);
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -222,10 +215,9 @@ static int bench_command(int argc, char **argv) {
     return hec_tool_exit("hecate-bench", status);
   if (argc == 1) /* other tools answer a bare call by usage; this one works for a while in silence */
     fprintf(stderr, "hecate-bench: times every policy; options and other benchmarks: hecate-bench --help\n");
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   status = run(&r, &arena);
   int code = hec_bench_report(status, false, report, &r, r.settings.json);
-  hec_arena_free(&arena);
   return code;
 }
 

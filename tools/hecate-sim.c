@@ -89,9 +89,9 @@ static void look(void *context, int32_t row, int64_t iter, const hec_lowering *l
 
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
                             const hec_compare_options *options, hec_summary *summary) {
-  hec_arena arena = {0};
-  hec_output_files files = {0};
-  hec_report report = hec_report_of(summary, &arena);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_output_files) files = {0};
+  HEC_SCOPED(hec_report) report = hec_report_of(summary, &arena);
   const hec_compare_drawing drawing = {s->timeline_iter, look, &report};
   hec_summary_csv(summary, &files.csv);
   hec_summary_json(summary, &files.json);
@@ -106,19 +106,15 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   if (status == HEC_OK)
     hec_report_write(&report, &files.page);
   status = hec_timeline_files_finish(&by_rank, status, &files);
-  hec_output_free(&files);
-  hec_report_free(&report);
-  hec_arena_free(&arena);
   return status;
 }
 
 static void add_first_screen(const settings *s, hec_summary *summary, hec_text *out) {
-  hec_text more = {0};
+  HEC_SCOPED(hec_text) more = {0};
   hec_text_add(&more, "--full prints every row, where the time goes, and notes of policies");
   if (!s->out)
     hec_text_add(&more, "; --out DIR writes a page with charts, JSON, CSV and a timeline");
   hec_summary_first_screen(summary, more.data, out);
-  hec_text_free(&more);
 }
 
 /* Frees the text. */
@@ -150,7 +146,7 @@ static hec_status check_out(const settings *s) {
 }
 
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
-  hec_simulation simulation = {.summary = {0}};
+  HEC_SCOPED(hec_simulation) simulation = {.summary = {0}};
   if (s->out)
     HEC_TRY(check_out(s));
   hec_status status = hec_simulation_run(&s->simulation, reader, arena, &simulation);
@@ -159,7 +155,6 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     status = write_out(s, &simulation.job, reader, &simulation.options, &simulation.summary);
   if (status == HEC_OK)
     status = print(s, &simulation.summary);
-  hec_simulation_free(&simulation);
   return status;
 }
 
@@ -202,11 +197,10 @@ static hec_status list(const char *what) {
     return hec_fail(HEC_BAD_INPUT, "--list: expected nothing, \"policies\" or \"devices\" beside it, found \"%s\"",
                     what);
   else {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_status status = hec_gpu_list(&text);
     if (status == HEC_OK)
       status = hec_output_print(&text);
-    hec_text_free(&text);
     return status;
   }
   return HEC_OK;
@@ -222,17 +216,14 @@ static int compare_command(int argc, char **argv) {
     return hec_tool_exit("hecate-sim", list(s.trace));
   if (s.preset)
     return hec_tool_exit("hecate-sim", hec_job_args_print_preset(s.preset));
-  hec_arena arena = {0};
-  hec_trace_reader *reader = NULL;
-  hec_text kept = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
+  HEC_SCOPED(hec_text) kept = {0};
   status = hec_job_args_open(s.trace, &kept, &reader);
   if (status == HEC_OK && hec_set_up_wanted(&s.training))
     status = run_training(&s, reader, &arena);
   else if (status == HEC_OK)
     status = run(&s, reader, &arena);
-  hec_trace_close(reader);
-  hec_text_free(&kept);
-  hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim", status);
 }
 

@@ -17,17 +17,15 @@
 /* ---- info ---- */
 
 static hec_status show_info(const char *path, const hec_trace_info_options *options, bool as_json) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   hec_trace_info info;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   HEC_TRY(hec_trace_open(path, &reader));
   hec_status status = hec_trace_info_read(reader, options, &info);
   if (status == HEC_OK) {
     (as_json ? hec_trace_info_json : hec_trace_info_table)(&info, hec_trace_header_of(reader), path, &text);
     status = hec_output_print(&text);
   }
-  hec_text_free(&text);
-  hec_trace_close(reader);
   return status;
 }
 
@@ -129,7 +127,7 @@ static hec_status parse_synth(int argc, char **argv, synth_settings *s, bool *do
                    "100), within 0.03. Without it the popularity stands still."),
       SYNTH("switch hot_share hot_experts idle_share period affinity ranks name shape"),
       {.name = NULL}};
-  hec_text summary = {0};
+  HEC_SCOPED(hec_text) summary = {0};
   list_workloads(&summary);
   const hec_command command = {
       .program = "hecate-trace synth",
@@ -142,9 +140,7 @@ static hec_status parse_synth(int argc, char **argv, synth_settings *s, bool *do
       .first = "--workload --out --layers --experts --top-k --source-ranks --tokens --iterations --seed --drift",
       .args = args};
   int32_t n;
-  hec_status status = hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
-  hec_text_free(&summary);
-  return status;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
 static hec_status take_synth(synth_settings *s) {

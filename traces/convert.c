@@ -7,8 +7,8 @@
  * Of an object, members before "iterations" are the header. O(bytes), a block of memory. */
 #include "traces/convert.h"
 
-#include "runtime/base/progress.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/progress.h"
 #include "traces/sink.h"
 #include "traces/source.h"
 #include "traces/trace.h"
@@ -171,7 +171,7 @@ static hec_status copy(copier *c, hec_source *source, char *bytes) {
 
 /* Is it a trace to its end? */
 static hec_status check(const char *in, bool *object, hec_trace_converted *result) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   HEC_TRY(hec_trace_open(in, &reader));
   *object = hec_trace_is_object(reader);
@@ -184,7 +184,6 @@ static hec_status check(const char *in, bool *object, hec_trace_converted *resul
     hec_progress_at((double)n++, 0, 0);
   } while (status == HEC_OK && record);
   hec_progress_stage("converting", NULL);
-  hec_trace_close(reader);
   return status;
 }
 

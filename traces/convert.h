@@ -1,6 +1,5 @@
 /* A trace from one of its forms into another: JSON Lines, one JSON object; gzip by the name of the output. */
-#ifndef HEC_TRACES_CONVERT_H
-#define HEC_TRACES_CONVERT_H
+#pragma once
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -18,5 +17,3 @@ typedef struct {
  * White space is kept but for line ends and what is indented. `in` is read twice, so it cannot be "-". */
 hec_status hec_trace_convert(const char *in, const char *out, hec_trace_form form,
                              hec_trace_converted *result) HEC_MUST_USE;
-
-#endif

@@ -4,8 +4,7 @@
  * ^ 0x30 is a digit iff d + 0x76 and d stay below 0x80. A carry only spoils bytes above the first hit. Up to seven
  * digits become a number by three multiplications (pairs, fours, eights). No branch depends on the digits. Other byte
  * orders take the plain loop. Printed: two digits at a time from the right. */
-#ifndef HEC_TRACES_DIGITS_H
-#define HEC_TRACES_DIGITS_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -65,5 +64,3 @@ static inline char *hec_digits_print(char *to, uint64_t value) {
     at[-1] = (char)('0' + value);
   return end;
 }
-
-#endif

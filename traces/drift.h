@@ -1,7 +1,6 @@
 /* How fast expert loads change. One measure is the Pearson correlation of a layer's count vector (summed over sources)
  * with itself some records earlier. The other is the total variation distance of its shares at lag 1. */
-#ifndef HEC_TRACES_DRIFT_H
-#define HEC_TRACES_DRIFT_H
+#pragma once
 #include "traces/histogram.h"
 
 enum { HEC_DRIFT_LAGS = 16, HEC_DRIFT_LAG_MAX = 1000 };
@@ -21,5 +20,3 @@ typedef struct {
 hec_drift hec_drift_new(hec_arena *arena, int32_t n_layers, int32_t n_experts, const int32_t *lags, int32_t n_lags);
 /* totals: [n_layers][n_experts] of the next record. */
 void hec_drift_add(hec_drift *drift, const uint64_t *totals);
-
-#endif

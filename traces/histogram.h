@@ -1,6 +1,5 @@
 /* Percentiles of any number of values in fixed memory: bins of stated resolution, exact smallest and largest value. */
-#ifndef HEC_TRACES_HISTOGRAM_H
-#define HEC_TRACES_HISTOGRAM_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -18,5 +17,3 @@ hec_histogram hec_histogram_new(hec_arena *arena, bool relative);
 void hec_histogram_add(hec_histogram *histogram, double value);
 /* Linear interpolation between order statistics: position q * (n - 1). NaN when empty. */
 double hec_histogram_quantile(const hec_histogram *histogram, double q);
-
-#endif

@@ -1,8 +1,7 @@
 /* Pull scanner over JSON text of any length: the caller asks for what it expects, nothing is built. One window of bytes
  * is in memory; integer lists are parsed straight from it. Values nobody asked for are checked and skipped. Own code, because cJSON
  * keeps the whole document in memory, and traces are larger than that. */
-#ifndef HEC_TRACES_SCAN_H
-#define HEC_TRACES_SCAN_H
+#pragma once
 #include "runtime/base/text.h"
 #include "traces/source.h"
 
@@ -77,5 +76,3 @@ hec_status hec_scan_count_rest(hec_scan *scan, int64_t n, int64_t *n_found) HEC_
 /* FILE:LINE: PATH: expected EXPECTED, found FOUND; found NULL: described from the next bytes. */
 hec_status hec_scan_fail(hec_scan *scan, const char *found, const char *expected, ...)
     __attribute__((format(printf, 3, 4))) HEC_MUST_USE;
-
-#endif

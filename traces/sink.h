@@ -1,7 +1,6 @@
 /* Where a written trace goes: a file under a temporary name, standard output, gzip in front when the name ends in .gz; or
  * memory. */
-#ifndef HEC_TRACES_SINK_H
-#define HEC_TRACES_SINK_H
+#pragma once
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 
@@ -20,5 +19,3 @@ hec_sink *hec_sink_memory(hec_text *text, size_t limit);
 
 /* traces/gzip.c. Takes over `plain`. The gzip header carries no time and no name: same bytes in, same bytes out. */
 hec_sink *hec_gzip_pack(hec_sink *plain);
-
-#endif

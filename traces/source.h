@@ -1,6 +1,5 @@
 /* Bytes of a trace from a file, standard input or memory, gzip undone: what the scanner reads from. */
-#ifndef HEC_TRACES_SOURCE_H
-#define HEC_TRACES_SOURCE_H
+#pragma once
 #include "runtime/base/status.h"
 
 #include <stddef.h>
@@ -21,5 +20,3 @@ hec_status hec_source_open_memory(const char *bytes, size_t length, const char *
 
 /* traces/gzip.c. Takes over `packed`, which is closed with the new source. */
 hec_source *hec_gzip_unpack(hec_source *packed);
-
-#endif

@@ -1,8 +1,7 @@
 /* Synthetic expert loads: the workloads that Megatron-LM's imbalance benchmark names (W0-W7, pull request 7488),
  * log-normal and Zipf popularity, with drift of a chosen autocorrelation. Seeded; same options, same bytes. Every trace
  * made here says "synthetic" in its header. */
-#ifndef HEC_TRACES_SYNTH_H
-#define HEC_TRACES_SYNTH_H
+#pragma once
 #include "runtime/base/text.h"
 #include "traces/trace.h"
 
@@ -52,9 +51,8 @@ hec_status hec_synth_new(const hec_synth_options *options, hec_synth **synth) HE
 /* Counts of iteration 1, 2, ... into `load` [n_layers][n_sources][n_experts]. */
 void hec_synth_next(hec_synth *synth, hec_load *load);
 void hec_synth_free(hec_synth *synth);
+HEC_OPENED_BY(hec_synth, hec_synth_free)
 
 /* Makes the whole trace: a file (hec_trace_create), or at most `limit` bytes in memory. */
 hec_status hec_synth_write(const hec_synth_options *options, const char *path) HEC_MUST_USE;
 hec_status hec_synth_write_memory(const hec_synth_options *options, hec_text *text, size_t limit) HEC_MUST_USE;
-
-#endif

@@ -71,7 +71,7 @@ static void draw(couple *c, gsl_rng *rng, const hec_synth_options *o, int32_t a,
 void hec_synth_transitions(hec_synth *synth, const hec_load *load, uint64_t *transitions) {
   const hec_synth_options *o = &synth->options;
   size_t n = (size_t)o->n_experts;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   couple c = {.n = o->n_experts,
               .from = HEC_NEW(&arena, double, n),
               .to = HEC_NEW(&arena, double, n),
@@ -90,5 +90,4 @@ void hec_synth_transitions(hec_synth *synth, const hec_load *load, uint64_t *tra
     for (int32_t a = 0; a < c.n; a++)
       draw(&c, synth->rng, o, a, transitions + ((size_t)l * n + (size_t)a) * n);
   }
-  hec_arena_free(&arena);
 }

@@ -94,8 +94,8 @@ static void make_taps(const double *g, const double *cosine, double *root, int32
 
 /* Median correlation at the lags of the options over n_records of this generator. */
 static void measure(const hec_synth_options *o, const hec_synth_filter *filter, double *median) {
-  hec_arena arena = {0};
-  hec_synth *synth = hec_synth_with_filter(o, filter);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_OPENED(hec_synth) *synth = hec_synth_with_filter(o, filter);
   hec_drift drift = hec_drift_new(&arena, o->n_layers, o->n_experts, o->lag, o->n_knots);
   size_t n_rows = (size_t)o->n_layers * (size_t)o->n_sources, n = (size_t)o->n_layers * (size_t)o->n_experts;
   hec_load load = {o->n_layers, o->n_sources, o->n_experts, HEC_NEW(&arena, uint32_t, n_rows * (size_t)o->n_experts)};
@@ -112,8 +112,6 @@ static void measure(const hec_synth_options *o, const hec_synth_filter *filter, 
     median[k] = hec_histogram_quantile(&drift.correlation[k], 0.5);
     median[k] = isnan(median[k]) ? 1 : median[k]; /* loads that never vary */
   }
-  hec_synth_free(synth);
-  hec_arena_free(&arena);
 }
 
 /* The trace that is measured: the whole, or the first records when it is long; sources pooled when there are many. */

@@ -126,13 +126,11 @@ hec_synth *hec_synth_with_filter(const hec_synth_options *options, const hec_syn
 hec_status hec_synth_new(const hec_synth_options *options, hec_synth **synth) {
   double one = 1;
   hec_synth_filter filter = {1, &one, 0};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   *synth = NULL;
-  hec_status status = options->n_knots > 0 ? hec_synth_calibrate(options, &arena, &filter) : HEC_OK;
-  if (status == HEC_OK)
-    *synth = hec_synth_with_filter(options, &filter);
-  hec_arena_free(&arena);
-  return status;
+  HEC_TRY(options->n_knots > 0 ? hec_synth_calibrate(options, &arena, &filter) : HEC_OK);
+  *synth = hec_synth_with_filter(options, &filter);
+  return HEC_OK;
 }
 
 void hec_synth_free(hec_synth *synth) {

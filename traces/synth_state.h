@@ -1,6 +1,5 @@
 /* Inside of the generators. Private to traces/synth*.c. */
-#ifndef HEC_TRACES_SYNTH_STATE_H
-#define HEC_TRACES_SYNTH_STATE_H
+#pragma once
 #include "traces/synth.h"
 
 #include <gsl/gsl_rng.h>
@@ -49,5 +48,3 @@ hec_status hec_synth_calibrate(const hec_synth_options *options, hec_arena *aren
                                hec_synth_filter *filter) HEC_MUST_USE;
 /* With a filter that is given (n_taps 1: popularity stands still). */
 hec_synth *hec_synth_with_filter(const hec_synth_options *options, const hec_synth_filter *filter);
-
-#endif

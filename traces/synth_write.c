@@ -201,7 +201,7 @@ static hec_status write_records(hec_synth *synth, hec_trace_writer *writer) {
 /* They stand in the header, before the records: those of the first one, which is made here and again by its turn. */
 static hec_status make_transitions(const hec_synth_options *o, hec_arena *arena, hec_trace_header *header) {
   size_t n = (size_t)o->n_experts;
-  hec_synth *synth = NULL;
+  HEC_OPENED(hec_synth) *synth = NULL;
   if (o->affinity < 0)
     return HEC_OK;
   HEC_TRY(hec_synth_new(o, &synth));
@@ -211,16 +211,15 @@ static hec_status make_transitions(const hec_synth_options *o, hec_arena *arena,
   header->transitions_first = header->transitions_last = 1;
   hec_synth_next(synth, &load);
   hec_synth_transitions(synth, &load, header->transitions);
-  hec_synth_free(synth);
   return HEC_OK;
 }
 
 /* Into a file, or where there is none, into memory. */
 static hec_status write_to(const hec_synth_options *o, const char *path, hec_text *text, size_t limit) {
   HEC_TRY(hec_synth_check(o));
-  hec_synth *synth = NULL;
+  HEC_OPENED(hec_synth) *synth = NULL;
   HEC_TRY(hec_synth_new(o, &synth));
-  hec_text synthetic = {0}, name = {0}, notes = {0}, shape = {0};
+  HEC_SCOPED(hec_text) synthetic = {0}, name = {0}, notes = {0}, shape = {0};
   describe(o, &synthetic);
   hec_text_printf(&name, "%s%s", o->name ? "" : "synthetic_", o->name ? o->name : hec_synth_find(o->workload)->alias);
   hec_text_add(&notes, "Synthetic loads, not recorded ones. Made by: ");
@@ -255,11 +254,6 @@ static hec_status write_to(const hec_synth_options *o, const char *path, hec_tex
     else
       hec_trace_abandon(writer);
   }
-  hec_text_free(&synthetic);
-  hec_text_free(&name);
-  hec_text_free(&notes);
-  hec_text_free(&shape);
-  hec_synth_free(synth);
   return status;
 }
 

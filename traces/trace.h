@@ -7,8 +7,7 @@
  * or one JSON object whose header fields precede "iterations":[record,...]; or gzip of either. Recognised by content.
  * Numbers are plain digits (1e3 and 5.0 are refused); unknown keys are ignored; a record may be repeated with the same
  * iter (micro-batches). Memory in use is one record and, where there are some, the header's transitions. Errors: FILE:LINE: JSON.PATH: expected X, found Y (exit code 2). */
-#ifndef HEC_TRACES_TRACE_H
-#define HEC_TRACES_TRACE_H
+#pragma once
 #include "models/load.h"
 #include "runtime/base/text.h"
 
@@ -73,6 +72,7 @@ hec_status hec_trace_rewind(hec_trace_reader *reader) HEC_MUST_USE;
 /* How many records there are, up to `max`. Goes back to the first one, before and after. */
 hec_status hec_trace_count(hec_trace_reader *reader, int32_t max, int32_t *n) HEC_MUST_USE;
 void hec_trace_close(hec_trace_reader *reader);
+HEC_OPENED_BY(hec_trace_reader, hec_trace_close)
 
 /* Writing: a temporary name in the same folder, renamed by hec_trace_finish; hec_trace_abandon removes it. A path that
  * ends in .gz is compressed. "-" writes to standard output. */
@@ -85,5 +85,3 @@ hec_status hec_trace_write(hec_trace_writer *writer, int64_t iter, const char *l
                            const hec_load *load) HEC_MUST_USE;
 hec_status hec_trace_finish(hec_trace_writer *writer) HEC_MUST_USE; /* frees the writer in every case */
 void hec_trace_abandon(hec_trace_writer *writer);
-
-#endif

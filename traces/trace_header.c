@@ -114,12 +114,10 @@ static hec_status scan_value(hec_scan *scan, hec_arena *arena, const field *f, f
     return scan_range(scan, to);
   if (f->kind == AS_TRANSITIONS)
     return scan_transitions(scan, found);
-  hec_text text = {0};
-  hec_status status = f->kind == AS_RAW ? hec_scan_raw(scan, &text) : hec_scan_text(scan, &text);
-  if (status == HEC_OK)
-    *(char **)to = hec_arena_text(arena, text.data);
-  hec_text_free(&text);
-  return status;
+  HEC_SCOPED(hec_text) text = {0};
+  HEC_TRY(f->kind == AS_RAW ? hec_scan_raw(scan, &text) : hec_scan_text(scan, &text));
+  *(char **)to = hec_arena_text(arena, text.data);
+  return HEC_OK;
 }
 
 /* Fails at field `which` (its line, its key). */

@@ -1,6 +1,5 @@
 /* The header of a trace, as a stream. Private to traces/. */
-#ifndef HEC_TRACES_TRACE_HEADER_H
-#define HEC_TRACES_TRACE_HEADER_H
+#pragma once
 #include "traces/scan.h"
 #include "traces/trace.h"
 
@@ -14,5 +13,3 @@ void hec_trace_header_print(const hec_trace_header *header, hec_text *text);
 
 /* True for a key that the header understands (it may not come again after "iterations"). */
 bool hec_trace_header_knows(const char *key);
-
-#endif

@@ -190,7 +190,7 @@ hec_status hec_trace_info_read(hec_trace_reader *reader, const hec_trace_info_op
     largest = options->lags[k] > largest ? options->lags[k] : largest;
   if ((int64_t)h->n_layers * h->n_experts > (INT64_C(1) << 27) / (largest + 1))
     return hec_fail(HEC_FAILED, "layers x experts x (largest lag + 1) is above 2^27: take smaller lags");
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t by_default = h->ranks > 0 ? h->ranks : h->n_sources > 1 ? h->n_sources : RANKS;
   by_default = by_default < h->n_experts ? by_default : h->n_experts; /* more would stand idle */
   *info = (hec_trace_info){.ranks = options->ranks > 0 ? options->ranks : by_default};
@@ -205,11 +205,9 @@ hec_status hec_trace_info_read(hec_trace_reader *reader, const hec_trace_info_op
     *relative[i] = hec_histogram_new(&arena, true);
   g.gini = hec_histogram_new(&arena, false);
   g.drift = hec_drift_new(&arena, h->n_layers, h->n_experts, options->lags, options->n_lags);
-  hec_status status = gather(&g, reader);
-  if (status == HEC_OK)
-    finish(&g);
-  hec_arena_free(&arena);
-  return status;
+  HEC_TRY(gather(&g, reader));
+  finish(&g);
+  return HEC_OK;
 }
 
 /* Half the sum of |count - row * column / all|; adds the pair's counts to *all. */
@@ -234,10 +232,9 @@ static double off_independence(const uint64_t *count, size_t n, double *row, dou
 double hec_trace_affinity(const hec_trace_header *header) {
   size_t n = (size_t)header->n_experts;
   double off = 0, all = 0;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   double *row = HEC_NEW(&arena, double, n), *column = HEC_NEW(&arena, double, n);
   for (int32_t l = 0; header->transitions && l + 1 < header->n_layers; l++)
     off += off_independence(header->transitions + (size_t)l * n * n, n, row, column, &all);
-  hec_arena_free(&arena);
   return all > 0 ? off / all : NAN;
 }

@@ -5,8 +5,7 @@
  *   idle              share of (record, layer, expert) without a token
  * Layers of a record without any token are counted apart and enter none of these. Percentiles are at most
  * HEC_HISTOGRAM_RESOLUTION off. Memory does not grow with the trace. */
-#ifndef HEC_TRACES_TRACE_INFO_H
-#define HEC_TRACES_TRACE_INFO_H
+#pragma once
 #include "traces/drift.h"
 #include "traces/trace.h"
 
@@ -50,5 +49,3 @@ hec_status hec_trace_info_read(hec_trace_reader *reader, const hec_trace_info_op
 /* Lines for people; one JSON document. `path` names the trace. */
 void hec_trace_info_table(const hec_trace_info *info, const hec_trace_header *header, const char *path, hec_text *text);
 void hec_trace_info_json(const hec_trace_info *info, const hec_trace_header *header, const char *path, hec_text *text);
-
-#endif

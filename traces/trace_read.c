@@ -323,11 +323,9 @@ const char *hec_trace_origin(const hec_trace_reader *reader) {
 
 static hec_status rewind_reader(hec_trace_reader *reader) {
   HEC_TRY(hec_scan_rewind(&reader->scan));
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_trace_header again = {0};
-  hec_status status = read_header(reader, &arena, &again);
-  hec_arena_free(&arena);
-  HEC_TRY(status);
+  HEC_TRY(read_header(reader, &arena, &again));
   const hec_trace_header *h = &reader->header;
   if (again.n_layers != h->n_layers || again.n_sources != h->n_sources || again.n_experts != h->n_experts ||
       again.per_source != h->per_source)

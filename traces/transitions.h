@@ -1,6 +1,5 @@
 /* The header's "transitions", as a stream. Private to traces/. */
-#ifndef HEC_TRACES_TRANSITIONS_H
-#define HEC_TRACES_TRANSITIONS_H
+#pragma once
 #include "traces/scan.h"
 
 enum { HEC_TRANSITIONS_MAX = 1 << 25 }; /* (layers - 1) x experts x experts: 256 MiB */
@@ -26,5 +25,3 @@ void hec_transitions_spread(const hec_transitions *transitions, uint64_t *counts
 
 /* The same as JSON, every row in the shorter form. */
 void hec_transitions_print(const uint64_t *counts, int64_t n_pairs, int64_t n_experts, hec_text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* Random configurations to predict: what calibration never saw. Each draws its own number of tokens, top-k, skew of loads,
  * policy and loads from one seed; model shape, experts and ranks are the calibration's. */
-#ifndef HEC_VALIDATE_CONFIGURATIONS_H
-#define HEC_VALIDATE_CONFIGURATIONS_H
+#pragma once
 #include "validate/experiment.h"
 
 typedef struct {
@@ -21,5 +20,3 @@ typedef struct {
 /* `n` cases into `cases`, whose names say everything that was drawn. */
 hec_status hec_configurations_draw(const hec_configurations *options, int32_t n, hec_arena *arena,
                                    hec_experiment_case *cases) HEC_MUST_USE;
-
-#endif

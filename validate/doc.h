@@ -16,8 +16,7 @@
  *
  * A value has a key, under which programs find it in full, and a form, in which people see it. Without a key it is for people
  * alone; without a form (HEC_KEEP), and outside of a table or list, it is for programs alone. */
-#ifndef HEC_VALIDATE_DOC_H
-#define HEC_VALIDATE_DOC_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/value.h"
 #include "validate/resample.h"
@@ -71,5 +70,3 @@ void hec_doc_row(hec_doc *doc);
 void hec_doc_add(hec_doc *doc, const hec_value *values, int32_t n);
 /* A text that lives as long as the report. */
 const char *hec_doc_text(hec_doc *doc, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -153,7 +153,7 @@ static hec_status run_round(hec_experiment *experiment, hec_rank *rank, const in
 }
 
 hec_status hec_experiment_run(hec_experiment *experiment, hec_rank *rank) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t *order = HEC_NEW(&arena, int32_t, experiment->n_cases),
           *scratch = HEC_NEW(&arena, int32_t, experiment->n_cases);
   double *pace = HEC_NEW(&arena, double, rank->n_ranks);
@@ -167,7 +167,6 @@ hec_status hec_experiment_run(hec_experiment *experiment, hec_rank *rank) {
     status = run_round(experiment, rank, order, n, round, pace, &stop);
   }
   gsl_rng_free(random);
-  hec_arena_free(&arena);
   return status;
 }
 

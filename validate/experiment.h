@@ -8,8 +8,7 @@
  *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration. What the rank
  *                               computed is put at the pace of the reference
  * Every reading counts towards how disturbed the machine was; none is refused. */
-#ifndef HEC_VALIDATE_EXPERIMENT_H
-#define HEC_VALIDATE_EXPERIMENT_H
+#pragma once
 #include "runtime/exec/pipeline.h"
 #include "validate/spans.h"
 
@@ -87,5 +86,3 @@ typedef struct {
 } hec_experiment_loads;
 hec_status hec_experiment_draw(const hec_experiment_loads *wish, hec_arena *arena,
                                const hec_replay_step **steps) HEC_MUST_USE;
-
-#endif

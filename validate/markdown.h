@@ -1,7 +1,6 @@
 /* The Markdown of our reports, line by line, for those who render it. Lines that begin with '|' are a table's, with a rule as
  * its second line: "---:" for a column that goes to the right. Lines between "```" stay as they are. "**" and "`" mark words. */
-#ifndef HEC_VALIDATE_MARKDOWN_H
-#define HEC_VALIDATE_MARKDOWN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ int hec_markdown_cells(hec_piece line, hec_piece cell[HEC_MARKDOWN_COLUMNS_MAX])
 bool hec_markdown_is_rule(hec_piece line);
 /* Of a cell of a rule. */
 bool hec_markdown_to_the_right(hec_piece cell);
-
-#endif

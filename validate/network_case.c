@@ -164,7 +164,7 @@ hec_status hec_network_peer(const char *program, const hec_flows *flows, double 
   if (descriptor < 0)
     return hec_fail(HEC_FAILED, "%s: cannot be made: %s", path, strerror(errno));
   hec_temporary_add(path);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   arrival *arrivals = HEC_NEW(&arena, arrival, flows->n_flows);
   for (int32_t f = 0; f < flows->n_flows; f++)
     arrivals[f] = (arrival){flows->flow[f].start + flows->route_latency[flows->flow[f].route], f};
@@ -176,6 +176,5 @@ hec_status hec_network_peer(const char *program, const hec_flows *flows, double 
                               : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
   (void)unlink(path);
   hec_temporary_drop(path);
-  hec_arena_free(&arena);
   return status;
 }

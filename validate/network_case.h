@@ -1,6 +1,5 @@
 /* All-to-alls for measuring network laws: made in memory, and what a peer makes of them. */
-#ifndef HEC_VALIDATE_NETWORK_CASE_H
-#define HEC_VALIDATE_NETWORK_CASE_H
+#pragma once
 #include "sim/flows.h"
 
 typedef enum { HEC_NETWORK_SWITCH, HEC_NETWORK_NODES, HEC_N_NETWORKS } hec_network;
@@ -14,5 +13,3 @@ void hec_network_case(hec_network network, int32_t n, uint64_t seed, hec_arena *
 /* Starts `program`, a path or a name in PATH, with one argument: a temporary file with the flows as
  * tests/simgrid/simgrid_flows.cpp reads them. It prints the seconds that it took, then when each flow ended. */
 hec_status hec_network_peer(const char *program, const hec_flows *flows, double *seconds, double *finish) HEC_MUST_USE;
-
-#endif

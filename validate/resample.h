@@ -18,8 +18,7 @@
  * With few readings a bootstrap is too sure of itself (of n readings no draw leaves their range). Deviations are stretched by
  * 1 + HEC_FEW / n^3, chosen so that simulated intervals hold the truth (tests/validate/test_resample.c). That is 3.5
  * for 2 readings, 1.7 for 3, 1.2 for 5, 1.02 for 10. One reading has no interval. */
-#ifndef HEC_VALIDATE_RESAMPLE_H
-#define HEC_VALIDATE_RESAMPLE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "validate/stats.h"
 
@@ -86,5 +85,3 @@ hec_contest hec_contest_of(const hec_medians *medians, const int32_t *a, const i
 /* From draws (sorted in place) of an estimate; all are ratios or times, above 0, and mirrored as such: twice as much beside
  * half. */
 hec_interval hec_interval_of(double estimate, double *drawn, int32_t n);
-
-#endif

@@ -239,7 +239,7 @@ static hec_status measure_links(hec_session *s, hec_rank *rank) {
 }
 
 static hec_status first_pass(hec_session *s, hec_rank *rank) {
-  hec_text preset = {0};
+  HEC_SCOPED(hec_text) preset = {0};
   if (measures_links(s))
     HEC_TRY(measure_links(s, rank));
   s->phase = "calibrating";
@@ -247,9 +247,7 @@ static hec_status first_pass(hec_session *s, hec_rank *rank) {
   HEC_TRY(hec_experiment_run(&s->experiment, rank));
   s->reference_s = rank->rank == 0 ? hec_experiment_reference(&s->experiment) : 0;
   hec_experiment_close(&s->experiment);
-  hec_status status = fit(s, rank, &preset, &s->planned);
-  hec_text_free(&preset);
-  return status;
+  return fit(s, rank, &preset, &s->planned);
 }
 
 /* The cases' problems for the cluster that plans are made for; what the user asked for stays. */
@@ -304,13 +302,12 @@ static hec_status run(hec_session *s, hec_rank *rank) {
 }
 
 hec_status hec_session_run(hec_session *s, hec_rank *rank) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_session own = copy_of(s, &arena);
   hec_status status = hec_rank_barrier(rank); /* before it, rank 0 must not change what others copy */
   if (status == HEC_OK)
     status = run(rank->rank == 0 ? s : &own, rank);
   hec_text_free(&own.preset);
   hec_experiment_close(&own.experiment);
-  hec_arena_free(&arena);
   return status;
 }

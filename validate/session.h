@@ -11,8 +11,7 @@
  * same minutes, side by side. Each was put at the pace of the probes around it. Plans are decided before anything that
  * is compared is measured. Whatever the machine did meanwhile, there is a result, and intervals that say how far it can
  * be trusted. */
-#ifndef HEC_VALIDATE_SESSION_H
-#define HEC_VALIDATE_SESSION_H
+#pragma once
 #include "validate/calibrate/calibrate.h"
 #include "validate/compare/compare.h"
 
@@ -59,5 +58,3 @@ size_t hec_session_bytes(hec_session *session); /* region of a rank */
 /* Called by every rank, be it a process or a thread: all but rank 0 work on copies of their own. Results are rank 0's. */
 hec_status hec_session_run(hec_session *session, hec_rank *rank) HEC_MUST_USE;
 void hec_session_close(hec_session *session);
-
-#endif

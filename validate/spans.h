@@ -15,8 +15,7 @@
  *
  *     end'(op, r) = max(ready'(op, r), start'(op, r) + (end - start - lost) / pace(r))      computing and local operations
  *     end'(op, r) = max(ready'(op, r), start'(op, r) + end - start - lost)                  the others */
-#ifndef HEC_VALIDATE_SPANS_H
-#define HEC_VALIDATE_SPANS_H
+#pragma once
 #include "runtime/program/timeline.h"
 
 typedef struct {
@@ -40,5 +39,3 @@ void hec_spans_free(hec_spans *spans);
 static inline int64_t hec_span_ps(const hec_spans *spans, const hec_program *program, int32_t op, int32_t rank) {
   return spans->ps[(size_t)op * (size_t)program->n_ranks + (size_t)rank];
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Numbers about numbers: ratios, quantiles, errors of predictions, rankings. Sorting copies; nothing is kept.
  * Own code: of these GSL has means and quantiles alone, and wants them sorted. */
-#ifndef HEC_VALIDATE_STATS_H
-#define HEC_VALIDATE_STATS_H
+#pragma once
 #include <stdint.h>
 
 /* n >= 1. The geometric mean needs positive values; NAN when one is not. */
@@ -38,5 +37,3 @@ double hec_kendall_tau(const double *a, const double *b, int32_t n);
 /* What choosing by `a` costs: b of the one with min a (of several, the one with max b), over the min b, minus
  * 1. n >= 1, b > 0. Which the two are, too. */
 double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best);
-
-#endif

@@ -4,8 +4,7 @@
  * published measurements (models/gpu.h says to which, and with what error) and the work. Constants are shares of
  * data-sheet rates wherever that makes sense, so that a device without measurements can take those of its sister.
  * Laws use + - * / sqrt and comparisons only, so that every machine computes the same. */
-#ifndef HEC_MODELS_LAWS_COST_LAW_H
-#define HEC_MODELS_LAWS_COST_LAW_H
+#pragma once
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,5 +86,3 @@ static inline double hec_waves(double x, double quantised) {
   whole += whole < x ? 1 : 0;
   return quantised * whole + (1 - quantised) * (x > 1 ? x : 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What the cost laws price, one type for each law. */
-#ifndef HEC_MODELS_LAWS_WORK_H
-#define HEC_MODELS_LAWS_WORK_H
+#pragma once
 #include "models/laws/cost_law.h"
 
 /* y[m, n] = x[m, k] W[n, k]^T, `groups` of them at once, each of its own W (1: a plain GEMM) */
@@ -65,5 +64,3 @@ typedef struct {
 /* Distinct groups that `top_k` distinct experts of `n_experts` are in, in the mean. Routing is uniform, and each of
  * n_groups groups holds as many experts: n_groups (1 - prod_i (E - E/G - i) / (E - i)). */
 double hec_distinct_groups(int64_t n_experts, int64_t n_groups, int64_t top_k);
-
-#endif

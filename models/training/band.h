@@ -8,8 +8,7 @@
  * in place of their own. Laws between nodes were measured on InfiniBand: over other fabrics nothing is measured. All runs of
  * this class come from two sources, so its `nine` holds them with constants from other sources alone: without the host's of
  * EFA half are within 91 %, all within a factor of 3.47. */
-#ifndef HEC_MODELS_TRAINING_BAND_H
-#define HEC_MODELS_TRAINING_BAND_H
+#pragma once
 #include "models/training/groups.h"
 
 typedef enum { HEC_BAND_ANCHORED, HEC_BAND_FABRIC, HEC_BAND_STATED, HEC_BAND_ASSUMED, HEC_N_BANDS } hec_band_kind;
@@ -31,5 +30,3 @@ extern const hec_peak_band hec_peak_bands[2]; /* [FSDP] */
 const hec_peak_band *hec_peak_band_of(const hec_training *t);
 
 hec_band_kind hec_band_of(const hec_training *t, bool anchored, bool recipe_stated);
-
-#endif

@@ -1,8 +1,7 @@
 /* How tokens reach their experts and come back. A dispatcher is one file below dispatchers/ and one row of HEC_DISPATCHER_LIST
  * (recipe.h). Training jobs take `seconds`. Iterations of a trace take what travels from the routing, and `part_s`
  * (runtime/program/dispatched.h). */
-#ifndef HEC_MODELS_TRAINING_DISPATCHER_H
-#define HEC_MODELS_TRAINING_DISPATCHER_H
+#pragma once
 #include "models/training/groups.h"
 #include "runtime/base/table.h"
 
@@ -38,5 +37,3 @@ hec_dispatch_work hec_dispatch_work_of(const hec_training *t, bool back);
 double hec_dispatch_uplink_s(const hec_training *t, const hec_dispatch_work *work);
 /* Bytes of an element on its way to its expert, or back. */
 double hec_dispatch_bytes(const hec_training *t, bool back);
-
-#endif

@@ -1,8 +1,7 @@
 /* A training job, and what traffic costs in the groups of its layout: tensor-, expert- and data-parallel ranks, stages. Inside one
  * NVLink domain by the device's laws, across domains by NIC. Across leaf switches it takes at least what their uplinks need for
  * the same transfer of all GPUs below: every GPU is in some group, and the groups do the same at the same time. */
-#ifndef HEC_MODELS_TRAINING_GROUPS_H
-#define HEC_MODELS_TRAINING_GROUPS_H
+#pragma once
 #include "models/gpu_compute.h"
 #include "models/training/layout.h"
 #include "models/training/recipe.h"
@@ -54,5 +53,3 @@ double hec_training_data_s(const hec_training *t, double dense_params, double ex
 /* One micro-batch through a layer of which every rank of an expert-parallel group gathers so many parameters from all the others
  * (policy fsdp): they are gathered for the forward, dropped, gathered again for the backward, and gradients go back. */
 double hec_training_gathered_s(const hec_training *t, double params);
-
-#endif

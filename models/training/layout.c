@@ -101,7 +101,7 @@ static void respell(const char *text, hec_text *words) {
 }
 
 hec_status hec_layout_read(const char *text, hec_layout *layout) {
-  hec_text words = {0}, message = {0};
+  HEC_SCOPED(hec_text) words = {0}, message = {0};
   hec_layout meant;
   hec_status status = read_text(text, layout);
   if (status == HEC_OK)
@@ -112,8 +112,6 @@ hec_status hec_layout_read(const char *text, hec_layout *layout) {
     status = hec_fail(HEC_BAD_INPUT, "%s (did you mean \"%s\"?)", message.data, words.data);
   else
     status = hec_fail(HEC_BAD_INPUT, "%s", message.data);
-  hec_text_free(&words);
-  hec_text_free(&message);
   return status;
 }
 

@@ -8,8 +8,7 @@
  * etp=1 cp=1", in any order; what is not named is 1, dp and edp follow from the GPUs. Layers per stage are as even as
  * they can be, and the first stages have one more. Where embedding and head count as a layer each makes them even, they
  * do. "pp=4:15,15,16,15" gives them, and so does "pp=4:15x2,16,15". */
-#ifndef HEC_MODELS_TRAINING_LAYOUT_H
-#define HEC_MODELS_TRAINING_LAYOUT_H
+#pragma once
 #include "models/moe.h"
 
 enum { HEC_STAGES_MAX = 512 };        /* pipeline stages, virtual ones counted */
@@ -37,5 +36,3 @@ void hec_layout_write_sizes(const hec_layout *layout, hec_text *text);
 
 /* Layers of the model part `part` of pp * vpp, in the order of the model: the first one, and how many. */
 int32_t hec_layout_layers(const hec_layout *layout, const hec_moe *moe, int32_t part, int32_t *first);
-
-#endif

@@ -7,8 +7,7 @@
  *   standing      buffers that are there all the time: weight gradients before they are added up; FSDP's gathered layers
  *
  * Attention never keeps its scores (FlashAttention). Experts count the rows that the rank really receives. */
-#ifndef HEC_MODELS_TRAINING_MEMORY_H
-#define HEC_MODELS_TRAINING_MEMORY_H
+#pragma once
 #include "models/training/step.h"
 
 typedef struct {
@@ -45,5 +44,3 @@ extern const double hec_allocator_loss, hec_outside_bytes;
 double hec_reserved_bytes(double allocated);
 /* What a program sees of a device's memory. */
 double hec_visible_bytes(const hec_gpu_sheet *sheet);
-
-#endif

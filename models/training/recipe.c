@@ -96,22 +96,18 @@ static void hint(int part, const char *found, size_t length, hec_text *words) {
 }
 
 static hec_status unknown(int part, const char *found, size_t length) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   for (const word *w = parts[part].words; w->word; w++)
     hec_text_printf(&names, "%s%s", w == parts[part].words ? "" : ", ", w->word);
-  hec_text near = {0};
+  HEC_SCOPED(hec_text) near = {0};
   hint(part, found, length, &near);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "recipe: %s: expected %s%s, found \"%.*s\"%s", parts[part].key, names.data,
-               parts[part].sum ? " (joined by +)" : "", (int)length, found, near.data ? near.data : "");
-  hec_text_free(&near);
-  hec_text_free(&names);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "recipe: %s: expected %s%s, found \"%.*s\"%s", parts[part].key, names.data,
+                  parts[part].sum ? " (joined by +)" : "", (int)length, found, near.data ? near.data : "");
 }
 
 static hec_status no_part(const char *text, const char *at, size_t key, size_t length) {
   char name[64];
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   (void)snprintf(name, sizeof name, "%.*s", (int)key, at);
   hec_nearest_search search = {.word = name};
   for (int i = 0; i < N_PARTS; i++) {
@@ -120,10 +116,8 @@ static hec_status no_part(const char *text, const char *at, size_t key, size_t l
   }
   hec_text_add(&names, " with =WORD");
   hec_nearest_hint(&search, &names);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "recipe \"%.200s\": expected %s, found \"%.*s\"", text, names.data,
-                               (int)(length < 40 ? length : 40), at);
-  hec_text_free(&names);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "recipe \"%.200s\": expected %s, found \"%.*s\"", text, names.data,
+                  (int)(length < 40 ? length : 40), at);
 }
 
 static hec_status read_words(int part, const char *text, size_t length, int32_t *value) {

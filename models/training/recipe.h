@@ -3,8 +3,7 @@
  *     "precision=mxfp8 dispatcher=deepep overlap=on graph=partial recompute=norm+act zero=1"
  *
  * Every part has a default; a part that nobody states is assumed, and hec_recipe_assumed lists it. */
-#ifndef HEC_MODELS_TRAINING_RECIPE_H
-#define HEC_MODELS_TRAINING_RECIPE_H
+#pragma once
 #include "runtime/base/text.h"
 
 typedef enum {
@@ -59,5 +58,3 @@ void hec_recipe_state_as(hec_recipe *recipe, const hec_recipe *stated, const cha
 bool hec_recipe_stated(const hec_recipe *recipe);
 void hec_recipe_write(const hec_recipe *recipe, hec_text *text);   /* all parts */
 void hec_recipe_assumed(const hec_recipe *recipe, hec_text *text); /* those not stated, as "part=word"; "" if none */
-
-#endif

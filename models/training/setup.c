@@ -16,12 +16,10 @@ enum { SIZE_MAX_ = 1 << 30 };
 /* The last error, said of a member. */
 static hec_status wrong(const hec_json *json, const hec_json_value *value) {
   char why[700];
-  hec_text where = {0};
+  HEC_SCOPED(hec_text) where = {0};
   (void)snprintf(why, sizeof why, "%s", hec_last_error());
   hec_json_where(json, value, &where);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: %s", where.data, why);
-  hec_text_free(&where);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s: %s", where.data, why);
 }
 
 static hec_status read_texts(const hec_json *json, hec_arena *arena, hec_setup *setup) {
@@ -111,11 +109,9 @@ static hec_status read_document(const hec_json *json, hec_arena *arena, hec_setu
 }
 
 hec_status hec_setup_parse(const char *text, size_t length, const char *origin, hec_arena *arena, hec_setup *setup) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_parse(text, length, origin, &json));
-  hec_status status = read_document(json, arena, setup);
-  hec_json_free(json);
-  return status;
+  return read_document(json, arena, setup);
 }
 
 hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) {
@@ -126,16 +122,14 @@ hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) 
     return hec_setup_parse(preset->text, preset->length, preset->name, arena, setup);
   if (access(spec, F_OK) != 0 && errno != EACCES)
     return hec_preset_unknown("setup", "setup", name, " or the path of a JSON file");
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_read(spec, &json));
-  hec_status status = read_document(json, arena, setup);
-  hec_json_free(json);
-  return status;
+  return read_document(json, arena, setup);
 }
 
 hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **text) {
   static const char *const known[] = {"name", "recipe", NULL};
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   *text = spec;
   if (strchr(spec, '=') || spec[strspn(spec, " ")] == 0)
     return HEC_OK;
@@ -144,11 +138,8 @@ hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **tex
     return hec_preset_unknown("recipe", "recipe", spec, " or settings like \"precision=bf16 zero=1\"");
   HEC_TRY(hec_json_parse(preset->text, preset->length, preset->name, &json));
   const char *recipe;
-  hec_status status = hec_json_only(json, hec_json_root(json), known);
-  if (status == HEC_OK)
-    status = hec_json_want_text(json, hec_json_root(json), "recipe", &recipe);
-  if (status == HEC_OK)
-    *text = hec_arena_text(arena, recipe);
-  hec_json_free(json);
-  return status;
+  HEC_TRY(hec_json_only(json, hec_json_root(json), known));
+  HEC_TRY(hec_json_want_text(json, hec_json_root(json), "recipe", &recipe));
+  *text = hec_arena_text(arena, recipe);
+  return HEC_OK;
 }

@@ -8,8 +8,7 @@
  *
  * `cluster` (preset, line or file) may stand instead of `device`: its GPU, its nodes and its NICs. `published`: what its source
  * measured, to be shown beside the prediction. */
-#ifndef HEC_MODELS_TRAINING_SETUP_H
-#define HEC_MODELS_TRAINING_SETUP_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
@@ -33,5 +32,3 @@ hec_status hec_setup_parse(const char *text, size_t length, const char *origin, 
 /* A recipe by name (models/presets/recipe-NAME.json: {"name", "recipe", "sources"}) as its text, or the text itself where it has a
  * "=" in it or is empty. */
 hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **text) HEC_MUST_USE;
-
-#endif

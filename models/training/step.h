@@ -16,8 +16,7 @@
  * Five constants are global. Source of the form and of three of them: fitted to the Mixtral-8x22B-G8T8 runs of arXiv
  * 2504.14960 (17 runs on H100, `hecate-validate training --fit g8t8-`), whose traffic is a larger share than in the paper's
  * other model; `hecate-validate training` prints the errors. */
-#ifndef HEC_MODELS_TRAINING_STEP_H
-#define HEC_MODELS_TRAINING_STEP_H
+#pragma once
 #include "models/training/groups.h"
 
 extern const hec_step_constants hec_step_constants_fitted;
@@ -78,5 +77,3 @@ void hec_training_params(const hec_training *t, hec_layer_kind kind, double *den
  * where causal), and the head. Recomputation is not counted. `dropped`: share of the assignments to experts that is
  * not computed. */
 double hec_training_flops_per_token(const hec_training *t, double dropped);
-
-#endif

@@ -5,8 +5,9 @@
  * hec_before_no_memory, which removes files that were being written. Then it says "out of memory" and ends the process
  * with code 1. An embedder or a test installs its own, which must not return either (longjmp); arenas it owns can then
  * be freed as usual. */
-#ifndef HEC_BASE_ARENA_H
-#define HEC_BASE_ARENA_H
+#pragma once
+#include "runtime/base/scoped.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,5 +59,3 @@ void hec_before_no_memory(hec_last_call *call);
 
 /* For tests: the k-th allocation from now on fails (1 is the next); 0 switches it off. */
 void hec_fail_allocation(uint64_t k);
-
-#endif

@@ -1,7 +1,6 @@
 /* Opening and reading what others wrote. Running out of memory ends the run here as everywhere (arena.h): it is never
  * "cannot be opened", which would blame the file. */
-#ifndef HEC_BASE_FILES_H
-#define HEC_BASE_FILES_H
+#pragma once
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 
@@ -24,5 +23,3 @@ void hec_file_beside(const char *file, const char *name, hec_text *path);
 /* Takes a file that is open for writing for this process alone; children that are forked do not have it. Until it is closed. False:
  * another process has it. A file system without locks takes all. */
 bool hec_file_claim(int file);
-
-#endif

@@ -1,8 +1,7 @@
 /* A binary heap of indices. heap[0] comes before all others, by a total order over what `keys` says of them. So what
  * comes out depends on nothing else. An item whose key came to stand later sinks (hec_heap_sink). O(log n) each;
  * inline, so that `before` is, too. */
-#ifndef HEC_BASE_HEAP_H
-#define HEC_BASE_HEAP_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,5 +46,3 @@ static inline int32_t hec_heap_pop(int32_t *heap, int32_t n, hec_heap_before *be
   hec_heap_sink(heap, n - 1, 0, before, keys);
   return first;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For a mistyped name, the one that was probably meant. */
-#ifndef HEC_BASE_NEAREST_H
-#define HEC_BASE_NEAREST_H
+#pragma once
 #include "runtime/base/text.h"
 
 /* A search among names that are offered one by one. `word`: what was typed; `nearest`: the best so far, NULL: none is near.
@@ -19,5 +18,3 @@ void hec_nearest_hint(const hec_nearest_search *search, hec_text *words);
 
 /* The same over names[n]. */
 const char *hec_nearest(const char *word, const char *const *names, size_t n);
-
-#endif

@@ -85,18 +85,14 @@ static hec_status unexpected(const reader *r, const char *text) {
   int length = (int)strcspn(text, ",");
   (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "=,"), text);
   hec_nearest_search search = {.word = word};
-  hec_text names = {0}, near = {0};
+  HEC_SCOPED(hec_text) names = {0}, near = {0};
   for (const hec_option *o = r->options; o && o->name; o++) {
     hec_text_printf(&names, "%s%s=VALUE", names.length > 0 ? ", " : "", o->name);
     hec_nearest_offer(&search, o->name);
   }
   hec_nearest_hint(&search, &near);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "%s %s: expected %s, found \"%.*s\"%s", r->where, r->row,
-               names.data ? names.data : "nothing after the name", length, text, near.data ? near.data : "");
-  hec_text_free(&names);
-  hec_text_free(&near);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s %s: expected %s, found \"%.*s\"%s", r->where, r->row,
+                  names.data ? names.data : "nothing after the name", length, text, near.data ? near.data : "");
 }
 
 static hec_status out_of_range(const reader *r, const hec_option *o, const char *text) {

@@ -5,8 +5,7 @@
  *
  * A row lists its options as data (hec_option); a value goes into a field of the row's own struct. Reading depends on no
  * locale. */
-#ifndef HEC_BASE_OPTION_H
-#define HEC_BASE_OPTION_H
+#pragma once
 #include "runtime/base/text.h"
 
 /* A number that the user leaves to what uses it; and, of FSSDP's t, to the formula of its paper. */
@@ -44,5 +43,3 @@ hec_status hec_options_read(const char *where, const char *row, const char *text
 void hec_options_write(const hec_option *options, const void *values, uint32_t given, hec_text *out);
 /* "what it is, 0.01 to 100; default 1 (source)". */
 void hec_option_explain(const hec_option *option, const void *values, hec_text *out);
-
-#endif

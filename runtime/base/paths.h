@@ -1,6 +1,5 @@
 /* Whether what a command writes would destroy what it reads, or what it writes beside it. */
-#ifndef HEC_BASE_PATHS_H
-#define HEC_BASE_PATHS_H
+#pragma once
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -14,5 +13,3 @@ typedef struct {
 
 /* Before anything is read or computed: no written path is one of the others. Else one error, naming both. O(n) for each written path. */
 hec_status hec_paths_check(const hec_path_use *uses, int32_t n) HEC_MUST_USE;
-
-#endif

@@ -1,7 +1,8 @@
 /* A pool: threads that stay and take the items of one job after another. One job at a time; items are taken in ascending
  * order, by whichever thread is free, and end in any order. What threads share is theirs to guard. */
-#ifndef HEC_BASE_POOL_H
-#define HEC_BASE_POOL_H
+#pragma once
+#include "runtime/base/scoped.h"
+
 #include <stdint.h>
 
 typedef struct hec_pool hec_pool;
@@ -18,5 +19,4 @@ hec_pool *hec_pool_new(int32_t n);
 int32_t hec_pool_workers(const hec_pool *pool);
 void hec_pool_run(hec_pool *pool, const hec_pool_job *job); /* until every item has ended */
 void hec_pool_free(hec_pool *pool);
-
-#endif
+HEC_OPENED_BY(hec_pool, hec_pool_free)

@@ -2,8 +2,7 @@
  * how long that may take. Whoever works says where it is; a thread of its own draws the line, so that it is there
  * however long a step lasts. Until hec_progress_begin all calls do nothing. Any thread may call; words are copied, up
  * to 63 bytes. */
-#ifndef HEC_BASE_PROGRESS_H
-#define HEC_BASE_PROGRESS_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void hec_progress_stop(void);
 
 /* After a fork the parent draws nothing until its next stage: a child may. The child has no thread: where it calls
  * hec_progress_at it draws. Both are as if begun at the fork. */
-
-#endif

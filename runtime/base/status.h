@@ -1,8 +1,7 @@
 /* Two failures, two tools. The world is wrong (bad file, no such preset, no space): a hec_status, which must be used.
  * The function that knows the cause records one message; callers only propagate. We are wrong: HEC_ASSERT, always on.
  */
-#ifndef HEC_BASE_STATUS_H
-#define HEC_BASE_STATUS_H
+#pragma once
 
 typedef enum {
   HEC_OK = 0,
@@ -30,5 +29,3 @@ const char *hec_last_error(void);
 /* Prints file, line and condition to stderr and aborts. */
 void hec_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 #define HEC_ASSERT(condition) ((condition) ? (void)0 : hec_assert_failed(#condition, __FILE__, __LINE__))
-
-#endif

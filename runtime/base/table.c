@@ -62,11 +62,9 @@ void hec_table_expect(const hec_table *table, const char *name, hec_text *expect
 }
 
 hec_status hec_table_unknown(const hec_table *table, const char *where, const char *name) {
-  hec_text expected = {0};
+  HEC_SCOPED(hec_text) expected = {0};
   hec_table_expect(table, name, &expected);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected %s, found \"%.60s\"", where, expected.data, name);
-  hec_text_free(&expected);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected %s, found \"%.60s\"", where, expected.data, name);
 }
 
 hec_status hec_word_of(const char *words, const char *where, const char *word, int32_t *which) {

@@ -1,8 +1,7 @@
 /* Tables of named rows. Whatever can vary (policies, schedules, laws, gates, backends, formats) is such a table. It is
  * an array of pointers to rows that ends with NULL, where the first member of a row is its name. This is the one place
  * that looks a name up and that answers a name which is in no row. */
-#ifndef HEC_BASE_TABLE_H
-#define HEC_BASE_TABLE_H
+#pragma once
 #include "runtime/base/text.h"
 
 /* A table as messages speak of it. */
@@ -30,5 +29,3 @@ hec_status hec_table_unknown(const hec_table *table, const char *where, const ch
 
 /* Words that have no rows, as one text: "train forward". Which of them `word` is; else the error as above. */
 hec_status hec_word_of(const char *words, const char *where, const char *word, int32_t *which) HEC_MUST_USE;
-
-#endif

@@ -183,7 +183,7 @@ static void remove_left(const char *path) {
 
 void hec_temporary_begin(const char *path, hec_text *name) {
   const char *slash = strrchr(path, '/');
-  hec_text folder = {0}, left = {0};
+  HEC_SCOPED(hec_text) folder = {0}, left = {0};
   hec_text_add_bytes(&folder, path, slash ? (size_t)(slash - path) + 1 : 0);
   DIR *names = hec_folder_open(slash ? folder.data : ".");
   for (const struct dirent *found; names && (found = readdir(names)) != NULL;) {
@@ -195,8 +195,6 @@ void hec_temporary_begin(const char *path, hec_text *name) {
   }
   if (names)
     (void)closedir(names);
-  hec_text_free(&folder);
-  hec_text_free(&left);
   hec_text_printf(name, "%s.%ld.part", path, (long)getpid());
   hec_temporary_add(name->data);
 }

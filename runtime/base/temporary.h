@@ -1,7 +1,6 @@
 /* Files are written under a temporary name, then renamed: each is whole or absent. A signal or a lack of memory that ends
  * the program removes those that are being written. One thread writes, but below folders. */
-#ifndef HEC_BASE_TEMPORARY_H
-#define HEC_BASE_TEMPORARY_H
+#pragma once
 #include "runtime/base/text.h"
 
 #include <stdio.h>
@@ -46,5 +45,3 @@ void hec_temporary_remove(void);
 /* For programs: SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files, then end the program as they always do (ignored
  * ones stay ignored). Writing past a file size limit becomes an error like a full disk (SIGXFSZ is ignored). */
 void hec_temporary_watch_signals(void);
-
-#endif

@@ -1,8 +1,8 @@
 /* A growing text buffer and a JSON writer on it. Numbers are printed by us, since cJSON's printer loses digits.
  * Integers are printed in full, doubles with the fewest of 15, 16 or 17 significant digits that read back to the same
  * double. */
-#ifndef HEC_BASE_TEXT_H
-#define HEC_BASE_TEXT_H
+#pragma once
+#include "runtime/base/scoped.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 
@@ -37,7 +37,7 @@ bool hec_number_read(const char *text, const char **end, double *value);
 typedef struct {
   hec_text *out;
   int indent, depth;
-  int rows; /* the depth of hec_json_rows; 0: not open */
+  int rows;                 /* the depth of hec_json_rows; 0: not open */
   bool first[64], flat[64]; /* per depth: nothing written yet; only numbers and texts so far */
   char closing[64];
 } hec_json_out;
@@ -47,7 +47,7 @@ void hec_json_object(hec_json_out *json, const char *key); /* opens */
 void hec_json_array(hec_json_out *json, const char *key);  /* opens */
 /* Opens an array of a compact document, not in another one, with a line for each member: a long table that line tools read. */
 void hec_json_rows(hec_json_out *json, const char *key);
-void hec_json_close(hec_json_out *json);                   /* closes the innermost; the last one adds a newline */
+void hec_json_close(hec_json_out *json); /* closes the innermost; the last one adds a newline */
 void hec_json_string(hec_json_out *json, const char *key, const char *value);
 void hec_json_int(hec_json_out *json, const char *key, int64_t value);
 void hec_json_double(hec_json_out *json, const char *key, double value);
@@ -56,5 +56,3 @@ void hec_json_bool(hec_json_out *json, const char *key, bool value);
 void hec_json_null(hec_json_out *json, const char *key);
 void hec_json_strings(hec_json_out *json, const char *key, const char *const *values, int32_t n); /* an array */
 void hec_json_ints(hec_json_out *json, const char *key, const int32_t *values, int32_t n);
-
-#endif

@@ -2,8 +2,7 @@
  * (validate/doc.h), and members of JSON objects:
  *
  *     HEC_JSON(json, HEC_INT("ranks", 8), HEC_OBJECT("step_s", HEC_REAL("median", 0.5), HEC_REAL("p95", 0.7))) */
-#ifndef HEC_BASE_VALUE_H
-#define HEC_BASE_VALUE_H
+#pragma once
 #include "runtime/base/text.h"
 
 /* How people see a value. */
@@ -96,5 +95,3 @@ static inline hec_value hec_value_object(const char *key, const hec_value *membe
 /* Members of the object, or items of the array, that is open. */
 void hec_json_add(hec_json_out *json, const hec_value *values, int32_t n);
 #define HEC_JSON(json, ...) hec_json_add(json, HEC_VALUES(__VA_ARGS__), HEC_N_VALUES(__VA_ARGS__))
-
-#endif

@@ -330,7 +330,7 @@ static hec_exec_options options_of(const hec_exec_case *c, hec_rank *rank, runne
 }
 
 static hec_status repeat(runner *r, double *all, double *own) {
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   hec_status status = HEC_OK;
   for (int32_t i = -r->job->warmup; status == HEC_OK && i < r->job->iterations; i++, r->iteration++) {
     double seconds, own_s;
@@ -340,13 +340,12 @@ static hec_status repeat(runner *r, double *all, double *own) {
     if (status == HEC_OK && i >= 0 && own)
       own[i] = own_s;
   }
-  hec_timeline_free(&timeline);
   return status;
 }
 
 hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, hec_rank *rank, double *seconds,
                             double *own, hec_alltoallv_check *check) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   runner r = {.job = job, .rank = rank, .found = {.rank = -1}};
   r.block = HEC_NEW(&arena, uint32_t, 2 * BLOCK);
   measure_places(&r, &arena);
@@ -360,7 +359,6 @@ hec_status hec_alltoallv_on(const hec_alltoallv *job, const hec_exec_case *on, h
     status = gather(&r, &arena, check);
   hec_exec_free(r.exec);
   hec_program_free(&r.program);
-  hec_arena_free(&arena);
   return status;
 }
 
@@ -376,7 +374,7 @@ static hec_status body(hec_rank *rank, void *context) {
 
 hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backend, hec_launch_options launch,
                              double *seconds, hec_alltoallv_check *check) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_exec_case problem;
   size_t bytes = (size_t)job->iterations * sizeof *seconds;
   shared s = {.job = job, .problem = &problem};
@@ -390,6 +388,5 @@ hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backen
     memcpy(seconds, s.seconds, bytes);
     *check = *s.check;
   }
-  hec_arena_free(&arena);
   return status;
 }

@@ -11,8 +11,7 @@
  * there an entry is rounded up to the next. Time of an iteration: from when the first rank has begun together with its
  * partners to when the last is done. It is by the executor's own time stamps. Filling and looking are not timed; ranks
  * wait for each other in between. */
-#ifndef HEC_EXEC_ALLTOALLV_H
-#define HEC_EXEC_ALLTOALLV_H
+#pragma once
 #include "models/traffic_matrix.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/exec_case.h"
@@ -55,5 +54,3 @@ size_t hec_alltoallv_region(const hec_exec_case *on);
  * *check. HEC_OK also when bytes were wrong. */
 hec_status hec_alltoallv_run(const hec_alltoallv *job, const hec_backend *backend, hec_launch_options launch,
                              double *seconds, hec_alltoallv_check *check) HEC_MUST_USE;
-
-#endif

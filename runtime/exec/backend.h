@@ -1,7 +1,6 @@
 /* Backends: where a program is executed. One row each; `available` answers why not. A backend brings the ranks into
  * being; what they then do (exec.h) is the same everywhere. */
-#ifndef HEC_EXEC_BACKEND_H
-#define HEC_EXEC_BACKEND_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 
 typedef struct {
@@ -44,5 +43,3 @@ const hec_backend *hec_backend_find(const char *name);
 
 /* A process manager (mpirun, srun) started this process, and more than one. */
 bool hec_mpi_started(void);
-
-#endif

@@ -107,13 +107,10 @@ static const char *srun_advice(void) {
 static hec_status ranks(int32_t *n_ranks) {
   const launcher *l = find_launcher();
   if (!begun) {
-    hec_text why = {0};
+    HEC_SCOPED(hec_text) why = {0};
     char text[256] = "";
-    if (!load(l, &why)) {
-      hec_status status = hec_fail(HEC_FAILED, "backend mpi: %s", why.data);
-      hec_text_free(&why);
-      return status;
-    }
+    if (!load(l, &why))
+      return hec_fail(HEC_FAILED, "backend mpi: %s", why.data);
     if (!plugin->begin(&my_rank, &world_size, text, sizeof text))
       return hec_fail(HEC_FAILED, "backend mpi: %s", text);
     begun = true;

@@ -47,7 +47,7 @@ static const char why_not[] = HEC_CUDA_WHY_NOT; /* this build has no plug-in; ""
 
 static bool load(hec_text *why) {
   static const hec_plugin_file file = {.file = "hecate-cuda.so", .symbol = HEC_CUDA_PLUGIN_SYMBOL, .accept = accept};
-  hec_text reasons = {0};
+  HEC_SCOPED(hec_text) reasons = {0};
   if (!plugin && !hec_plugin_load(&file, &reasons)) {
     if (!reasons.length && why_not[0] != 0)
       hec_text_printf(&reasons, "not built: %s", why_not);
@@ -57,7 +57,6 @@ static bool load(hec_text *why) {
   } else if (reasons.length) {
     (void)snprintf(passed_over, sizeof passed_over, "%s", reasons.data);
   }
-  hec_text_free(&reasons);
   return plugin != NULL;
 }
 
@@ -102,11 +101,10 @@ static bool available(hec_text *why) {
 }
 
 static hec_status refuse(void) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   hec_status status = HEC_OK;
   if (!available(&why))
     status = hec_fail(HEC_FAILED, "backend nccl: %s", why.data ? why.data : "not available");
-  hec_text_free(&why);
   return status;
 }
 

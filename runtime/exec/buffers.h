@@ -5,8 +5,7 @@
  * Lanes run ahead of each other, so memory that is free in the order of ids may still be in use in time. Every piece of
  * free memory remembers the operation after which it is free. Whoever takes it must wait for that one (`after`). It has
  * a smaller id, so waiting cannot deadlock. */
-#ifndef HEC_EXEC_BUFFERS_H
-#define HEC_EXEC_BUFFERS_H
+#pragma once
 #include "runtime/program/program.h"
 
 /* A piece of the memory, in use or free; pieces are adjacent and cover it. */
@@ -36,5 +35,3 @@ char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32
 bool hec_buffers_resize(hec_buffers *buffers, size_t capacity);
 /* Gives back what hec_buffers_take returned; operation `last` is the last to use it. */
 void hec_buffers_give(hec_buffers *buffers, const char *at, double bytes, int32_t last);
-
-#endif

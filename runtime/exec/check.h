@@ -7,8 +7,7 @@
  * some hundred steps have nothing in common. Training is therefore checked in windows of hec_check_steps steps. After
  * each the whole state is compared. Then the reference takes over the run's parameters and moments. Every step is so
  * checked from a common start, and a fault is found in the window in which it happens. */
-#ifndef HEC_EXEC_CHECK_H
-#define HEC_EXEC_CHECK_H
+#pragma once
 #include "runtime/exec/model/reference.h"
 #include "runtime/exec/work.h"
 
@@ -74,5 +73,3 @@ hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t 
 /* Every rank may call it after a step: at the end of a window compares the whole state and starts the next one. */
 hec_status hec_check_window(hec_check *check, hec_exec *exec) HEC_MUST_USE;
 hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) HEC_MUST_USE;
-
-#endif

@@ -16,8 +16,7 @@
  * Times: nanoseconds from the start of the iteration. Real time is the default. In virtual time, compute and local
  * operations are measured in CPU time of the thread while one rank at a time computes. Then the timeline is walked with
  * these durations and the closed-form costs of exchanges. So there may be more ranks than cores. */
-#ifndef HEC_EXEC_EXEC_H
-#define HEC_EXEC_EXEC_H
+#pragma once
 #include "runtime/exec/buffers.h"
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/rows/node_rows.h"
@@ -161,5 +160,3 @@ typedef struct {
   double busy_s, lasted_s;
 } hec_exec_moving;
 hec_exec_moving hec_exec_moved(const hec_exec *exec);
-
-#endif

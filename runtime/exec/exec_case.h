@@ -1,7 +1,6 @@
 /* The smallest problem on which an executor runs programs that were built by hand. It has one MoE layer and one expert
  * per rank, expert e at home on rank e, and no model behind it. For benchmarks and calibration. */
-#ifndef HEC_EXEC_CASE_H
-#define HEC_EXEC_CASE_H
+#pragma once
 #include "runtime/exec/exec.h"
 #include "runtime/plan/problem.h"
 
@@ -19,5 +18,3 @@ void *hec_exec_case_share(size_t bytes);
 
 /* An operation of the only layer with no detail. */
 hec_op hec_exec_case_op(hec_op_kind kind, hec_lane lane, hec_role role);
-
-#endif

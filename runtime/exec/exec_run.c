@@ -148,13 +148,11 @@ static const hec_exec_op *oldest_exchange(const hec_exec *exec) {
 }
 
 hec_status hec_exec_late(hec_exec *exec, const hec_exec_op *op, int32_t peer) {
-  hec_text what = {0};
+  HEC_SCOPED(hec_text) what = {0};
   hec_place place = hec_exec_place(exec, op);
   publish(exec, op);
   hec_place_describe(&place, &what);
-  hec_status status = hec_rank_late(exec->rank, peer, what.data);
-  hec_text_free(&what);
-  return status;
+  return hec_rank_late(exec->rank, peer, what.data);
 }
 
 /* Until when there is nothing to do unless a peer rings. */

@@ -4,8 +4,7 @@
  *   exec_exchange.c  moving bytes                  exec_stream.c    streams of a device
  *   shard_rows.c     the same inside               exec_time.c      timelines
  *                    expert-sharding groups */
-#ifndef HEC_EXEC_EXEC_STATE_H
-#define HEC_EXEC_EXEC_STATE_H
+#pragma once
 #include "runtime/exec/exec.h"
 #include "runtime/exec/stage.h"
 
@@ -146,5 +145,3 @@ hec_status hec_exec_check_capacity(hec_exec *exec) HEC_MUST_USE;
 float *hec_exec_parcel(hec_exec *exec, const hec_parcel *parcel, int32_t array, int64_t *n);
 /* A guest's parameters or gradients (whole expert) in the open buffers of the operation's layer; it must be there. */
 float *hec_exec_guest_at(const hec_exec *exec, const hec_op *op, int32_t expert, bool grads);
-
-#endif

@@ -92,7 +92,7 @@ static hec_runner_options options_of(const hec_pipelined *p, const stage *s) {
 }
 
 hec_status hec_pipelined_bytes(const hec_pipelined *p, const hec_policy *policy, size_t *bytes) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_status status = HEC_OK;
   *bytes = 0;
   for (int32_t device = 0; status == HEC_OK && device < p->order->shape.n_stages; device++) {
@@ -104,7 +104,6 @@ hec_status hec_pipelined_bytes(const hec_pipelined *p, const hec_policy *policy,
     size_t needed = hec_runner_bytes(&options, policy);
     *bytes = needed > *bytes ? needed : *bytes;
   }
-  hec_arena_free(&arena);
   return status;
 }
 
@@ -401,7 +400,7 @@ hec_status hec_pipelined_run(const hec_pipelined *p, const hec_policy *policy, h
   int32_t n_ranks = p->replay.problem->n_ranks, device = rank->rank / n_ranks;
   HEC_ASSERT(rank->n_ranks == n_ranks * p->order->shape.n_stages);
   HEC_ASSERT(p->order->shape.n_micro_batches == p->replay.n_micro_batches);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   stage s;
   hec_status status = make_stage(p, device, &arena, &s);
   if (status == HEC_OK) {
@@ -414,6 +413,5 @@ hec_status hec_pipelined_run(const hec_pipelined *p, const hec_policy *policy, h
     hec_runner_close(&l.runner);
     hec_group_free(group);
   }
-  hec_arena_free(&arena);
   return status;
 }

@@ -11,8 +11,7 @@
  *
  * Deadlock freedom: a device sends in the order of its pieces and does not wait for the end of its newest send. So a
  * piece waits only for pieces that its input comes from, and for the receiver of the send before. */
-#ifndef HEC_EXEC_PIPELINE_H
-#define HEC_EXEC_PIPELINE_H
+#pragma once
 #include "runtime/exec/replay.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
 
@@ -60,5 +59,3 @@ hec_status hec_pipelined_bytes(const hec_pipelined *pipelined, const hec_policy 
 /* Runs all steps; called by every rank of a launch of n_stages * n_ranks. `result` is filled in on rank 0 when check. */
 hec_status hec_pipelined_run(const hec_pipelined *pipelined, const hec_policy *policy, hec_rank *rank,
                              hec_replay_check *result) HEC_MUST_USE;
-
-#endif

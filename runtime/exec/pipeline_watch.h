@@ -3,8 +3,7 @@
  * (replay.h).
  *
  *     hec_pipeline_watch_begin, then for each piece _input and _done, then _end */
-#ifndef HEC_EXEC_PIPELINE_WATCH_H
-#define HEC_EXEC_PIPELINE_WATCH_H
+#pragma once
 #include "runtime/exec/launch/probe.h"
 #include "runtime/exec/replay.h"
 #include "runtime/program/pipelines/step_program.h"
@@ -39,5 +38,3 @@ void hec_pipeline_watch_done(hec_pipeline_watch *watch, const hec_program *progr
 /* Behind hec_runner_end, which ends the step. Calls replay.measured on rank 0. */
 hec_status hec_pipeline_watch_end(hec_pipeline_watch *watch, const hec_exec *exec, const hec_program *program,
                                   const hec_replay_step *step) HEC_MUST_USE;
-
-#endif

@@ -17,7 +17,7 @@ static void copy_loads(const hec_iteration *it, hec_arena *arena, hec_replay_ste
 hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int32_t n_wanted, hec_arena *arena,
                               hec_recording *recording) {
   hec_replay_step *steps = HEC_NEW(arena, hec_replay_step, n_wanted);
-  hec_feed *feed = hec_feed_new(job, reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(job, reader);
   const hec_iteration *it = NULL;
   hec_status status = HEC_OK;
   *recording = (hec_recording){.steps = steps};
@@ -33,6 +33,5 @@ hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int3
     copy_loads(it, arena, &steps[recording->n_steps++]);
   }
   recording->tokens = hec_feed_tokens(feed);
-  hec_feed_free(feed);
   return status;
 }

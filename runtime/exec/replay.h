@@ -3,8 +3,7 @@
  * iteration verifies that all ranks planned the same program. Routing is forced to the recorded counts; all else is
  * computed.
  */
-#ifndef HEC_EXEC_REPLAY_H
-#define HEC_EXEC_REPLAY_H
+#pragma once
 #include "runtime/exec/check.h"
 #include "runtime/exec/runner.h"
 #include "traces/trace.h"
@@ -64,5 +63,3 @@ size_t hec_replay_bytes(const hec_replay *replay, const hec_policy *policy);
 /* Runs all steps of one policy; called by every rank. `result` is filled in on rank 0 when check. */
 hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, hec_rank *rank,
                           hec_replay_check *result) HEC_MUST_USE;
-
-#endif

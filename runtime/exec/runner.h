@@ -3,8 +3,7 @@
  *
  * An iteration: to the gate of a layer, the driver's load of it, plan, the rest of the layer, ..., backward, optimizer
  * (lower.h). Time stamps of planning are the host's: what deciding and lowering took (virtual time: of the processor). */
-#ifndef HEC_EXEC_RUNNER_H
-#define HEC_EXEC_RUNNER_H
+#pragma once
 #include "runtime/exec/work.h"
 #include "runtime/program/lower.h"
 
@@ -60,5 +59,3 @@ hec_status hec_runner_backward(hec_runner *runner, hec_runner_piece piece) HEC_M
 hec_status hec_runner_end(hec_runner *runner) HEC_MUST_USE;
 /* Waits for the counts of the layer's gate and copies those of all ranks into `load`. */
 hec_status hec_runner_counts(hec_runner *runner, int32_t micro_batch, int32_t layer, hec_load *load) HEC_MUST_USE;
-
-#endif

@@ -1,7 +1,6 @@
 /* One exchange of transfers as this rank's post: who sends what to whom is known, where the bytes stand the caller says.
  * Shared by the executor (parcels of a program) and the library's sparse collectives (buffers of the user). */
-#ifndef HEC_EXEC_STAGE_H
-#define HEC_EXEC_STAGE_H
+#pragma once
 #include "models/link_cost.h"
 #include "runtime/base/arena.h"
 #include "runtime/exec/math/processor.h"
@@ -47,5 +46,3 @@ typedef struct {
  * source like the transfers. Everything on the arena. O(transfers + segments). */
 void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_piece **additions,
                     int32_t *n_additions);
-
-#endif

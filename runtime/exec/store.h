@@ -4,8 +4,7 @@
  *
  * A slot:  parameters [n] | gradients [n] | first moments [n] | second moments [n]       (forward only: parameters)
  * each on a cache line. Slots grow downwards from the end of the rank's region, towards its planned buffers. */
-#ifndef HEC_EXEC_STORE_H
-#define HEC_EXEC_STORE_H
+#pragma once
 #include "runtime/base/status.h"
 #include "runtime/exec/math/processor.h"
 #include "runtime/plan/plan.h"
@@ -42,5 +41,3 @@ hec_store_part hec_store_at(const hec_store *store, int32_t row, int32_t part);
  * it. */
 hec_status hec_store_take(hec_store *store, int32_t row, int32_t part, hec_processor *on) HEC_MUST_USE;
 void hec_store_give(hec_store *store, int32_t row, int32_t part);
-
-#endif

@@ -2,8 +2,7 @@
  * executor's buffers. Replay and training use the same table. They differ in two things. One is where assignments come
  * from: forced counts, or the gate's own choice. The other is what stands before the first and behind the last block.
  * */
-#ifndef HEC_EXEC_WORK_H
-#define HEC_EXEC_WORK_H
+#pragma once
 #include "runtime/exec/exec.h"
 #include "runtime/exec/model/dense_part.h"
 
@@ -60,5 +59,3 @@ hec_work_table hec_work_table_of(hec_work_state *work);
 static inline float *hec_work_stream(const hec_work_state *work, float *streams, int32_t micro_batch) {
   return streams + (size_t)micro_batch * (size_t)work->tokens * (size_t)work->model->moe.d_model;
 }
-
-#endif

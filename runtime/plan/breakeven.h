@@ -6,8 +6,7 @@
  *     T(2q) - T(q) >= exposed * sum over messages of (latency + bytes / (bandwidth * share by size))
  * with T the cluster's law of an expert's products (tile, launch, weight streaming; measured where there is a curve),
  * forward and backward. `exposed`: the share of the transfer that nothing hides. */
-#ifndef HEC_PLAN_BREAKEVEN_H
-#define HEC_PLAN_BREAKEVEN_H
+#pragma once
 #include "models/cluster.h"
 #include "models/moe.h"
 
@@ -43,5 +42,3 @@ enum { HEC_BREAKEVEN_NEVER = -1 };
  * the destination's, which may be slower. (A measured curve need not be convex: then a q where it begins to pay.) */
 int64_t hec_breakeven_by_law(hec_breakeven way, const hec_moe *moe, const hec_cluster *cluster,
                              const hec_breakeven_path *path, double exposed);
-
-#endif

@@ -2,8 +2,7 @@
  * way to turn "these experts go from their owners to these ranks" into exchanges of point-to-point transfers. It stands
  * on floor 1, not with the lowering, because policies price their choices with the same rows (t of FSSDP). Semantics:
  * reference hecate.md section 3. */
-#ifndef HEC_PLAN_COLLECTIVE_H
-#define HEC_PLAN_COLLECTIVE_H
+#pragma once
 #include "runtime/plan/plan.h"
 
 /* What one spAG moves (spRS moves it back): items ascending by expert, and of an expert one per group (plan.width);
@@ -75,5 +74,3 @@ double hec_collective_cost(hec_link_cost *cost, const hec_collective_plan *plan)
 const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_problem *problem, const hec_sparse *sparse,
                                             bool scatter, const hec_collective *forced, hec_collective_plan *out,
                                             hec_collective_plan *scratch);
-
-#endif

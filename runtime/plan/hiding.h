@@ -1,7 +1,6 @@
 /* What a schedule hides, as a planner needs to know it. The row of the schedule says so (program/lower.h), and a
  * policy finds it in its run. */
-#ifndef HEC_PLAN_HIDING_H
-#define HEC_PLAN_HIDING_H
+#pragma once
 #include <stdbool.h>
 
 typedef enum {
@@ -15,5 +14,3 @@ typedef struct {
   bool chunked; /* tokens travel in chunks beside experts */
   bool by_node; /* a token may travel once per node */
 } hec_hiding;
-
-#endif

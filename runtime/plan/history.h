@@ -1,7 +1,6 @@
 /* The loads that planners may look at: per-expert totals of the last records. They are integers, because floating means
  * changed owners through the rounding of ties (reference hecate.md 14). Counts by source are kept for those who ask. */
-#ifndef HEC_PLAN_HISTORY_H
-#define HEC_PLAN_HISTORY_H
+#pragma once
 #include "models/load.h"
 
 typedef struct {
@@ -28,5 +27,3 @@ const uint64_t *hec_history_row(const hec_history *history, int32_t age, int32_t
 void hec_history_sum(const hec_history *history, int32_t layer, int32_t window, uint64_t *out);
 /* The same by source: out[n_sources * n_experts]. */
 void hec_history_sum_sources(const hec_history *history, int32_t layer, int32_t window, uint64_t *out);
-
-#endif

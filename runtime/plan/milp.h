@@ -1,7 +1,6 @@
 /* A mixed-integer linear programme, minimised, and who solves it. Planners write the programme and are handed the
  * solver (in hec_problem), so that they, the executors and libhecate link no solver. */
-#ifndef HEC_PLAN_MILP_H
-#define HEC_PLAN_MILP_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -44,5 +43,3 @@ void hec_milp_clear(hec_milp *milp);
 int32_t hec_milp_row(hec_milp *milp, double min, double max);
 int32_t hec_milp_column(hec_milp *milp, double cost, double upper, bool integer);
 void hec_milp_entry(hec_milp *milp, int32_t row, double value); /* of the newest column */
-
-#endif

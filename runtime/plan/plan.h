@@ -1,7 +1,6 @@
 /* A plan is data: who keeps an expert, who holds a copy, who computes which tokens. One plan per micro-batch, all MoE
  * layers. Row = layer * n_experts + expert. Each layer has its own CSR block, so that a layer can be refined alone. */
-#ifndef HEC_PLAN_PLAN_H
-#define HEC_PLAN_PLAN_H
+#pragma once
 #include "models/link_cost.h"
 #include "runtime/base/arena.h"
 
@@ -143,5 +142,3 @@ void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_prob
 /* The same, parcel by parcel, appended to `out` by expert, slice, parameters before optimizer state: for executors. */
 void hec_plan_moves(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
                     hec_move_list *out);
-
-#endif

@@ -19,16 +19,14 @@ const hec_policy *hec_policy_find(const char *name) {
 }
 
 static hec_status refuse_shards(const hec_policy *policy, const hec_problem *problem) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   for (size_t i = 0; hec_policies[i]; i++)
     if (hec_policies[i]->shards)
       hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT,
-                               "`policy`: expected one that runs with experts in shards beside `esp` %d (%s), found "
-                               "\"%s\"",
-                               problem->esp, names.data, policy->name);
-  hec_text_free(&names);
-  return status;
+  return hec_fail(HEC_BAD_INPUT,
+                  "`policy`: expected one that runs with experts in shards beside `esp` %d (%s), found "
+                  "\"%s\"",
+                  problem->esp, names.data, policy->name);
 }
 
 bool hec_policy_says(const hec_policy *policy, size_t at) {
@@ -58,11 +56,10 @@ hec_status hec_policy_read(const char *text, const hec_table *table, const char 
   }
   hec_policy read = *row;
   HEC_TRY(hec_options_read(where, name, text + length + 1, row->options, &read, sizeof read, &read.given));
-  hec_text label = {0};
+  HEC_SCOPED(hec_text) label = {0};
   hec_text_add(&label, name);
   hec_options_write(row->options, &read, read.given, &label);
   read.name = hec_arena_text(arena, label.data);
-  hec_text_free(&label);
   hec_policy *made = HEC_NEW(arena, hec_policy, 1);
   *made = read;
   *policy = made;

@@ -4,8 +4,7 @@
  * A policy plans for one expert-parallel group and never sees another. Where a problem has several (problem.dp > 1),
  * each group has a run of its own, on a problem of its own ranks with dp 1. The plans are joined. Only a policy whose
  * paper places experts over all ranks says `all_ranks` and sees the whole problem. */
-#ifndef HEC_PLAN_POLICY_H
-#define HEC_PLAN_POLICY_H
+#pragma once
 #include "runtime/base/option.h"
 #include "runtime/base/table.h"
 #include "runtime/plan/dispatch/dispatch.h"
@@ -170,6 +169,7 @@ hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *pro
 hec_policy_run hec_policy_start_under(const hec_policy *policy, const hec_problem *problem, hec_hiding hides,
                                       hec_arena *arena);
 void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */
+HEC_SCOPED_BY(hec_policy_run, hec_policy_stop)
 /* The decision before the gates: resets units and planned, calls decide. */
 void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch);
 void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
@@ -206,5 +206,3 @@ int32_t hec_policy_period(const hec_policy_run *run);
 /* True when a periodic policy decides now; then sets *last. That is in the first micro-batch of an iteration, with a
  * history, and at least hec_policy_period iterations since *last (-1: never). */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);
-
-#endif

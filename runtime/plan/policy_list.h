@@ -1,6 +1,5 @@
 /* The rows of the policy table, in the order of reports: reference rows, then systems by age. */
-#ifndef HEC_PLAN_POLICY_LIST_H
-#define HEC_PLAN_POLICY_LIST_H
+#pragma once
 
 #define HEC_POLICY_LIST(X)                                                                                             \
   X(ep)                                                                                                                \
@@ -44,5 +43,3 @@
   X(symi)                                                                                                              \
   X(laer)                                                                                                              \
   X(joint)
-
-#endif

@@ -95,15 +95,13 @@ hec_status hec_problem_group(hec_problem *problem, int32_t ep) {
     problem->dp = problem->n_ranks / ep;
     return HEC_OK;
   }
-  hec_text fits = {0};
+  HEC_SCOPED(hec_text) fits = {0};
   for (int32_t size = 1; size <= max; size++)
     if (problem->n_ranks % size == 0)
       hec_text_printf(&fits, "%s%d", size == 1 ? "" : size == max ? " or " : ", ", size);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "`ep`: expected a divisor of the %d ranks that is at most the %d experts (%s), found %d",
-               problem->n_ranks, problem->n_experts, fits.data, ep);
-  hec_text_free(&fits);
-  return status;
+  return hec_fail(HEC_BAD_INPUT,
+                  "`ep`: expected a divisor of the %d ranks that is at most the %d experts (%s), found %d",
+                  problem->n_ranks, problem->n_experts, fits.data, ep);
 }
 
 hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_arena *arena) {

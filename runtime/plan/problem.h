@@ -38,8 +38,7 @@
  * n/S ranks of equal place in their groups, what is whole among all n. What backward needs of gathered rows is kept,
  * not gathered again (Megatron-LM has both). With recomputation it is gathered again, and the ReduceScatter comes again
  * too. */
-#ifndef HEC_PLAN_PROBLEM_H
-#define HEC_PLAN_PROBLEM_H
+#pragma once
 #include "models/cluster.h"
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
@@ -171,5 +170,3 @@ double hec_problem_own_gradients_s(const hec_problem *problem);
 double hec_problem_bytes_without_copies(const hec_problem *problem);
 /* Bytes of one dense model of everything beside the ranks, at least: parameters, when training gradients and moments, too. */
 double hec_problem_bytes_reference(const hec_problem *problem);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writing the quotas of a plan: a layer at a time, from scratch, in the order in which they stand. */
-#ifndef HEC_PLAN_QUOTA_H
-#define HEC_PLAN_QUOTA_H
+#pragma once
 #include "runtime/plan/plan.h"
 
 typedef struct {
@@ -28,5 +27,3 @@ static inline void hec_quota_add(hec_quota_writer *writer, int32_t expert, hec_q
   plan->quota[(size_t)writer->layer * (size_t)plan->quota_capacity + (size_t)writer->filled++] = quota;
 }
 void hec_quota_end(hec_quota_writer *writer);
-
-#endif

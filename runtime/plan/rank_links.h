@@ -1,7 +1,6 @@
 /* The links that the ranks of a problem use, numbered without gaps, and the routes between them in those numbers.
  * Planners that price link by link walk these instead of the whole cluster. */
-#ifndef HEC_PLAN_RANK_LINKS_H
-#define HEC_PLAN_RANK_LINKS_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stddef.h>
@@ -27,5 +26,3 @@ static inline int32_t hec_rank_links_route(const hec_rank_links *links, int32_t 
   *route = links->route_link + at[0];
   return at[1] - at[0];
 }
-
-#endif

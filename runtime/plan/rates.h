@@ -1,6 +1,5 @@
 /* The few rates that published planners reason with: one number per kind, from the problem's cluster. */
-#ifndef HEC_PLAN_RATES_H
-#define HEC_PLAN_RATES_H
+#pragma once
 #include "models/gpu.h"
 
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
@@ -20,5 +19,3 @@ hec_rates hec_rates_of(const hec_problem *problem);
 
 /* The dispatcher's GPU as a rank has it: --slow leaves less of its port and its NIC. Uplinks are not in the law. */
 hec_gpu hec_dispatch_gpu(const hec_problem *problem, int32_t rank);
-
-#endif

@@ -12,8 +12,7 @@
  * have one piece more than another: which one changes from expert to expert.
  *
  * With one keeper a node, or one node, two of the steps are empty: a plain reduce-scatter and all-gather. */
-#ifndef HEC_PLAN_REPLICAS_H
-#define HEC_PLAN_REPLICAS_H
+#pragma once
 #include "runtime/plan/plan.h"
 #include "runtime/plan/problem.h"
 
@@ -41,5 +40,3 @@ typedef struct {
   int32_t first, stride, n, n_parts;
 } hec_replica_own;
 hec_replica_own hec_replica_own_of(const hec_problem *problem, int32_t expert, int32_t rank);
-
-#endif

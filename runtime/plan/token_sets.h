@@ -11,8 +11,7 @@
  *   N (1 - (1 - 1/N)^k)  on average, for many experts;  N (1 - C(E - E/N, k) / C(E, k))  for E of them
  *
  * at least one, at most min(k, N). A real router's choices correlate, so it may reach fewer (or, told to, more). */
-#ifndef HEC_PLAN_TOKEN_SETS_H
-#define HEC_PLAN_TOKEN_SETS_H
+#pragma once
 #include <stdint.h>
 
 typedef struct {
@@ -33,5 +32,3 @@ typedef struct {
 /* by_node[v]: how many of the T tokens have an assignment on node v, [n_nodes]. spans: [2 * n] of room, written over.
  * O(n log n). */
 void hec_tokens_by_node(hec_token_span *spans, int32_t n, int32_t tokens, uint32_t *by_node, int32_t n_nodes);
-
-#endif

@@ -8,8 +8,7 @@
  *             TOKEN             combine' 1  combine' 2 ..  dispatch' 1  dispatch' 2 ..
  *
  * All dispatches stand before the first combine on their lane: that keeps the experts busy. */
-#ifndef HEC_PROGRAM_CHUNKED_H
-#define HEC_PROGRAM_CHUNKED_H
+#pragma once
 #include "runtime/program/emit.h"
 
 void hec_chunked_from_gate(hec_lowering *low, int32_t layer, int32_t degree);
@@ -25,5 +24,3 @@ void hec_chunked_backward_dense(hec_lowering *low, int32_t layer);
 /* Both, after one another; and dense gradients of all blocks after the backward: for schedules that reduce them on their own. */
 void hec_chunked_backward(hec_lowering *low, int32_t layer);
 void hec_chunked_end(hec_lowering *low);
-
-#endif

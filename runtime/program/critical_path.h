@@ -1,6 +1,5 @@
 /* The critical path of a timeline: the chain of (operation, rank) steps that decides how long the iteration takes. */
-#ifndef HEC_PROGRAM_CRITICAL_PATH_H
-#define HEC_PROGRAM_CRITICAL_PATH_H
+#pragma once
 #include "runtime/program/timeline.h"
 
 typedef struct {
@@ -19,5 +18,3 @@ typedef struct {
 /* Replaces the steps. Where the first rank of the path begins late (late_ps), the path begins with it. */
 void hec_critical_path_find(hec_critical_path *path, const hec_timeline *timeline, const hec_program *program);
 void hec_critical_path_free(hec_critical_path *path);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Chunks of a layer have equal parts of every number. Which tokens share ranks and nodes follows from sets that counts do not
  * have. They are inferred (runtime/plan/token_sets.h), and a router that limits nodes (hec_moe.token_nodes) is believed. */
-#ifndef HEC_PROGRAM_DISPATCHED_H
-#define HEC_PROGRAM_DISPATCHED_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdint.h>
@@ -33,5 +32,3 @@ void hec_dispatched_add(hec_lowering *low, int32_t layer);
 /* Of a dispatcher with kernels, one way, the mean of both: the busiest rank's seconds of the layer in one piece; what no
  * token shortens. */
 double hec_dispatched_s(hec_lowering *low, int32_t layer, double *latency_s);
-
-#endif

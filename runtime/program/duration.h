@@ -3,8 +3,7 @@
  * compute on c < n cores, each runs at c / n of its speed, so that work w alone takes
  *     F(w) = integral over v from 0 to w of max(1, n(v) / c),   n(v): devices with more work than v.
  * O(ranks^2) of alone_s for an operation's rank: meant for a few ranks on one machine. */
-#ifndef HEC_PROGRAM_DURATION_H
-#define HEC_PROGRAM_DURATION_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "runtime/program/program.h"
 
@@ -54,5 +53,3 @@ static inline double hec_duration_s(const hec_problem *problem, const hec_progra
   }
   return s;
 }
-
-#endif

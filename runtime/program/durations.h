@@ -1,7 +1,6 @@
 /* What ranks do alone, by the compute law, as a walk asks for it (walk.h). It remembers what it has computed: layers
  * repeat it, and a GPU's laws cost more than a look. */
-#ifndef HEC_PROGRAM_DURATIONS_H
-#define HEC_PROGRAM_DURATIONS_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "runtime/program/program.h"
 #include "runtime/program/walk.h"
@@ -23,5 +22,3 @@ hec_expert_times *hec_expert_times_new(bool uniform, hec_arena *arena);
 /* Picoseconds of a compute operation with work rows, on `rank`: those of hec_duration_s. */
 int64_t hec_expert_times_ps(hec_expert_times *times, const hec_problem *problem, const hec_program *program,
                             const hec_op *op, int32_t rank);
-
-#endif

@@ -1,8 +1,7 @@
 /* For schedules: what an iteration consists of, one function per kind of operation. Each takes the ids it waits for
  * (-1: none), appends to the program and returns the id to wait for. Which lane and which order is the schedule's
  * business. */
-#ifndef HEC_PROGRAM_EMIT_H
-#define HEC_PROGRAM_EMIT_H
+#pragma once
 #include "runtime/program/lower.h"
 
 /* One chunk of a layer's token work: index 0 .. degree-1 of the layer. */
@@ -114,5 +113,3 @@ bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
 /* Seconds of a layer's token work as it was lowered, by closed forms: its exchanges and its experts, beside each other
  * as degree.h has it. Forward and, when training, backward. O(transfers + work). */
 double hec_token_work_s(hec_lowering *low, int32_t layer);
-
-#endif

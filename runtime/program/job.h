@@ -1,7 +1,6 @@
 /* A job: a problem and the trace that its loads come from (tools/front/job_make.h makes it); and from the trace's records to
  * iterations of loads. */
-#ifndef HEC_PROGRAM_JOB_H
-#define HEC_PROGRAM_JOB_H
+#pragma once
 #include "runtime/base/text.h"
 #include "runtime/plan/problem.h"
 #include "traces/trace.h"
@@ -46,11 +45,10 @@ hec_status hec_feed_next(hec_feed *feed,
                          const hec_iteration **iteration) HEC_MUST_USE; /* NULL at the end; valid until the next call */
 hec_token_range hec_feed_tokens(const hec_feed *feed);                  /* of the iterations so far */
 void hec_feed_free(hec_feed *feed);
+HEC_OPENED_BY(hec_feed, hec_feed_free)
 
 /* Rows of work are 31 bits wide, and so is what one rank may have to compute. `what`: for the message. */
 hec_status hec_job_check_assignments(const char *what, uint64_t assignments) HEC_MUST_USE;
 /* Loads of one record made ready for the problem (spread and scaled), into `out` [n_layers][n_ranks][n_experts]. */
 hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out,
                         hec_load_remainder *order) HEC_MUST_USE;
-
-#endif

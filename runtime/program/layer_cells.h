@@ -1,7 +1,6 @@
 /* Where the tokens of a layer go, and who has cut them into chunks (chunks.c). Lowerings of one policy under several
  * schedules have it together: it follows from the plan and the load, not from the schedule. */
-#ifndef HEC_PROGRAM_LAYER_CELLS_H
-#define HEC_PROGRAM_LAYER_CELLS_H
+#pragma once
 #include "runtime/program/emit.h"
 
 /* Of one layer, until hec_layer_cells_clear. */
@@ -22,5 +21,3 @@ void hec_layer_cells_clear(hec_layer_cells *of); /* another layer, or micro-batc
 void hec_layer_cells_free(hec_layer_cells *of);
 /* The assignments of the layer that is lowered, each on the rank that computes it. Valid until the layer ends. */
 const hec_layer_cells *hec_layer_cells_of(hec_lowering *low, int32_t layer);
-
-#endif

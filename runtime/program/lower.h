@@ -13,8 +13,7 @@
  * each forward before its backward. hec_lower_micro_batch begins a micro-batch, and hec_lower_resume goes on with one
  * that has begun. hec_lower_backward is the backward of one layer, and hec_lower_micro_batch_done ends it. Gradients
  * are reduced with the backward of micro-batch `last`, so every layer's backward of that one comes last. */
-#ifndef HEC_PROGRAM_LOWER_H
-#define HEC_PROGRAM_LOWER_H
+#pragma once
 #include "runtime/base/table.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/hiding.h"
@@ -98,6 +97,7 @@ struct hec_pricer {
 hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
                                const hec_collective *collective /* NULL: choose by cost */, hec_arena *arena);
 void hec_lowering_free(hec_lowering *low);
+HEC_OPENED_BY(hec_lowering, hec_lowering_free)
 /* The same policy, at work in `first`, under a schedule more: it plans once for all of them. They are lowered together
  * (hec_lower_iterations), in one thread, and freed before `first`, whose arena they are on. */
 hec_lowering *hec_lowering_beside(const hec_lowering *first, const hec_schedule *schedule);
@@ -156,5 +156,3 @@ const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
 const hec_token_choice *hec_lowering_choice(const hec_lowering *low); /* of the iteration just lowered */
 bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */
 bool hec_lowering_one_off(const hec_lowering *low);  /* it has one-off operations: migration or periodic planning */
-
-#endif

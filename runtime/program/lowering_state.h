@@ -1,6 +1,5 @@
 /* The inside of a lowering: what the files of runtime/program/ that emit operations share, and schedules do not see. */
-#ifndef HEC_PROGRAM_LOWERING_STATE_H
-#define HEC_PROGRAM_LOWERING_STATE_H
+#pragma once
 #include "runtime/plan/planners/spread_cost.h"
 #include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
@@ -215,5 +214,3 @@ static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {
  * layer beside it (the policy's row says). A schedule without overlap has it before, and after the planning (`plan`,
  * -1) and what precedes. Returns the operation to wait for, -1. */
 int32_t hec_emit_migration(hec_lowering *low, int32_t plan);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Who computes an assignment is what the dispatch rule said: loads of ranks do not change, only the ways of rows do. Which
  * tokens share a node follows from sets that counts do not have; they are inferred (runtime/plan/token_sets.h). */
-#ifndef HEC_PROGRAM_NODES_H
-#define HEC_PROGRAM_NODES_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -31,5 +30,3 @@ hec_nodes *hec_nodes_new(const hec_problem *problem, hec_arena *arena);
  * equal, the plain way, whose price is `gain_s` less than that. Never on one node, with expert-sharding groups, or
  * where gates choose (lower.h). O(ranks * experts * (nodes + devices of a node)) beside pricing. */
 bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer, double gain_s);
-
-#endif

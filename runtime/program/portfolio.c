@@ -245,7 +245,7 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   hec_lowering *lows[HEC_SCHEDULES_MAX + 1];
   hec_pair pairs[HEC_SCHEDULES_MAX + 1];
   int32_t n = schedules_of(policy, own->in->schedule, own->problem, schedules);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t max = own->in->shared->run.policy->portfolio;
   bool in_parts = false;
   HEC_ASSERT(max <= PORTFOLIO_KEPT);
@@ -260,7 +260,6 @@ static int32_t try_policy(hec_portfolio *p, const hec_policy *policy, bool parts
   }
   for (int32_t s = n - 1; s >= 0; s--)
     hec_lowering_free(lows[s]);
-  hec_arena_free(&arena);
   return in_parts && parts && !policy->relays ? try_policy(p, policy, false, list, n_list) : n_list;
 }
 
@@ -296,14 +295,12 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
 
 /* The price of the first record where only the others are known: one price more from the same records. */
 static double price_back(hec_portfolio *p, const hec_pair *pair) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_policy alone = *pair->policy;
   alone.portfolio = 0;
   hec_pair same = {.policy = &alone, .schedule = pair->schedule, .parts = pair->parts};
-  hec_lowering *low = lower_alone(p, &same, &arena);
+  HEC_OPENED(hec_lowering) *low = lower_alone(p, &same, &arena);
   replay(p, &low, &same, 1, true);
-  hec_lowering_free(low);
-  hec_arena_free(&arena);
   return same.s;
 }
 

@@ -36,8 +36,7 @@
  * Pairs are rows and schedules that say `tried`, and each of these rows under the policy's own schedule. And its own planner
  * with one part the other way (policy.h, `varies`). Their copies may travel in parts (collectives/parts.c). Known are past loads
  * and the laws. All ranks compare alike. */
-#ifndef HEC_PROGRAM_PORTFOLIO_H
-#define HEC_PROGRAM_PORTFOLIO_H
+#pragma once
 #include "runtime/program/emit.h"
 
 typedef struct hec_portfolio hec_portfolio;
@@ -58,5 +57,3 @@ void hec_portfolio_begin(hec_lowering *low, int64_t iter,
 void hec_portfolio_observe(hec_lowering *low, const hec_load *load); /* after a micro-batch */
 void hec_portfolio_end(hec_lowering *low);                           /* the program is complete */
 void hec_portfolio_stop(hec_lowering *low);                          /* from now on it stays with what it follows */
-
-#endif

@@ -395,9 +395,8 @@ void hec_program_memory_peak_with(const hec_program *program, hec_memory_scratch
 }
 
 void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]) {
-  hec_memory_scratch scratch = {0};
+  HEC_SCOPED(hec_memory_scratch) scratch = {0};
   hec_program_memory_peak_with(program, &scratch, peak, by_class);
-  hec_memory_scratch_free(&scratch);
 }
 
 void hec_memory_scratch_free(hec_memory_scratch *scratch) {

@@ -12,8 +12,7 @@
  *               unfinished id has its lane predecessors and dependencies done at every participant
  *
  * Segments: ids only grow; a finished segment can be handed to an interpreter before the next is appended. */
-#ifndef HEC_PROGRAM_PROGRAM_H
-#define HEC_PROGRAM_PROGRAM_H
+#pragma once
 #include "models/compute_cost.h"
 #include "models/link_cost.h"
 #include "runtime/plan/plan.h"
@@ -373,5 +372,3 @@ static inline const char *hec_program_lane_name(const hec_program *p, int32_t la
 
 /* The rank whose peak is highest; the lowest of several. */
 int32_t hec_program_fullest_rank(const hec_program *program);
-
-#endif

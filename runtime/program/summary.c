@@ -185,10 +185,9 @@ hec_summary_attention hec_summary_attention_of(hec_summary *summary, hec_arena *
                               .dense_window_s = hec_moe_n_dense_attention(moe, true) > 0 ? problem->dense_window_s : 0,
                               .reach_bytes = hec_summary_reach_bytes(problem),
                               .rows = HEC_NEW(arena, hec_summary_attention_row, summary->n_rows)};
-  hec_text kind = {0};
+  HEC_SCOPED(hec_text) kind = {0};
   hec_attention_write(moe->attention, moe->s2, moe->n_heads, &kind);
   (void)snprintf(of.kind, sizeof of.kind, "%s", kind.data);
-  hec_text_free(&kind);
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double per = row->stride > 0 ? 1 / row->stride : 0;

@@ -1,6 +1,5 @@
 /* What a run says about each policy, as numbers; tools/front/summary/ writes them. Simulator and runtime use the same. */
-#ifndef HEC_PROGRAM_SUMMARY_H
-#define HEC_PROGRAM_SUMMARY_H
+#pragma once
 #include "runtime/program/lower.h"
 #include "runtime/program/timeline.h"
 #include "traces/trace.h"
@@ -222,5 +221,3 @@ int32_t hec_summary_winner(hec_summary *summary); /* of a simulation: the fastes
 /* The fastest row that rearranges experts, whether it fits or not; -1: none ran. What the verdict names and what
  * speedup_vs_best_rearrangement is over. */
 int32_t hec_summary_fastest_rearranging(hec_summary *summary);
-
-#endif

@@ -1,7 +1,6 @@
 /* A timeline: begin and end of every (operation, rank), in picoseconds from the start of the program. Both interpreters
  * return one; everything that is reported is computed from it. */
-#ifndef HEC_PROGRAM_TIMELINE_H
-#define HEC_PROGRAM_TIMELINE_H
+#pragma once
 #include "runtime/base/text.h"
 #include "runtime/program/program.h"
 
@@ -46,5 +45,3 @@ typedef struct {
 /* [*n] in the order of time, of one instant what is freed first; the caller frees it. */
 hec_memory_change *hec_timeline_memory(const hec_timeline *timeline, const hec_program *program, int32_t rank,
                                        int32_t *n);
-
-#endif

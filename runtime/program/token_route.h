@@ -1,8 +1,7 @@
 /* How token rows get from the rank of their tokens to the rank of their expert: directly, or over a relay. A relay is a
  * third rank that gathers the rows of several others and sends them on. The schedule chooses a route for each layer
  * before its permute, as it chooses the degree; the way back is the same way backwards. */
-#ifndef HEC_PROGRAM_TOKEN_ROUTE_H
-#define HEC_PROGRAM_TOKEN_ROUTE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ HEC_TOKEN_ROUTE_LIST(HEC_TOKEN_ROUTE_DECLARE)
 enum { HEC_N_TOKEN_ROUTES = HEC_TOKEN_ROUTE_LIST(HEC_TOKEN_ROUTE_COUNT) };
 /* By their numbers, which layers and operations carry; 0: what a layer has whose schedule chooses none. */
 extern const hec_token_route *const hec_token_routes[HEC_N_TOKEN_ROUTES];
-
-#endif

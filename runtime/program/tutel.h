@@ -24,8 +24,7 @@
  * That the capacity is a source's, the length of its buffer for an expert, is inferred. So are the window of 128 tokens, the
  * tile of a GEMM, and the order of trials. Of 2DH: what is charged for copies (relays.c), and what a partly used node does
  * (token_route_2dh.c). Left out: the paper's switch between data and expert parallelism. */
-#ifndef HEC_PROGRAM_TUTEL_H
-#define HEC_PROGRAM_TUTEL_H
+#pragma once
 #include "runtime/program/chunked.h"
 
 typedef struct hec_tutel hec_tutel;
@@ -33,5 +32,3 @@ typedef struct hec_tutel hec_tutel;
 hec_tutel *hec_tutel_new(const hec_problem *problem, hec_arena *arena);
 /* The layer's forward from its gate on: chooses, lowers, prices. O(transfers + work) beside lowering. */
 void hec_tutel_from_gate(hec_lowering *low, hec_tutel *tutel, int32_t layer);
-
-#endif

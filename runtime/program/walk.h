@@ -2,8 +2,7 @@
  * and counts take the closed form of models/link_cost.h once the ranks concerned have posted. What a rank does alone
  * (compute, local and plan operations) takes what the caller says: the compute law of a cluster, or what was measured. So
  * a prediction and a run in virtual time differ in these durations and in nothing else. */
-#ifndef HEC_PROGRAM_WALK_H
-#define HEC_PROGRAM_WALK_H
+#pragma once
 #include "runtime/program/timeline.h"
 
 /* Picoseconds (0 and more) of compute, local or plan operation `op` into ps[r] of every rank. */
@@ -29,6 +28,7 @@ typedef struct hec_walk hec_walk;
  * `cost`, of the cluster, stays the caller's and outlives the walk; between runs others may use it. */
 hec_walk *hec_walk_new(hec_link_cost *cost, int32_t n_ranks, hec_arena *arena);
 void hec_walk_free(hec_walk *walk); /* what is not on the arena; NULL is allowed */
+HEC_OPENED_BY(hec_walk, hec_walk_free)
 
 /* Resizes and fills the timeline. Ends are cut off at HEC_TIME_END_PS. */
 void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options options, hec_timeline *timeline);
@@ -37,5 +37,3 @@ void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options o
 double hec_walk_exchange_s(const hec_cluster *cluster, const hec_op *op, double closed_form_s);
 /* Seconds of an all-reduce or counts operation once every rank has posted, closed form. */
 double hec_walk_together_s(const hec_cluster *cluster, int32_t n_ranks, const hec_op *op);
-
-#endif

@@ -38,13 +38,12 @@ HEC_TEST(names_that_begin_with_the_word) {
                {"mi", NULL},
                {"mixtral-8x7b-long-name", NULL}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    hec_text hint = {0};
+    HEC_SCOPED(hec_text) hint = {0};
     hec_nearest_search search = {.word = cases[i].word};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
       hec_nearest_offer(&search, known[k]);
     hec_nearest_hint(&search, &hint);
     ck_assert_msg(cases[i].hint ? hint.length > 0 && strcmp(hint.data, cases[i].hint) == 0 : hint.length == 0, "%s: %s",
                   cases[i].word, hint.data ? hint.data : "");
-    hec_text_free(&hint);
   }
 }

@@ -52,7 +52,7 @@ HEC_TEST(values_go_into_fields) {
   uint32_t given = 0;
   ck_assert_int_eq(read_row("least=7,cap=1.30", &values, &given), HEC_OK);
   ck_assert(values.cap == 1.3 && values.min == 7 && values.slots == 3 && given == 3);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_options_write(options, &values, given, &text);
   ck_assert_str_eq(text.data, ":cap=1.3,least=7");
   text.length = 0;
@@ -69,7 +69,6 @@ HEC_TEST(values_go_into_fields) {
   text.length = 0;
   hec_option_explain(&options[2], &values, &text);
   ck_assert_str_eq(text.data, "the slots, 1 to 64 or \"all\"; default as many as fit (a paper)");
-  hec_text_free(&text);
 }
 
 /* Against strtod, in the locale of the test: the nearest double. */

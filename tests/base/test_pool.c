@@ -30,7 +30,7 @@ static void count(void *context, int32_t worker, int64_t item) {
 
 HEC_TEST_LOOP(every_item_once, WORKERS_MAX) {
   static job j;
-  hec_pool *pool = hec_pool_new(1 + _i);
+  HEC_OPENED(hec_pool) *pool = hec_pool_new(1 + _i);
   int32_t n = hec_pool_workers(pool);
   ck_assert_int_eq(n, 1 + _i);
   for (int64_t items = ITEMS; items > 0; items = items == 1 ? 0 : items / 7 + 1) { /* one after another, down to 1 */
@@ -50,7 +50,6 @@ HEC_TEST_LOOP(every_item_once, WORKERS_MAX) {
       items = 1;
     }
   }
-  hec_pool_free(pool);
 }
 
 static void nap(void) {
@@ -69,9 +68,8 @@ static void meet(void *context, int32_t worker, int64_t item) {
 
 HEC_TEST(workers_work_at_once) {
   _Atomic int32_t there = 0;
-  hec_pool *pool = hec_pool_new(4);
+  HEC_OPENED(hec_pool) *pool = hec_pool_new(4);
   hec_pool_run(pool, &(hec_pool_job){.n = 4, .work = meet, .context = (void *)&there});
-  hec_pool_free(pool);
 }
 
 typedef struct {
@@ -101,9 +99,8 @@ static void watch(void *context) {
 /* The caller watches; where there is no thread, it works, and watches between items. */
 HEC_TEST_LOOP(caller_watches, 2) {
   onlooker o = {.caller = pthread_self()};
-  hec_pool *pool = hec_pool_new(_i ? 3 : 1);
+  HEC_OPENED(hec_pool) *pool = hec_pool_new(_i ? 3 : 1);
   hec_pool_run(pool, &(hec_pool_job){.n = 3, .work = slow, .watch = watch, .context = &o});
   ck_assert_int_ge(atomic_load(&o.watched), 1);
   ck_assert_int_eq(o.here, _i ? 0 : 3);
-  hec_pool_free(pool);
 }

@@ -29,10 +29,9 @@ HEC_TEST(finds_by_whole_name) {
 }
 
 HEC_TEST(names_in_order_without_what_is_not_offered) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   hec_table_names(&(hec_table){.rows = many, .offered = is_offered, .also = "auto"}, &names);
   ck_assert_str_eq(names.data, "auto, serial, hecate, hecate-rm, tutel, lina, fsmoe, prefetch");
-  hec_text_free(&names);
 }
 
 /* The wrong word, candidates in order, the nearest (NULL: none is alike). */

@@ -21,23 +21,21 @@ HEC_TEST(doubles_read_back) {
     } u = {hec_test_random(&random)};
     if (!(u.value - u.value == 0))
       continue;
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_text_add_double(&text, u.value);
     ck_assert(strtod(text.data, NULL) == u.value);
-    hec_text_free(&text);
   }
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_add_double(&text, 0.1 + 0.2);
   hec_text_add(&text, " ");
   hec_text_add_double(&text, 9007199254740991.0);
   hec_text_add(&text, " ");
   hec_text_add_double(&text, 2.5);
   ck_assert_str_eq(text.data, "0.30000000000000004 9007199254740991 2.5");
-  hec_text_free(&text);
 }
 
 HEC_TEST(foreign_names_are_plain) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_add(&text, "\n");
   hec_text_add_plain(&text, "a\x1b[31mb\n\x7f\xc3\xa9");
   ck_assert_str_eq(text.data, "\na?[31mb??\xc3\xa9");
@@ -46,7 +44,6 @@ HEC_TEST(foreign_names_are_plain) {
                             "31m \xc2\xa0 \x9b \xe2\x82\xac \xe2\x82");
   ck_assert_str_eq(text.data, "?"
                               "?31m \xc2\xa0 ? \xe2\x82\xac ??"); /* C1; no-break space; cut */
-  hec_text_free(&text);
 }
 
 /* What a message quotes does nothing to the terminal; where it is cut, no half of a character is left. */
@@ -64,7 +61,7 @@ HEC_TEST(messages_are_plain) {
 
 HEC_TEST(json_forms) {
   for (int indent = 0; indent <= 1; indent++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_json_out json = hec_json_begin(&text, indent);
     hec_json_object(&json, NULL);
     hec_json_string(&json, "a\"\n", "x\\y");
@@ -85,14 +82,13 @@ HEC_TEST(json_forms) {
                                             : "{\n \"a\\\"\\u000a\": \"x\\\\y\",\n \"n\": [-3, 0.5],\n \"empty\": "
                                               "[],\n \"s\": [\"\\\"\", \"b\"],\n \"i\": [7, -1],\n \"o\": {\n"
                                               "  \"t\": true,\n  \"z\": null\n }\n}\n");
-    hec_text_free(&text);
   }
 }
 
 /* A long table: a line for each of its rows, in a document that is compact. */
 HEC_TEST(json_rows) {
   for (int n = 0; n <= 2; n++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_json_out json = hec_json_begin(&text, 0);
     hec_json_object(&json, NULL);
     hec_json_int(&json, "n", n);
@@ -108,20 +104,18 @@ HEC_TEST(json_rows) {
     ck_assert_str_eq(text.data, n == 0   ? "{\"n\":0,\"rows\":[\n],\"end\":true}\n"
                                 : n == 1 ? "{\"n\":1,\"rows\":[\n{\"i\":[0,7]}\n],\"end\":true}\n"
                                          : "{\"n\":2,\"rows\":[\n{\"i\":[0,7]},\n{\"i\":[1,7]}\n],\"end\":true}\n");
-    hec_text_free(&text);
   }
 }
 
 HEC_TEST(arena_prints) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   ck_assert_str_eq(hec_arena_printf(&arena, "%s of %d", "3", 4), "3 of 4");
   ck_assert_uint_eq(strlen(hec_arena_printf(&arena, "%70000d", 1)), 70000); /* as long as it is */
   ck_assert_str_eq(hec_arena_printf(&arena, "%s", ""), "");
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(arena_rewinds) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int *kept = HEC_NEW(&arena, int, 10);
   kept[9] = 42;
   hec_arena_mark mark = hec_arena_save(&arena);
@@ -134,12 +128,12 @@ HEC_TEST(arena_rewinds) {
   ck_assert_uint_eq(arena.used_bytes, mark.used_bytes);
   ck_assert_int_eq(kept[9], 42);
   ck_assert_int_eq(HEC_NEW(&arena, char, 16)[0], 0);
-  hec_arena_free(&arena);
 }
 
 /* What one arena had lives as long as the other, in all its blocks. */
 HEC_TEST(arena_takes) {
-  hec_arena arena = {0}, from = {0}, none = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  hec_arena from = {0}, none = {0};
   int *own = HEC_NEW(&arena, int, 10), *taken = HEC_NEW(&from, int, 10);
   char *large = HEC_NEW(&from, char, 1 << 20);
   own[9] = 42;
@@ -153,7 +147,6 @@ HEC_TEST(arena_takes) {
   for (int i = 0; i < 100; i++)
     memset(HEC_NEW(&arena, char, 10000), 1, 10000);
   ck_assert_int_eq(own[9] + taken[9] + large[(1 << 20) - 1], 42 + 43 + 44);
-  hec_arena_free(&arena);
 }
 
 static jmp_buf no_memory_exit;
@@ -294,7 +287,7 @@ HEC_TEST(json_is_utf8_whatever_the_text) {
                {"\xe2\x82", "\"" REPLACED REPLACED "\""}, /* cut */
                {"\xe2\"", "\"" REPLACED "\\\"\""}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_json_out json = hec_json_begin(&text, 0);
     hec_json_array(&json, NULL);
     hec_json_string(&json, NULL, cases[i].text);
@@ -302,7 +295,6 @@ HEC_TEST(json_is_utf8_whatever_the_text) {
     char expected[64];
     (void)snprintf(expected, sizeof expected, "[%s]\n", cases[i].json);
     ck_assert_str_eq(text.data, expected);
-    hec_text_free(&text);
   }
 }
 
@@ -320,10 +312,9 @@ HEC_TEST(words_are_wrapped) {
                {"abcdefghijkl m", 3, 0, "\nabcdefghijkl\nm"},
                {"a  b", 0, 0, " a  b"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_text_wrap(&text, cases[i].words, cases[i].column, cases[i].indent, 10);
     ck_assert_str_eq(text.data ? text.data : "", cases[i].text);
-    hec_text_free(&text);
   }
 }
 
@@ -388,10 +379,9 @@ HEC_TEST(csv_cells_are_no_formulas) {
                                          {"a\nb", "\"a\nb\""},
                                          {"\r=1", "\"'\r=1\""}};
   for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_text_add_csv(&text, cells[i][0]);
     ck_assert_str_eq(text.data, cells[i][1]);
-    hec_text_free(&text);
   }
 }
 

@@ -1,6 +1,5 @@
 /* What a piece of a test does in a process of its own. With an environment of its own for the fake, and free to crash. */
-#ifndef HEC_TESTS_CUDA_CHILD_H
-#define HEC_TESTS_CUDA_CHILD_H
+#pragma once
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ float *child_floats(int64_t n); /* on the device, poison */
 cudaStream_t child_stream(void);
 /* Through unpinned memory, with the wait that it needs. */
 void child_read(float *to, const float *from, int64_t n, cudaStream_t stream);
-
-#endif

@@ -2,8 +2,7 @@
  * of fake_grid.h. The threads of a block run one after the other, each until it waits for others (a shuffle, a barrier),
  * in ascending order. Blocks run in ascending order as well, which no device promises: a kernel that needs another one is
  * not found out here. */
-#ifndef HEC_TESTS_CUDA_EMULATION_H
-#define HEC_TESTS_CUDA_EMULATION_H
+#pragma once
 #include "tests/cuda/fake_grid.h"
 
 #include <cuda_runtime_api.h>
@@ -101,4 +100,3 @@ inline void hec_check_aligned(const void *at, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(at) % bytes != 0)
     fake_misaligned(at, bytes);
 }
-#endif

@@ -27,8 +27,7 @@
  * Everything is under one lock; the thread that waits does the work. CUDA's functions are in fake_runtime.c and
  * fake_copy.c, cuBLAS' in fake_blas.c (over fake_product.c), NCCL's in fake_nccl.c (over fake_groups.c); below them are
  * fake_queue.c, fake_memory.c, fake_grid_run.c and fake_base.c. */
-#ifndef HEC_TESTS_CUDA_FAKE_H
-#define HEC_TESTS_CUDA_FAKE_H
+#pragma once
 #include "tests/cuda/fake_grid.h"
 #include "tests/support/work_queue.h"
 
@@ -91,5 +90,3 @@ size_t fake_memory_total(void);
 void fake_memory_open(uint32_t devices); /* the memory of these can be touched, that of others not (seldom: large) */
 /* The name of what runs, for words about a crash in it; NULL: nothing does. */
 void fake_memory_running(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* Blocks of threads on one thread of the host: what cuda_emulation.h needs of the fake (fake_grid_run.c, fake_queue.c).
  * C and C++ read it. */
-#ifndef HEC_TESTS_CUDA_FAKE_GRID_H
-#define HEC_TESTS_CUDA_FAKE_GRID_H
+#pragma once
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +45,4 @@ void fake_misaligned(const void *at, size_t bytes);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Groups of NCCL's messages on the queues of streams: between fake_nccl.c, which makes them, and fake_groups.c, which
  * carries them out. */
-#ifndef HEC_TESTS_CUDA_FAKE_GROUPS_H
-#define HEC_TESTS_CUDA_FAKE_GROUPS_H
+#pragma once
 #include "tests/cuda/fake.h"
 
 #include <nccl.h>
@@ -53,5 +52,3 @@ fake_group *fake_group_new(ncclComm_t comm, cudaStream_t stream);
 void fake_group_add(fake_group *group, const fake_message *message);
 void fake_group_queue(fake_group *group); /* owned by the queue from then on */
 void fake_group_free(fake_group *group);
-
-#endif

@@ -1,6 +1,5 @@
 /* One matrix product as cuBLAS sees it, column-major: c [m, n] = alpha op(a) [m, k] op(b) [k, n] + beta c. */
-#ifndef HEC_TESTS_CUDA_FAKE_PRODUCT_H
-#define HEC_TESTS_CUDA_FAKE_PRODUCT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void fake_product_run(const fake_product *product);
 int64_t fake_product_bytes_a(const fake_product *product);
 int64_t fake_product_bytes_b(const fake_product *product);
 int64_t fake_product_bytes_c(const fake_product *product);
-
-#endif

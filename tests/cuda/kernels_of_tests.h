@@ -1,6 +1,5 @@
 /* Small kernels for the tests of the fake. */
-#ifndef HEC_TESTS_CUDA_KERNELS_OF_TESTS_H
-#define HEC_TESTS_CUDA_KERNELS_OF_TESTS_H
+#pragma once
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
@@ -20,5 +19,4 @@ void test_grid(cudaStream_t stream, unsigned blocks, unsigned threads);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* Training steps on model.h as a distributed run orders them, with one fault built in on demand. An expert computes
  * the rows of all ranks at once, ranks from last to first. What a comparison with the reference must bear and must
  * see. */
-#ifndef HEC_TESTS_EXEC_FAULTY_STEPS_H
-#define HEC_TESTS_EXEC_FAULTY_STEPS_H
+#pragma once
 #include "runtime/exec/model/reference.h"
 
 typedef enum {
@@ -31,5 +30,3 @@ typedef struct {
 double hec_faulty_error(const hec_steps *steps, const hec_fault *fault, const hec_reference *reference);
 /* Makes the steps, with hec_math_open. Free with hec_reference_free. */
 hec_reference *hec_reference_of_steps(const hec_steps *steps);
-
-#endif

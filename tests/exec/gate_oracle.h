@@ -1,6 +1,5 @@
 /* The gates once more, in double, a token at a time, from their definitions: the oracle of values and of gradients. */
-#ifndef HEC_TESTS_EXEC_GATE_ORACLE_H
-#define HEC_TESTS_EXEC_GATE_ORACLE_H
+#pragma once
 #include "runtime/exec/model/gate.h"
 
 void hec_oracle_soften(double *p, int32_t n); /* softmax */
@@ -13,5 +12,3 @@ double hec_oracle_probability(const hec_model *model, const double *affinity, in
 
 /* A copy with this gate, its top-k made fit for it. */
 hec_model hec_oracle_gated(const hec_model *model, const char *gate);
-
-#endif

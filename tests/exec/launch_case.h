@@ -1,6 +1,5 @@
 /* What tests of ranks share: launches in both forms, and the proof that nothing is left behind. */
-#ifndef HEC_TESTS_EXEC_LAUNCH_CASE_H
-#define HEC_TESTS_EXEC_LAUNCH_CASE_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/link/device_link.h"
 
@@ -31,5 +30,3 @@ void *hec_test_shared_page(void);
 /* Publishes dispatch of layer 3 (operation 57, micro-batch 0, iteration 12). */
 void hec_test_at_dispatch(hec_rank *rank);
 #define HEC_TEST_DISPATCH "dispatch of layer 3 (operation 57, micro-batch 0, iteration 12)"
-
-#endif

@@ -1,8 +1,7 @@
 /* Random programs for links between devices. Computing, exchanges of every kind on all lanes, memory written over right
  * behind an exchange, memory that goes from lane to lane, restarts. The oracle runs the same program step by step on plain
  * arrays; all bytes must be equal. Posts are gone as soon as an exchange returns. */
-#ifndef HEC_TESTS_EXEC_LINK_CASE_H
-#define HEC_TESTS_EXEC_LINK_CASE_H
+#pragma once
 #include "runtime/exec/link/device_link.h"
 
 enum {
@@ -73,5 +72,3 @@ hec_status hec_test_circle(hec_rank *rank, const hec_test_fault *fault) HEC_MUST
 extern const hec_test_fault hec_test_good; /* all of one size, nobody absent */
 
 void hec_test_pause_ns(long ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* The model once more, forward only, in double, one token and one number at a time. The oracle of the float one, and what
  * gradients are differenced from. */
-#ifndef HEC_TESTS_EXEC_MODEL_ORACLE_H
-#define HEC_TESTS_EXEC_MODEL_ORACLE_H
+#pragma once
 #include "runtime/exec/model/model.h"
 
 typedef struct {
@@ -27,5 +26,3 @@ void hec_oracle_random_s2(uint64_t *random, int32_t block_max, hec_moe *moe);
 /* Random counts per (block, rank, expert): about tokens * top_k a rank; some experts and ranks get none. */
 hec_load hec_oracle_random_load(hec_arena *arena, uint64_t *random, const hec_model *model, int32_t n_ranks,
                                 int32_t tokens);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Errors are relative: |found - expected| / |expected|, norms over the whole array, below HEC_CASE_TOLERANCE: float32 sums
  * of some hundred terms. Products are held number by number to what their precision promises (processor_products.c). */
-#ifndef HEC_TESTS_EXEC_PROCESSOR_CASE_H
-#define HEC_TESTS_EXEC_PROCESSOR_CASE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/exec/cuda/plugin.h"
 #include "runtime/exec/math/processor.h"
@@ -58,5 +57,3 @@ void hec_case_fixture(TCase *of);
 
 static const int32_t hec_case_sizes[] = {0, 1, 7, 16, 33, 128, 1000};
 enum { HEC_CASE_SIZES = sizeof hec_case_sizes / sizeof *hec_case_sizes };
-
-#endif

@@ -8,7 +8,7 @@
 int main(int argc, char **argv) {
   const hec_backend *mpi = &hec_backend_mpi;
   int32_t ranks = 0;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   if (argc != 3)
     return 2;
   hec_math_open();
@@ -25,6 +25,5 @@ int main(int argc, char **argv) {
   else if (mpi->speaks())
     printf("passed on %d ranks\n", ranks);
   mpi->close(0);
-  hec_arena_free(&arena);
   return (int)status;
 }

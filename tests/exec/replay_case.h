@@ -1,7 +1,6 @@
 /* Small problems for replays. A random model, cluster, loads and options, and a run of every policy under its own schedule
  * or another, checked against the dense reference. */
-#ifndef HEC_TESTS_REPLAY_CASE_H
-#define HEC_TESTS_REPLAY_CASE_H
+#pragma once
 #include "runtime/exec/backend.h"
 #include "runtime/exec/replay.h"
 #include "runtime/plan/problem.h"
@@ -52,5 +51,3 @@ typedef struct {
 /* Launches the case; HEC_OK when every run passed its check. Policies that do not suit its problem are left out. */
 hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch);
 void hec_replay_expect(hec_replay_case *c, hec_replay_launch launch); /* or the test fails */
-
-#endif

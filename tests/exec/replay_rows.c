@@ -345,7 +345,7 @@ static void run_case(const row *r, int32_t i, const char *policy, int32_t k) {
   set_launch(&s, r, i);
   s.launch.policy = policy ? policy : s.launch.policy;
   s.wish.machine = machine_of(s.machine);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_replay_case *c = hec_replay_random(&arena, &seed, s.wish);
   give_load(c, s.load);
   s.launch.device_seed = s.device ? seed : 0;
@@ -363,7 +363,6 @@ static void run_case(const row *r, int32_t i, const char *policy, int32_t k) {
     if (hec_replay_all(c, s.launch) != HEC_OK)
       ck_abort_msg("%s: %s, case %d: %s\n%s", r->group, r->name, i, hec_last_error(), c->line);
   }
-  hec_arena_free(&arena);
 }
 
 /* What must have come up has, unless these are further problems (HECATE_TEST_CASES), which need not each have it. */

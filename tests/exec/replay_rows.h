@@ -1,7 +1,6 @@
 /* One table of replays, replay_rows.c: every policy executed by real ranks against the dense reference. A row says which
  * problems, and how they are run; test_replay*.c are its groups, so that they can run side by side. */
-#ifndef HEC_TESTS_EXEC_REPLAY_ROWS_H
-#define HEC_TESTS_EXEC_REPLAY_ROWS_H
+#pragma once
 #include "runtime/exec/math/math.h"
 
 int hec_replay_rows(const char *group); /* how many it has */
@@ -14,5 +13,3 @@ void hec_replay_row(const char *group, int i);
   HEC_TEST_LOOP(one_row, hec_replay_rows(group)) {                                                                     \
     hec_replay_row(group, _i);                                                                                         \
   }
-
-#endif

@@ -1,6 +1,5 @@
 /* A small training job in pipeline stages, made of a layout: what tests that execute or predict stages begin with. */
-#ifndef HEC_TESTS_EXEC_STAGES_CASE_H
-#define HEC_TESTS_EXEC_STAGES_CASE_H
+#pragma once
 #include "models/training/layout.h"
 #include "runtime/exec/model/model.h"
 #include "runtime/plan/problem.h"
@@ -23,5 +22,3 @@ typedef struct {
 } hec_test_stages;
 
 void hec_test_stages_make(hec_test_stages *s, hec_test_stages_wish w, hec_arena *arena);
-
-#endif

@@ -33,14 +33,13 @@ static void sum_up(void *context, const hec_replayed *iteration) {
 
 /* Of a program of one operation. */
 static double seconds(const hec_problem *p, hec_op op, const hec_transfer *transfers, int32_t n) {
-  hec_program program = {0};
+  HEC_SCOPED(hec_program) program = {0};
   hec_program_clear(&program, p->n_ranks);
   HEC_RESERVE(program.transfers, program.transfers_capacity, (size_t)n + 1);
   for (int32_t i = 0; i < n; i++)
     program.transfers[program.n_transfers++] = transfers[i];
   (void)hec_program_add(&program, op, NULL, 0);
   double s = 1e-12 * (double)hec_test_end_ps(p, &program, &hec_law_max_min, (hec_sim_options){0});
-  hec_program_free(&program);
   return s;
 }
 

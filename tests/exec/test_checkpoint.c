@@ -282,7 +282,7 @@ HEC_TEST(another_run) {
 
 /* Loads of the trace's records, [n][L * R * E] in `loads`; how many. Transitions pair the experts that tokens have. */
 static int32_t read_trace(const hec_train_wish *wish, uint32_t *loads, int32_t max) {
-  hec_trace_reader *reader;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *at;
   uint64_t total[8][8] = {{0}};
   int32_t n = 0, e_max = wish->experts;
@@ -309,7 +309,6 @@ static int32_t read_trace(const hec_train_wish *wish, uint32_t *loads, int32_t m
         row += h->transitions[(l * e_max + a) * e_max + b];
       ck_assert_uint_eq(row, (uint64_t)wish->top_k * total[l][a]);
     }
-  hec_trace_close(reader);
   return n;
 }
 

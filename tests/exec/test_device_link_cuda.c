@@ -24,9 +24,8 @@ static void imitate(const char *n_devices) {
   (void)setenv("HECATE_PLUGINS", HEC_BINARY_DIR "/fake", 1);
   (void)setenv("FAKE_CUDA_DEVICES", n_devices, 1);
   hec_math_open();
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   ck_assert_msg(hec_backend_nccl.available(&why), "%s", why.data);
-  hec_text_free(&why);
 }
 
 static void launch_on_backend(const hec_device_link *link, uint64_t seed, int32_t n_ranks) {

@@ -58,10 +58,9 @@ HEC_TEST(texts) {
     ck_assert(gate->summary && gate->source && gate->score && gate->choose && gate->backward);
   }
   hec_model model = model_of(6, 2, "gshard:group=16,capacity=1.25");
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_gate_describe(&model, &text);
   ck_assert_str_eq(text.data, "gshard:capacity=1.25,group=16");
-  hec_text_free(&text);
   ck_assert_int_eq(hec_gate_parse("xmoe:temperature=.3,rank=4", &gate, &options), HEC_OK);
   ck_assert(options.temperature == .3 && options.rank == 4);
 }

@@ -165,7 +165,7 @@ HEC_TEST_LOOP(record_of_what_was_kept, 2) {
   hec_train_wish wish = small(2, _i == 0 ? "gshard:capacity=0.5" : "expert-choice");
   wish.record = path;
   hec_train_ends(wish);
-  hec_trace_reader *reader;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record;
   ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
   ck_assert_int_eq(hec_trace_header_of(reader)->counted, _i == 0 ? HEC_COUNTED_AFTER_DROP : HEC_COUNTED_UNKNOWN);
@@ -180,6 +180,5 @@ HEC_TEST_LOOP(record_of_what_was_kept, 2) {
           ck_assert(_i == 0 ? n <= 6 : n == 10);
         }
   }
-  hec_trace_close(reader);
   ck_assert_int_eq(unlink(path), 0);
 }

@@ -223,7 +223,7 @@ static void options_by_name(const hec_planner_options *o) {
   hec_planner_options plain = *o, named = *o;
   char text[64];
   inside in;
-  hec_planner *planner;
+  HEC_OPENED(hec_planner) *planner = NULL;
   plain.policy = "hecate";
   plain.t = below(o->n_experts + 1);
   plain.m = below(4);
@@ -234,7 +234,6 @@ static void options_by_name(const hec_planner_options *o) {
   open_inside(&in, &plain);
   OK(hec_planner_open(&named, &planner));
   run_beside(planner, &in, &plain);
-  hec_planner_close(planner);
   close_inside(&in);
 }
 
@@ -244,11 +243,10 @@ HEC_TEST_LOOP(planner_is_the_policy, hec_test_cases(60)) {
   options_by_name(&o);
   for (int32_t p = 0; (o.policy = hec_policy_name(p, NULL, NULL)) != NULL; p++) {
     inside in;
-    hec_planner *planner;
+    HEC_OPENED(hec_planner) *planner = NULL;
     open_inside(&in, &o);
     OK(hec_planner_open(&o, &planner));
     run_beside(planner, &in, &o);
-    hec_planner_close(planner);
     close_inside(&in);
   }
 }
@@ -269,7 +267,7 @@ HEC_TEST(planner_takes_no_memory) {
   o.t = o.m = HECATE_AUTO;
   for (int32_t p = 0; (o.policy = hec_policy_name(p, NULL, NULL)) != NULL; p++) {
     inside in;
-    hec_planner *planner;
+    HEC_OPENED(hec_planner) *planner = NULL;
     open_inside(&in, &o);
     OK(hec_planner_open(&o, &planner));
     for (int32_t i = 0; i < 24; i++) {
@@ -286,7 +284,6 @@ HEC_TEST(planner_takes_no_memory) {
     }
     hec_fail_allocation(0);
     hec_set_no_memory_handler(NULL, NULL);
-    hec_planner_close(planner);
     close_inside(&in);
   }
 }
@@ -344,7 +341,7 @@ HEC_TEST(planner_order_of_calls) {
   int32_t ranks[8], n = -1;
   uint32_t tokens[8];
   hec_sparse_items items;
-  hec_planner *planner;
+  HEC_OPENED(hec_planner) *planner = NULL;
   OK(hec_planner_open(&o, &planner));
   REFUSED(hec_planner_refine(planner, 0, counts), "no step is in progress");
   REFUSED(hec_planner_end(planner, counts), "no step is in progress");
@@ -367,7 +364,6 @@ HEC_TEST(planner_order_of_calls) {
   ck_assert_int_eq(n, -1);
   OK(hec_planner_end(planner, counts));
   REFUSED(hec_planner_step(planner, 3, 0), "iteration >= 4");
-  hec_planner_close(planner);
   hec_planner_close(NULL);
 }
 

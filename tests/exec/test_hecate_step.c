@@ -108,7 +108,7 @@ HEC_TEST(dispatch_is_split) {
   counts_of_step counts;
   for (int32_t p = 0; hec_policy_name(p, NULL, NULL); p++) {
     hec_planner_options o = options_of(hec_policy_name(p, NULL, NULL));
-    hec_planner *planner;
+    HEC_OPENED(hec_planner) *planner = NULL;
     hec_step *step;
     OK(hec_planner_open(&o, &planner));
     for (int32_t i = 0; i < 4; i++) {
@@ -125,7 +125,6 @@ HEC_TEST(dispatch_is_split) {
       hec_step_release(step);
       OK(hec_planner_end(planner, NULL));
     }
-    hec_planner_close(planner);
   }
 }
 

@@ -114,7 +114,7 @@ static void bind(exchange *x, int32_t rank, side *s) {
                      .segments = segments,
                      .context = &of};
   hec_stage_bind(&stage, &arena, &s->post, &additions, &n_additions);
-  hec_link_steps steps = {0};
+  HEC_SCOPED(hec_link_steps) steps = {0};
   hec_link_steps_begin(&steps, &s->post, &arena);
   while (hec_link_steps_next(&steps)) {
     ck_assert(s->n_groups < GROUPS_MAX && steps.n_pieces > 0);
@@ -124,7 +124,6 @@ static void bind(exchange *x, int32_t rank, side *s) {
     memcpy(g->pieces, steps.pieces, steps.n_pieces * sizeof *g->pieces);
   }
   ck_assert(!hec_link_steps_next(&steps));
-  hec_link_steps_free(&steps);
 }
 
 /* ---- The model ---- */
@@ -232,7 +231,7 @@ HEC_TEST(one_chain) {
     int32_t first, n;
   } expected[] = {{0, false, 0, 2}, {1, true, 0, 2}, {1, false, 2, 1}, {1, false, 3, 1},
                   {2, true, 2, 1},  {2, true, 3, 1}, {2, false, 4, 2}, {3, true, 4, 2}};
-  hec_link_steps steps = {0};
+  HEC_SCOPED(hec_link_steps) steps = {0};
   size_t k = 0;
   hec_link_steps_begin(&steps, &post, &arena);
   for (int32_t step = 0; hec_link_steps_next(&steps); step++)
@@ -243,7 +242,6 @@ HEC_TEST(one_chain) {
                 p->peer == (p->sends ? 2 : 0));
     }
   ck_assert_uint_eq(k, sizeof expected / sizeof *expected);
-  hec_link_steps_free(&steps);
 }
 
 /* ---- Hops of transfers ---- */

@@ -137,7 +137,7 @@ HEC_TEST_LOOP(the_stream_stays_of_order_one, 2) {
   hec_load load = hec_load_new(&arena, model.n_blocks, 1, model.n_experts);
   for (int32_t i = 0; i < model.n_blocks * model.n_experts; i++)
     load.counts[i] = T * 2 / 8;
-  hec_reference *reference = hec_reference_new(&model, 1, T, true);
+  HEC_OPENED(hec_reference) *reference = hec_reference_new(&model, 1, T, true);
   hec_reference_step(reference, 1, &load, 1);
   const float *out = hec_reference_output(reference, 0, 0), *in = hec_reference_input_gradient(reference, 0, 0);
   double root = sqrt((double)hec_math_dot(out, out, T * 64) / (T * 64));
@@ -146,7 +146,6 @@ HEC_TEST_LOOP(the_stream_stays_of_order_one, 2) {
   ck_assert_double_le(root, 2);
   ck_assert_double_ge(back, 1);
   ck_assert_double_le(back, 2);
-  hec_reference_free(reference);
 }
 
 /* ---- Assignments ---- */
@@ -277,7 +276,7 @@ HEC_TEST_LOOP(blocks_against_the_oracle, 8) {
     int32_t tokens = random_shape(&random, &model, &load, 20), d = model.moe.d_model;
     if (i % 4 == 0)
       model.activation = HEC_RELU;
-    hec_reference *reference = hec_reference_new(&model, 1, tokens, true);
+    HEC_OPENED(hec_reference) *reference = hec_reference_new(&model, 1, tokens, true);
     comparison c = {.reference = reference};
     c.blocks = doubles(hec_reference_block(reference, 0).params, model.n_blocks * hec_model_block(&model).size);
     c.experts = doubles(hec_reference_expert(reference, 0, 0).params,
@@ -297,7 +296,6 @@ HEC_TEST_LOOP(blocks_against_the_oracle, 8) {
     for (int32_t layer = 0; layer < model.n_blocks; layer++)
       check_block(&c, &random, layer);
     check_gradient(&c, &random, hec_reference_input_gradient(reference, 0, 0), c.x, (int64_t)tokens * d);
-    hec_reference_free(reference);
   }
 }
 
@@ -401,12 +399,11 @@ HEC_TEST_LOOP(promised_sizes_are_enough, 2) {
     hec_block_gate_backward(on, &model, params, grads, tokens, dh2, dx, &a, &kept, scratch);
     hec_block_attention_backward(on, &model, params, grads, tokens, dx, &kept, scratch);
     memset(load.counts, 0, (size_t)model.n_experts * sizeof *load.counts);
-    hec_reference *reference = hec_reference_new(&model, 1, tokens, true);
+    HEC_OPENED(hec_reference) *reference = hec_reference_new(&model, 1, tokens, true);
     hec_reference_step(reference, 1, &load, 1);
     ck_assert(memcmp(x, hec_reference_output(reference, 0, 0), (size_t)n * sizeof *x) == 0);
     ck_assert(memcmp(dx, hec_reference_input_gradient(reference, 0, 0), (size_t)n * sizeof *x) == 0);
     ck_assert(memcmp(grads, hec_reference_block(reference, 0).grads, (size_t)size * sizeof *x) == 0);
-    hec_reference_free(reference);
   }
 }
 

@@ -186,11 +186,10 @@ static void *run(void *context) {
 
 /* 0; SKIPPED with the reason in met->why. */
 static int load(meeting *met) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   bool there = hec_backend_nccl.available(&why);
   plugin = hec_cuda_plugin_of();
   (void)snprintf(met->why, sizeof met->why, "%s", why.data ? why.data : "");
-  hec_text_free(&why);
   return there ? 0 : SKIPPED;
 }
 

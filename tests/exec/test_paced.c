@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_cluster cluster;
 
 static hec_launch_options paced_options(int32_t n_ranks, const char *line) {
@@ -67,7 +67,6 @@ HEC_TEST_LOOP(links_set_the_pace, 2) {
   flows f = cases[_i].flows;
   hec_launch_options options = paced_options(2 * f.n_senders, cases[_i].cluster);
   hec_test_launch(&options, run_flows, &f);
-  hec_arena_free(&arena);
 }
 
 /* The pace that the connection with unsent bytes is held to, bytes/s; 0: none has any. */
@@ -128,7 +127,6 @@ HEC_TEST(flows_share_a_link_evenly) {
     slowest = cluster.links[links[i]].bandwidth < slowest ? cluster.links[links[i]].bandwidth : slowest;
   ck_assert_double_eq_tol(slowest, 4e8, 1);
   hec_test_launch(&options, run_shared, &(uint32_t){(uint32_t)slowest});
-  hec_arena_free(&arena);
 }
 
 /* Nothing moves before the other end has posted: the source's post is not done while rank 1 stays away. */
@@ -160,7 +158,6 @@ static hec_status run_early_source(hec_rank *rank, void *context) {
 HEC_TEST(both_ends_must_have_posted) {
   hec_launch_options options = paced_options(2, "2x1 nic=1G flops=1T mem=1G");
   hec_test_launch(&options, run_early_source, NULL);
-  hec_arena_free(&arena);
 }
 
 /* Bytes are under way while both ranks compute: a buffer of 32 KiB would want 128 looks of either end. Ranks look in step, so
@@ -191,7 +188,6 @@ static hec_status run_seldom(hec_rank *rank, void *context) {
 HEC_TEST(bytes_move_while_ranks_compute) {
   hec_launch_options options = paced_options(2, "1x2 nvlink=1G flops=1T mem=1G eff=1");
   hec_test_launch(&options, run_seldom, NULL);
-  hec_arena_free(&arena);
 }
 
 /* Rank 1 shuts every TCP connection that it has. */

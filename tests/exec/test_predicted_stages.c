@@ -53,7 +53,7 @@ static stages_case *make_case(const row *w, const char *cluster) {
 
 static void predict(const stages_case *c, int64_t *step_ps, uint64_t *digest) {
   hec_predicted_stages *stages;
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   const hec_program *program;
   ck_ok(hec_predicted_stages_new(&c->of, &c->s.problem, &hec_law_alpha_beta, NULL, &arena, &stages));
   for (int32_t i = 0; i < c->of.n_steps; i++) {
@@ -61,7 +61,6 @@ static void predict(const stages_case *c, int64_t *step_ps, uint64_t *digest) {
     hec_timeline_check(&timeline, program);
     step_ps[i] = hec_timeline_end_ps(&timeline);
   }
-  hec_timeline_free(&timeline);
   hec_predicted_stages_free(stages);
 }
 

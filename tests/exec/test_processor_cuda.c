@@ -272,14 +272,13 @@ static int skip(const char *why) {
 }
 
 int main(void) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   if (access(HEC_BINARY_DIR "/hecate-cuda.so", F_OK) != 0 && !getenv("HECATE_PLUGINS"))
     return skip("the plug-in is not built: no CUDA or NCCL was found, or an instrumented build");
   (void)hec_backend_nccl.available(&why);
   plugin = hec_cuda_plugin_of();
   if (!plugin)
     printf("the plug-in does not load: %s\n", why.data ? why.data : "no reason");
-  hec_text_free(&why);
   if (!plugin || run(without_device()) != 0)
     return EXIT_FAILURE;
   if (!plugin->probe(&probe))

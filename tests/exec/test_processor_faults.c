@@ -92,11 +92,10 @@ static int work_on(const hec_cuda_plugin *plugin, hec_processor *on) {
 }
 
 static int open_and_work(hec_precision precision) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   hec_processor *on = NULL;
   hec_cuda_options options = {.grouped = true, .clock_ns = hec_clock_ns, .precision = precision};
   (void)hec_backend_nccl.available(&why);
-  hec_text_free(&why);
   const hec_cuda_plugin *plugin = hec_cuda_plugin_of();
   if (!plugin)
     return wrong("the plug-in does not load");

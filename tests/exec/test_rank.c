@@ -156,15 +156,14 @@ HEC_TEST(places_read_well) {
       {{.role = -1, .phase = "planning"}, "planning"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_place_describe(&cases[i].place, &text);
     ck_assert_str_eq(text.data, cases[i].text);
-    hec_text_free(&text);
   }
 }
 
 HEC_TEST(bad_options_are_refused) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   ck_assert_int_eq(hec_cluster_load("1x2 nvlink=300G flops=1T mem=1G", &arena, &cluster), HEC_OK);
   hec_launch_options options = hec_test_options(0, false);
@@ -179,7 +178,6 @@ HEC_TEST(bad_options_are_refused) {
   options.memory_bytes = SIZE_MAX / 8;
   ck_assert_int_eq(hec_launch(&options, run_barriers, NULL), HEC_FAILED);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "cannot reserve"));
-  hec_arena_free(&arena);
 }
 
 /* ---- Failures ---- */

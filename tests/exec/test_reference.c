@@ -84,7 +84,7 @@ HEC_TEST_LOOP(every_step_is_the_oracles, 4) {
   for (int i = 0; i < 25; i++) {
     problem p;
     random_problem(&p, &random, _i % 2);
-    hec_reference *r = hec_reference_new(&p.model, p.steps.n_ranks, p.steps.tokens, true);
+    HEC_OPENED(hec_reference) *r = hec_reference_new(&p.model, p.steps.n_ranks, p.steps.tokens, true);
     double *blocks = NULL, *experts = NULL;
     for (int64_t step = 1; step <= p.steps.n_steps; step++) {
       blocks = widen(blocks, hec_reference_block(r, 0).params, p.model.n_blocks * hec_model_block(&p.model).size);
@@ -95,7 +95,6 @@ HEC_TEST_LOOP(every_step_is_the_oracles, 4) {
       outputs_are_the_oracles(&p, r, &o, step);
     }
     free(blocks), free(experts);
-    hec_reference_free(r);
     hec_arena_free(&p.arena);
   }
 }
@@ -107,7 +106,7 @@ HEC_TEST(ranks_do_not_matter) {
   hec_math_open();
   uint64_t random = 5;
   for (int i = 0; i < 30; i++) {
-    hec_arena arena = {0};
+    HEC_SCOPED(hec_arena) arena = {0};
     hec_model model = hec_oracle_random_model(&random, i % 2);
     int32_t ranks = 2 + (int32_t)hec_test_below(&random, 3), d = model.moe.d_model;
     int32_t tokens = 3 * model.moe.seq_len; /* whole sequences, and places that are multiples of 3 in exact weights */
@@ -117,8 +116,8 @@ HEC_TEST(ranks_do_not_matter) {
       many.counts[j] = (uint32_t)tokens;
     for (int32_t j = 0; j < model.n_blocks * model.n_experts; j++)
       few.counts[j] = (uint32_t)(tokens * ranks);
-    hec_reference *a = hec_reference_new(&model, ranks, tokens, true);
-    hec_reference *b = hec_reference_new(&model, 1, tokens * ranks, true);
+    HEC_OPENED(hec_reference) *a = hec_reference_new(&model, ranks, tokens, true);
+    HEC_OPENED(hec_reference) *b = hec_reference_new(&model, 1, tokens * ranks, true);
     hec_reference_step(a, 1, &many, 1);
     hec_reference_step(b, 1, &few, 1);
     double max = model.exact ? 0 : hec_reference_tolerance(a, 1);
@@ -137,9 +136,6 @@ HEC_TEST(ranks_do_not_matter) {
       ck_assert_double_le(hec_relative_error(x.params, y.params, x.n), max);
       ck_assert_double_le(hec_relative_error(x.second, y.second, x.n), max);
     }
-    hec_reference_free(a);
-    hec_reference_free(b);
-    hec_arena_free(&arena);
   }
 }
 
@@ -152,7 +148,7 @@ HEC_TEST(little_or_nothing) {
     for (int32_t mb = 0; mb < p.steps.n_micro_batches; mb++)
       for (int32_t j = 0; j < p.model.n_blocks * p.steps.n_ranks * p.model.n_experts; j++)
         p.loads[mb].counts[j] = i % 3 == 2 ? 1 : 0;
-    hec_reference *r = hec_reference_of_steps(&p.steps);
+    HEC_OPENED(hec_reference) *r = hec_reference_of_steps(&p.steps);
     ck_assert_double_le(hec_faulty_error(&p.steps, &(hec_fault){HEC_NO_FAULT, 0, 0, 0, 0}, r),
                         hec_reference_tolerance(r, p.steps.n_steps));
     if (i % 3 != 2) { /* an expert that nobody uses stays as it was */
@@ -163,7 +159,6 @@ HEC_TEST(little_or_nothing) {
       ck_assert(memcmp(initial, state.params, (size_t)state.n * sizeof *initial) == 0);
       free(initial);
     }
-    hec_reference_free(r);
     hec_arena_free(&p.arena);
   }
 }
@@ -174,8 +169,8 @@ HEC_TEST(forward_only) {
     problem p;
     random_problem(&p, &random, i % 2);
     p.steps.n_steps = 1;
-    hec_reference *train = hec_reference_of_steps(&p.steps);
-    hec_reference *forward = hec_reference_new(&p.model, p.steps.n_ranks, p.steps.tokens, false);
+    HEC_OPENED(hec_reference) *train = hec_reference_of_steps(&p.steps);
+    HEC_OPENED(hec_reference) *forward = hec_reference_new(&p.model, p.steps.n_ranks, p.steps.tokens, false);
     hec_reference_step(forward, 1, p.loads, p.steps.n_micro_batches);
     size_t bytes = (size_t)p.steps.tokens * (size_t)p.model.moe.d_model * sizeof(float);
     for (int32_t mb = 0; mb < p.steps.n_micro_batches; mb++)
@@ -183,8 +178,6 @@ HEC_TEST(forward_only) {
         ck_assert(memcmp(hec_reference_output(train, mb, rank), hec_reference_output(forward, mb, rank), bytes) == 0);
     ck_assert_ptr_null(hec_reference_block(forward, 0).grads);
     ck_assert_ptr_null(hec_reference_expert(forward, 0, 0).second);
-    hec_reference_free(train);
-    hec_reference_free(forward);
     hec_arena_free(&p.arena);
   }
 }
@@ -224,10 +217,9 @@ HEC_TEST_LOOP(exact_mode_is_exact, 4) {
     for (int32_t rank = 0; i % 3 == 0 && rank < 4; rank++)
       for (int32_t e = 0; e < p.model.n_experts; e++)
         hec_load_row(&p.loads[0], 0, rank)[e] = e == 0 ? 256 * (uint32_t)p.model.top_k : 0;
-    hec_reference *r = hec_reference_of_steps(&p.steps);
+    HEC_OPENED(hec_reference) *r = hec_reference_of_steps(&p.steps);
     max = hec_reference_bits(r) > max ? hec_reference_bits(r) : max;
     ck_assert(hec_faulty_error(&p.steps, &(hec_fault){HEC_NO_FAULT, 0, 0, 0, 0}, r) == 0);
-    hec_reference_free(r);
     hec_arena_free(&p.arena);
   }
   ck_assert_int_le(max, 24);
@@ -238,9 +230,8 @@ HEC_TEST(random_mode_has_no_bits) {
   uint64_t random = 2;
   problem p;
   random_problem(&p, &random, false);
-  hec_reference *r = hec_reference_of_steps(&p.steps);
+  HEC_OPENED(hec_reference) *r = hec_reference_of_steps(&p.steps);
   ck_assert_int_eq(hec_reference_bits(r), -1);
-  hec_reference_free(r);
   hec_arena_free(&p.arena);
 }
 
@@ -264,13 +255,12 @@ HEC_TEST_LOOP(other_orders_are_tolerated, 2) {
       tiny_problem(&p, &random, 1 + 3 * i, i == 1 ? 32 : 8, false);
     else
       random_problem(&p, &random, false);
-    hec_reference *r = hec_reference_of_steps(&p.steps);
+    HEC_OPENED(hec_reference) *r = hec_reference_of_steps(&p.steps);
     double error = hec_faulty_error(&p.steps, &(hec_fault){HEC_NO_FAULT, 0, 0, 0, 0}, r);
     double tolerance = hec_reference_tolerance(r, p.steps.n_steps);
     ck_assert_double_le(error, tolerance);
     ck_assert_double_le(tolerance, 2e-4);
     worst = error / tolerance > worst ? error / tolerance : worst;
-    hec_reference_free(r);
     hec_arena_free(&p.arena);
   }
   printf("largest error / tolerance: %.3f\n", worst);
@@ -344,13 +334,12 @@ HEC_TEST_LOOP(faults_are_seen, 3) {
   uint64_t random = 80 + (uint64_t)_i;
   problem p;
   tiny_problem(&p, &random, blocks[_i], experts[_i], false);
-  hec_reference *r = hec_reference_of_steps(&p.steps);
+  HEC_OPENED(hec_reference) *r = hec_reference_of_steps(&p.steps);
   for (int kind = HEC_NO_FAULT + 1; kind < HEC_N_FAULTS; kind++) {
     double min = min_fault(&p, r, (hec_fault_kind)kind, &random, 6);
     printf("fault %d: at least %.1f tolerances\n", kind, min);
     ck_assert_double_gt(min, 2);
   }
-  hec_reference_free(r);
   hec_arena_free(&p.arena);
 }
 
@@ -360,9 +349,8 @@ HEC_TEST(faults_are_seen_exactly) {
   uint64_t random = 90;
   problem p;
   tiny_problem(&p, &random, 1, 8, true);
-  hec_reference *r = hec_reference_of_steps(&p.steps);
+  HEC_OPENED(hec_reference) *r = hec_reference_of_steps(&p.steps);
   for (int i = 0; i < 2; i++)
     ck_assert_double_gt(min_fault(&p, r, kinds[i], &random, 60), 0);
-  hec_reference_free(r);
   hec_arena_free(&p.arena);
 }

@@ -10,12 +10,11 @@ HEC_TEST_ONCE(hec_math_open)
 HEC_TEST_ARENA(arena)
 
 static int32_t slices_of(const hec_problem *problem) {
-  hec_arena own = {0};
-  hec_lowering *low = hec_lowering_new(problem, hec_policy_find("joint"), hec_schedule_find("joint"), NULL, &own);
+  HEC_SCOPED(hec_arena) own = {0};
+  HEC_OPENED(hec_lowering) *low =
+      hec_lowering_new(problem, hec_policy_find("joint"), hec_schedule_find("joint"), NULL, &own);
   int32_t n = hec_lowering_run(low)->plan.n_slices;
   ck_assert(n == 1 || strstr(hec_lowering_note(low), "as "));
-  hec_lowering_free(low);
-  hec_arena_free(&own);
   return n;
 }
 

@@ -215,7 +215,7 @@ enum { RANKS = 4, LAYERS = 3, EXPERTS = 6, TOP_K = 2, TOKENS = 16, STEPS = 5, MI
 
 static void sum_loads(const char *path, uint64_t total[LAYERS][EXPERTS],
                       uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS]) {
-  hec_trace_reader *reader;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record;
   int32_t n = 0;
   ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
@@ -241,7 +241,6 @@ static void sum_loads(const char *path, uint64_t total[LAYERS][EXPERTS],
       }
   }
   ck_assert_int_eq(n, STEPS * MICRO_BATCHES);
-  hec_trace_close(reader);
 }
 
 HEC_TEST(record) {

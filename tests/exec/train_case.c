@@ -126,7 +126,7 @@ static hec_status launch_kept(hec_train_wish wish, job *j, const hec_cluster *cl
 }
 
 hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_corpus corpus;
   hec_cluster cluster;
   hec_moe moe = hec_train_moe(wish);
@@ -176,7 +176,6 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   (void)munmap(shared, sizeof *shared);
   hec_corpus_free(&j.other);
   hec_corpus_free(&corpus);
-  hec_arena_free(&arena);
   return status;
 }
 

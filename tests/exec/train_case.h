@@ -1,6 +1,5 @@
 /* A small training run for tests: launched over forked ranks, its losses brought back. */
-#ifndef HEC_TESTS_TRAIN_CASE_H
-#define HEC_TESTS_TRAIN_CASE_H
+#pragma once
 #include "runtime/exec/train/train.h"
 
 enum { HEC_TRAIN_STEPS_MAX = 256 };
@@ -46,5 +45,3 @@ void hec_train_ends(hec_train_wish wish);
 void hec_train_passes(hec_train_wish wish);
 void hec_train_refused(hec_train_wish wish, const char *words);
 extern hec_train_outcome hec_trained; /* what came of the last of these runs */
-
-#endif

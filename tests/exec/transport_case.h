@@ -1,6 +1,5 @@
 /* Random posts over any transport, whatever brings the ranks into being; every byte is verified. */
-#ifndef HEC_TESTS_EXEC_TRANSPORT_CASE_H
-#define HEC_TESTS_EXEC_TRANSPORT_CASE_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 
 typedef enum {
@@ -22,5 +21,3 @@ typedef struct {
 hec_status hec_transport_case_run(hec_rank *rank, const hec_transport_case *c) HEC_MUST_USE;
 /* Starts the post and waits for its end, at most the rank's limit. */
 hec_status hec_test_finish_post(hec_rank *rank, hec_post *post) HEC_MUST_USE;
-
-#endif

@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_flows flows;
   if (hec_flows_parse((const char *)data, size, "fuzz", &arena, &flows) == HEC_OK) {
     double *finish = HEC_NEW(&arena, double, flows.n_flows);
@@ -19,6 +19,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           abort();
     }
   }
-  hec_arena_free(&arena);
   return 0;
 }

@@ -73,9 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       {.path = "fuzz/meta_info.json", .bytes = beside, .length = sizeof beside - 1}};
   if (first == n)
     inputs[1] = inputs[2];
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   if (hec_import_begin(format, &options, inputs, (format->beside ? 1 : 0) + (first == n ? 1 : 2), &job) == HEC_OK)
     read_all(job);
-  hec_import_end(job);
   return 0;
 }

@@ -36,11 +36,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   text[size] = '\0';
   hec_moe moe;
   hec_cluster cluster;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_status status = hec_moe_parse(text, "fuzz", &moe);
   status = hec_cluster_parse_json(text, "fuzz", &arena, &cluster);
   (void)status;
-  hec_arena_free(&arena);
   free(text);
   return 0;
 }

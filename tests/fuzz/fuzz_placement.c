@@ -18,7 +18,7 @@ static void check_plan(const hec_placement *placement, hec_arena *arena) {
 }
 
 static void check_format(const hec_placement_format *format, const hec_placement *placement, hec_arena *arena) {
-  hec_text text = {0}, mind = {0};
+  HEC_SCOPED(hec_text) text = {0}, mind = {0};
   hec_placement again;
   hec_placement_shape shape = placement->shape;
   if (hec_placement_write(format, placement, &text, &mind) == HEC_OK) {
@@ -29,16 +29,14 @@ static void check_format(const hec_placement_format *format, const hec_placement
         memcmp(again.slot, placement->slot, (size_t)again.slot_at[n] * sizeof *again.slot) != 0)
       abort();
   }
-  hec_text_free(&text);
-  hec_text_free(&mind);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const int32_t first[4] = {-1, 0, 1, 3};
   if (size == 0 || size > 1 << 16)
     return 0;
-  hec_text text = {0};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_text) text = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_placement placement;
   hec_text_add_bytes(&text, (const char *)data + 1, size - 1);
   hec_text_add(&text, "");
@@ -48,7 +46,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int32_t i = 0; placement.shape.first_layer <= FIRST_MAX && hec_placement_formats[i]; i++)
       check_format(hec_placement_formats[i], &placement, &arena);
   }
-  hec_arena_free(&arena);
-  hec_text_free(&text);
   return 0;
 }

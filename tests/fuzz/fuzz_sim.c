@@ -28,17 +28,16 @@ static void compare(const hec_job *job, hec_trace_reader *reader, uint8_t choice
   summary.tool = "fuzz";
   summary.trace = "fuzz";
   if (status == HEC_OK) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_summary_json(&summary, &text);
     hec_summary_csv(&summary, &text);
     hec_summary_table(&summary, &text);
-    hec_text_free(&text);
   }
   hec_summary_free(&summary);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   if (size == 0 || hec_trace_open_memory((const char *)data + 1, size - 1, "fuzz", &reader) != HEC_OK)
     return 0;
   const hec_trace_header *header = hec_trace_header_of(reader);
@@ -50,12 +49,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .m = HEC_AUTO,
                             .period = HEC_AUTO,
                             .slots = HEC_AUTO};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_job job;
   if ((int64_t)header->n_layers * header->n_experts <= CELLS_MAX && header->n_sources <= CELLS_MAX && !header->shape &&
       hec_job_make(&wanted, reader, &arena, &job) == HEC_OK)
     compare(&job, reader, data[0], &arena);
-  hec_trace_close(reader);
-  hec_arena_free(&arena);
   return 0;
 }

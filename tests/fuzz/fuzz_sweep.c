@@ -6,7 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  hec_sweep sweep = {0};
+  HEC_SCOPED(hec_sweep) sweep = {0};
   if (hec_sweep_parse((const char *)data, size, "fuzz", &sweep) == HEC_OK) {
     if (sweep.n < 1 || sweep.n > HEC_SWEEP_ROWS_MAX || sweep.n % sweep.per_job != 0)
       abort();
@@ -21,6 +21,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     }
   }
-  hec_sweep_free(&sweep);
   return 0;
 }

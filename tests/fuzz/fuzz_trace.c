@@ -15,13 +15,12 @@ static int64_t read_all(hec_trace_reader *reader, hec_status *status) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   if (hec_trace_open_memory((const char *)data, size, "fuzz", &reader) != HEC_OK)
     return 0;
   hec_status first = HEC_OK, second = HEC_OK;
   int64_t n = read_all(reader, &first);
   if (hec_trace_rewind(reader) == HEC_OK)
     HEC_ASSERT(read_all(reader, &second) == n && first == second);
-  hec_trace_close(reader);
   return 0;
 }

@@ -63,7 +63,7 @@ HEC_TEST(counts_are_those_of_the_mask) {
 HEC_TEST(counts_of_a_window) {
   hec_attention kind;
   hec_s2 s2;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   for (int32_t window = 1; window < 12; window++) {
     hec_text_free(&text);
     hec_text_printf(&text, "window:local=%d", (int)window);
@@ -81,7 +81,6 @@ HEC_TEST(counts_of_a_window) {
       ck_assert_double_eq_tol(hec_attention_context(kind, s2, 3, length), (double)pairs / length - 0.5, 1e-12);
     }
   }
-  hec_text_free(&text);
 }
 
 HEC_TEST(counts_of_full_and_causal) {
@@ -182,7 +181,7 @@ HEC_TEST_ROWS(text, forms) {
     ck_assert(kind == HEC_ATTENTION_FULL && s2.dense == 77);
     return;
   }
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   hec_attention_write(kind, s2, 32, &out);
   ck_assert_str_eq(out.data, forms[_i].written);
   hec_attention again;
@@ -190,7 +189,6 @@ HEC_TEST_ROWS(text, forms) {
   ck_assert_ptr_null(hec_attention_read(out.data, &again, &same));
   hec_s2 filled = hec_s2_of(s2, 32);
   ck_assert(again == kind && (kind != HEC_ATTENTION_S2 || memcmp(&same, &filled, sizeof same) == 0));
-  hec_text_free(&out);
 }
 
 HEC_TEST(wrong_parameters) {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_cluster c;
 
 static void load_line(const char *line) {
@@ -279,13 +279,12 @@ HEC_TEST_ROWS(json_errors, bad_json) {
 /* The longest curve, one point more than it, none at all. */
 HEC_TEST(json_curve_length) {
   for (int32_t n = 64; n <= 65; n++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_text_add(&text, "{" JSON_BASE "},\n\"measured\": [{\"kind\": \"gate\", \"flops_per_row\": 1, \"points\": [");
     for (int32_t i = 1; i <= n; i++)
       hec_text_printf(&text, "%s[%d, %d]", i > 1 ? "," : "", (int)i, (int)i);
     hec_text_add(&text, "]}]}");
     hec_status status = hec_cluster_parse_json(text.data, "c.json", &arena, &c);
-    hec_text_free(&text);
     ck_assert(status == (n == 64 ? HEC_OK : HEC_BAD_INPUT));
   }
   ck_error("c.json:5: measured[0].points: expected \"points\": an array of 1 to 64 pairs");
@@ -306,7 +305,7 @@ HEC_TEST(look_up) {
   ck_assert_int_eq(c.n_devices, 4);
   unlink(path);
   load_line("p3dn-4x8");
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_cluster_describe(&c, &text);
   ck_assert_str_eq(
       text.data,
@@ -318,7 +317,6 @@ HEC_TEST(look_up) {
   ck_assert_str_eq(text.data,
                    "1x4 nvlink=300G flops=312T eff=0.5 mem=40G: 1 node x 4 devices, 312 TFLOP/s x 0.5, 40 GB at "
                    "1555 GB/s, port 300 GB/s");
-  hec_text_free(&text);
 }
 
 /* A file that may not be read is there: "expected a preset" would send people looking for a typing error. */
@@ -369,7 +367,7 @@ HEC_TEST(units_of_links) {
                {"400G", 400e9, true},  {"1600Gb", 200e9, true}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     hec_cluster cluster;
-    hec_text words = {0};
+    HEC_SCOPED(hec_text) words = {0};
     int32_t first;
     const char *line = hec_arena_printf(&arena, "2x4 gpu=h100 nics=4 nic=%s", cases[i].nic);
     ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
@@ -377,7 +375,6 @@ HEC_TEST(units_of_links) {
     ck_near(cluster.links[first].nominal, cases[i].bytes);
     hec_cluster_doubt(&cluster, line, &words);
     ck_assert_msg((words.length > 0) == cases[i].doubted, "%s: %s", cases[i].nic, words.data ? words.data : "no doubt");
-    hec_text_free(&words);
   }
   hec_cluster none;
   ck_refused(hec_cluster_parse_line("2x4 gpu=h100 nic=400Gbit", &arena, &none), "found \"nic=400Gbit\"");

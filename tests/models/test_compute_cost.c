@@ -127,7 +127,7 @@ HEC_TEST(overlap_degree) {
     const char *model;
     double a, b;
   } rows[] = {{"gpt-moe-s", 5.95, 9.55}, {"gpt-moe-l", 4.25, 6.85}, {"bert-moe", 3.2, 5.1}};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster v100, a100;
   ck_ok(hec_cluster_load("4x8 nvlink=150G nic=12.5G flops=125T eff=0.32 mem=32G", &arena, &v100));
   ck_ok(hec_cluster_load("4x8 nvlink=300G nic=50G flops=312T eff=0.32 mem=40G", &arena, &a100));
@@ -140,11 +140,10 @@ HEC_TEST(overlap_degree) {
     ck_assert_double_eq_tol(flop / rate_a * hec_cluster_node_bandwidth(&v100, true) / expert, rows[i].a, 0.06);
     ck_assert_double_eq_tol(flop / rate_b * hec_cluster_node_bandwidth(&a100, true) / expert, rows[i].b, 0.06);
   }
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(slowest_device_sets_the_window) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   hec_moe moe = shape_of();
   ck_ok(hec_cluster_load("1x4 nvlink=1G flops=1M mem=1G slow=2:0.25", &arena, &cluster));
@@ -154,7 +153,6 @@ HEC_TEST(slowest_device_sets_the_window) {
   ck_assert(slow > 2 * fast);
   ck_near(hec_nonmoe_forward_s(&moe, attention, &cluster, 2, 50), fast);
   ck_near(hec_nonmoe_forward_s(&moe, attention, &cluster, 3, 50), slow);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(memory) {

@@ -108,7 +108,7 @@ HEC_TEST(finding) {
   "{\"kind\": \"all-reduce\", \"ranks\": 4, \"points\": [[1000, 7], [2000, 8]]},"                                      \
   "{\"kind\": \"counts\", \"ranks\": 3, \"points\": [[64, 9]]}"
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_cluster law, measured;
 
 static void setup(void) {

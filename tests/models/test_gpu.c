@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 
 static hec_gpu load(const char *name) {
   hec_gpu gpu;
@@ -45,7 +45,6 @@ HEC_TEST(all_presets_load) {
   }
   ck_assert_int_ge(n, 12);
   ck_assert_int_ge(measured, 4);
-  hec_arena_free(&arena);
 }
 
 /* H200 is an H100 with faster memory: the same where math counts, faster where bytes do. */
@@ -66,7 +65,6 @@ HEC_TEST(other_memory_leaves_the_sms_alone) {
   ck_assert(other->scaled && b200.n_own == 0);
   ck_assert(other->constants[7] == hec_gpu_fit(&h100, "grouped", "bf16 cutlass")->constants[7]);
   ck_assert(hec_gpu_scale("nobody", &arena, &b200) == HEC_BAD_INPUT);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(a_sister_is_scaled) {
@@ -79,7 +77,6 @@ HEC_TEST(a_sister_is_scaled) {
   double same = hec_law_fit_s(&h200, b, &math) / hec_law_fit_s(&h100, a, &math);
   double faster = hec_law_fit_s(&h200, b, &bytes) / hec_law_fit_s(&h100, a, &bytes);
   ck_assert_msg(same > 0.97 && same <= 1 && faster < 0.8 && faster > 0.65, "same %g faster %g", same, faster);
-  hec_arena_free(&arena);
 }
 
 /* A device with fits for all-gather on 4 and all-to-all on 2 and 8, latency alone: 4, 2 and 8 us. */
@@ -114,13 +111,12 @@ HEC_TEST(collectives_that_were_not_fitted) {
   ck_assert_int_eq(how, HEC_COLLECTIVE_BETWEEN);
   (void)hec_gpu_collective_s(&gpu, HEC_ALL_REDUCE, 4, 4e6, &how);
   ck_assert_int_eq(how, HEC_COLLECTIVE_NONE);
-  hec_arena_free(&arena);
 }
 
 /* Device files of users were written for laws with fewer constants. Those that a law needs stay required (bad_files). */
 HEC_TEST(older_files_are_read) {
   const hec_preset_data *preset = hec_preset_find("device", "h100");
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   const char *at = preset->text;
   for (const char *from; (from = strstr(at, "\"masked\"")) != NULL; at = strchr(from, '}')) {
     hec_text_add_bytes(&text, at, (size_t)(from - at));
@@ -137,8 +133,6 @@ HEC_TEST(older_files_are_read) {
   for (int32_t i = 0; i < h100.n_fits; i++)
     if (h100.fits[i].law == &hec_cost_law_attention && h100.fits[i].constants[8] == 0) /* masked */
       ck_assert(hec_law_fit_s(&older, &older.fits[i], &work) == hec_law_fit_s(&h100, &h100.fits[i], &work));
-  hec_text_free(&text);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(bad_files) {
@@ -152,7 +146,7 @@ HEC_TEST(bad_files) {
                 {"\"sheet\"", "\"sheets\"", "sheets"},
                 {"\"title\": \"x\"", "\"title\": \"x\", \"sister\": \"nobody\"", "sister"}};
   for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     const char *at = strstr(made_up, damage[i].from);
     ck_assert_ptr_nonnull(at);
     hec_text_add_bytes(&text, made_up, (size_t)(at - made_up));
@@ -161,16 +155,13 @@ HEC_TEST(bad_files) {
     ck_assert_int_eq(hec_gpu_parse(text.data, text.length, "bad.json", &arena, &gpu), HEC_BAD_INPUT);
     ck_assert_msg(strstr(hec_last_error(), "bad.json:1") && strstr(hec_last_error(), damage[i].words), "%s",
                   hec_last_error());
-    hec_text_free(&text);
   }
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(the_list_says_what_is_measured) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   ck_ok(hec_gpu_list(&text));
   ck_assert_ptr_nonnull(strstr(text.data, "h100     NVIDIA H100 SXM5 80 GB, measured"));
   ck_assert_ptr_nonnull(strstr(text.data, "h200     NVIDIA H200 SXM 141 GB, scaled from h100"));
   ck_assert_ptr_nonnull(strstr(text.data, "assumed: data sheet only"));
-  hec_text_free(&text);
 }

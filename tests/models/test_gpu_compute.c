@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 
 static hec_cluster load(const char *spec) {
   hec_cluster cluster;
@@ -43,7 +43,6 @@ HEC_TEST(every_preset_names_a_gpu) {
     n++;
   }
   ck_assert_int_eq(n, 13);
-  hec_arena_free(&arena);
 }
 
 /* Equal messages inside a node take what the all-to-all law says, at sizes between the points, too; a busy port takes longer. */
@@ -53,7 +52,7 @@ HEC_TEST(links_give_back_the_all_to_all) {
     hec_cluster cluster = load(specs[i]);
     int32_t n = cluster.devices_per_node, t = 0;
     hec_transfer list[56];
-    hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+    HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
     for (double bytes = 600; bytes < 1e9; bytes *= 2.7, t = 0) {
       hec_collective_how how;
       for (int32_t s = 0; s < n; s++)
@@ -66,9 +65,7 @@ HEC_TEST(links_give_back_the_all_to_all) {
       list[0].bytes *= 4;
       ck_assert(hec_link_cost_exchange(&cost, list, t, false, 1) >= s);
     }
-    hec_link_cost_free(&cost);
   }
-  hec_arena_free(&arena);
 }
 
 /* Inside a node by the law, all-reduce in the switch included; slower where a port is; links that were given count instead. */
@@ -83,7 +80,6 @@ HEC_TEST(collectives_inside_a_node) {
   near(hec_link_cost_allreduce(&cluster, 2, 0), 0, 0);
   ck_assert_ptr_null(given.gpu);
   ck_assert(hec_link_cost_allreduce(&given, 8, bytes) >= 2 * 7.0 / 8 * bytes / 225e9);
-  hec_arena_free(&arena);
 }
 
 static double experts_s(const hec_device *device, const hec_moe *moe, const int32_t *rows, int32_t n) {
@@ -115,7 +111,6 @@ HEC_TEST(experts_are_priced_together) {
   double flops = 4 * 16384.0 * 2 * hec_moe_expert_params(&moe);
   double share = flops / experts_s(&a100.devices[0], &moe, large, 4) * HEC_IN_STEP / 312e12;
   ck_assert_msg(share > 0.74 && share < 0.82, "%g of peak", share);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(dense_parts) {
@@ -141,7 +136,6 @@ HEC_TEST(dense_parts) {
   moe.vocabulary = 0;
   hec_work_shape head = hec_work_head(&moe), blocks = hec_work_dense_blocks(&moe);
   ck_assert(hec_work_s(device, &head, 100) <= 0 && hec_work_s(device, &blocks, 100) <= 0);
-  hec_arena_free(&arena);
 }
 
 /* Bounds take the linear part of a rate for what no plan goes below; more rows never take less time. */
@@ -194,7 +188,6 @@ HEC_TEST_ROWS(bad_clusters, bad) {
                                      : hec_cluster_load(spec, &arena, &cluster);
   ck_assert_int_ne(status, HEC_OK);
   ck_assert_msg(strstr(hec_last_error(), bad[_i].words), "%s", hec_last_error());
-  hec_arena_free(&arena);
 }
 
 /* What is given beside the GPU counts, wherever it stands; a GPU without constants is known by its data sheet. */
@@ -211,5 +204,4 @@ HEC_TEST(given_beside_the_gpu) {
   ck_assert(hec_cluster_parse_json(text, "c.json", &arena, &json) == HEC_OK);
   ck_assert(json.links[0].bandwidth == 200e9 && json.links[0].n_shares == 0 && !json.gpu);
   near(json.devices[1].flops_efficiency * 2, json.devices[0].flops_efficiency * HEC_IN_STEP, 1e-12);
-  hec_arena_free(&arena);
 }

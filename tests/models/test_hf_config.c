@@ -136,12 +136,11 @@ HEC_TEST_ROWS(wrong_is_refused, wrong) {
 }
 
 static void said_of(int i, hec_text *said) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   hec_moe moe;
   ck_ok(hec_json_parse(hec_test_quoted(families[i].text), strlen(families[i].text), "config.json", &json));
   ck_assert(hec_hf_config_is(hec_json_root(json)));
   ck_ok(hec_hf_config_read(json, "config.json", &moe, said));
-  hec_json_free(json);
 }
 
 /* Which blocks see a window only: as the model's class has it, as layer_types says, as the preset does. */
@@ -163,16 +162,13 @@ static const struct {
 };
 
 HEC_TEST_ROWS(windows_are_read, windows) {
-  hec_text text = {0}, said = {0}, kind = {0};
+  HEC_SCOPED(hec_text) text = {0}, said = {0}, kind = {0};
   hec_moe moe;
   hec_text_printf(&text, "{" SMALL ", `num_local_experts`: 8%s}", windows[_i].more);
   ck_ok(hec_moe_parse_said(hec_test_quoted(text.data), "config.json", &moe, &said));
   hec_attention_write(moe.attention, moe.s2, moe.n_heads, &kind);
   ck_assert_str_eq(kind.data, windows[_i].attention);
   ck_assert_msg(strstr(said.data, windows[_i].said) != NULL, "%s", said.data);
-  hec_text_free(&text);
-  hec_text_free(&said);
-  hec_text_free(&kind);
 }
 
 HEC_TEST(says_what_it_took_and_assumed) {
@@ -190,10 +186,9 @@ HEC_TEST(says_what_it_took_and_assumed) {
                {11, "26 of 27 blocks have experts", "not counted"},
                {12, "not modelled: linear attention, in 36 of 48 blocks", "not counted"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_text said = {0};
+    HEC_SCOPED(hec_text) said = {0};
     said_of(cases[i].family, &said);
     ck_assert_msg(strstr(said.data, cases[i].there) != NULL, "no \"%s\" in \"%s\"", cases[i].there, said.data);
     ck_assert_msg(!strstr(said.data, cases[i].not_there), "\"%s\" in \"%s\"", cases[i].not_there, said.data);
-    hec_text_free(&said);
   }
 }

@@ -83,7 +83,7 @@ HEC_TEST_ROWS(rejects, broken) {
 
 HEC_TEST(depth_and_bytes) {
   char text[200];
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   for (int depth = 63; depth <= 66; depth++) {
     memset(text, '[', (size_t)depth);
     memset(text + depth, ']', (size_t)depth);
@@ -95,7 +95,6 @@ HEC_TEST(depth_and_bytes) {
   ck_error("nesting of at most 64");
   ck_refused(hec_json_parse("[1]\0", 4, "f.json", &json), "f.json:1:4:");
   ck_ok(hec_json_parse("[1]x", 3, "f.json", &json)); /* not zero-terminated after 3 bytes */
-  hec_json_free(json);
 }
 
 HEC_TEST(getters) {

@@ -126,7 +126,7 @@ HEC_TEST(dispatch_by_hand) {
 
 /* ---- Properties, on all devices with constants ---- */
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static const char *const devices[] = {"a100", "h100", "h200", "b200", "gb300", "l40s", "h20", "v100"};
 
 static hec_gpu load(int i) {
@@ -186,7 +186,6 @@ HEC_TEST_ROWS(more_work_never_takes_less_time, devices) {
     const hec_dispatch_work tokens = {4096, 7168, 5, 0, 8, 1, 20}, more_tokens = {5000, 7168, 5.5, 0.9, 8, 2, 20};
     never_less(&gpu, "dispatch", &tokens, &more_tokens);
   }
-  hec_arena_free(&arena);
 }
 
 /* Uneven loads take longer than equal ones of as many rows. */
@@ -197,7 +196,6 @@ HEC_TEST_ROWS(uneven_loads_cost, devices) {
   const hec_grouped_work b = {hec_grouped_load_of(uneven, 8), 4096, 1536, 4096, 2, true, HEC_LAW_BF16};
   ck_assert(a.load.rows == b.load.rows);
   never_less(&gpu, "grouped", &a, &b);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(rows_of_the_table) {

@@ -21,7 +21,7 @@ static const char *const two_by_two = "2x2 nvlink=100@1s nic=10@2s flops=1 mem=1
 
 HEC_TEST(by_hand_one_nic) {
   load_cluster(two_by_two);
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 1, 300), transfer(0, 2, 40), transfer(1, 3, 20), transfer(3, 2, 50)};
   double makespan = hec_link_cost_exchange(&cost, list, 4, false, 1);
   /* node 0 sends 60 bytes at 10 B/s: 6 s, plus 2 s of latency; within nodes 1 + 3 s and 1 + 0.5 s */
@@ -38,14 +38,13 @@ HEC_TEST(by_hand_one_nic) {
   ck_near(hec_link_cost_exchange(&cost, list, 0, false, 1), 0);
   hec_transfer nothing = transfer(0, 3, 0);
   ck_near(hec_link_cost_exchange(&cost, &nothing, 1, false, 1), 2);
-  hec_link_cost_free(&cost);
 }
 
 /* Rank 0 receives 100 bytes and rank 2 sends them. Rank 3 sends 30 bytes to rank 2 in the node: only its own ports
  * count. */
 HEC_TEST(by_hand_sides) {
   load_cluster("2x2 nvlink=100@0s nic=10@0s flops=1 mem=1 nics=2");
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(2, 0, 100), transfer(3, 0, 50), transfer(3, 2, 300)};
   double makespan = hec_link_cost_exchange(&cost, list, 3, false, 1);
   ck_near(cost.done_s[0], 15); /* 150 bytes into NIC 0 */
@@ -53,12 +52,11 @@ HEC_TEST(by_hand_sides) {
   ck_near(cost.done_s[3], 5);
   ck_near(cost.done_s[1], 0);
   ck_near(makespan, 15);
-  hec_link_cost_free(&cost);
 }
 
 HEC_TEST(by_hand_chain) {
   load_cluster(two_by_two);
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 2, 100), transfer(2, 3, 100)};
   list[1].after = 0;
   /* whole: 2 + 10 and 1 + 1 side by side; in 4 chunks the second waits 2 + 25/10 for its first chunk */
@@ -69,7 +67,6 @@ HEC_TEST(by_hand_chain) {
   /* backwards: 3 -> 2 first, then 2 -> 0 waits 1 + 25/100 */
   ck_near(hec_link_cost_exchange(&cost, list, 2, true, 4), 1.25 + 12);
   ck_near(cost.done_s[3], 2);
-  hec_link_cost_free(&cost);
 }
 
 HEC_TEST(by_hand_collectives) {
@@ -126,7 +123,7 @@ HEC_TEST(by_hand_shares) {
   ck_near(hec_cluster_share_of(&cluster, 0, 1, 15), 0.625);
   ck_near(hec_cluster_share_of(&cluster, 0, 1, 31), 1);
   ck_near(hec_cluster_share_of(&cluster, 0, 2, 10), 1);
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 1, 10), transfer(0, 1, 300), transfer(1, 0, 8), transfer(0, 2, 40)};
   /* out of rank 0: 10 / 0.5 + 300; out of rank 1: 8 / 0.5; between nodes 40 / 10 */
   ck_near(hec_link_cost_exchange(&cost, list, 2, false, 1), 1 + 3.2);
@@ -142,7 +139,6 @@ HEC_TEST(by_hand_shares) {
   ck_near(hec_link_cost_allreduce(&cluster, 2, 20), 0.4 + 2);
   ck_near(hec_link_cost_allreduce(&cluster, 2, 100), 1 + 2);
   ck_near(hec_link_cost_allgather(&cluster, 2, 15), 0.24 + 1);
-  hec_link_cost_free(&cost);
 }
 
 static const char *const forms[] = {
@@ -200,7 +196,7 @@ static double oracle_done(const hec_transfer *list, int32_t n, int32_t rank) {
 HEC_TEST_LOOP(against_oracle, N_FORMS) {
   load_cluster(forms[_i]);
   uint64_t random = 11 + (uint64_t)_i;
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[TRANSFERS];
   for (int trial = 0; trial < 12; trial++) {
     int32_t n = random_transfers(&random, list);
@@ -214,7 +210,6 @@ HEC_TEST_LOOP(against_oracle, N_FORMS) {
     for (int32_t l = 0; l < cluster.n_links; l++)
       ck_assert(cost.load[l] == 0);
   }
-  hec_link_cost_free(&cost);
 }
 
 /* Rows of all pairs, some of them none, cost what their messages do; also of fewer ranks than devices. */
@@ -222,7 +217,7 @@ HEC_TEST_LOOP(rows_of_pairs, N_FORMS) {
   enum { RANKS = 16 };
   load_cluster(forms[_i]);
   uint64_t random = 91 + (uint64_t)_i;
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   ck_assert(!hec_link_cost_sums(&cost, 1024.5));
   ck_assert(hec_link_cost_sums(&cost, 1024) == cost.by_seats);
   for (int trial = 0; trial < 20 && cost.by_seats; trial++) {
@@ -241,7 +236,6 @@ HEC_TEST_LOOP(rows_of_pairs, N_FORMS) {
     ck_assert(makespan == hec_link_cost_exchange(&cost, list, n_messages, false, 1));
     ck_assert(hec_link_cost_rows(&cost, rows, n, 0) == 0);
   }
-  hec_link_cost_free(&cost);
 }
 
 /* Reverse is the swapped input; time is linear in bytes beyond latency. No link is faster than its load; more
@@ -249,7 +243,7 @@ HEC_TEST_LOOP(rows_of_pairs, N_FORMS) {
 HEC_TEST_LOOP(laws, N_FORMS) {
   load_cluster(forms[_i]);
   uint64_t random = 100 + (uint64_t)_i;
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[TRANSFERS], other[TRANSFERS];
   for (int trial = 0; trial < 200; trial++) {
     int32_t n = random_transfers(&random, list);
@@ -269,14 +263,13 @@ HEC_TEST_LOOP(laws, N_FORMS) {
     ck_assert(hec_link_cost_exchange(&cost, list, n, false, 1) <= forward);
     cluster.links[link].bandwidth = before;
   }
-  hec_link_cost_free(&cost);
 }
 
 /* Without latency, time is exactly proportional to bytes and the makespan is the busiest link's time. */
 HEC_TEST(homogeneous) {
   load_cluster("3x4 nvlink=64G nic=4G flops=1T mem=1G");
   uint64_t random = 5;
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[TRANSFERS], other[TRANSFERS];
   for (int trial = 0; trial < 200; trial++) {
     int32_t n = random_transfers(&random, list);
@@ -294,13 +287,12 @@ HEC_TEST(homogeneous) {
     ck_assert(makespan == busiest);
     ck_assert(hec_link_cost_exchange(&cost, other, n, false, 1) == 4 * makespan);
   }
-  hec_link_cost_free(&cost);
 }
 
 /* A line of hops: more chunks never cost more, one chunk adds nothing, and reversing the chain keeps its length. */
 HEC_TEST(chains) {
   load_cluster("4x2 nvlink=100G@2us nic=10G@5us flops=1T mem=1G");
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[] = {transfer(0, 2, 1 << 24), transfer(2, 4, 1 << 24), transfer(4, 6, 1 << 24)};
   list[1].after = 0;
   list[2].after = 1;
@@ -312,13 +304,12 @@ HEC_TEST(chains) {
     ck_assert(time < before);
     before = time;
   }
-  hec_link_cost_free(&cost);
 }
 
 /* One object for many exchanges: what an earlier one left behind changes nothing. */
 HEC_TEST(reused) {
   load_cluster("4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G");
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
   hec_transfer list[32 * 31];
   uint64_t seed = 311;
   double min = 1e9, max = 0;
@@ -328,13 +319,11 @@ HEC_TEST(reused) {
       for (int32_t d = 0; d < 32; d++)
         if (s != d && hec_test_below(&seed, 7) < (uint64_t)part)
           list[n++] = transfer(s, d, 1000 + (int64_t)hec_test_below(&seed, 1 << 20));
-    hec_link_cost fresh = hec_link_cost_new(&cluster, &arena);
+    HEC_SCOPED(hec_link_cost) fresh = hec_link_cost_new(&cluster, &arena);
     double time = hec_link_cost_exchange(&cost, list, n, i % 2 == 1, 1);
     ck_assert_double_eq(time, hec_link_cost_exchange(&fresh, list, n, i % 2 == 1, 1));
     min = time < min ? time : min;
     max = time > max ? time : max;
-    hec_link_cost_free(&fresh);
   }
   ck_assert_double_gt(max, 2 * min); /* the exchanges really differ */
-  hec_link_cost_free(&cost);
 }

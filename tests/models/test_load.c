@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 
 static hec_load filled(int32_t layers, int32_t sources, int32_t experts, const uint32_t *counts) {
   hec_load load = hec_load_new(&arena, layers, sources, experts);

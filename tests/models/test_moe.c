@@ -117,10 +117,9 @@ HEC_TEST(look_up) {
   ck_ok(hec_moe_load(path, &moe));
   ck_assert_int_eq(moe.n_experts, 8);
   unlink(path);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_moe_describe(&moe, &text);
   ck_assert_str_eq(text.data,
                    "x: 4 layers (4 MoE), 8 experts top-2, d_model 32, d_ffn 48 x 3 matrices, causal attention, "
                    "sequence 10, 0.165 M parameters");
-  hec_text_free(&text);
 }

@@ -71,7 +71,7 @@ static void check_no_stale_source(const char *preset, const hec_json_value *root
 HEC_TEST(every_number_has_a_source) {
   int n_presets = 0;
   for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++, n_presets++) {
-    hec_json *json;
+    HEC_OPENED(hec_json) *json = NULL;
     ck_ok(hec_json_parse(preset->text, preset->length, preset->name, &json));
     const hec_json_value *root = hec_json_root(json), *sources = hec_json_get(root, "sources");
     ck_assert_msg(sources && hec_json_is_object(sources), "%s has no sources", preset->name);
@@ -80,13 +80,12 @@ HEC_TEST(every_number_has_a_source) {
     check_no_stale_source(preset->name, root, sources);
     const char *own = strchr(preset->name, '-') + 1;
     ck_assert_str_eq(hec_json_text(hec_json_get(root, "name")), own);
-    hec_json_free(json);
   }
   ck_assert_int_ge(n_presets, 20);
 }
 
 HEC_TEST(all_load) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   hec_moe moe;
   for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
@@ -101,12 +100,10 @@ HEC_TEST(all_load) {
     ck_assert_str_eq(is_moe ? moe.name : cluster.name, preset->name + (is_moe ? 4 : 8));
     ck_assert_ptr_eq(hec_preset_find(is_moe ? "moe" : "cluster", preset->name + (is_moe ? 4 : 8)), preset);
   }
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_preset_names("cluster", &text);
   ck_assert(names(text.data, "p3dn-4x8") && !names(text.data, "gpt-moe-s"));
-  hec_text_free(&text);
   ck_assert_ptr_null(hec_preset_find("moe", "p3dn-4x8"));
-  hec_arena_free(&arena);
 }
 
 static double total_params(const hec_moe *moe) {

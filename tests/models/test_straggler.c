@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_cluster c;
 static hec_text said;
 

@@ -35,14 +35,12 @@ HEC_TEST_LOOP(round_trip, 40) {
     uint64_t kind = hec_test_below(&seed, 4);
     m.bytes[i] = kind == 0 ? 0 : kind == 1 ? (int64_t)1 << 50 : (int64_t)hec_test_below(&seed, (uint64_t)1 << 50);
   }
-  hec_text once = {0}, twice = {0};
+  HEC_SCOPED(hec_text) once = {0}, twice = {0};
   hec_traffic_matrix_write(&m, &once);
   ck_ok(parse(once.data, &back));
   ck_assert(back.n == n && memcmp(back.bytes, m.bytes, (size_t)(n * n) * sizeof *m.bytes) == 0);
   hec_traffic_matrix_write(&back, &twice);
   ck_assert_str_eq(once.data, twice.data);
-  hec_text_free(&once);
-  hec_text_free(&twice);
 }
 
 static const struct {
@@ -74,12 +72,11 @@ HEC_TEST_ROWS(messages, wrong) {
 }
 
 HEC_TEST(too_wide) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_traffic_matrix m;
   for (int i = 0; i < 4097; i++)
     hec_text_add(&text, "0 ");
   ck_refused(parse(text.data, &m), "at most 4096 columns");
-  hec_text_free(&text);
   ck_assert_int_eq(hec_traffic_matrix_read("/nowhere/m.txt", &arena, &m), HEC_BAD_INPUT);
   ck_assert_int_eq(hec_traffic_matrix_read("/tmp", &arena, &m), HEC_BAD_INPUT);
 }

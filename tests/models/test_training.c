@@ -44,7 +44,7 @@ HEC_TEST(layers_of_parts) {
 /* What is written reads back as the same layout. */
 HEC_TEST(runs_of_equal_stages) {
   hec_layout l, again;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   fit("pp=8:8x6,7,6 ep=2", 16, "deepseek-v3", &l);
   ck_assert_int_eq(l.n_given, 8);
   ck_assert_int_eq(l.given[5], 8);
@@ -53,7 +53,6 @@ HEC_TEST(runs_of_equal_stages) {
   ck_assert_str_eq(text.data, "tp=1 cp=1 pp=8:8x6,7,6 vpp=1 ep=2 etp=1");
   fit(text.data, 16, "deepseek-v3", &again);
   ck_assert_mem_eq(&l, &again, sizeof l);
-  hec_text_free(&text);
 }
 
 static const struct {
@@ -103,7 +102,7 @@ HEC_TEST(too_many_experts_on_a_rank) {
 
 HEC_TEST(recipe_as_text) {
   hec_recipe r = hec_recipe_default();
-  hec_text all = {0}, assumed = {0};
+  HEC_SCOPED(hec_text) all = {0}, assumed = {0};
   ck_ok(hec_recipe_read("precision=mxfp8 recompute=norm+act zero=3", &r));
   ck_assert_int_eq(r.precision, HEC_PRECISION_MXFP8);
   ck_assert_int_eq(r.recompute, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT);
@@ -119,8 +118,6 @@ HEC_TEST(recipe_as_text) {
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "0, 1, 2, 3"));
   ck_assert_int_eq(hec_recipe_read("speed=9", &r), HEC_BAD_INPUT);
   ck_assert_int_eq(r.zero, 3); /* unchanged by what failed */
-  hec_text_free(&all);
-  hec_text_free(&assumed);
 }
 
 static hec_training training(const char *layout, int32_t gpus, const char *model, const char *recipe) {
@@ -286,10 +283,9 @@ HEC_TEST(data_parallel_traffic) {
 /* Every dispatcher: named as the recipe names it, more load is never faster, and of all tokens to all ranks it plays no part. */
 HEC_TEST_LOOP(each_dispatcher, HEC_N_DISPATCHERS) {
   const hec_dispatcher *d = hec_dispatchers[_i];
-  hec_text recipe = {0};
+  HEC_SCOPED(hec_text) recipe = {0};
   hec_text_printf(&recipe, "dispatcher=%s", d->name);
   hec_training t = training("ep=16", 64, "qwen3-30b-a3b", recipe.data);
-  hec_text_free(&recipe);
   ck_assert_int_eq(t.recipe.dispatcher, _i);
   double even = d->seconds(&t, 1), hot = d->seconds(&t, 2);
   ck_assert(even > 0 && (d->gathers ? hot <= even : hot > 1.5 * even));

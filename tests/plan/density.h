@@ -1,6 +1,5 @@
 /* The bound that no split of tokens over fixed replicas can beat, by brute force: for planners that claim to reach it. */
-#ifndef HEC_TESTS_DENSITY_H
-#define HEC_TESTS_DENSITY_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/plan.h"
 
@@ -26,5 +25,3 @@ static inline uint64_t hec_test_densest(const hec_plan *plan, const hec_load *lo
   }
   return max;
 }
-
-#endif

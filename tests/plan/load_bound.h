@@ -4,13 +4,10 @@
  *     max(w(P)/R, (w(P) - (R - |P|) top(P)) / |P|),  w(P): of experts with home in P, top(P): of its `extra` largest
  * Those tokens are computed in P, at most |P| L, or on another rank, at most L and at most `extra` experts each. Taken over the R
  * sets of the fullest ranks (one of any size). Tight for extra = 0, extra >= experts, and R <= 2. */
-#ifndef HEC_TESTS_PLAN_LOAD_BOUND_H
-#define HEC_TESTS_PLAN_LOAD_BOUND_H
+#pragma once
 #include "runtime/base/arena.h"
 
 /* load: [n_experts]. Scratch comes from the arena and goes back to it. */
 double hec_load_mean(const uint64_t *load, int32_t n_experts, int32_t n_ranks);
 double hec_load_bound(const uint64_t *load, const int32_t *home, int32_t n_experts, int32_t n_ranks, int32_t extra,
                       hec_arena *arena);
-
-#endif

@@ -1,7 +1,6 @@
 /* Random and small problems for the tests of the planning floor. A cluster from its one-line form and a problem filled
  * in by hand, so that these tests depend on no preset. */
-#ifndef HEC_TESTS_PLAN_CASES_H
-#define HEC_TESTS_PLAN_CASES_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/problem.h"
@@ -58,6 +57,7 @@ static inline void hec_case_free(hec_case *c) {
   hec_arena_free(&c->arena);
   free(c);
 }
+HEC_OPENED_BY(hec_case, hec_case_free)
 
 /* A random cluster line: 1-4 nodes of 1-8 devices, one NIC per node or per device, random rates. */
 static inline const char *hec_case_random_line(uint64_t *seed, int32_t *n_devices) {
@@ -115,11 +115,9 @@ static inline void hec_sparse_case_add(hec_sparse_case *c, int32_t expert, int32
 /* What the cheapest collective takes, lowered and priced. */
 static inline double hec_sparse_case_s(const hec_sparse_case *c, hec_link_cost *cost, const hec_problem *problem,
                                        bool scatter) {
-  hec_collective_plan out = {0}, scratch = {0};
+  HEC_SCOPED(hec_collective_plan) out = {0}, scratch = {0};
   (void)hec_collective_choose(cost, problem, &c->sparse, scatter, NULL, &out, &scratch);
   double seconds = hec_collective_cost(cost, &out);
-  hec_collective_plan_free(&out);
-  hec_collective_plan_free(&scratch);
   return seconds;
 }
 
@@ -134,5 +132,3 @@ static inline void hec_case_random_counts(uint64_t *seed, hec_load *load) {
         hec_load_row(load, l, s)[e] = (uint32_t)(heat[e] * scale + hec_test_below(seed, 1 + scale));
   }
 }
-
-#endif

@@ -92,7 +92,7 @@ static void check_moves(const hec_spill_case *c) {
 }
 
 void hec_spill_case_plan(hec_spill_case *c) {
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   const hec_problem *p = c->problem;
   hec_routing routing = hec_routing_new(&own, p);
   hec_policy_decide(&c->run, 0, 0);
@@ -115,7 +115,6 @@ void hec_spill_case_plan(hec_spill_case *c) {
   }
   check_copies(c);
   check_moves(c);
-  hec_arena_free(&own);
 }
 
 hec_spill_oracle hec_spill_oracle_new(const hec_spill_case *c, int32_t first, int32_t n) {

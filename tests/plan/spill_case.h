@@ -1,6 +1,5 @@
 /* One layer of one expert-parallel group planned by a spilling policy, and who computes what of it. */
-#ifndef HEC_TESTS_SPILL_CASE_H
-#define HEC_TESTS_SPILL_CASE_H
+#pragma once
 #include "runtime/plan/planners/spill.h"
 
 typedef struct {
@@ -26,6 +25,7 @@ void hec_spill_case_fill(hec_spill_case *c, uint64_t max, uint64_t *seed);
  * assignment once. Fills total, computed and rank. */
 void hec_spill_case_plan(hec_spill_case *c);
 void hec_spill_case_stop(hec_spill_case *c); /* and frees the arena */
+HEC_SCOPED_BY(hec_spill_case, hec_spill_case_stop)
 
 /* What an independent planner says of one domain: ranks 0 .. n - 1, `moved` to rank r of expert e. */
 enum { HEC_SPILL_RANKS = 16, HEC_SPILL_EXPERTS = 40 };
@@ -42,5 +42,3 @@ void hec_spill_oracle_compare(const hec_spill_oracle *o, const hec_spill_case *c
 /* Guests of a rank. */
 int32_t hec_spill_case_guests(const hec_spill_case *c, int32_t rank);
 int32_t hec_spill_case_home(const hec_spill_case *c, int32_t expert);
-
-#endif

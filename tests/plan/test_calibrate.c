@@ -27,7 +27,7 @@ HEC_TEST(test_spread_choose) {
   int32_t wins[3] = {0};
   for (int32_t k = 0; k < 200; k++) {
     double bytes = (double)hec_test_below(&seed, hec_test_below(&seed, 2) ? 50000000 : 50000);
-    hec_case *c = hec_case_random(&seed, 1, 12, bytes);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, 1, 12, bytes);
     int32_t D = c->problem.n_ranks, n_items = 1 + (int32_t)hec_test_below(&seed, 12);
     static hec_sparse_case sparse;
     hec_sparse_case_begin(&sparse, bytes);
@@ -35,11 +35,11 @@ HEC_TEST(test_spread_choose) {
       hec_sparse_case_add(&sparse, i, (int32_t)hec_test_below(&seed, (uint64_t)D), D, NULL);
     hec_sparse s = sparse.sparse;
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
-    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
+    HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
     for (int32_t scatter = 0; scatter < 2; scatter++) {
       hec_spread spread = hec_spread_new(&c->arena, &c->problem, &links, bytes, scatter);
       hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread);
-      hec_collective_plan out = {0}, scratch = {0};
+      HEC_SCOPED(hec_collective_plan) out = {0}, scratch = {0};
       const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s, scatter, NULL, &out, &scratch);
       ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum), row);
       for (int32_t i = 0; i < 3; i++)
@@ -50,11 +50,7 @@ HEC_TEST(test_spread_choose) {
         ck_assert_ptr_eq(hec_spread_choose(&spread, &s, &sum), row);
         sparse.at[n_items]++;
       }
-      hec_collective_plan_free(&out);
-      hec_collective_plan_free(&scratch);
     }
-    hec_link_cost_free(&cost);
-    hec_case_free(c);
   }
   ck_assert(wins[0] > 0 && wins[1] > 0 && wins[2] > 0);
 }
@@ -72,14 +68,14 @@ HEC_TEST(test_spread_cost) {
   for (int32_t k = 0; k < 150; k++) {
     int32_t E = 1 + (int32_t)hec_test_below(&seed, 12);
     double bytes = (double)hec_test_below(&seed, 30000000);
-    hec_case *c = hec_case_random(&seed, 1, E, bytes);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, 1, E, bytes);
     int32_t D = c->problem.n_ranks, home[EXPERTS_MAX];
     bool scatter = hec_test_below(&seed, 2) == 0;
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_spread spread = hec_spread_new(&c->arena, &c->problem, &links, bytes, scatter);
     hec_spread_sum sum = hec_spread_sum_new(&c->arena, &spread);
     const hec_spread_sum nothing = hec_spread_sum_new(&c->arena, &spread);
-    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
+    HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
     static bool to[EXPERTS_MAX][RANKS_MAX];
     memset(to, 0, sizeof to);
     for (int32_t e = 0; e < E; e++) { /* one more expert at a time */
@@ -102,15 +98,13 @@ HEC_TEST(test_spread_cost) {
       if (n == D - 1)
         ck_assert(spread.everywhere_s[home[e]] == hec_spread_cost_with(&spread, &nothing, &pattern));
     }
-    hec_link_cost_free(&cost);
-    hec_case_free(c);
   }
 }
 
 /* Patterns that are kept are those that are made anew, also when the memory for them was full. */
 HEC_TEST(test_spread_memo) {
   uint64_t seed = 33;
-  hec_case *c = hec_case_new("4x8 nvlink=300G@2us nic=50G@10us flops=312T mem=40G", 32, 1, 64, 5e6);
+  HEC_OPENED(hec_case) *c = hec_case_new("4x8 nvlink=300G@2us nic=50G@10us flops=312T mem=40G", 32, 1, 64, 5e6);
   hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
   hec_spread kept = hec_spread_new(&c->arena, &c->problem, &links, 5e6, false);
   const hec_spread_sum nothing = hec_spread_sum_new(&c->arena, &kept);
@@ -133,16 +127,12 @@ HEC_TEST(test_spread_memo) {
                          .receiver_at = (int32_t[]){0, n},
                          .receiver = receivers,
                          .bytes = 5000000};
-    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
-    hec_collective_plan out = {0}, scratch = {0};
+    HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
+    HEC_SCOPED(hec_collective_plan) out = {0}, scratch = {0};
     (void)hec_collective_choose(&cost, &c->problem, &sparse, false, NULL, &out, &scratch);
     ck_assert(kept_s == hec_collective_cost(&cost, &out));
-    hec_collective_plan_free(&out);
-    hec_collective_plan_free(&scratch);
-    hec_link_cost_free(&cost);
   }
   ck_assert_msg(again > 500 && forgotten > 0, "%d %d", again, forgotten);
-  hec_case_free(c);
 }
 
 /* The layer's time by routing every token with the dispatch rule and adding up links and ranks. */
@@ -190,7 +180,7 @@ HEC_TEST(test_layer_model) {
   uint64_t seed = 37;
   for (int32_t k = 0; k < 200; k++) {
     int32_t E = 1 + (int32_t)hec_test_below(&seed, 10);
-    hec_case *c = hec_case_random(&seed, 2, E, 1000);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, 2, E, 1000);
     hec_problem *p = &c->problem;
     p->train = hec_test_below(&seed, 2);
     p->expert.bytes_per_row = 77;
@@ -237,7 +227,6 @@ HEC_TEST(test_layer_model) {
       ck_assert(hec_layer_model_total(&model, hec_layer_model_time_with(&model, changed, NULL)) == with_s);
     hec_layer_model_replace(&model, changed, n == p->n_ranks ? NULL : part);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time(&model)) == with_s);
-    hec_case_free(c);
   }
 }
 
@@ -323,7 +312,7 @@ static int32_t plain_calibrate(plain *x, hec_plan *plan, hec_plan *trial, hec_pl
 static int32_t calibrate_once(uint64_t *seed, bool *limited) {
   int32_t E = 1 + (int32_t)hec_test_below(seed, 14);
   double bytes = (double)hec_test_below(seed, hec_test_below(seed, 2) ? 1000000 : 30000);
-  hec_case *c = hec_case_random(seed, 2, E, bytes);
+  HEC_OPENED(hec_case) *c = hec_case_random(seed, 2, E, bytes);
   hec_problem *p = &c->problem;
   p->train = hec_test_below(seed, 3) > 0;
   p->bytes.token = (double)(1 + hec_test_below(seed, 3000));
@@ -376,7 +365,6 @@ static int32_t calibrate_once(uint64_t *seed, bool *limited) {
   }
   *limited = added > 0 && full > 0 && full < p->n_ranks;
   hec_link_cost_free(&x.cost);
-  hec_case_free(c);
   return added;
 }
 

@@ -247,7 +247,7 @@ static void check_way_out(const hec_problem *p, const hec_sparse *s, const hec_c
 }
 
 static void one_problem(uint64_t *seed) {
-  hec_case *c = hec_case_random(seed, 1, 64, 1000);
+  HEC_OPENED(hec_case) *c = hec_case_random(seed, 1, 64, 1000);
   static hec_sparse_case s;
   static int32_t owner[ITEMS_MAX * RANKS_MAX];
   bool sliced = hec_test_below(seed, 4) == 0;
@@ -256,7 +256,7 @@ static void one_problem(uint64_t *seed) {
   s.sparse.relays = hec_test_below(seed, 2) == 0;
   for (int32_t row = 0; hec_collectives[row]; row++)
     for (int32_t scatter = 0; scatter < 2; scatter++) {
-      hec_collective_plan merged = {0}, items = {.per_item = true};
+      HEC_SCOPED(hec_collective_plan) merged = {0}, items = {.per_item = true};
       (scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather)(&c->problem, &s.sparse, &merged);
       (scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather)(&c->problem, &s.sparse, &items);
       check_form(&merged, &c->problem);
@@ -274,10 +274,7 @@ static void one_problem(uint64_t *seed) {
         check_levels(&c->problem, &s.sparse, &items, hec_collectives[row] == &hec_collective_chain);
       if (!sliced && !scatter && items.n_parts == 1)
         check_way_out(&c->problem, &s.sparse, &items);
-      hec_collective_plan_free(&merged);
-      hec_collective_plan_free(&items);
     }
-  hec_case_free(c);
 }
 
 HEC_TEST(test_random_problems) {
@@ -302,12 +299,12 @@ static void expect_sent(const hec_collective_plan *plan, const sent *wanted, int
 }
 
 HEC_TEST(test_golden) {
-  hec_case *c = hec_case_new("2x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 6, 1, 8, 100);
+  HEC_OPENED(hec_case) *c = hec_case_new("2x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 6, 1, 8, 100);
   static hec_sparse_case s;
   hec_sparse_case_begin(&s, 100);
   hec_sparse_case_add(&s, 5, 1, 6, NULL);
   hec_sparse_case_add(&s, 7, 4, 6, (bool[]){[0] = true, [5] = true});
-  hec_collective_plan plan = {0};
+  HEC_SCOPED(hec_collective_plan) plan = {0};
   static const sent direct[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 1, 5}, {0, 4, 0}, {0, 4, 5}},
                     gather[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 4}, {0, 4, 0}, {0, 4, 5}, {1, 4, 3}, {1, 4, 5}},
                     scatter[] = {{0, 3, 4}, {0, 5, 4}, {1, 0, 1}, {1, 0, 4}, {1, 2, 1}, {1, 4, 1}, {1, 5, 4}};
@@ -331,14 +328,12 @@ HEC_TEST(test_golden) {
   s.sparse.bytes = 1 << 30;
   hec_collective_chain.gather(&c->problem, &s.sparse, &plan);
   ck_assert_int_eq(plan.n_chunks, 16);
-  hec_collective_plan_free(&plan);
-  hec_case_free(c);
 }
 
 /* By hand: 2 nodes of 2, an item of 101 bytes from rank 1 to ranks 0, 2 and 3. Parts of 50 and 51. Ranks 0 and 2, 3
  * are receivers, so nobody keeps parts for others; with rank 2 alone, 0 and 3 do. */
 HEC_TEST(test_parts_golden) {
-  hec_case *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 1, 8, 101);
+  HEC_OPENED(hec_case) *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 1, 8, 101);
   static hec_sparse_case s;
   typedef struct {
     int32_t stage, source, destination, bytes;
@@ -351,7 +346,7 @@ HEC_TEST(test_parts_golden) {
     hec_sparse_case_begin(&s, 101);
     s.sparse.relays = true;
     hec_sparse_case_add(&s, 5, 1, 4, few ? (bool[4]){[2] = true} : NULL);
-    hec_collective_plan plan = {0};
+    HEC_SCOPED(hec_collective_plan) plan = {0};
     (scatter ? hec_collective_parts.scatter : hec_collective_parts.gather)(&c->problem, &s.sparse, &plan);
     ck_assert(plan.n_stages == 3 && plan.n_parts == 2);
     const golden *wanted = few ? one : all;
@@ -373,20 +368,18 @@ HEC_TEST(test_parts_golden) {
     s.sparse.relays = false; /* whole items, where nobody may */
     hec_collective_parts.gather(&c->problem, &s.sparse, &plan);
     ck_assert_int_eq(plan.n_parts, 1);
-    hec_collective_plan_free(&plan);
   }
-  hec_case_free(c);
 }
 
 /* Two experts of one owner for the same ranks travel as one transfer of twice the bytes, with item -1. */
 HEC_TEST(test_merge) {
-  hec_case *c = hec_case_new("1x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 3, 1, 8, 100);
+  HEC_OPENED(hec_case) *c = hec_case_new("1x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 3, 1, 8, 100);
   static hec_sparse_case s;
   hec_sparse_case_begin(&s, 70);
   hec_sparse_case_add(&s, 1, 0, 3, NULL);
   hec_sparse_case_add(&s, 2, 0, 3, (bool[]){false, false, true});
   hec_sparse_case_add(&s, 3, 0, 3, NULL);
-  hec_collective_plan plan = {0};
+  HEC_SCOPED(hec_collective_plan) plan = {0};
   hec_collective_direct.scatter(&c->problem, &s.sparse, &plan);
   ck_assert_uint_eq(plan.stage[0].n, 2);
   for (int32_t i = 0; i < 2; i++) {
@@ -396,8 +389,6 @@ HEC_TEST(test_merge) {
   s.sparse.n_items = 0;
   hec_collective_direct.gather(&c->problem, &s.sparse, &plan);
   ck_assert_int_eq(plan.n_stages, 0);
-  hec_collective_plan_free(&plan);
-  hec_case_free(c);
 }
 
 static bool same_plan(const hec_collective_plan *a, const hec_collective_plan *b) {
@@ -414,12 +405,12 @@ HEC_TEST(test_choose) {
   uint64_t seed = 7;
   int32_t wins[3] = {0};
   for (int32_t k = 0; k < 200; k++) {
-    hec_case *c = hec_case_random(&seed, 1, 64, 1000);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, 1, 64, 1000);
     static hec_sparse_case s;
     random_sparse(&seed, c->problem.n_ranks, 1, &s, s.owner);
     bool scatter = hec_test_below(&seed, 2) == 0;
-    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
-    hec_collective_plan out = {0}, scratch = {0}, each = {0};
+    HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
+    HEC_SCOPED(hec_collective_plan) out = {0}, scratch = {0}, each = {0};
     const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s.sparse, scatter, NULL, &out, &scratch);
     double chosen_s = hec_collective_cost(&cost, &out);
     bool before = true;
@@ -440,11 +431,6 @@ HEC_TEST(test_choose) {
       ck_assert_ptr_eq(hec_collective_find(hec_collectives[i]->name), hec_collectives[i]);
     }
     ck_assert(!before);
-    hec_collective_plan_free(&out);
-    hec_collective_plan_free(&scratch);
-    hec_collective_plan_free(&each);
-    hec_link_cost_free(&cost);
-    hec_case_free(c);
   }
   ck_assert_ptr_null(hec_collective_find("ring"));
   ck_assert_msg(wins[0] > 0 && wins[1] > 0 && wins[2] > 0, "every row is the best somewhere: %d %d %d", wins[0],
@@ -455,13 +441,13 @@ HEC_TEST(test_choose) {
  * items out of each NIC and then 2 * 3 items out of each entry's port. Items of 1 MB, NICs of 10 GB/s, ports of 1000
  * GB/s. */
 HEC_TEST(test_cost_by_hand) {
-  hec_case *c = hec_case_new("3x4 nvlink=1000G nic=10G@5us flops=100T mem=40G", 12, 1, 12, 1e6);
+  HEC_OPENED(hec_case) *c = hec_case_new("3x4 nvlink=1000G nic=10G@5us flops=100T mem=40G", 12, 1, 12, 1e6);
   static hec_sparse_case s;
   hec_sparse_case_begin(&s, 1e6);
   for (int32_t i = 0; i < 3; i++)
     hec_sparse_case_add(&s, 4 * i, 4 * i, 12, NULL);
-  hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
-  hec_collective_plan plan = {0};
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
+  HEC_SCOPED(hec_collective_plan) plan = {0};
   hec_collective_direct.gather(&c->problem, &s.sparse, &plan); /* 8 MB out of each NIC */
   double direct_s = hec_collective_cost(&cost, &plan);
   hec_collective_two_level.gather(&c->problem, &s.sparse,
@@ -470,20 +456,17 @@ HEC_TEST(test_cost_by_hand) {
   double latency_s = (double)hec_cluster_latency_ps(&c->cluster, 0, 4) * 1e-12;
   ck_assert_double_eq_tol(direct_s, latency_s + 8e6 / 10e9, 1e-12);
   ck_assert_double_eq_tol(two_level_s, latency_s + 2e6 / 10e9 + 6e6 / 1000e9, 1e-12);
-  hec_collective_plan_free(&plan);
-  hec_link_cost_free(&cost);
-  hec_case_free(c);
 }
 
 /* 15 experts to all of 32 ranks, where every row has a price of its own: from patterns comes the same choice. */
 HEC_TEST(test_choice_from_patterns) {
-  hec_case *c = hec_case_new("4x8 nvlink=300G@2us nic=50G@10us flops=312T mem=40G", 32, 1, 64, 5e6);
+  HEC_OPENED(hec_case) *c = hec_case_new("4x8 nvlink=300G@2us nic=50G@10us flops=312T mem=40G", 32, 1, 64, 5e6);
   static hec_sparse_case s;
   hec_sparse_case_begin(&s, 5e6);
   for (int32_t i = 0; i < 15; i++)
     hec_sparse_case_add(&s, 4 * i, 2 * i, 32, NULL);
-  hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
-  hec_collective_plan out = {0}, scratch = {0};
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
+  HEC_SCOPED(hec_collective_plan) out = {0}, scratch = {0};
   for (int32_t scatter = 0; scatter < 2; scatter++) {
     const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s.sparse, scatter, NULL, &out, &scratch);
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
@@ -492,8 +475,4 @@ HEC_TEST(test_choice_from_patterns) {
     for (int32_t k = 0; k < 3; k++) /* its sums are used again */
       ck_assert_ptr_eq(hec_spread_choose(&spread, &s.sparse, &sum), row);
   }
-  hec_collective_plan_free(&out);
-  hec_collective_plan_free(&scratch);
-  hec_link_cost_free(&cost);
-  hec_case_free(c);
 }

@@ -141,7 +141,7 @@ HEC_TEST(one_degree_costs_little) {
     hec_moe moe;
     hec_cluster cluster;
     hec_problem p;
-    hec_arena own = {0};
+    HEC_SCOPED(hec_arena) own = {0};
     ck_ok(hec_cluster_load(clusters[i % 5], &own, &cluster));
     ck_ok(hec_moe_load(models[i / 5 % 5], &moe));
     int32_t ranks = cluster.n_devices < 32 ? cluster.n_devices : 32, esp = i / 75 == 0 ? 1 : i / 75 == 1 ? 2 : 8;
@@ -154,7 +154,6 @@ HEC_TEST(one_degree_costs_little) {
       n_other += one > apart * (1 + 1e-6);
       n++;
     }
-    hec_arena_free(&own);
   }
   ck_assert_int_eq(n, 177);
   ck_assert_int_eq(n_other, 42);

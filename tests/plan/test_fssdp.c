@@ -32,7 +32,7 @@ HEC_TEST(test_golden_table) {
       {3, 4, {0xff, 0xff, 0xff, 0x02}, {25, 49, 53, 43, 39, 33, 30, 28}, 56, 1.413},
       {4, 2, {0xff, 0x3f, 0xc3, 0x03}, {42, 42, 48, 38, 42, 36, 27, 25}, 56, 1.280},
   };
-  hec_case *c = hec_case_new("2x4 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 8, 1, 16, 1000);
+  HEC_OPENED(hec_case) *c = hec_case_new("2x4 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 8, 1, 16, 1000);
   hec_fssdp fssdp = hec_fssdp_new(&c->arena, &c->problem);
   hec_plan plan = hec_plan_new(&c->arena, &c->problem, 1);
   hec_load counts = hec_load_new(&c->arena, 1, 8, 16);
@@ -61,7 +61,6 @@ HEC_TEST(test_golden_table) {
     ck_assert_uint_eq(crossing, golden[k].crossing);
     ck_assert_double_eq_tol(hec_routing_overload(&routing), golden[k].overload, 5e-4);
   }
-  hec_case_free(c);
 }
 
 /* The rules of 4.3 and 14, literally. held[e][d] on entry: owners only. */
@@ -135,7 +134,7 @@ HEC_TEST(test_materialise_random) {
   uint64_t seed = 11;
   for (int32_t k = 0; k < 1500; k++) {
     int32_t E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX);
-    hec_case *c = hec_case_random(&seed, 2, E, 1000);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, 2, E, 1000);
     hec_fssdp fssdp = hec_fssdp_new(&c->arena, &c->problem);
     hec_plan plan = hec_plan_new(&c->arena, &c->problem, 1);
     uint64_t load[EXPERTS_MAX];
@@ -170,7 +169,6 @@ HEC_TEST(test_materialise_random) {
     ck_assert_int_le(distinct, t);
     for (int32_t d = 0; d < D; d++)
       ck_assert_int_le(copies[d], m);
-    hec_case_free(c);
   }
 }
 
@@ -241,7 +239,7 @@ HEC_TEST(test_shard_random) {
   uint64_t seed = 12;
   for (int32_t k = 0; k < 600; k++) {
     int32_t E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX), L = 1 + (int32_t)hec_test_below(&seed, LAYERS_MAX);
-    hec_case *c = hec_case_random(&seed, L, E, 1000);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, L, E, 1000);
     hec_fssdp fssdp = hec_fssdp_new(&c->arena, &c->problem);
     static uint64_t F[LAYERS_MAX][EXPERTS_MAX], load[LAYERS_MAX * EXPERTS_MAX];
     int32_t order[LAYERS_MAX * EXPERTS_MAX], t[LAYERS_MAX], fast[LAYERS_MAX * EXPERTS_MAX],
@@ -264,7 +262,6 @@ HEC_TEST(test_shard_random) {
     }
     for (int32_t d = 0; d < D; d++)
       ck_assert(owned[d] == L * E / D || owned[d] == (L * E + D - 1) / D);
-    hec_case_free(c);
   }
 }
 
@@ -298,11 +295,11 @@ HEC_TEST(test_overlap_degree) {
   for (int32_t k = 0; k < 250; k++) {
     int32_t E = 1 + (int32_t)hec_test_below(&seed, EXPERTS_MAX);
     double bytes = (double)hec_test_below(&seed, 20000000);
-    hec_case *c = hec_case_random(&seed, 1, E, bytes);
+    HEC_OPENED(hec_case) *c = hec_case_random(&seed, 1, E, bytes);
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_spread gather = hec_spread_new(&c->arena, &c->problem, &links, bytes, false);
     hec_spread_sum sum = hec_spread_sum_new(&c->arena, &gather);
-    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
+    HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &c->arena);
     int32_t order[EXPERTS_MAX], home[EXPERTS_MAX];
     uint64_t load[EXPERTS_MAX], steps = 0;
     random_loads(&seed, load, E);
@@ -330,8 +327,6 @@ HEC_TEST(test_overlap_degree) {
     c->problem.t = HEC_T_PAPER;
     double fit = c->problem.window_s * hec_cluster_node_bandwidth(&c->cluster, true) / bytes;
     ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &of, &steps), fit >= E ? E : (int32_t)fit);
-    hec_link_cost_free(&cost);
-    hec_case_free(c);
   }
   ck_assert_int_gt(partial, 40);
 }
@@ -339,7 +334,7 @@ HEC_TEST(test_overlap_degree) {
 /* Layers that s2 leaves dense have the longer window, the others theirs. */
 HEC_TEST(test_overlap_degree_of_a_dense_layer) {
   enum { E = 8 };
-  hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1G", 4, 3, E, 1e6);
+  HEC_OPENED(hec_case) *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1G", 4, 3, E, 1e6);
   hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
   hec_spread gather = hec_spread_new(&c->arena, &c->problem, &links, 1e6, false);
   hec_spread_sum sum = hec_spread_sum_new(&c->arena, &gather);
@@ -352,11 +347,10 @@ HEC_TEST(test_overlap_degree_of_a_dense_layer) {
   for (int32_t l = 0; l < 3; l++)
     ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &(hec_overlap_case){order, home, l, 0}, &steps),
                      l == 1 ? 0 : E);
-  hec_case_free(c);
 }
 
 HEC_TEST(test_memory_capacity) {
-  hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
+  HEC_OPENED(hec_case) *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
   hec_problem *p = &c->problem;
   /* 5 * 8 / 4 = 10 experts of 10 + 10 + 60 bytes, two buffers of 1000 tokens of 100 bytes: far too much */
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 0);
@@ -377,5 +371,4 @@ HEC_TEST(test_memory_capacity) {
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 6);
   p->m = 60;
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 8);
-  hec_case_free(c);
 }

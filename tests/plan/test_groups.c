@@ -137,7 +137,8 @@ static void check_alone(const hec_policy_run *run, const hec_policy_run *alone) 
 }
 
 static void drive(const hec_policy *policy, const hec_problem *p, uint64_t seed) {
-  hec_policy_run run = hec_policy_start(policy, p, &arena), *alone = HEC_NEW(&arena, hec_policy_run, p->dp);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, p, &arena);
+  hec_policy_run *alone = HEC_NEW(&arena, hec_policy_run, p->dp);
   hec_routing routing = hec_routing_new(&arena, p);
   size_t rows = (size_t)p->n_experts * (size_t)p->n_ranks;
   hec_sparse sparse = {.expert = HEC_NEW(&arena, int32_t, rows),
@@ -169,7 +170,6 @@ static void drive(const hec_policy *policy, const hec_problem *p, uint64_t seed)
   }
   for (int32_t g = 0; inside && g < p->dp; g++)
     hec_policy_stop(&alone[g]);
-  hec_policy_stop(&run);
 }
 
 HEC_TEST_TABLE(every_row, hec_policies) {

@@ -77,8 +77,8 @@ static void check_overlap(const hec_policy_run *run, hec_spread *gather, hec_spr
 
 /* Plays 8 records; returns the digest of all plans. */
 static uint64_t play(const hec_policy *policy, hec_case *c, uint64_t seed, bool check) {
-  hec_arena arena = {0};
-  hec_policy_run run = hec_policy_start(policy, &c->problem, &arena);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, &c->problem, &arena);
   hec_plan before = hec_plan_new(&arena, &c->problem, 1);
   hec_load load = hec_load_new(&arena, c->problem.n_layers, c->problem.n_ranks, c->problem.n_experts);
   hec_rank_links links = hec_rank_links_new(&arena, &c->problem);
@@ -114,8 +114,6 @@ static uint64_t play(const hec_policy *policy, hec_case *c, uint64_t seed, bool 
   }
   if (!policy->period)
     ck_assert_uint_eq(moved, 0);
-  hec_policy_stop(&run);
-  hec_arena_free(&arena);
   return digest;
 }
 
@@ -127,7 +125,7 @@ HEC_TEST(test_rows_on_random_problems) {
     E = hec_test_below(&seed, 8) == 0 ? 1 : E;
     const char *line = hec_case_random_line(&seed, &n_devices);
     int32_t n_ranks = hec_test_below(&seed, 8) == 0 ? 1 : 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices);
-    hec_case *c = hec_case_new(line, n_ranks, L, E, (double)hec_test_below(&seed, 2000000000) / 100);
+    HEC_OPENED(hec_case) *c = hec_case_new(line, n_ranks, L, E, (double)hec_test_below(&seed, 2000000000) / 100);
     c->problem.window_s = hec_test_uniform(&seed) * 2e-3;
     hec_problem *p = &c->problem;
     hec_test_one_group(&c->arena, p);
@@ -138,16 +136,15 @@ HEC_TEST(test_rows_on_random_problems) {
     p->period = 3;
     for (int32_t r = 0; r < 5; r++)
       ck_assert_uint_eq(play(rows[r], c, seed, true), play(rows[r], c, seed, true));
-    hec_case_free(c);
   }
 }
 
 /* Nothing known: the hot set is the lowest ids. Homes stay even until a period has passed, then move once. */
 HEC_TEST(test_schedule_of_decisions) {
-  hec_case *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 2, 8, 1000);
+  HEC_OPENED(hec_case) *c = hec_case_new("2x2 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 4, 2, 8, 1000);
   c->problem.t = 2;
   c->problem.m = 4;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_policy_run run = hec_policy_start(&hec_policy_hecate_published, &c->problem, &arena);
   ck_assert_int_eq(hec_policy_hecate.period, 100);
   hec_policy_decide(&run, 50, 0);
@@ -194,31 +191,27 @@ HEC_TEST(test_schedule_of_decisions) {
   ck_assert(run.planned && run.plan.version == 1 && run.t[0] == 2);
   ck_assert(!hec_policy_hecate_nomaterialisation.refine);
   hec_policy_stop(&run);
-  hec_arena_free(&arena);
-  hec_case_free(c);
 }
 
 /* Re-materialisation needs memory for one layer's copies only. */
 HEC_TEST(test_rematerialisation_raises_m) {
-  hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
+  HEC_OPENED(hec_case) *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
   c->problem.tokens = 0;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   for (int32_t k = 0; k < 5; k++) {
-    hec_policy_run run = hec_policy_start(rows[k], &c->problem, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(rows[k], &c->problem, &arena);
     ck_assert_int_eq(run.plan.rematerialise, k == 1);
     ck_assert_int_eq(run.m[4], k == 3 ? 0 : k == 1 ? 8 : 3);
-    hec_policy_stop(&run);
   }
-  hec_arena_free(&arena);
-  hec_case_free(c);
 }
 
 HEC_TEST_LOOP(test_no_allocation_after_start, 2) {
-  hec_case *c = hec_case_new("4x4 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 16, 3, 32, 1e5);
+  HEC_OPENED(hec_case) *c = hec_case_new("4x4 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 16, 3, 32, 1e5);
   c->problem.period = 2;
   c->problem.m = 6;
-  hec_arena arena = {0};
-  hec_policy_run run = hec_policy_start(_i ? &hec_policy_hecate : &hec_policy_hecate_rm, &c->problem, &arena);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_policy_run) run =
+      hec_policy_start(_i ? &hec_policy_hecate : &hec_policy_hecate_rm, &c->problem, &arena);
   hec_load load = hec_load_new(&arena, 3, 16, 32);
   uint64_t seed = 34;
   hec_fail_allocation(1); /* from here on an allocation ends the program */
@@ -230,7 +223,4 @@ HEC_TEST_LOOP(test_no_allocation_after_start, 2) {
     hec_policy_observe(&run, &load);
   }
   hec_fail_allocation(0);
-  hec_policy_stop(&run);
-  hec_arena_free(&arena);
-  hec_case_free(c);
 }

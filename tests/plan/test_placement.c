@@ -62,7 +62,7 @@ HEC_TEST(known_plan) {
   ck_refused(hec_policy_suits(&hec_policy_given, problem), "expected `placement` FILE");
   problem->placement = &p;
   ck_ok(hec_policy_suits(&hec_policy_given, problem));
-  hec_policy_run run = hec_policy_start(&hec_policy_given, problem, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_given, problem, &arena);
   static const int32_t homes[] = {0, 0, 1, 0, 1, 0, 0, 0};
   ck_assert(memcmp(run.plan.home, homes, sizeof homes) == 0);
   ck_assert(memcmp(run.plan.opt_home, homes, sizeof homes) == 0);
@@ -75,7 +75,6 @@ HEC_TEST(known_plan) {
   uint64_t before = hec_plan_digest(&run.plan);
   hec_policy_decide(&run, 7, 0);
   ck_assert(hec_plan_digest(&run.plan) == before && run.units == 0 && !run.planned);
-  hec_policy_stop(&run);
 }
 
 /* ---- There and back ---- */
@@ -89,7 +88,7 @@ static bool is_even(const hec_placement *p) {
 
 /* Through a file of the format; false: it cannot say it. */
 static bool through(const hec_placement_format *format, const hec_placement *p, hec_placement *again) {
-  hec_text text = {0}, mind = {0}, twice = {0};
+  HEC_SCOPED(hec_text) text = {0}, mind = {0}, twice = {0};
   hec_status status = hec_placement_write(format, p, &text, &mind);
   bool dense = p->shape.first_layer > 0 && !format->counts_dense;
   ck_assert((status == HEC_OK) == ((!format->even || is_even(p)) && !dense));
@@ -107,9 +106,6 @@ static bool through(const hec_placement_format *format, const hec_placement *p, 
     ck_assert_ptr_nonnull(strstr(hec_last_error(), dense ? "`first_layer`" : "as many slots on every rank"));
     ck_assert(text.length == 0);
   }
-  hec_text_free(&text);
-  hec_text_free(&mind);
-  hec_text_free(&twice);
   return status == HEC_OK;
 }
 
@@ -199,12 +195,11 @@ static void check_back(const hec_plan *plan, const hec_placement *placement, con
 /* Formats that took the plan. */
 static int32_t check_plan(const hec_plan *plan, const hec_problem *problem) {
   hec_placement p, again;
-  hec_text lost = {0};
+  HEC_SCOPED(hec_text) lost = {0};
   hec_status status = hec_placement_of_plan(plan, 0, &arena, &p, &lost);
   ck_assert((status == HEC_OK) == (plan->n_slices == 1));
   ck_assert(status == HEC_OK || strstr(hec_last_error(), "slices") != NULL);
   ck_assert(status != HEC_OK || (lost.length == 0) == (is_plain(plan) && !plan->quota_at));
-  hec_text_free(&lost);
   int32_t n = 0;
   for (int32_t f = 0; status == HEC_OK && hec_placement_formats[f]; f++) {
     for (int32_t r = 0; r < plan->n_ranks; r++) /* an expert twice on every rank is more slots than experts */
@@ -246,7 +241,7 @@ HEC_TEST_TABLE(plans_of_policies, hec_policies) {
     hec_problem *p =
         i < 4 ? hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true)
               : hec_test_random_problem(&arena, &seed);
-    hec_policy_run run = hec_policy_start(policy, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, p, &arena);
     for (int64_t iter = 0; iter < 3; iter++) {
       hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_policy_decide(&run, 100 * iter, 0);
@@ -258,8 +253,6 @@ HEC_TEST_TABLE(plans_of_policies, hec_policies) {
       n += check_plan(&run.plan, p);
       n_sliced += run.plan.n_slices > 1;
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_msg(n > 0 || n_sliced > 0, "%s: no plan went through a file", policy->name);
 }

@@ -86,14 +86,13 @@ HEC_TEST_ROWS(damaged_files, damaged) {
   ck_ok(hec_file_read(path, "a placement", 1 << 20, &whole, &length));
   ck_assert_int_eq(regcomp(&what, hec_test_quoted(damaged[_i].what), 0), 0);
   ck_assert_msg(regexec(&what, whole, 1, &at, 0) == 0, "nothing is damaged by %s", damaged[_i].what);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_printf(&text, "%.*s%s%s", (int)at.rm_so, whole, hec_test_quoted(damaged[_i].by), whole + at.rm_eo);
   hec_placement p;
   const hec_placement_shape shape = {.n_layers = 2, .n_experts = 6, .n_ranks = 4, .first_layer = -1};
   ck_refused(hec_placement_parse(text.data, text.length, "file", shape, &arena, &p), "file:");
   ck_refused(HEC_BAD_INPUT, hec_test_quoted(damaged[_i].place));
   ck_refused(HEC_BAD_INPUT, hec_test_quoted(damaged[_i].words));
-  hec_text_free(&text);
   regfree(&what);
   free(whole);
 }

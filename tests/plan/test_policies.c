@@ -91,7 +91,7 @@ static bool migrates(const hec_plan *from, const hec_plan *to, const hec_problem
 
 /* A policy on a problem for some iterations of two micro-batches; returns a digest of all its plans. */
 static uint64_t drive(const hec_policy *policy, hec_problem *p, uint64_t seed) {
-  hec_policy_run run = hec_policy_start(policy, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, p, &arena);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_plan before = hec_plan_new(&arena, p, run.plan.n_slices);
   int32_t *ranks = HEC_NEW(&arena, int32_t, p->n_ranks + run.plan.copy_capacity);
@@ -114,7 +114,6 @@ static uint64_t drive(const hec_policy *policy, hec_problem *p, uint64_t seed) {
       hec_policy_observe(&run, &load);
     }
   free(list.data);
-  hec_policy_stop(&run);
   return digest;
 }
 

@@ -50,10 +50,9 @@ static double alone(const uint32_t *totals, int32_t n) {
   (void)snprintf(text, sizeof text, "craft:redundant=%g", (double)n / RANKS);
   for (int32_t e = 0; e < EXPERTS; e++)
     own[0][e] = totals[e];
-  hec_policy_run run = plan(text, own, 1);
+  HEC_SCOPED(hec_policy_run) run = plan(text, own, 1);
   double value = balance(&run, 0, totals);
   ck_assert_int_le(replicas(&run, 0), n);
-  hec_policy_stop(&run);
   return value;
 }
 
@@ -77,7 +76,7 @@ HEC_TEST(budget_is_shared_out_best) {
           best = fmax(best, value[0][i] + value[1][j] + value[2][k]);
     char text[64];
     (void)snprintf(text, sizeof text, "craft:redundant=%.4f", (budget + 0.01) / (RANKS * LAYERS));
-    hec_policy_run run = plan(text, totals, LAYERS);
+    HEC_SCOPED(hec_policy_run) run = plan(text, totals, LAYERS);
     double sum = 0;
     int32_t used = 0;
     for (int32_t layer = 0; layer < LAYERS; layer++) {
@@ -87,8 +86,6 @@ HEC_TEST(budget_is_shared_out_best) {
     differs |= replicas(&run, 0) != replicas(&run, 1);
     ck_assert_int_le(used, budget);
     ck_assert_double_eq_tol(sum, best, 1e-9);
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert(differs);
 }

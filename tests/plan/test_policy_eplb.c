@@ -89,7 +89,7 @@ HEC_TEST(policy_hierarchical) {
   uint64_t seed = 5;
   hec_problem *problem =
       hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_eplb, problem, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_eplb, problem, &arena);
   hec_load load = hec_test_random_load(&arena, problem, &seed);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
@@ -101,7 +101,6 @@ HEC_TEST(policy_hierarchical) {
         ck_assert_int_eq(copies.rank[i] / 4, hec_plan_home(&run.plan, layer, e) / 4);
     }
   }
-  hec_policy_stop(&run);
 }
 
 /* Both hot experts start on node 0. With 8 groups (of two) on two nodes one of them moves to the other. The holders
@@ -111,7 +110,7 @@ HEC_TEST(policy_packs_groups_onto_nodes) {
   hec_problem *problem =
       hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
   hec_load load = hec_test_even_load(&arena, problem, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_eplb, problem, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_eplb, problem, &arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(hec_plan_home(&run.plan, 0, 0) / 4 != hec_plan_home(&run.plan, 0, 4) / 4);
@@ -121,5 +120,4 @@ HEC_TEST(policy_packs_groups_onto_nodes) {
   hec_eplb eplb = place(wide, 16, 24, 8, 2, 8);
   for (int32_t i = 0; i < 24; i++)
     ck_assert(hec_plan_holds(&run.plan, 0, eplb.slot[i], i / 3));
-  hec_policy_stop(&run);
 }

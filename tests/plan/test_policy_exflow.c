@@ -36,7 +36,7 @@ HEC_TEST(keeps_counts_and_more_tokens) {
   for (int round = 0; round < 60; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->transitions = random_transitions(p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_exflow, p, &arena);
     hec_plan contiguous = hec_plan_new(&arena, p, 1);
     hec_plan_set_contiguous(&contiguous, p);
     hec_plan_check(&run.plan);
@@ -63,8 +63,6 @@ HEC_TEST(keeps_counts_and_more_tokens) {
       ck_assert(!run.planned && run.units == 0 && hec_plan_digest(&run.plan) == before);
       hec_policy_observe(&run, &load);
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(better, 20);
 }
@@ -80,21 +78,19 @@ HEC_TEST(finds_planted_groups) {
       for (int32_t b = 0; b < EXPERTS; b++) /* group of expert e in layer l: (5 e + 3 l) mod 8 / 2 */
         transitions[l][a][b] = (5 * a + 3 * l) % 8 / 2 == (5 * b + 3 * (l + 1)) % 8 / 2 ? 10 : 0;
   p->transitions = &transitions[0][0][0];
-  hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_exflow, p, &arena);
   ck_assert_uint_eq(kept_by(&run.plan, p, false), (LAYERS - 1) * EXPERTS * 2 * 10);
   ck_assert_ptr_nonnull(strstr(run.note, "100.0 % of the transitions stay on a rank (contiguous: "));
-  hec_policy_stop(&run);
 }
 
 HEC_TEST(says_what_it_lacks) {
   uint64_t seed = 81;
   hec_problem *p = hec_test_random_problem(&arena, &seed);
-  hec_policy_run run = hec_policy_start(&hec_policy_exflow, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_exflow, p, &arena);
   hec_plan contiguous = hec_plan_new(&arena, p, 1);
   hec_plan_set_contiguous(&contiguous, p);
   ck_assert(hec_plan_digest(&run.plan) == hec_plan_digest(&contiguous));
   ck_assert_ptr_nonnull(strstr(run.note, "as in ep: the trace has no transitions"));
-  hec_policy_stop(&run);
 }
 
 /* Three layers of 4 experts on 2 parts: the best of all 6^3 placements, nearly always reached, never passed. */

@@ -93,7 +93,7 @@ HEC_TEST(constants_of_the_cluster) {
     hec_shadow_cost cost = {.compute_s = factor * 2 * 2 * 64 * 128 / (1e12 * 0.5),
                             .exchange_s = (round % 2 ? 4 : 2) * 64 * 2 / cases[c].share,
                             .shadow_s = (round % 2 ? 2 : 1) * 2 * 64 * 128 * 2 / cases[c].whole};
-    hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
     hec_shadow shadow = hec_shadow_new(&arena, p->n_ranks, 16);
     hec_shadow_choose(&shadow, &cost, hec_load_row(&load, 0, 0), run.plan.home);
     hec_policy_refine(&run, 0, &load);
@@ -101,8 +101,6 @@ HEC_TEST(constants_of_the_cluster) {
     for (int32_t i = 0; i < shadow.n_chosen; i++, chosen++)
       for (int32_t r = 0; r < p->n_ranks; r++)
         ck_assert(hec_plan_holds(&run.plan, 0, shadow.chosen[i], r));
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(chosen, 100);
 }

@@ -28,12 +28,11 @@ HEC_TEST(published_example) {
   const hec_policy *rows[] = {&hec_policy_eplb_global, &hec_policy_flashlb};
   const double wanted[] = {232, 205};
   for (int k = 0; k < 2; k++) {
-    hec_policy_run run = hec_policy_start(rows[k], p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(rows[k], p, &arena);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 1, 0);
     ck_assert_msg(fabs(fullest(&run, published) - wanted[k]) < 0.5, "%s: %.2f", rows[k]->name,
                   fullest(&run, published));
-    hec_policy_stop(&run);
   }
 }
 
@@ -48,7 +47,7 @@ HEC_TEST(layers_that_gain) {
     hec_problem *p = hec_test_problem(&arena, "1x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 3, 8, 2, true);
     const hec_policy *policy = NULL;
     ck_assert_int_eq(hec_policy_read(texts[k], NULL, "test", &arena, &policy), HEC_OK);
-    hec_policy_run run = hec_policy_start(policy, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, p, &arena);
     hec_load load = hec_load_new(&arena, 3, 8, 8);
     for (int32_t layer = 0; layer < 3; layer++)
       for (int32_t s = 0; s < 8; s++)
@@ -62,6 +61,5 @@ HEC_TEST(layers_that_gain) {
     hec_policy_decide(&run, 101, 0);
     ck_assert(run.planned && (k == 1 || hec_plan_digest(&run.plan) == digest));
     ck_assert(k != 2 || run.units < units);
-    hec_policy_stop(&run);
   }
 }

@@ -21,7 +21,7 @@ HEC_TEST(shrinks_what_went_cold) {
   p->slots = 2;
   p->period = 1;
   hec_load a = hec_test_even_load(&arena, p, first), b = hec_test_even_load(&arena, p, then);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
   hec_policy_observe(&run, &a);
   hec_policy_decide(&run, 1, 0);
   ck_assert_int_eq(copies_of(&run.plan, 0), 3);
@@ -31,7 +31,6 @@ HEC_TEST(shrinks_what_went_cold) {
   int32_t of_first = copies_of(&run.plan, 0), of_last = copies_of(&run.plan, 3);
   ck_assert_int_eq(of_first, 1); /* ranks 1 and 2 gave theirs; ranks 0 and 3 hold both */
   ck_assert_int_eq(of_last, 3);
-  hec_policy_stop(&run);
 }
 
 /* Never above the slots, never worse than before on the load it saw, at most ten new replicas per layer and decision.
@@ -42,7 +41,7 @@ HEC_TEST(improves_within_slots) {
   for (int round = 0; round < 150; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->period = 1;
-    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
     hec_plan before = hec_plan_new(&arena, p, 1);
     int32_t slots = 3 * ((p->n_experts + p->ep - 1) / p->ep);
     for (int iter = 0; iter < 4; iter++) {
@@ -67,8 +66,6 @@ HEC_TEST(improves_within_slots) {
         ck_assert_int_le(fresh, 10);
       }
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert(improved > 50);
 }
@@ -82,7 +79,7 @@ HEC_TEST(keeps_one_replica_per_node) {
   hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, false);
   p->slots = 2;
   hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
   for (int32_t e = 0; e < 4; e++)
     hec_plan_set_home(&run.plan, 0, e, home[e]);
   hec_plan_add_copy(&run.plan, 0, 1, 2, HEC_COPY_RESIDENT);
@@ -96,5 +93,4 @@ HEC_TEST(keeps_one_replica_per_node) {
             hec_plan_home(&run.plan, 0, 1) == 1);
   ck_assert(copies_of(&run.plan, 2) == 0 && hec_plan_home(&run.plan, 0, 2) == 3);
   ck_assert(copies_of(&run.plan, 3) == 0 && hec_plan_home(&run.plan, 0, 3) == 0);
-  hec_policy_stop(&run);
 }

@@ -147,12 +147,11 @@ static void write_plan(const hec_plan *plan, hec_text *text) {
 
 static void check_tokens(const hec_policy_run *run, const hec_load *load, const char *wanted) {
   hec_routing routing = hec_routing_new(&arena, run->problem);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_routing_make(&routing, run->policy->dispatch, run->problem, &run->plan, load, 0);
   for (int32_t r = 0; r < run->problem->n_ranks; r++)
     hec_text_printf(&text, r > 0 ? " %d" : "%d", (int)routing.rank_tokens[r]);
   ck_assert_str_eq(text.data, wanted);
-  hec_text_free(&text);
 }
 
 HEC_TEST_ROWS(golden_plans, rows) {
@@ -165,7 +164,7 @@ HEC_TEST_ROWS(golden_plans, rows) {
   hec_load load = hec_test_even_load(&arena, p, totals), none = hec_load_new(&arena, 1, ranks, n);
   const hec_policy *policy = NULL;
   ck_assert_msg(hec_policy_read(rows[_i].policy, NULL, "row", &arena, &policy) == HEC_OK, "%s", hec_last_error());
-  hec_policy_run run = hec_policy_start(policy, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, p, &arena);
   uint64_t start = hec_plan_digest(&run.plan);
   bool fixed = policy->known == HEC_KNOWN_STATIC;
   bool once =
@@ -183,7 +182,7 @@ HEC_TEST_ROWS(golden_plans, rows) {
   hec_policy_refine(&run, 0, &load);
   hec_plan_check(&run.plan);
   ck_assert((planned || (run.planned && run.units > 0)) != fixed);
-  hec_text plan = {0};
+  HEC_SCOPED(hec_text) plan = {0};
   write_plan(&run.plan, &plan);
   ck_assert_msg(strcmp(plan.data, rows[_i].plan) == 0, "%s plans %s, expected %s", policy->name, plan.data,
                 rows[_i].plan);
@@ -198,6 +197,4 @@ HEC_TEST_ROWS(golden_plans, rows) {
     hec_policy_decide(&run, 3, 0);
     ck_assert(hec_plan_digest(&run.plan) == start);
   }
-  hec_text_free(&plan);
-  hec_policy_stop(&run);
 }

@@ -22,12 +22,11 @@ HEC_TEST(nodes_count) {
   static const uint32_t totals[8] = {60, 40, 50, 40, 10, 20, 10, 20};
   hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=1G@5us flops=1000T mem=40G", 4, 1, 8, 2, true);
   hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = decided(p, &load);
+  HEC_SCOPED(hec_policy_run) run = decided(p, &load);
   uint64_t node = 0;
   for (int32_t e = 0; e < 8; e++)
     node += hec_plan_home(&run.plan, 0, e) < 2 ? totals[e] : 0;
   ck_assert(node >= 120 && node <= 130); /* of 250, 190 before */
-  hec_policy_stop(&run);
 }
 
 /* The model from scratch: over all ranks and nodes. */
@@ -60,7 +59,7 @@ HEC_TEST_LOOP(no_swap_left, 4) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     hec_test_one_group(&arena, p);
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
     int32_t before[40], home[40], count[16] = {0};
     uint64_t sum[40], rank[16] = {0};
     memcpy(before, run.plan.home, (size_t)p->n_experts * sizeof *before);
@@ -92,8 +91,6 @@ HEC_TEST_LOOP(no_swap_left, 4) {
         home[a] = home[b];
         home[b] = there;
       }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(swapped, 50);
 }

@@ -35,7 +35,7 @@ HEC_TEST(criterion) {
       p->tokens = tokens;
       double sent, fetched;
       count(p, &sent, &fetched);
-      hec_policy_run run = hec_policy_start(hec_policy_find("janus"), p, &arena);
+      HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("janus"), p, &arena);
       int32_t n_copies = run.plan.copy_at[cases[i].experts];
       if (sent > fetched * 1.001)
         ck_assert_int_eq(n_copies, cases[i].experts * (cases[i].ranks - 1));
@@ -43,8 +43,6 @@ HEC_TEST(criterion) {
         ck_assert_int_eq(n_copies, cases[i].experts * (p->dp - 1));
       fetching += sent > fetched;
       sending += sent < fetched;
-      hec_policy_stop(&run);
-      hec_arena_free(&arena);
     }
   ck_assert(fetching > 100 && sending > 100);
 }
@@ -58,7 +56,7 @@ HEC_TEST(fetching) {
     p->tokens = 1 << 20;
     uint64_t seed = 37;
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run run = hec_policy_start(hec_policy_find("janus"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("janus"), p, &arena);
     ck_assert(run.plan.rematerialise == (i == 1));
     hec_routing routing = hec_routing_new(&arena, p);
     hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
@@ -67,7 +65,5 @@ HEC_TEST(fetching) {
         ck_assert(s == d || routing.pair[s * 8 + d] == 0);
     for (int32_t e = 0; e < 16; e++)
       ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), e / 2);
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
 }

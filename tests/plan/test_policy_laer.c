@@ -111,8 +111,8 @@ HEC_TEST(traffic_is_the_same_for_any_plan) {
   hec_problem *p =
       hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", RANKS, 1, EXPERTS, 2, true);
   p->slots = SLOTS;
-  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
-  hec_collective_plan gather = {0};
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("laer"), p, &arena);
+  HEC_SCOPED(hec_collective_plan) gather = {0};
   int32_t expert[EXPERTS], owner[EXPERTS * RANKS], receiver_at[EXPERTS + 1], receiver[RANKS * SLOTS];
   int64_t bytes = (int64_t)p->bytes.expert_param;
   for (int32_t turn = 0; turn < 50; turn++) {
@@ -151,8 +151,6 @@ HEC_TEST(traffic_is_the_same_for_any_plan) {
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, turn, 0);
   }
-  hec_collective_plan_free(&gather);
-  hec_policy_stop(&run);
 }
 
 /* Slots follow top-k and what every expert needs, memory and the option; a rank never has more. */
@@ -169,7 +167,7 @@ HEC_TEST(slots) {
     (void)snprintf(line, sizeof line, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=%s", cases[i].memory);
     hec_problem *p = hec_test_problem(&arena, line, 4, 2, cases[i].experts, cases[i].top_k, true);
     p->slots = cases[i].option;
-    hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("laer"), p, &arena);
     for (int32_t turn = 0; turn < 3; turn++) {
       for (int32_t layer = 0; layer < 2; layer++) {
         int32_t used[4] = {0}, max = 0;
@@ -187,7 +185,5 @@ HEC_TEST(slots) {
       hec_policy_decide(&run, turn, 0);
       hec_plan_check(&run.plan);
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
 }

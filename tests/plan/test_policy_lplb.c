@@ -29,7 +29,7 @@ HEC_TEST_LOOP(is_the_optimum, 4) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->period = 1;
     p->slots = round % 3 == 0 ? HEC_AUTO : (int32_t)hec_test_below(&seed, 8);
-    hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_lplb, p, &arena);
     hec_routing routing = hec_routing_new(&arena, p);
     for (int64_t iter = 0; iter < 3 && p->ep <= 10; iter++) {
       hec_load load = hec_test_random_load(&arena, p, &seed);
@@ -51,8 +51,6 @@ HEC_TEST_LOOP(is_the_optimum, 4) {
         }
       hec_policy_observe(&run, &load);
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(split, 1000);
 }
@@ -64,7 +62,7 @@ HEC_TEST(cube) {
   ck_assert_ptr_eq(hec_replica_graph_of(8, 8, from, &n), &hec_replica_graph_cube);
   uint64_t seed = 8;
   hec_load load = hec_test_random_load(&arena, p, &seed);
-  hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_lplb, p, &arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 0);
   uint64_t sum[32];
@@ -77,5 +75,4 @@ HEC_TEST(cube) {
       if (r != home)
         ck_assert_int_eq(hec_plan_holds(&run.plan, 0, e, r), hotter < 2 && from[hotter * 8 + r] == home);
   }
-  hec_policy_stop(&run);
 }

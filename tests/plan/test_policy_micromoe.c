@@ -22,7 +22,7 @@ HEC_TEST_LOOP(is_the_optimum, 4) {
     p->slots = round % 3 == 0 ? HEC_AUTO : (int32_t)hec_test_below(&seed, 30);
     if (p->n_ranks > 12)
       continue;
-    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_micromoe, p, &arena);
     hec_routing routing = hec_routing_new(&arena, p);
     bool one_group = run.plan.copy_at[p->n_experts] == 0;
     for (int64_t iter = 0; iter < 3 && !one_group; iter++) {
@@ -43,8 +43,6 @@ HEC_TEST_LOOP(is_the_optimum, 4) {
           split += all > 0;
         }
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(split, 500);
 }
@@ -60,7 +58,7 @@ HEC_TEST(placement) {
     hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", ranks, 1,
                                       cases[i].experts, 1, true);
     p->slots = cases[i].slots;
-    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_micromoe, p, &arena);
     int32_t used[64] = {0};
     for (int32_t e = 0; e < p->n_experts; e++) {
       int32_t holders[64], n = hec_plan_holders(&run.plan, 0, e, holders);
@@ -73,6 +71,5 @@ HEC_TEST(placement) {
     for (int32_t r = 0; r < ranks; r++)
       ck_assert_int_le(used[r], run.plan.slots);
     ck_assert_int_eq(run.plan.slots, (p->n_experts + size - 1) / size);
-    hec_policy_stop(&run);
   }
 }

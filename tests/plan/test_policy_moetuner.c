@@ -14,7 +14,7 @@ HEC_TEST(places_once) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
   hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_moetuner, p, &arena);
   uint64_t before = hec_plan_digest(&run.plan);
   for (int64_t iter = 0; iter < 30; iter++) {
     hec_policy_decide(&run, iter, 0);
@@ -32,7 +32,6 @@ HEC_TEST(places_once) {
   ck_assert(sum[hec_plan_home(&run.plan, 0, 0)] == 420);
   for (int32_t r = 0; r < 4; r++)
     ck_assert(sum[r] >= 100);
-  hec_policy_stop(&run);
 }
 
 /* Homes of every layer are the partition's groups. */
@@ -43,7 +42,7 @@ HEC_TEST(equals_the_partition) {
     hec_test_one_group(&arena, p);
     p->period = 1;
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_moetuner, p, &arena);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 0, 0);
     hec_plan_check(&run.plan);
@@ -55,8 +54,6 @@ HEC_TEST(equals_the_partition) {
       for (int32_t e = 0; e < p->n_experts; e++)
         ck_assert_int_eq(hec_plan_home(&run.plan, l, e), partition.part[e]);
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
 }
 
@@ -74,14 +71,13 @@ HEC_TEST(follows_transitions) {
   hec_load load = hec_load_new(&arena, LAYERS, 8, EXPERTS);
   for (size_t i = 0; i < hec_load_cells(&load); i++)
     load.counts[i] = 4;
-  hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_moetuner, p, &arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 0);
   for (int32_t l = 0; l + 1 < LAYERS; l++)
     for (int32_t e = 0; e < EXPERTS; e++)
       ck_assert_int_eq(hec_plan_home(&run.plan, l, e), hec_plan_home(&run.plan, l + 1, (3 * e + l) % EXPERTS));
   ck_assert_ptr_nonnull(strstr(run.note, "; ranks: proven best, slowest pairs 0 ms a micro-batch, bound 0 ms"));
-  hec_policy_stop(&run);
 }
 
 /* With a solver loads are no less equal, chains no slower, and the row says how good both are. */
@@ -101,7 +97,7 @@ HEC_TEST(solver_is_no_worse) {
     hec_load load = hec_test_random_load(&arena, p, &seed);
     for (int with = 0; with < 2; with++) {
       p->solver = with ? solver : NULL;
-      hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+      HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_moetuner, p, &arena);
       hec_policy_observe(&run, &load);
       hec_policy_decide(&run, 0, 0);
       hec_plan_check(&run.plan);
@@ -118,11 +114,9 @@ HEC_TEST(solver_is_no_worse) {
       ck_assert(!with || strstr(run.note, "groups: proven best in 8 of 8 layers, bettered by CBC in "));
       ck_assert(!with || strstr(run.note, "; ranks: proven best"));
       ck_assert(with || strstr(run.note, "(heuristics alone: no solver here)"));
-      hec_policy_stop(&run);
     }
     ck_assert_uint_le(deviation[1], deviation[0]);
     better += deviation[1] < deviation[0];
-    hec_arena_free(&arena);
   }
   ck_assert(!solver || better > 0);
 }
@@ -140,11 +134,10 @@ HEC_TEST(seconds_are_of_a_micro_batch) {
     p->period = 1;
     p->tokens *= k == 2 ? 10 : 1;
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_moetuner, p, &arena);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 0, 0);
     memcpy(note[k], run.note, sizeof run.note);
-    hec_policy_stop(&run);
   }
   const char *at[3];
   double seconds[3];
@@ -170,11 +163,10 @@ HEC_TEST(absent_solver_is_none) {
   p->period = 1;
   p->solver = &absent;
   hec_load load = hec_test_random_load(&arena, p, &seed);
-  hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_moetuner, p, &arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 0);
   ck_assert(run.planned && strstr(run.note, "(heuristics alone: no solver here)"));
-  hec_policy_stop(&run);
 }
 
 /* A problem made again, for another cluster or fewer layers, plans alike: what was chosen goes with it. */

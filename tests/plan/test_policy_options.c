@@ -190,9 +190,8 @@ HEC_TEST(groups_have_the_options) {
   hec_problem *p =
       hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, LAYERS, EXPERTS, 2, true);
   ck_assert_int_eq(hec_problem_group(p, 4), HEC_OK);
-  hec_policy_run run = hec_policy_start(read_policy("hecate:m=1,t=3"), p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(read_policy("hecate:m=1,t=3"), p, &arena);
   ck_assert(run.m[0] == 1);
-  hec_policy_stop(&run);
   ck_assert(play(read_policy("llep:min=100"), p) != play(hec_policy_find("llep"), p));
 }
 

@@ -22,7 +22,7 @@ HEC_TEST(worst_layer_first) {
                                   {{3, 0, 1, 1, 2, 2, 0, 3}, {2, 0, 1, 1, 0, 2, 3, 3}}};
   const uint32_t flatter[8] = {300, 100, 100, 100, 50, 50, 50, 50};
   for (int k = 0; k < 2; k++) {
-    hec_policy_run run = start(k == 0 ? "pb-oeplb:swaps=1" : "pb-oeplb:swaps=2", 2);
+    HEC_SCOPED(hec_policy_run) run = start(k == 0 ? "pb-oeplb:swaps=1" : "pb-oeplb:swaps=2", 2);
     hec_load load = hec_load_new(&arena, 2, 4, 8);
     for (int32_t s = 0; s < 4; s++)
       for (int32_t e = 0; e < 8; e++) {
@@ -34,7 +34,6 @@ HEC_TEST(worst_layer_first) {
     for (int32_t layer = 0; layer < 2; layer++)
       for (int32_t e = 0; e < 8; e++)
         ck_assert_msg(hec_plan_home(&run.plan, layer, e) == homes[k][layer][e], "layer %d, expert %d", layer, e);
-    hec_policy_stop(&run);
   }
 }
 
@@ -42,7 +41,7 @@ HEC_TEST(worst_layer_first) {
  * longest. */
 HEC_TEST(steady_load_is_looked_at_less) {
   const int64_t wanted[] = {1, 9, 17, 25, 33, 49, 65, 81, 97, 113};
-  hec_policy_run run = start("pb-oeplb:longest=16", 1);
+  HEC_SCOPED(hec_policy_run) run = start("pb-oeplb:longest=16", 1);
   hec_load load = hec_test_even_load(&arena, run.problem, skewed);
   for (int64_t iter = 0, next = 0; iter < 115; iter++) {
     hec_policy_decide(&run, iter, 0);
@@ -51,12 +50,11 @@ HEC_TEST(steady_load_is_looked_at_less) {
     hec_policy_observe(&run, &load);
   }
   ck_assert_uint_eq(run.plan.version, 1);
-  hec_policy_stop(&run);
 }
 
 /* Even loads, then others: the decision that sees it moves nothing and forgets, the next one swaps by the new loads alone. */
 HEC_TEST(new_domain) {
-  hec_policy_run run = start("pb-oeplb", 1);
+  HEC_SCOPED(hec_policy_run) run = start("pb-oeplb", 1);
   hec_load before = hec_test_even_load(&arena, run.problem, even),
            after = hec_test_even_load(&arena, run.problem, skewed);
   for (int64_t iter = 0; iter < 26; iter++) {
@@ -67,5 +65,4 @@ HEC_TEST(new_domain) {
   }
   ck_assert_int_eq(hec_plan_home(&run.plan, 0, 0), 3);
   ck_assert_int_eq(hec_plan_home(&run.plan, 0, 6), 0);
-  hec_policy_stop(&run);
 }

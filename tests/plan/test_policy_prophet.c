@@ -136,7 +136,7 @@ HEC_TEST(constants_of_the_cluster) {
                              .gradient_s = (train ? expert : 0) / (p->n_ranks * cases[c].share),
                              .window_s = p->window_s,
                              .train = train};
-    hec_policy_run run = hec_policy_start(hec_policy_find("prophet"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("prophet"), p, &arena);
     hec_partial_shadow shadow = hec_partial_shadow_new(&arena, p->n_ranks, 16);
     uint64_t *sent = HEC_NEW(&arena, uint64_t, p->n_ranks * 16);
     hec_policy_observe(&run, &load);
@@ -147,8 +147,6 @@ HEC_TEST(constants_of_the_cluster) {
     for (int32_t k = 0; k < shadow.n_chosen; k++, chosen++)
       for (int32_t i = 0; i < shadow.n_receivers; i++)
         ck_assert(hec_plan_holds(&run.plan, 0, shadow.chosen[k], shadow.receiver[k * p->n_ranks + i]));
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(chosen, 30);
 }

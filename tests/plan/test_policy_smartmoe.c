@@ -48,14 +48,13 @@ HEC_TEST(window_of_two) {
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
   const uint32_t other[8] = {0, 0, 0, 0, 0, 0, 900, 900};
   hec_load now = hec_test_even_load(&arena, p, totals), old = hec_test_even_load(&arena, p, other);
-  hec_policy_run run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
   hec_policy_observe(&run, &old);
   hec_policy_observe(&run, &now);
   hec_policy_observe(&run, &now);
   hec_policy_decide(&run, 1, 0);
   for (int32_t e = 0; e < 8; e++)
     ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), golden[e]);
-  hec_policy_stop(&run);
 }
 
 /* A frozen map waits for its profile, is made once, and does not follow the load. */
@@ -63,7 +62,7 @@ HEC_TEST(frozen_map) {
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
   const uint32_t other[8] = {0, 0, 0, 0, 0, 0, 900, 900};
   hec_load profile = hec_test_even_load(&arena, p, totals), later = hec_test_even_load(&arena, p, other);
-  hec_policy_run run = hec_policy_start(&hec_policy_dataforest_remap, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_dataforest_remap, p, &arena);
   int64_t iter = 0;
   for (; iter < hec_policy_dataforest_remap.window; iter++) {
     hec_policy_decide(&run, iter, 0);
@@ -79,5 +78,4 @@ HEC_TEST(frozen_map) {
     ck_assert(!run.planned && run.units == 0);
   }
   ck_assert_uint_eq(hec_plan_digest(&run.plan), frozen);
-  hec_policy_stop(&run);
 }

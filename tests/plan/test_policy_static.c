@@ -44,29 +44,27 @@ HEC_TEST(recorded_received_tokens) {
   FILE *file = fopen(path, "r");
   ck_assert_ptr_nonnull(file);
   hec_problem *p = hec_test_problem(&arena, "1x6 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 6, 24, 60, 1, false);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_ep, p, &arena);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_load load = hec_load_new(&arena, 24, 6, 60);
   char *line = NULL;
   size_t capacity = 0;
   int compared = 0;
   for (ssize_t n; (n = getline(&line, &capacity, file)) > 0;) {
-    hec_json *json;
+    HEC_OPENED(hec_json) *json = NULL;
     ck_ok(hec_json_parse(line, (size_t)n, "record", &json));
     if (hec_json_get(hec_json_root(json), "measured"))
       compared += check_record(hec_json_root(json), &run, &routing, &load);
-    hec_json_free(json);
   }
   ck_assert_int_eq(compared, 2 * 24 * 6);
   free(line);
   (void)fclose(file);
-  hec_policy_stop(&run);
 }
 
 /* Every rank gets exactly tokens * top_k, every expert the mean, every source keeps its total. */
 HEC_TEST(balanced_exactly) {
   hec_problem *p = hec_test_problem(&arena, box, 8, 2, 16, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_load load = hec_load_new(&arena, 2, 8, 16);
   for (int32_t layer = 0; layer < 2; layer++)
@@ -83,7 +81,6 @@ HEC_TEST(balanced_exactly) {
         ck_assert_uint_eq(hec_load_row(&load, layer, r)[e], 32);
     }
   }
-  hec_policy_stop(&run);
 }
 
 /* ceil(256 tokens * 2 * factor / 24 experts), at least 8; what is above is dropped and counted, nothing else changes. */
@@ -99,8 +96,8 @@ HEC_TEST(capacity) {
     hec_moe moe = *p->moe;
     moe.capacity_factor = cases[i].factor;
     p->moe = &moe;
-    hec_policy_run run = hec_policy_start(&hec_policy_ep_capacity, p, &arena),
-                   ep = hec_policy_start(&hec_policy_ep, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_ep_capacity, p, &arena),
+                               ep = hec_policy_start(&hec_policy_ep, p, &arena);
     ck_assert(hec_plan_digest(&run.plan) == hec_plan_digest(&ep.plan));
     hec_load before = hec_test_random_load(&arena, p, &seed), after = hec_load_new(&arena, 2, 8, cases[i].experts);
     hec_load_copy(&before, &after);
@@ -117,8 +114,6 @@ HEC_TEST(capacity) {
     hec_policy_rewrite(&run, &after); /* nothing more to drop */
     ck_assert_uint_eq(run.n_dropped, left_out);
     dropped += left_out;
-    hec_policy_stop(&run);
-    hec_policy_stop(&ep);
   }
   ck_assert_uint_gt(dropped, 0);
 }
@@ -131,7 +126,7 @@ HEC_TEST(balanced_with_remainders) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     hec_load before = hec_test_random_load(&arena, p, &seed),
              after = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
-    hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
     hec_routing routing = hec_routing_new(&arena, p);
     for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
       after.counts[i] = before.counts[i];
@@ -165,26 +160,22 @@ HEC_TEST(balanced_with_remainders) {
         ck_assert_uint_eq(a, b);
       }
     }
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
 }
 
 HEC_TEST(ideal_is_ep) {
   hec_problem *p = hec_test_problem(&arena, box, 8, 2, 4, 1, true);
-  hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena),
-                 ideal = hec_policy_start(&hec_policy_ideal, p, &arena);
+  HEC_SCOPED(hec_policy_run) ep = hec_policy_start(&hec_policy_ep, p, &arena),
+                             ideal = hec_policy_start(&hec_policy_ideal, p, &arena);
   ck_assert(hec_plan_digest(&ep.plan) == hec_plan_digest(&ideal.plan));
   ck_assert_str_eq(hec_policy_ideal.only_schedule, "ideal");
-  hec_policy_stop(&ep);
-  hec_policy_stop(&ideal);
 }
 
 /* Slice j on rank j, everything everywhere, and no token leaves its rank. */
 HEC_TEST(fsdp_moves_no_token) {
   uint64_t seed = 61;
   hec_problem *p = hec_test_problem(&arena, box, 6, 2, 7, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_fsdp, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_fsdp, p, &arena);
   ck_assert(run.plan.n_slices == 6 && run.plan.rematerialise);
   for (size_t i = 0; i < 2 * 7 * 6; i++)
     ck_assert(run.plan.home[i] == (int32_t)(i % 6) && run.plan.opt_home[i] == (int32_t)(i % 6));
@@ -199,5 +190,4 @@ HEC_TEST(fsdp_moves_no_token) {
       for (int32_t r = 0; r < 6; r++)
         ck_assert(hec_plan_holds(&run.plan, layer, e, r));
   }
-  hec_policy_stop(&run);
 }

@@ -79,10 +79,8 @@ HEC_TEST(slots) {
     (void)snprintf(line, sizeof line, "2x8 nvlink=300G@2us nic=50G@5us flops=1T mem=%s", cases[i].memory);
     hec_problem *p = hec_test_problem(&arena, line, 16, 2, cases[i].experts, 1, true);
     p->slots = cases[i].option;
-    hec_policy_run run = hec_policy_start(hec_policy_find("symi"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("symi"), p, &arena);
     for (int32_t layer = 0; layer < 2; layer++)
       ck_assert_int_eq(run.plan.copy_at[layer * (cases[i].experts + 1) + cases[i].experts], 16 * cases[i].wanted);
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
 }

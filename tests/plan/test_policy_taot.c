@@ -56,7 +56,7 @@ HEC_TEST_LOOP(promises, 4) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     hec_test_one_group(&arena, p);
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena), run = planned(p, &load);
+    HEC_SCOPED(hec_policy_run) ep = hec_policy_start(&hec_policy_ep, p, &arena), run = planned(p, &load);
     hec_routing before = hec_routing_new(&arena, p), after = hec_routing_new(&arena, p);
     hec_routing_make(&before, &hec_dispatch_group, p, &ep.plan, &load, 0);
     hec_routing_make(&after, run.policy->dispatch, p, &run.plan, &load, 0);
@@ -75,9 +75,6 @@ HEC_TEST_LOOP(promises, 4) {
           clones++;
         }
     }
-    hec_policy_stop(&ep);
-    hec_policy_stop(&run);
-    hec_arena_free(&arena);
   }
   ck_assert_int_gt(clones, 100);
 }

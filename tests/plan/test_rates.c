@@ -72,9 +72,8 @@ HEC_TEST(a_plan_follows) {
     for (int32_t e = 0; e < EXPERTS; e++)
       totals[e] = e ? (uint32_t)(RANKS * 4096 * 7 / (EXPERTS - 1)) : RANKS * 4096;
     hec_load load = hec_test_even_load(&arena, p, totals);
-    hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
     hec_policy_refine(&run, 0, &load);
     ck_assert_int_eq(run.plan.copy_at[EXPERTS], k == 0 ? RANKS - 1 : 0);
-    hec_policy_stop(&run);
   }
 }

@@ -62,7 +62,7 @@ HEC_TEST_LOOP(rows_by_definition, 60) {
   hec_problem *p = hec_test_problem(&arena, box, ranks, 1, experts, 1, true);
   hec_load load = hec_test_random_load(&arena, p, &seed);
   ck_ok(hec_problem_shard(p, esp));
-  hec_policy_run run = hec_policy_start(hec_policy_find("ep"), p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find("ep"), p, &arena);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   hec_routing_shard(&routing, p);
@@ -99,5 +99,4 @@ HEC_TEST_LOOP(rows_by_definition, 60) {
   }
   if (all > 0)
     ck_assert_double_eq_tol(hec_routing_overload(&routing), (double)max * ranks / (double)all, 1e-12);
-  hec_policy_stop(&run);
 }

@@ -158,8 +158,8 @@ HEC_TEST(eplb_match) {
   for (int round = 0; round < 60; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->period = 1;
-    hec_policy_run match = hec_policy_start(hec_policy_find("eplb-match"), p, &arena);
-    hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
+    HEC_SCOPED(hec_policy_run) match = hec_policy_start(hec_policy_find("eplb-match"), p, &arena);
+    HEC_SCOPED(hec_policy_run) eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
     hec_plan before = hec_plan_new(&arena, p, 1);
     for (int32_t iter = 0; iter < 3; iter++) {
       hec_load load = hec_test_random_load(&arena, p, &seed);
@@ -178,9 +178,6 @@ HEC_TEST(eplb_match) {
     hec_plan_assign(&before, &match.plan);
     hec_policy_decide(&match, 3, 0); /* the same window again */
     ck_assert(match.planned && moved_bytes(p, &before, &match.plan) == 0);
-    hec_policy_stop(&match);
-    hec_policy_stop(&eplb);
-    hec_arena_free(&arena);
   }
   printf("moved: %.1f %% of what eplb moves\n", 100.0 * (double)match_bytes / (double)eplb_bytes);
   ck_assert(match_bytes * 10 < eplb_bytes * 9);
@@ -194,7 +191,7 @@ HEC_TEST(packs_that_change_ranks_stay) {
   p->slots = 2;
   p->period = 1;
   for (int32_t k = 0; k < 2; k++) {
-    hec_policy_run run = hec_policy_start(hec_policy_find(k == 0 ? "eplb" : "eplb-match"), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find(k == 0 ? "eplb" : "eplb-match"), p, &arena);
     hec_plan before = hec_plan_new(&arena, p, 1);
     for (int32_t iter = 0; iter < 2; iter++) {
       hec_load load = hec_test_even_load(&arena, p, loads[iter]);
@@ -203,7 +200,6 @@ HEC_TEST(packs_that_change_ranks_stay) {
       hec_policy_decide(&run, iter, 0);
     }
     ck_assert_int_eq(moved_bytes(p, &before, &run.plan), k == 0 ? 4 * (32 + 192) * 1024 : 0);
-    hec_policy_stop(&run);
   }
 }
 
@@ -213,8 +209,8 @@ HEC_TEST(eplb_online) {
   for (int round = 0; round < 30; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     p->period = 50;
-    hec_policy_run online = hec_policy_start(hec_policy_find("eplb-online"), p, &arena);
-    hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
+    HEC_SCOPED(hec_policy_run) online = hec_policy_start(hec_policy_find("eplb-online"), p, &arena);
+    HEC_SCOPED(hec_policy_run) eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
     hec_plan before = hec_plan_new(&arena, p, 1);
     hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_policy_observe(&online, &load);
@@ -242,8 +238,5 @@ HEC_TEST(eplb_online) {
     uint64_t version = online.plan.version;
     hec_policy_decide(&online, p->n_layers, 0);
     ck_assert(online.plan.version == version && !online.planned);
-    hec_policy_stop(&online);
-    hec_policy_stop(&eplb);
-    hec_arena_free(&arena);
   }
 }

@@ -118,13 +118,12 @@ HEC_TEST_LOOP(sources_of_hosts, N_POLICIES) {
   uint64_t seed = 51 + (uint64_t)_i;
   int quotas = 0;
   for (int round = 0; round < 300; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, policies[_i], 60, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, policies[_i], 60, &seed);
     c.spill->options.min = 1 + hec_test_below(&seed, 20);
     hec_spill_case_plan(&c);
     for (int32_t e = 0; e < c.problem->n_experts; e++)
       check_expert(&c, e);
     quotas += c.run.plan.quota_at[c.problem->n_experts] > 0;
-    hec_spill_case_stop(&c);
   }
   ck_assert_int_gt(quotas, 100);
 }
@@ -135,14 +134,13 @@ HEC_TEST(large_counts) {
   for (int32_t i = 0; i < 2; i++)
     for (uint64_t base = (uint64_t)1 << 27; base < (uint64_t)1 << 32; base *= 2) {
       uint64_t seed = base;
-      hec_spill_case c = hec_spill_case_new(&arena, proportional[i], box, 4, 8);
+      HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, proportional[i], box, 4, 8);
       bool fits = base < (uint64_t)1 << 30; /* for all sources together; else only the first sends many */
       for (int32_t s = 0; s < 4; s++)
         hec_load_row(&c.load, 0, s)[3] = (uint32_t)((fits || s == 0 ? base : base / 4) + hec_test_below(&seed, 1000));
       hec_spill_case_plan(&c);
       ck_assert_int_gt(c.spill->n_moves, 0);
       check_expert(&c, 3);
-      hec_spill_case_stop(&c);
     }
 }
 
@@ -150,11 +148,10 @@ HEC_TEST(large_counts) {
 HEC_TEST(idle) {
   static const uint32_t none[8] = {0}, even[8] = {10, 20, 15, 15, 30, 0, 0, 30};
   for (int32_t i = 0; i < 3 * N_POLICIES; i++) {
-    hec_spill_case c = hec_spill_case_new(&arena, policies[i / 3], box, i % 3 == 0 ? 1 : 4, 8);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, policies[i / 3], box, i % 3 == 0 ? 1 : 4, 8);
     c.load = hec_test_even_load(&arena, c.problem, i % 3 == 1 ? none : even);
     hec_spill_case_plan(&c);
     ck_assert_int_eq(c.spill->n_moves, 0);
-    hec_spill_case_stop(&c);
   }
 }
 
@@ -164,7 +161,7 @@ HEC_TEST(idle) {
 HEC_TEST_LOOP(small_instance, N_POLICIES) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   static const uint64_t of_expert_0[4] = {100, 100, 40, 160};
-  hec_spill_case c = hec_spill_case_new(&arena, policies[_i], box, 4, 8);
+  HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, policies[_i], box, 4, 8);
   c.spill->options.min = c.spill->options.min > 10 ? 10 : c.spill->options.min;
   c.spill->options.slots = 1;
   if (strcmp(policies[_i], "ultraep") == 0)
@@ -177,7 +174,6 @@ HEC_TEST_LOOP(small_instance, N_POLICIES) {
     ck_assert_uint_eq(c.computed[r * 8], of_expert_0[r]);
     ck_assert_int_eq(hec_spill_case_guests(&c, r), r > 0);
   }
-  hec_spill_case_stop(&c);
 }
 
 /* Guests go before the next gate, and a layer's plan leaves the others alone. */
@@ -189,7 +185,7 @@ HEC_TEST(layers_and_micro_batches) {
     for (int32_t s = 0; s < 4; s++)
       for (int32_t e = 0; e < 8; e++)
         hec_load_row(&load, 1, s)[e] = hec_load_row(&one, 0, s)[e];
-    hec_policy_run run = hec_policy_start(hec_policy_find(policies[i]), p, &arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find(policies[i]), p, &arena);
     uint64_t before = hec_plan_digest(&run.plan);
     hec_policy_decide(&run, 0, 0);
     hec_policy_refine(&run, 1, &load);
@@ -197,7 +193,6 @@ HEC_TEST(layers_and_micro_batches) {
     ck_assert(hec_plan_digest(&run.plan) != before);
     hec_policy_decide(&run, 0, 1);
     ck_assert(hec_plan_digest(&run.plan) == before);
-    hec_policy_stop(&run);
   }
 }
 

@@ -13,7 +13,7 @@ static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 /* ---- LLEP ---- */
 
 HEC_TEST(llep_threshold_and_minimum) {
-  hec_spill_case c = hec_spill_case_new(&arena, "llep", box, 4, 8);
+  HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, "llep", box, 4, 8);
   /* 130 over a mean of 100 is activation; one less is not. */
   const uint32_t full[8] = {131000, 0, 89000, 0, 90000, 0, 90000, 0}, below[8] = {129000, 0, 91000, 0, 90000, 0, 90000};
   c.load = hec_test_even_load(&arena, c.problem, below);
@@ -38,7 +38,6 @@ HEC_TEST(llep_threshold_and_minimum) {
   for (int32_t i = 0; i < 3; i++)
     ck_assert(c.spill->moves[i].expert == wanted[i].expert && c.spill->moves[i].rank == wanted[i].rank &&
               c.spill->moves[i].tokens == wanted[i].tokens);
-  hec_spill_case_stop(&c);
 }
 
 /* A chunk of m tokens is worth a guest, one of m - 1 is not: then all that is left goes to one rank. Cap 200; expert 0 has 200
@@ -47,13 +46,12 @@ HEC_TEST(llep_at_its_minimum) {
   const uint32_t totals[8] = {400, 0, 100, 0, 100, 0, 200, 0};
   static const uint64_t of_expert_0[2][4] = {{200, 100, 100, 0}, {200, 200, 0, 0}};
   for (int more = 0; more < 2; more++) {
-    hec_spill_case c = hec_spill_case_new(&arena, "llep", box, 4, 8);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, "llep", box, 4, 8);
     c.spill->options.min = (uint64_t)(100 + more);
     c.load = hec_test_even_load(&arena, c.problem, totals);
     hec_spill_case_plan(&c);
     for (int32_t r = 0; r < 4; r++)
       ck_assert_uint_eq(c.computed[r * 8], of_expert_0[more][r]);
-    hec_spill_case_stop(&c);
   }
 }
 
@@ -119,7 +117,7 @@ HEC_TEST(llep_follows_the_published_loop) {
   uint64_t seed = 5;
   int moved = 0, many = 0;
   for (int round = 0; round < 1500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "llep", 1500, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "llep", 1500, &seed);
     hec_spill_options *options = &c.spill->options;
     options->min = round % 4 == 0 ? 1024 : hec_test_below(&seed, 400);
     options->capacity = round % 3 ? 1 : 1.1;
@@ -130,7 +128,6 @@ HEC_TEST(llep_follows_the_published_loop) {
     hec_spill_oracle_compare(&o, &c, 0);
     moved += c.spill->n_moves > 0;
     many += c.spill->n_moves > c.problem->n_ranks;
-    hec_spill_case_stop(&c);
   }
   ck_assert(moved > 700 && many > 50);
 }
@@ -140,7 +137,7 @@ HEC_TEST(llep_follows_the_published_loop) {
 HEC_TEST(llep_balances_without_a_minimum) {
   uint64_t seed = 17;
   for (int round = 0; round < 500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "llep", 3000, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "llep", 3000, &seed);
     c.spill->options.min = 1;
     c.spill->options.threshold = 0;
     hec_spill_case_plan(&c);
@@ -149,7 +146,6 @@ HEC_TEST(llep_balances_without_a_minimum) {
       all += c.rank[r];
     for (uint64_t r = 0; r < ranks; r++)
       ck_assert(c.rank[r] <= all / ranks + ranks || all < ranks);
-    hec_spill_case_stop(&c);
   }
 }
 
@@ -188,7 +184,7 @@ HEC_TEST(harmoeny_follows_the_published_loop) {
   uint64_t seed = 37;
   int moved = 0, small = 0;
   for (int round = 0; round < 1500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "harmoeny", 1000, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "harmoeny", 1000, &seed);
     c.spill->options.min = round % 3 == 0 ? 150 : 1 + hec_test_below(&seed, 100);
     hec_spill_case_plan(&c);
     hec_spill_oracle o = hec_spill_oracle_new(&c, 0, c.problem->n_ranks);
@@ -201,7 +197,6 @@ HEC_TEST(harmoeny_follows_the_published_loop) {
       ck_assert_int_eq(load[r], (int64_t)c.rank[r]);
       small += load[r] > o.all / o.n;
     }
-    hec_spill_case_stop(&c);
   }
   ck_assert(moved > 3000 && small > 500);
 }
@@ -219,12 +214,11 @@ HEC_TEST(harmoeny_at_its_minimum) {
       {{120, 30, 30, 0, 0, 0}, 91, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_spill_case c = hec_spill_case_new(&arena, "harmoeny", box, 2, 6);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, "harmoeny", box, 2, 6);
     c.spill->options.min = cases[i].min;
     c.load = hec_test_even_load(&arena, c.problem, cases[i].totals);
     hec_spill_case_plan(&c);
     ck_assert_uint_eq(c.rank[1], cases[i].moved);
-    hec_spill_case_stop(&c);
   }
 }
 
@@ -294,12 +288,11 @@ HEC_TEST(moonep_is_exact) {
   uint64_t seed = 9;
   int full = 0;
   for (int round = 0; round < 3000; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "moonep", round % 2 ? 5 : 2000, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "moonep", round % 2 ? 5 : 2000, &seed);
     hec_spill_case_plan(&c);
     moonep_check(&c);
     for (int32_t r = 0; r < c.problem->n_ranks; r++)
       full += hec_spill_case_guests(&c, r) > 1;
-    hec_spill_case_stop(&c);
   }
   ck_assert_int_gt(full, 300);
 }
@@ -307,7 +300,7 @@ HEC_TEST(moonep_is_exact) {
 /* Every input of two and three ranks with two experts each and up to four tokens an expert. */
 HEC_TEST(moonep_is_exact_exhaustively) {
   for (int32_t ranks = 2; ranks <= 3; ranks++) {
-    hec_spill_case c = hec_spill_case_new(&arena, "moonep", box, ranks, 2 * ranks);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_new(&arena, "moonep", box, ranks, 2 * ranks);
     int32_t cases = 1;
     for (int32_t e = 0; e < 2 * ranks; e++)
       cases *= 5;
@@ -318,6 +311,5 @@ HEC_TEST(moonep_is_exact_exhaustively) {
       hec_spill_case_plan(&c);
       moonep_check(&c);
     }
-    hec_spill_case_stop(&c);
   }
 }

@@ -70,7 +70,7 @@ HEC_TEST(echo_overlaps_of_intervals) {
   uint64_t seed = 23;
   int dropped = 0;
   for (int round = 0; round < 800; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "echo", 1000, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "echo", 1000, &seed);
     int32_t slots = c.spill->options.slots = (int32_t)hec_test_below(&seed, 3);
     hec_spill_case_plan(&c);
     hec_spill_oracle o = hec_spill_oracle_new(&c, 0, c.problem->n_ranks);
@@ -80,7 +80,6 @@ HEC_TEST(echo_overlaps_of_intervals) {
       ck_assert_int_le(hec_spill_case_guests(&c, r), slots);
       dropped += slots > 0 && (int64_t)c.rank[r] < o.all / o.n;
     }
-    hec_spill_case_stop(&c);
   }
   ck_assert_int_gt(dropped, 50);
 }
@@ -89,7 +88,7 @@ HEC_TEST(echo_overlaps_of_intervals) {
 HEC_TEST(echo_fills_spare_ranks) {
   uint64_t seed = 29;
   for (int round = 0; round < 500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "echo", 1000, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "echo", 1000, &seed);
     c.problem->slots = 2 * c.problem->n_experts;
     hec_policy_stop(&c.run);
     c.run = hec_policy_start(hec_policy_find("echo"), c.problem, &arena);
@@ -100,7 +99,6 @@ HEC_TEST(echo_fills_spare_ranks) {
       int64_t now = (int64_t)c.rank[r], mean = o.all / o.n;
       ck_assert(now == mean || (now > mean && now < mean + o.n && o.load[r] > mean));
     }
-    hec_spill_case_stop(&c);
   }
 }
 
@@ -214,7 +212,8 @@ HEC_TEST(ultraep_target_is_the_smallest) {
   uint64_t seed = 41;
   int raised = 0, gaps = 0, moved = 0;
   for (int round = 0; round < 2500; round++) {
-    hec_spill_case c = hec_spill_case_new(&arena, "ultraep", box, 2 + round % 3, 2 + (int32_t)hec_test_below(&seed, 9));
+    HEC_SCOPED(hec_spill_case) c =
+        hec_spill_case_new(&arena, "ultraep", box, 2 + round % 3, 2 + (int32_t)hec_test_below(&seed, 9));
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, round % 2 ? 12 : 200), &seed);
     c.spill->options.tries = 0;
     c.spill->options.min = hec_test_below(&seed, 3) ? hec_test_below(&seed, 30) : 1;
@@ -229,7 +228,6 @@ HEC_TEST(ultraep_target_is_the_smallest) {
       raised += target > (o.all + o.n - 1) / o.n && target < max_of(&o);
     }
     moved += c.spill->n_moves > 0;
-    hec_spill_case_stop(&c);
   }
   printf("targets above the mean %d, larger targets that do not fit %d\n", raised, gaps);
   ck_assert(raised > 100 && gaps > 1000 && moved > 800);
@@ -240,7 +238,7 @@ HEC_TEST(ultraep_follows_the_published_search) {
   uint64_t seed = 43;
   int moved = 0;
   for (int round = 0; round < 1000; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "ultraep", 1000, &seed);
+    HEC_SCOPED(hec_spill_case) c = hec_spill_case_random(&arena, "ultraep", 1000, &seed);
     hec_spill_case_plan(&c);
     for (int32_t first = 0; first < c.problem->n_ranks; first = domain_end(&c, first)) {
       hec_spill_oracle o = hec_spill_oracle_new(&c, first, domain_end(&c, first) - first);
@@ -254,7 +252,6 @@ HEC_TEST(ultraep_follows_the_published_search) {
       ck_assert_int_eq((int64_t)computed, o.all);
     }
     moved += c.spill->n_moves > 0;
-    hec_spill_case_stop(&c);
   }
   ck_assert_int_gt(moved, 400);
 }

@@ -56,7 +56,7 @@ static double left_by(const char *name, int32_t n_ranks, int32_t n_experts, int3
   hec_problem *p = problem_of(n_ranks, n_experts, slots);
   const hec_policy *policy = hec_policy_find(name);
   ck_assert_ptr_nonnull(policy);
-  hec_policy_run run = hec_policy_start(policy, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(policy, p, &arena);
   hec_load load = hec_test_even_load(&arena, p, totals);
   if (before) {
     hec_load seen = hec_test_even_load(&arena, p, before);
@@ -69,7 +69,6 @@ static double left_by(const char *name, int32_t n_ranks, int32_t n_experts, int3
   hec_routing routing = hec_routing_new(&arena, p);
   hec_routing_make(&routing, policy->dispatch, p, &run.plan, &load, 0);
   double left = hec_routing_overload(&routing);
-  hec_policy_stop(&run);
   return left;
 }
 
@@ -156,7 +155,7 @@ HEC_TEST(exact_planners) {
 }
 
 HEC_TEST(exact_planners_on_recorded_loads) {
-  hec_trace_reader *reader;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record;
   ck_ok(hec_trace_open(HEC_SOURCE_DIR "/traces/charlm-e16-aux.jsonl.gz", &reader));
   tally t = {0};
@@ -171,7 +170,6 @@ HEC_TEST(exact_planners_on_recorded_loads) {
     }
     ck_ok(hec_trace_next(reader, &record));
   }
-  hec_trace_close(reader);
   check(&t, RECORDED_CASES, true);
 }
 

@@ -31,7 +31,7 @@ static void check_iteration(const pairs *p, int32_t iteration) {
 }
 
 static void check_policy(const hec_test_case *c, const hec_policy *policy) {
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   pairs p = {.c = c, .policy = policy, .n = hec_schedules_of(policy, &c->problem, p.schedules)};
   for (int32_t s = 0; s < p.n; s++) {
     p.together[s] = s == 0 ? hec_lowering_new(&c->problem, policy, p.schedules[s], c->collective, &own)
@@ -44,7 +44,6 @@ static void check_policy(const hec_test_case *c, const hec_policy *policy) {
     hec_lowering_free(p.together[s]);
     hec_lowering_free(p.alone[s]);
   }
-  hec_arena_free(&own);
 }
 
 HEC_TEST_LOOP(together_as_alone, 4) {

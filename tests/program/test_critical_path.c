@@ -35,8 +35,8 @@ static void check_form(const hec_critical_path *path, const hec_timeline *t, con
 }
 
 static void check_time(hec_walk *walk, const hec_program *program, int64_t *ps, uint64_t *seed, const char *name) {
-  hec_timeline t = {0}, other = {0};
-  hec_critical_path path = {0};
+  HEC_SCOPED(hec_timeline) t = {0}, other = {0};
+  HEC_SCOPED(hec_critical_path) path = {0};
   size_t n = program->n_ops * (size_t)program->n_ranks;
   int64_t total = time_of(walk, program, ps, &t);
   hec_critical_path_find(&path, &t, program);
@@ -56,9 +56,6 @@ static void check_time(hec_walk *walk, const hec_program *program, int64_t *ps, 
     ck_assert_msg(time_of(walk, program, ps, &other) == total + 12345, "a step of the path does not count: %s", name);
     ps[at] -= 12345;
   }
-  hec_critical_path_free(&path);
-  hec_timeline_free(&t);
-  hec_timeline_free(&other);
 }
 
 static void visit(const hec_test_step *step, void *context) {
@@ -80,7 +77,7 @@ HEC_TEST_LOOP(only_the_path_counts, hec_test_cases(24)) {
 /* Two ranks: rank 1 computes 0 to 5, rank 0 0 to 3. An exchange of both ends at 12 on rank 0 and at 9 on rank 1; rank 0
  * computes on until 14. The path: rank 1 until 5, the exchange on rank 0, then rank 0. A late start leads it. */
 HEC_TEST(by_hand) {
-  hec_program p = {0};
+  HEC_SCOPED(hec_program) p = {0};
   hec_program_clear(&p, 2);
   HEC_RESERVE(p.transfers, p.transfers_capacity, 1);
   p.transfers[p.n_transfers++] = (hec_transfer){.bytes = 7, .source = 1, .destination = 0, .item = -1, .after = -1};
@@ -89,14 +86,14 @@ HEC_TEST(by_hand) {
   sent.exchange.n_transfers = 1;
   int32_t first = hec_program_add(&p, op, NULL, 0), exchange = hec_program_add(&p, sent, &first, 1);
   (void)hec_program_add(&p, op, &exchange, 1);
-  hec_timeline t = {0};
+  HEC_SCOPED(hec_timeline) t = {0};
   hec_timeline_resize(&t, 3, 2);
   static const int64_t begin[] = {0, 1, 5, 5, 12, 9}, end[] = {3, 5, 12, 9, 14, 10};
   memcpy(t.begin_ps, begin, sizeof begin);
   memcpy(t.end_ps, end, sizeof end);
   t.late_ps[1] = 1;
   hec_timeline_check(&t, &p);
-  hec_critical_path path = {0};
+  HEC_SCOPED(hec_critical_path) path = {0};
   hec_critical_path_find(&path, &t, &p);
   static const hec_critical_step wanted[] = {{0, 1, 1, 5}, {1, 0, 5, 12}, {2, 0, 12, 14}};
   ck_assert_int_eq(path.n, 3);
@@ -107,7 +104,4 @@ HEC_TEST(by_hand) {
   hec_critical_path_find(&path, &t, &p);
   ck_assert_int_eq(path.n, 3);
   ck_assert_int_eq(path.steps[0].rank, 0);
-  hec_critical_path_free(&path);
-  hec_timeline_free(&t);
-  hec_program_free(&p);
 }

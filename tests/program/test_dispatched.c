@@ -71,12 +71,11 @@ HEC_TEST(by_hand) {
   int64_t found[RANKS][RANKS];
   hec_load load;
   hec_problem *p = hand_case(&load);
-  hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "serial", &load, &arena);
   sum(hec_lowering_program(low), HEC_ROLE_DISPATCH, 0, 0, found);
   for (int32_t s = 0; s < 4; s++)
     for (int32_t d = 0; d < 4; d++)
       ck_assert_int_eq(found[s][d], rows[s][d] * (int64_t)p->bytes.token);
-  hec_lowering_free(low);
 }
 
 /* Of the same: copies that a rank makes {0, 20, 40, 20} and gets {10, 10, 30, 30}, the larger over T. Tokens to, or from, the
@@ -84,26 +83,24 @@ HEC_TEST(by_hand) {
 static const struct {
   const char *slow;
   double port[4], nic[4]; /* left of a rank's */
-} by_slow[] = {{NULL, {1, 1, 1, 1}, {1, 1, 1, 1}},
-               {"link=nic_out:node1:0.5", {1, 1, 1, 1}, {1, 1, 0.5, 0.5}},
-               {"link=port_in:device1:0.25,link=nic_in:node0:0.5,link=nic_out:node0:0.8",
-                {1, 0.25, 1, 1},
-                {0.5, 0.5, 1, 1}}};
+} by_slow[] = {
+    {NULL, {1, 1, 1, 1}, {1, 1, 1, 1}},
+    {"link=nic_out:node1:0.5", {1, 1, 1, 1}, {1, 1, 0.5, 0.5}},
+    {"link=port_in:device1:0.25,link=nic_in:node0:0.5,link=nic_out:node0:0.8", {1, 0.25, 1, 1}, {0.5, 0.5, 1, 1}}};
 
 HEC_TEST_ROWS(seconds_by_hand, by_slow) {
   static const double ranks[4] = {1, 2, 4, 3}, nodes[4] = {1, 0, 1, 0};
   hec_load load;
-  hec_text said = {0};
+  HEC_SCOPED(hec_text) said = {0};
   hec_problem *p = hand_case(&load);
   hec_rates whole = hec_rates_of(p);
   hec_cluster slowed;
   ck_ok(hec_stragglers_apply(&(hec_stragglers){by_slow[_i].slow, NULL}, 4, p->cluster, &arena, &slowed, &said));
-  hec_text_free(&said);
   p->cluster = &slowed;
   /* Planners reason with one rate, the slowest rank's. */
   ck_assert((by_slow[_i].slow != NULL) == (hec_rates_of(p).token_rank < whole.token_rank));
   const hec_gpu_sheet *sheet = &p->dispatch.gpu->sheet;
-  hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "serial", &load, &arena);
   const hec_program *program = hec_lowering_program(low);
   for (int32_t back = 0; back < 4; back++) { /* dispatch, combine; then of the backward, where they change places */
     const hec_op *op = first(program, back % 2 ? HEC_ROLE_COMBINE : HEC_ROLE_DISPATCH, back >= 2);
@@ -123,7 +120,6 @@ HEC_TEST_ROWS(seconds_by_hand, by_slow) {
       ck_assert_double_eq_tol(kernels_s[r] / s, 1, 1e-12);
     }
   }
-  hec_lowering_free(low);
 }
 
 /* ---- Token by token ---- */
@@ -220,9 +216,8 @@ HEC_TEST(as_alltoall_where_nothing_is_spared) {
   for (int32_t i = 0; i < 2; i++) {
     if (i == 1)
       use(p, &hec_dispatcher_deepep);
-    hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
+    HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "serial", &load, &arena);
     sum(hec_lowering_program(low), HEC_ROLE_DISPATCH, 0, 0, found[i]);
-    hec_lowering_free(low);
   }
   ck_assert_mem_eq(found[0], found[1], sizeof found[0]);
 }
@@ -233,7 +228,7 @@ HEC_TEST(gathers) {
   hec_problem *p = hec_test_problem(&arena, line[1], 4, 1, 2, 1, true); /* two groups of two ranks */
   hec_load load = hec_test_equal_load(p, 128, &arena);
   use(p, &hec_dispatcher_allgather);
-  hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "serial", &load, &arena);
   sum(hec_lowering_program(low), HEC_ROLE_DISPATCH, 0, 0, found);
   for (int32_t s = 0; s < 4; s++)
     for (int32_t d = 0; d < 4; d++)
@@ -251,7 +246,6 @@ HEC_TEST(gathers) {
     named_s = hec_test_seconds(p, hec_lowering_program(low));
   }
   ck_assert_double_eq(named_s, plain_s);
-  hec_lowering_free(low);
 }
 
 /* fp8 shortens the way to the experts, in forward and backward, and not the way back. */
@@ -260,7 +254,7 @@ HEC_TEST_LOOP(fp8_to_the_experts, HEC_N_DISPATCHERS) {
   hec_problem *p = hand_case(&load);
   use(p, hec_dispatchers[_i]);
   p->dispatch.row = p->bytes.token / 2 + 4;
-  hec_lowering *low = hec_test_lower(p, "ep", "pipemoe", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "pipemoe", &load, &arena);
   const hec_program *program = hec_lowering_program(low);
   for (int32_t back = 0; back < 2; back++) {
     const hec_op *there = first(program, back ? HEC_ROLE_COMBINE : HEC_ROLE_DISPATCH, back == 1);
@@ -268,7 +262,6 @@ HEC_TEST_LOOP(fp8_to_the_experts, HEC_N_DISPATCHERS) {
     ck_assert_double_eq(there->bytes * p->bytes.token, home->bytes * p->dispatch.row);
     ck_assert(!there->reverse && home->reverse);
   }
-  hec_lowering_free(low);
 }
 
 /* More SMs are never slower, fewer bytes are not either; and both ways of simulating agree under every network law. */
@@ -278,7 +271,7 @@ HEC_TEST_TABLE(simulated, hec_laws) {
   double before_s = 1e9;
   for (int32_t sms = 8; sms <= 24; sms += 8) {
     p->dispatch.sms = sms;
-    hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
+    HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "serial", &load, &arena);
     double s = hec_test_seconds(p, hec_lowering_program(low));
     ck_assert_double_le(s, before_s);
     before_s = s;
@@ -287,6 +280,5 @@ HEC_TEST_TABLE(simulated, hec_laws) {
                                              (hec_sim_options){.force_engine = true}));
     int64_t ps = hec_test_end_ps(p, hec_lowering_program(low), hec_laws[_i], (hec_sim_options){.force_engine = true});
     ck_assert_int_ge(ps, walked - walked / 1000); /* of the rest, which is on the network, closed forms are the least */
-    hec_lowering_free(low);
   }
 }

@@ -13,7 +13,7 @@ HEC_TEST(iterations_and_stride) {
   t.stride = 25;
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
   ck_assert(hec_test_job_said(&made, "25 iterations apart"));
-  hec_feed *feed = hec_feed_new(&made.job, made.reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(&made.job, made.reader);
   const hec_iteration *it;
   for (int64_t i = 0; i < 3; i++) {
     hec_test_must(hec_feed_next(feed, &it));
@@ -23,7 +23,6 @@ HEC_TEST(iterations_and_stride) {
   }
   hec_test_must(hec_feed_next(feed, &it));
   ck_assert_ptr_null(it);
-  hec_feed_free(feed);
 }
 /* The range is that of the iterations so far, not of the record read ahead; records that are scaled have none. */
 HEC_TEST(tokens_of_records) {
@@ -31,13 +30,13 @@ HEC_TEST(tokens_of_records) {
   t.records = 6;
   t.per_iter = 2;
   hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
-  hec_text again = {0};
-  hec_trace_reader *other = hec_test_trace_open(&t, 1, &again);
+  HEC_SCOPED(hec_text) again = {0};
+  HEC_OPENED(hec_trace_reader) *other = hec_test_trace_open(&t, 1, &again);
   const hec_trace_record *record;
   const hec_iteration *it;
   hec_token_range found = {0};
   int32_t min = INT32_MAX, max = 0;
-  hec_feed *feed = hec_feed_new(&made.job, made.reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(&made.job, made.reader);
   for (hec_test_must(hec_feed_next(feed, &it)); it; hec_test_must(hec_feed_next(feed, &it))) {
     for (int32_t r = 0; r < t.per_iter; r++) {
       hec_test_must(hec_trace_next(other, &record));
@@ -55,9 +54,6 @@ HEC_TEST(tokens_of_records) {
     found = hec_feed_tokens(feed);
     ck_assert_msg(found.min == min && found.max == max, "%d to %d, wanted %d to %d", found.min, found.max, min, max);
   }
-  hec_feed_free(feed);
-  hec_trace_close(other);
-  hec_text_free(&again);
   ck_assert_int_lt(min, max);
   hec_job_note_tokens(&made.job, found, &made.arena);
   char words[96];
@@ -71,7 +67,7 @@ HEC_TEST_LOOP(tokens_alike_or_scaled, 2) {
   hec_job_options o = HEC_JOB_OPTIONS;
   o.tokens = scaled ? 64 : 0;
   hec_test_must(hec_test_job_make(&made, t, o));
-  hec_feed *feed = hec_feed_new(&made.job, made.reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(&made.job, made.reader);
   const hec_iteration *it;
   do
     hec_test_must(hec_feed_next(feed, &it));
@@ -79,7 +75,6 @@ HEC_TEST_LOOP(tokens_alike_or_scaled, 2) {
   ck_assert_int_eq(hec_feed_tokens(feed).min, scaled ? 0 : 32); /* 8 of each of 8 experts, two a token */
   hec_job_note_tokens(&made.job, hec_feed_tokens(feed), &made.arena);
   ck_assert(!hec_test_job_said(&made, "in the records"));
-  hec_feed_free(feed);
 }
 HEC_TEST(alone_has_stride_one) {
   hec_test_trace t = hec_test_small_trace;
@@ -88,13 +83,12 @@ HEC_TEST(alone_has_stride_one) {
   o.micro_batches = 3;
   hec_test_must(hec_test_job_make(&made, t, o));
   ck_assert(hec_test_job_said(&made, "repeated 3 times"));
-  hec_feed *feed = hec_feed_new(&made.job, made.reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(&made.job, made.reader);
   const hec_iteration *it;
   hec_test_must(hec_feed_next(feed, &it));
   ck_assert(it && it->stride == 1 && it->n_loads == 1 && it->n_micro_batches == 3);
   hec_test_must(hec_feed_next(feed, &it));
   ck_assert_ptr_null(it);
-  hec_feed_free(feed);
 }
 HEC_TEST(records_of_one_iteration) { /* 7 records, 3 to an iteration: 3, 3, 1; loads are the records' */
   hec_test_trace t = hec_test_small_trace;

@@ -64,15 +64,13 @@ HEC_TEST(gradients_are_reduced_once) {
     ck_ok(hec_problem_shard(p, 1 << hec_test_below(&seed, 3)));
     hec_load load = hec_test_random_load(&arena, p, &seed);
     const char *name = i % 2 ? "fsmoe" : "fsmoe-no-iio";
-    hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(name), NULL, &arena);
+    HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(name), NULL, &arena);
     for (int32_t iteration = 0; iteration < 2; iteration++) {
       hec_lower_iteration(low, iteration, &load, 1, 1 + i % 3);
-      hec_timeline timeline =
+      HEC_SCOPED(hec_timeline) timeline =
           hec_test_simulate(p, hec_lowering_program(low), &hec_law_alpha_beta, (hec_sim_options){0});
       check(p, hec_lowering_program(low), &timeline, &all);
-      hec_timeline_free(&timeline);
     }
-    hec_lowering_free(low);
   }
   ck_assert_int_gt(all.cut, 20);
   ck_assert_int_gt(all.on_tokens, 100);

@@ -334,14 +334,13 @@ HEC_TEST(first_layers) {
     hec_text_free(&made.text);
     hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
     ck_assert_int_eq(made.job.problem.n_layers, i == 0 ? 2 : 1);
-    hec_feed *feed = hec_feed_new(&made.job, made.reader);
+    HEC_OPENED(hec_feed) *feed = hec_feed_new(&made.job, made.reader);
     const hec_iteration *it;
     hec_test_must(hec_feed_next(feed, &it));
     loads[i] = hec_load_new(&made.arena, it->loads->n_layers, it->loads->n_sources, it->loads->n_experts);
     ck_assert_int_eq(loads[i].n_layers, made.job.problem.n_layers);
     memcpy(hec_load_row(&loads[i], 0, 0), hec_load_row(it->loads, 0, 0),
            4 * 8 * sizeof(uint32_t)); /* of layer 0: sources x experts */
-    hec_feed_free(feed);
   }
   ck_assert_mem_eq(hec_load_row(&loads[0], 0, 0), hec_load_row(&loads[1], 0, 0), 4 * 8 * sizeof(uint32_t));
 }

@@ -178,7 +178,7 @@ HEC_TEST_LOOP(recount, hec_test_cases(30)) {
 
 /* Holds by hand: [start, 0] 5, [1, 2] 7 and 3 per rank index, [2, end] 1. */
 HEC_TEST(by_hand) {
-  hec_program program = {0};
+  HEC_SCOPED(hec_program) program = {0};
   hec_program_clear(&program, 2);
   for (int i = 0; i < 4; i++)
     (void)hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, 0), NULL, 0);
@@ -197,5 +197,4 @@ HEC_TEST(by_hand) {
                                               -1}); /* more holds, never a lower peak */
   hec_program_memory_peak(&program, peak, NULL);
   ck_assert(peak[0] == 101 && peak[1] == 101);
-  hec_program_free(&program);
 }

@@ -217,7 +217,7 @@ HEC_TEST(by_hand) {
   hec_load_row(&load, 0, 0)[2] = hec_load_row(&load, 0, 0)[3] = 10;
   for (int32_t s = 1; s < 4; s++)
     hec_load_row(&load, 0, s)[s] = 20;
-  hec_lowering *low;
+  HEC_OPENED(hec_lowering) *low = NULL;
   const hec_program *program = lowered(p, &load, "hiermoe", &low);
   int64_t token = (int64_t)p->bytes.token;
   for (int32_t back = 0; back < 2; back++) {
@@ -239,7 +239,6 @@ HEC_TEST(by_hand) {
   static const int32_t assigned[] = {0, 20, 40, 20};
   for (int32_t r = 0; r < 4; r++)
     ck_assert_double_eq(program->local_bytes[permute->local.bytes_at + r], (double)(assigned[r] * token));
-  hec_lowering_free(low);
 }
 
 /* Top-1: no token has two experts on a node, so the program is serial's; on one node likewise. */
@@ -292,12 +291,12 @@ static void race(const hec_test_step *step, void *context) {
   hec_problem p = step->c->problem;
   if (!step->schedule->by_node || step->policy != hec_policy_find("ep") || p.n_nodes == 1)
     return;
-  hec_lowering *serial = hec_lowering_new(&p, step->policy, hec_schedule_find("serial"), step->c->collective, &arena);
+  HEC_OPENED(hec_lowering) *serial =
+      hec_lowering_new(&p, step->policy, hec_schedule_find("serial"), step->c->collective, &arena);
   hec_lower_iteration(serial, step->iteration, step->loads, step->c->n_micro_batches, step->c->n_micro_batches);
   double ratio = hec_test_seconds(&p, step->program) / hec_test_seconds(&p, hec_lowering_program(serial));
   max_lost = ratio > max_lost ? ratio : max_lost;
   max_won = ratio < max_won ? ratio : max_won;
-  hec_lowering_free(serial);
 }
 
 HEC_TEST_LOOP(seldom_slower, 8) {

@@ -109,9 +109,9 @@ HEC_TEST(two_nodes_by_hand) {
   hec_load load = hec_test_equal_load(p, 0, &arena);
   for (int32_t s = 0; s < 4; s++)
     memcpy(hec_load_row(&load, 0, s), rows[s], sizeof rows[s]);
-  hec_lowering *low = lower(p, "ep", load, 1, 1);
+  HEC_OPENED(hec_lowering) *low = lower(p, "ep", load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
-  hec_timeline timeline = hec_test_simulate(p, program, &hec_law_alpha_beta, (hec_sim_options){0});
+  HEC_SCOPED(hec_timeline) timeline = hec_test_simulate(p, program, &hec_law_alpha_beta, (hec_sim_options){0});
   static const struct {
     hec_role role;
     bool backward, reverse, in_node, rests;
@@ -159,8 +159,6 @@ HEC_TEST(two_nodes_by_hand) {
       ck_assert_double_eq(program->local_bytes[hold->bytes_at + r], (double)(128 * rest[r]));
   }
   ck_assert_int_eq(n_held, 2 * 4); /* there and back, forward and backward */
-  hec_timeline_free(&timeline);
-  hec_lowering_free(low);
 }
 
 /* ---- Messages and bytes ---- */
@@ -199,15 +197,13 @@ HEC_TEST_LOOP(as_many_bytes_in_a_gth_of_the_messages, 30) {
   hec_load load = hec_test_equal_load(p, 0, &arena);
   for (int32_t i = 0; i < p->n_ranks * p->n_experts; i++)
     load.counts[i] = (uint32_t)degree + (uint32_t)hec_test_below(&seed, 50); /* something in every chunk */
-  hec_lowering *linear = lower(p, "ep", load, degree, 0), *over = lower(p, "ep", load, degree, 1);
+  HEC_OPENED(hec_lowering) *linear = lower(p, "ep", load, degree, 0), *over = lower(p, "ep", load, degree, 1);
   between_nodes a = count(p, hec_lowering_program(linear)), b = count(p, hec_lowering_program(over));
   ck_assert_int_eq(a.bytes, b.bytes);
   ck_assert_int_eq(a.messages, degree * p->n_ranks * g * (nodes - 1));
   ck_assert_int_eq(b.messages, degree * p->n_ranks * (nodes - 1));
   for (int32_t k = 0; hec_laws[k]; k++) /* timelines are checked */
     (void)hec_test_end_ps(p, hec_lowering_program(over), hec_laws[k], (hec_sim_options){0});
-  hec_lowering_free(linear);
-  hec_lowering_free(over);
 }
 
 /* ---- The choice ---- */
@@ -232,15 +228,14 @@ static hec_problem *machine(const char *shares, const char *memory, int32_t n_ra
 }
 
 static double seconds_at(const hec_problem *p, hec_load load, int32_t degree, int32_t route) {
-  hec_lowering *low = lower(p, "ep", load, degree, route);
+  HEC_OPENED(hec_lowering) *low = lower(p, "ep", load, degree, route);
   double s = hec_test_seconds(p, hec_lowering_program(low));
-  hec_lowering_free(low);
   return s;
 }
 
 /* After all trials: the route; asserts that the trials were all candidates, and that none is faster than what stays. */
 static int32_t route_chosen(const hec_problem *p, hec_load load, const char *schedule) {
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
   int32_t tried[HEC_N_TOKEN_ROUTES] = {0};
   double best_s = 1e9;
   for (int32_t i = 0; i < HEC_N_DEGREES * HEC_N_TOKEN_ROUTES; i++) {
@@ -263,7 +258,6 @@ static int32_t route_chosen(const hec_problem *p, hec_load load, const char *sch
   double other_s = seconds_at(p, load, low->layer[0].degree, 1 - route);
   ck_assert_double_eq_tol(same_s, best_s, 1e-9 * best_s);
   ck_assert_double_lt(best_s, other_s);
-  hec_lowering_free(low);
   return route;
 }
 
@@ -295,12 +289,12 @@ HEC_TEST(not_tried_where_it_is_alike) {
   for (int32_t k = 0; k < 3; k++) {
     hec_problem *p = hec_test_problem(&arena, lines[k], k < 2 ? 4 : 2, 1, 4, 1, true);
     hec_load load = hec_test_equal_load(p, 16, &arena);
-    hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
+    HEC_OPENED(hec_lowering) *low =
+        hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
     for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
       hec_lower_iteration(low, i, &load, 1, 1);
       ck_assert_int_eq(low->layer[0].route, 0);
       ck_assert_int_eq(low->layer[0].degree, hec_degrees[i]);
     }
-    hec_lowering_free(low);
   }
 }

@@ -137,7 +137,7 @@ HEC_TEST_LOOP(programs_by_definition, 40) {
   for (int32_t s = 0; hec_schedules[s]; s++) {
     if (hec_schedules[s]->bound)
       continue;
-    hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedules[s], NULL, &arena);
+    HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedules[s], NULL, &arena);
     for (int32_t i = 0; i < 5; i++) { /* Tutel tries its degrees */
       hec_lower_iteration(low, i, &load, 1, 1);
       const hec_program *program = hec_lowering_program(low);
@@ -149,7 +149,6 @@ HEC_TEST_LOOP(programs_by_definition, 40) {
         compare(p, program, &x, backward, hec_schedules[s]->inside);
       (void)hec_test_seconds(p, program); /* checks the timeline */
     }
-    hec_lowering_free(low);
   }
 }
 
@@ -161,7 +160,7 @@ HEC_TEST(memory_is_shared) {
     hec_problem q = *p;
     double peak[8];
     ck_ok(hec_problem_shard(&q, esp));
-    hec_lowering *low = hec_test_lower(&q, "ep", "serial", &load, &arena);
+    HEC_OPENED(hec_lowering) *low = hec_test_lower(&q, "ep", "serial", &load, &arena);
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
     double expert = q.bytes.expert_param + q.bytes.expert_grad + q.bytes.expert_optimizer;
     for (int32_t r = 0; r < 8; r++) {
@@ -171,22 +170,19 @@ HEC_TEST(memory_is_shared) {
       ck_assert_int_gt(experts, 0);
       ck_assert_double_eq_tol(peak[r] - peak[last], 2.0 * (experts - 5 / (8 / esp)) * expert / esp, expert);
     }
-    hec_lowering_free(low);
   }
 }
 
 static double simulated(const hec_problem *p, const char *schedule, const hec_load *load, double *overlapped) {
-  hec_lowering *low = hec_test_lower(p, "ep", schedule, load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", schedule, load, &arena);
   const hec_program *program = hec_lowering_program(low);
-  hec_timeline timeline = hec_test_simulate(p, program, &hec_law_alpha_beta, (hec_sim_options){0});
+  HEC_SCOPED(hec_timeline) timeline = hec_test_simulate(p, program, &hec_law_alpha_beta, (hec_sim_options){0});
   double s = (double)hec_timeline_end_ps(&timeline) * 1e-12, busy[HEC_N_LANES] = {0};
   for (int32_t i = 0; i < timeline.n_ops; i++)
     if (timeline.begin_ps[(size_t)i * (size_t)p->n_ranks] >= 0)
       busy[program->ops[i].lane] += 1e-12 * (double)(timeline.end_ps[(size_t)i * (size_t)p->n_ranks] -
                                                      timeline.begin_ps[(size_t)i * (size_t)p->n_ranks]);
   *overlapped = busy[HEC_LANE_INTRA];
-  hec_timeline_free(&timeline);
-  hec_lowering_free(low);
   return s;
 }
 

@@ -35,10 +35,10 @@ typedef struct {
 static void run_armed(job *j, const hec_policy *policy, const hec_schedule *schedule) {
   char name[128];
   (void)snprintf(name, sizeof name, "%s under %s", policy->name, schedule->name);
-  hec_arena arena = {0};
-  hec_link_cost cost = hec_link_cost_new(j->problem->cluster, &arena);
-  hec_walk *walk = hec_walk_new(&cost, RANKS, &arena);
-  hec_lowering *low = hec_lowering_new(j->problem, policy, schedule, NULL, &arena);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(j->problem->cluster, &arena);
+  HEC_OPENED(hec_walk) *walk = hec_walk_new(&cost, RANKS, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(j->problem, policy, schedule, NULL, &arena);
   size_t arena_bytes = arena.used_bytes;
   for (int32_t i = 0; i < WARM + ITERATIONS; i++) {
     if (i == WARM) {
@@ -55,14 +55,10 @@ static void run_armed(job *j, const hec_policy *policy, const hec_schedule *sche
   hec_fail_allocation(0);
   hec_set_no_memory_handler(NULL, NULL);
   ck_assert_msg(arena.used_bytes == arena_bytes, "%s: the job's arena grows", name);
-  hec_lowering_free(low);
-  hec_walk_free(walk);
-  hec_link_cost_free(&cost);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(nothing_allocated) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   job j = {.problem = hec_test_problem(&arena, "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", RANKS, LAYERS,
                                        EXPERTS, 2, true)};
   j.problem->period = 2; /* due in every other iteration, before and after */
@@ -78,5 +74,4 @@ HEC_TEST(nothing_allocated) {
   ck_assert_int_gt(j.planned, 0);
   ck_assert_int_gt(j.migrated, 0);
   hec_timeline_free(&j.timeline);
-  hec_arena_free(&arena);
 }

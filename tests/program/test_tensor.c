@@ -152,12 +152,11 @@ static void visit(const hec_test_step *step, void *context) {
   check_traffic(step);
   check_work(step);
   check_gradients(step);
-  hec_timeline timeline =
+  HEC_SCOPED(hec_timeline) timeline =
       hec_test_simulate(&step->c->problem, step->program, &hec_law_alpha_beta, (hec_sim_options){0});
   check_order(step, &timeline);
   for (size_t i = 0; i < step->program->n_holds; i++) /* what is in flight lands */
     ck_assert(step->program->holds[i].memory != HEC_MEMORY_BUFFER || step->program->holds[i].last >= 0);
-  hec_timeline_free(&timeline);
   ++*n;
 }
 
@@ -172,10 +171,9 @@ HEC_TEST_LOOP(programs_by_definition, hec_test_cases(24)) {
 }
 
 static double simulated(const hec_problem *p, const hec_load *load, double peak[]) {
-  hec_lowering *low = hec_test_lower(p, "ep", "deepspeed", load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "deepspeed", load, &arena);
   double s = hec_test_seconds(p, hec_lowering_program(low));
   hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
-  hec_lowering_free(low);
   return s;
 }
 
@@ -216,7 +214,7 @@ HEC_TEST(memory_in_flight) {
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G flops=312T mem=40G", 4, 1, 4, 1, true);
   ck_ok(hec_problem_tensor(p, 4));
   hec_load load = hec_load_new(&arena, 1, 4, 4); /* no token goes anywhere */
-  hec_lowering *low = hec_test_lower(p, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(p, "ep", "serial", &load, &arena);
   const hec_program *program = hec_lowering_program(low);
   double rows = 256 * 128, buffers[64] = {0};
   ck_assert_uint_lt(program->n_ops, 64);
@@ -233,5 +231,4 @@ HEC_TEST(memory_in_flight) {
     if (wanted >= 0)
       ck_assert_double_eq(buffers[i], wanted * rows);
   }
-  hec_lowering_free(low);
 }

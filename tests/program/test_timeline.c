@@ -102,9 +102,9 @@ static void make_events(hec_text *out) {
 
 /* Every (operation, rank) with a length once; begins and ends are rounded to nanoseconds each; who sends and who receives is as it travels. */
 HEC_TEST(events) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   make_events(&out);
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   ck_ok(hec_json_parse(out.data, out.length, "events", &json));
   int drawn = 0, seen[2][2][3] = {{{0}}};
   const hec_json_value *e = hec_json_first(hec_json_get(hec_json_root(json), "traceEvents"));
@@ -122,15 +122,13 @@ HEC_TEST(events) {
   ck_assert_ptr_nonnull(strstr(out.data, "\"ts\":2000000.000,\"dur\":1.001"));
   ck_assert_ptr_nonnull(strstr(out.data, "\"ts\":0.000,\"dur\":1.235"));
   ck_assert_ptr_nonnull(strstr(out.data, "\"In msg nelems\":0,\"Out msg nelems\":77")); /* rank 0 receives: reversed */
-  hec_json_free(json);
-  hec_text_free(&out);
 }
 
 /* Memory of the fullest rank: 5 bytes from the start, 7 more during operation 0, all gone at the end. */
 HEC_TEST(memory_counter) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   make_events(&out);
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   ck_ok(hec_json_parse(out.data, out.length, "events", &json));
   double sum[8];
   int n = 0;
@@ -148,6 +146,4 @@ HEC_TEST(memory_counter) {
   ck_assert_int_eq(n, 8); /* twice: start, operation 0 begins, it ends, the end */
   for (int i = 0; i < 8; i += 4)
     ck_assert(sum[i] == 5 && sum[i + 1] == 12 && sum[i + 2] == 5 && sum[i + 3] == 0);
-  hec_json_free(json);
-  hec_text_free(&out);
 }

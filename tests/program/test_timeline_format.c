@@ -128,7 +128,7 @@ static void check_bytes(hec_text *text, const char *wanted, size_t n) {
 }
 
 HEC_TEST(protobuf_examples) {
-  hec_text text = {0}, packed = {0};
+  HEC_SCOPED(hec_text) text = {0}, packed = {0};
   hec_protobuf_number(&text, 1, 150);
   check_bytes(&text, "\x08\x96\x01", 3);
   hec_protobuf_string(&text, 2, "testing");
@@ -146,6 +146,4 @@ HEC_TEST(protobuf_examples) {
   check_bytes(&text, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10);
   hec_protobuf_number(&text, 27, 1); /* a key of two bytes */
   check_bytes(&text, "\xd8\x01\x01", 3);
-  hec_text_free(&text);
-  hec_text_free(&packed);
 }

@@ -35,7 +35,7 @@ static bool is_free(const oracle *o, const hec_op *op) {
 /* How long (op, r) takes, each exchange priced anew. */
 static void find_durations(oracle *o) {
   const hec_program *p = o->program;
-  hec_link_cost cost = hec_link_cost_new(o->cluster, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(o->cluster, &arena);
   for (int32_t id = 0; id < (int32_t)p->n_ops; id++) {
     const hec_op *op = &p->ops[id];
     if (op->kind == HEC_OP_EXCHANGE)
@@ -55,7 +55,6 @@ static void find_durations(oracle *o) {
         *ps = o->measured_ps[cell(o, id, r)];
     }
   }
-  hec_link_cost_free(&cost);
 }
 
 static bool has_ended(const oracle *o, int32_t op, int32_t rank) {
@@ -271,16 +270,13 @@ static void compare_wild(uint64_t seed, int32_t n_ops, int32_t rounds) {
   const char *line = lines[seed % (sizeof lines / sizeof *lines)];
   hec_cluster cluster;
   ck_ok(hec_cluster_parse_line(line, &arena, &cluster));
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
-  hec_walk *walk = hec_walk_new(&cost, cluster.n_devices, &arena);
-  hec_program program = {0};
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
+  HEC_OPENED(hec_walk) *walk = hec_walk_new(&cost, cluster.n_devices, &arena);
+  HEC_SCOPED(hec_program) program = {0};
   for (int32_t i = 0; i < rounds; i++) { /* one walk for all: nothing of a program is left in the next */
     make_wild(&program, cluster.n_devices, n_ops, &seed);
     compare(walk, &program, &cluster, &seed, line);
   }
-  hec_program_free(&program);
-  hec_walk_free(walk);
-  hec_link_cost_free(&cost);
 }
 
 HEC_TEST_LOOP(wild_programs, hec_test_cases(40)) {
@@ -299,7 +295,7 @@ HEC_TEST(many_exchanges) {
 HEC_TEST(by_hand) {
   hec_cluster cluster;
   ck_ok(hec_cluster_parse_line("1x2 nvlink=1G@0s nic=1G@0s flops=1G mem=1G hbm=1G plan=0s@0s", &arena, &cluster));
-  hec_program p = {0};
+  HEC_SCOPED(hec_program) p = {0};
   hec_program_clear(&p, 2);
   HEC_RESERVE(p.shapes, p.shapes_capacity, 1);
   p.shapes[p.n_shapes++] = (hec_work_shape){.flops_per_row = 1};
@@ -318,9 +314,9 @@ HEC_TEST(by_hand) {
   static const int64_t measured_ps[] = {3 * NS, 5 * NS, -1, -1, 4 * NS, 1 * NS, 2 * NS, HEC_TIME_END_PS};
   static const int64_t begin[8] = {0, 0, 5, 5, 3, 5, 12, 12};
   static const int64_t end[2][7] = {{3, 5, 12, 12, 7, 6, 14}, {3, 5, 12, 12, 3, 5, 14}};
-  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
-  hec_walk *walk = hec_walk_new(&cost, 2, &arena);
-  hec_timeline t = {0};
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&cluster, &arena);
+  HEC_OPENED(hec_walk) *walk = hec_walk_new(&cost, 2, &arena);
+  HEC_SCOPED(hec_timeline) t = {0};
   for (int one_off = 0; one_off < 2; one_off++) {
     hec_walk_run(
         walk, &p,
@@ -331,9 +327,5 @@ HEC_TEST(by_hand) {
       ck_assert_int_eq(t.end_ps[i], end[one_off][i] * NS);
     ck_assert_int_eq(t.end_ps[7], HEC_TIME_END_PS); /* cut off, not wrapped */
   }
-  hec_timeline_free(&t);
-  hec_walk_free(walk);
   hec_walk_free(NULL);
-  hec_link_cost_free(&cost);
-  hec_program_free(&p);
 }

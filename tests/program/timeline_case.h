@@ -1,6 +1,5 @@
 /* A timeline written by hand, empty before each test of a file: `program` with local operations, and the times of each. */
-#ifndef HEC_TESTS_TIMELINE_CASE_H
-#define HEC_TESTS_TIMELINE_CASE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/program/timeline.h"
 #include "tests/support/test.h"
@@ -20,5 +19,3 @@ static void set(int32_t op, int32_t rank, int64_t begin, int64_t end) {
   timeline.begin_ps[op * timeline.n_ranks + rank] = begin;
   timeline.end_ps[op * timeline.n_ranks + rank] = end;
 }
-
-#endif

@@ -21,9 +21,8 @@ int main(int argc, char **argv) {
                              .verdict = "One.\nTwo.\n",
                              .facts = facts,
                              .n_facts = 1};
-  hec_text page = {0};
+  HEC_SCOPED(hec_text) page = {0};
   hec_report_write(&report, &page);
   hec_status status = argc == 2 ? hec_write_file(argv[1], page.data, page.length) : HEC_BAD_INPUT;
-  hec_text_free(&page);
   return status == HEC_OK ? 0 : 1;
 }

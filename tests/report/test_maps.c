@@ -156,7 +156,7 @@ static double by_memory(at a) {
 
 HEC_TEST(without_ep_that_fits) {
   maker m = {0};
-  hec_text verdict = {0};
+  HEC_SCOPED(hec_text) verdict = {0};
   make(by_memory, &m);
   const hec_report_cell *one = m.maps.maps[0].cells, *two = m.maps.maps[1].cells;
   ck_assert_int_eq(m.maps.n_maps, 2);
@@ -173,6 +173,5 @@ HEC_TEST(without_ep_that_fits) {
       "In 4 more cells nothing fits into memory.\nIn 2 more cells nothing can run: the CSV says why.\n"};
   for (size_t i = 0; i < sizeof says / sizeof *says; i++)
     ck_assert_msg(strstr(verdict.data, says[i]) != NULL, "no \"%s\" in \"%s\"", says[i], verdict.data);
-  hec_text_free(&verdict);
   finish(&m);
 }

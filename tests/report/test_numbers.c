@@ -89,10 +89,9 @@ HEC_TEST(harmless_text) {
                 "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd ok \xe2\x82\xac \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
                {"", ""}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_text out = {0};
+    HEC_SCOPED(hec_text) out = {0};
     hec_text_add(&out, "");
     hec_page_add(cases[i].text, &out);
     ck_assert_str_eq(out.data, cases[i].wanted);
-    hec_text_free(&out);
   }
 }

@@ -260,7 +260,7 @@ HEC_TEST_LOOP(comparison, 2) {
   all_policies();
   ck_ok(make(&m, &small, BOX, law));
   check_page(m.page.data, ALL_CHARTS);
-  hec_text verdict = {0};
+  HEC_SCOPED(hec_text) verdict = {0};
   hec_summary_advice(&m.summary, "</p>\n<p>", &verdict); /* the sentences of the first screen, above everything else */
   const char *at = strstr(m.page.data, verdict.data);
   ck_assert_msg(at && at < strstr(m.page.data, "<dl>"), "no verdict: %s", verdict.data);
@@ -274,7 +274,6 @@ HEC_TEST_LOOP(comparison, 2) {
   check_eight(&m, "memory");
   check_lines(&m);
   check_seen(&m);
-  hec_text_free(&verdict);
   again.n_threads = 3; /* nor does it matter who draws */
   ck_ok(make(&again, &small, BOX, law));
   ck_assert_str_eq(m.page.data, again.page.data);
@@ -402,7 +401,7 @@ HEC_TEST(regime_maps) {
                           .families = "FSSDP (" HOSTILE ") wins.\n",
                           .n_failed = 1,
                           .n_rows = 9};
-  hec_text verdict = {0}, page = {0};
+  HEC_SCOPED(hec_text) verdict = {0}, page = {0};
   hec_report_maps_verdict(&maps, &verdict);
   ck_assert_ptr_nonnull(strstr(verdict.data, "in 56 of 84 cells, 1.50 to 2.00 times as fast as the next"));
   ck_assert_ptr_nonnull(strstr(verdict.data, "In 28 more cells nothing can run: the CSV says why."));
@@ -421,8 +420,6 @@ HEC_TEST(regime_maps) {
   ck_assert_uint_eq(count(page.data, "<small>3.00 to 3.20x as fast as ep/"), HEC_REPORT_MAPS);
   ck_assert_uint_eq(count(page.data, "within 0.5 % of"), 0);
   ck_assert_uint_eq(count(page.data, "<small>cannot run<"), HEC_REPORT_MAPS);
-  hec_text_free(&verdict);
-  hec_text_free(&page);
 }
 
 /* A lead of at most half a per cent is none: as the verdict of a comparison has it. */
@@ -455,13 +452,11 @@ HEC_TEST_LOOP(leads_and_ties, 4) {
                           .n_cells = won,
                           .n_names = 1,
                           .n_rows = 2};
-  hec_text verdict = {0}, page = {0};
+  HEC_SCOPED(hec_text) verdict = {0}, page = {0};
   hec_report_maps_verdict(&maps, &verdict);
   ck_assert_msg(strstr(verdict.data, cases[_i].says), "%s", verdict.data);
   hec_report_write(&(hec_report){.tool = "t", .title = "t", .maps = &maps, .verdict = verdict.data}, &page);
   ck_assert_uint_eq(count(page.data, "<small>within 0.5 % of b"), _i == 1 ? 2 : _i < 3);
-  hec_text_free(&verdict);
-  hec_text_free(&page);
 }
 
 HEC_TEST(kinds_of_operations) {
@@ -470,7 +465,7 @@ HEC_TEST(kinds_of_operations) {
   hec_report_pairs policies_of[] = {{HOSTILE, kinds, 3}};
   hec_report_compared compared = {iterations, policies_of, 2, 1, 0.034};
   hec_report_fact facts[] = {{"word", HOSTILE}}, assumed[] = {{"", HOSTILE}};
-  hec_text page = {0};
+  HEC_SCOPED(hec_text) page = {0};
   hec_report_write(&(hec_report){.tool = HOSTILE,
                                  .title = "t",
                                  .compared = &compared,
@@ -488,7 +483,6 @@ HEC_TEST(kinds_of_operations) {
   ck_assert_ptr_nonnull(strstr(page.data, ">-7.0 %<")); /* the bias, not that of the medians */
   ck_assert_ptr_nonnull(strstr(page.data, "<p>two.</p>"));
   ck_assert_ptr_nonnull(strstr(page.data, "inconclusive"));
-  hec_text_free(&page);
 }
 
 static hec_status run_again(uint64_t k) {

@@ -1,6 +1,5 @@
 /* Lowering and simulation in one call each, checked. */
-#ifndef HEC_TESTS_SIM_CASE_H
-#define HEC_TESTS_SIM_CASE_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
@@ -17,21 +16,19 @@ static inline hec_lowering *hec_test_lower(const hec_problem *problem, const cha
 /* The caller frees it. */
 static inline hec_timeline hec_test_simulate(const hec_problem *problem, const hec_program *program, const hec_law *law,
                                              hec_sim_options options) {
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   hec_timeline timeline = {0};
   hec_sim *sim = hec_sim_new(problem, law, &own);
   hec_sim_run(sim, program, options, &timeline);
   hec_timeline_check(&timeline, program);
   hec_sim_free(sim);
-  hec_arena_free(&own);
   return timeline;
 }
 
 static inline int64_t hec_test_end_ps(const hec_problem *problem, const hec_program *program, const hec_law *law,
                                       hec_sim_options options) {
-  hec_timeline timeline = hec_test_simulate(problem, program, law, options);
+  HEC_SCOPED(hec_timeline) timeline = hec_test_simulate(problem, program, law, options);
   int64_t end_ps = hec_timeline_end_ps(&timeline);
-  hec_timeline_free(&timeline);
   return end_ps;
 }
 
@@ -47,5 +44,3 @@ static inline hec_load hec_test_equal_load(const hec_problem *problem, uint32_t 
     load.counts[i] = each;
   return load;
 }
-
-#endif

@@ -151,7 +151,7 @@ HEC_TEST(qwen_loses) {
   char *trace = read_file(path);
   hec_trace_reader *reader = NULL;
   const hec_trace_record *record = NULL;
-  hec_text transitions = {0};
+  HEC_SCOPED(hec_text) transitions = {0};
   ck_ok(hec_trace_open_memory(trace, strlen(trace), "qwen", &reader));
   ck_ok(hec_trace_next(reader, &record));
   couple(&record->load, &transitions);
@@ -167,7 +167,6 @@ HEC_TEST(qwen_loses) {
     ck_assert(hec_summary_median(harmoeny) < hec_summary_median(ep));
     finish(&c);
   }
-  hec_text_free(&transitions);
   free(trace);
 }
 
@@ -177,7 +176,7 @@ HEC_TEST(says_what_is_lacking) {
   static const char even[] = "[[[9,0,0,0],[0,9,0,0],[0,0,9,0],[0,0,0,9]],[[7,0,0,0],[0,7,0,0],[0,0,7,0],[0,0,0,7]],"
                              "[[0,0,0,5],[0,0,5,0],[0,5,0,0],[5,0,0,0]]]";
   hec_test_trace made = {.layers = 4, .experts = 4, .top_k = 1, .sources = 4, .records = 14, .stride = 1};
-  hec_text plain = {0};
+  HEC_SCOPED(hec_text) plain = {0};
   hec_test_trace_write(&made, 9, &plain);
   for (int with = 0; with < 2; with++) {
     comparison c = {0};
@@ -212,5 +211,4 @@ HEC_TEST(says_what_is_lacking) {
   ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
   ck_assert_ptr_null(c.job.problem.transitions);
   finish(&c);
-  hec_text_free(&plain);
 }

@@ -21,9 +21,9 @@ static double bound_of(hec_bound *bound, const hec_load *loads, hec_bound_case o
 /* What a policy with sharding groups takes under a schedule against the bound; returns their ratio. */
 static double compare(const hec_test_case *c, hec_bound *bound, const hec_policy *policy, const hec_schedule *schedule,
                       const hec_law *law) {
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   const hec_load *given = c->loads;
-  hec_lowering *low = hec_lowering_new(&c->problem, policy, schedule, NULL, &own);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(&c->problem, policy, schedule, NULL, &own);
   hec_test_step step = {.c = c, .policy = policy, .schedule = schedule, .low = low, .loads = given};
   hec_load *loads = HEC_NEW(&own, hec_load, c->n_micro_batches);
   for (int32_t mb = 0; mb < c->n_micro_batches; mb++)
@@ -42,8 +42,6 @@ static double compare(const hec_test_case *c, hec_bound *bound, const hec_policy
   ck_assert_int_eq((int)class, HEC_BOUND_WHOLE);
   ck_assert_msg(s * (1 + 1e-9) >= bound_s, "%.9g s, bound %.9g s (%s, groups of %d, mp %d): %s", s, bound_s,
                 hec_law_name(law), c->problem.esp, c->problem.mp, hec_test_step_name(&step));
-  hec_lowering_free(low);
-  hec_arena_free(&own);
   return bound_s / s;
 }
 

@@ -34,14 +34,13 @@ HEC_TEST_LOOP(reached, 12) {
   for (int i = 0; i < 8; i++)
     load.counts[i] = 1000;
   c.problem.head_late = _i / 2 % 2 == 0;
-  hec_lowering *low = hec_test_lower(&c.problem, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(&c.problem, "ep", "serial", &load, &arena);
   hec_bound *bound = hec_bound_new(&c.problem, &arena);
   hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_WHOLE, true, true, 1, false});
   hec_bound_add(bound, &load);
   double total_s = hec_bound_end(bound).total_s;
   double s = hec_test_seconds(&c.problem, hec_lowering_program(low));
   ck_assert_msg(total_s <= s && total_s >= 0.999 * s, "%.9g s, bound %.9g s: %s", s, total_s, c.line);
-  hec_lowering_free(low);
 }
 
 /* Two nodes of one rank, each of two experts wanted alike, and copies whose gradients take far longer than tokens. Whatever the
@@ -62,7 +61,7 @@ HEC_TEST_LOOP(tokens_or_copies, 2) {
   hec_load load = hec_load_new(&arena, 2, 2, 2);
   for (int i = 0; i < 8; i++)
     load.counts[i] = 1000;
-  hec_lowering *low = hec_test_lower(&c.problem, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(&c.problem, "ep", "serial", &load, &arena);
   hec_bound *bound = hec_bound_new(&c.problem, &arena);
   hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_COPIES, true, true, 1, false});
   hec_bound_add(bound, &load);
@@ -78,7 +77,6 @@ HEC_TEST_LOOP(tokens_or_copies, 2) {
   else
     ck_assert_msg(time.served_s < time.chain_s + 0.2 * tokens_s + reduce_s,
                   "served %.9g s, chain %.9g s, tokens %.9g s", time.served_s, time.chain_s, tokens_s);
-  hec_lowering_free(low);
 }
 
 /* All tokens of all ranks to one expert: whoever computes it is the bound, and its tokens come in first. */

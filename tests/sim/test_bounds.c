@@ -70,7 +70,7 @@ typedef struct {
 } floors;
 
 static hec_bound_time bound_of(const hec_test_step *step, const floors *f, hec_bound_class class) {
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   hec_bound_begin(f->bound, (hec_bound_case){.class = class,
                                              .tokens_wait = step->schedule->tokens_wait,
                                              .by_node = step->schedule->by_node,
@@ -80,7 +80,6 @@ static hec_bound_time bound_of(const hec_test_step *step, const floors *f, hec_b
     hec_load load = hec_test_actual_load(step, mb, &own);
     hec_bound_add(f->bound, &load);
   }
-  hec_arena_free(&own);
   return hec_bound_end(f->bound);
 }
 
@@ -179,11 +178,11 @@ static void visit_engine(const hec_test_step *step, void *unused) {
   const hec_problem *problem = &step->c->problem;
   for (int one_off = 0; one_off < 2; one_off++) {
     hec_sim_options options = {.without_one_off = one_off == 1};
-    hec_timeline walk = hec_test_simulate(problem, step->program, &hec_law_alpha_beta, options);
+    HEC_SCOPED(hec_timeline) walk = hec_test_simulate(problem, step->program, &hec_law_alpha_beta, options);
     options.force_engine = true;
-    hec_timeline engine = hec_test_simulate(problem, step->program, &hec_law_alpha_beta, options);
+    HEC_SCOPED(hec_timeline) engine = hec_test_simulate(problem, step->program, &hec_law_alpha_beta, options);
     options.on_time = true;
-    hec_timeline on_time = hec_test_simulate(problem, step->program, &hec_law_alpha_beta, options);
+    HEC_SCOPED(hec_timeline) on_time = hec_test_simulate(problem, step->program, &hec_law_alpha_beta, options);
     size_t n = step->program->n_ops * (size_t)problem->n_ranks;
     for (size_t i = 0; i < n; i++) {
       ck_assert_msg(walk.begin_ps[i] == engine.begin_ps[i] && walk.end_ps[i] == engine.end_ps[i],
@@ -193,9 +192,6 @@ static void visit_engine(const hec_test_step *step, void *unused) {
                     (long long)engine.end_ps[i], hec_test_step_name(step));
       ck_assert(walk.end_ps[i] >= on_time.end_ps[i] && walk.end_ps[i] <= on_time.end_ps[i] + latest_ps(&walk));
     }
-    hec_timeline_free(&walk);
-    hec_timeline_free(&engine);
-    hec_timeline_free(&on_time);
   }
 }
 
@@ -248,7 +244,8 @@ static void book_again(const hec_timeline *t, const hec_program *program, double
 }
 
 static void visit_breakdown(const hec_test_step *step, void *context) {
-  hec_timeline timeline = hec_test_simulate(&step->c->problem, step->program, context, (hec_sim_options){0});
+  HEC_SCOPED(hec_timeline) timeline =
+      hec_test_simulate(&step->c->problem, step->program, context, (hec_sim_options){0});
   hec_breakdown told = hec_timeline_breakdown(&timeline, step->program);
   double counted[HEC_N_BOOKS + 1] = {0}, sum = told.wait_s + told.skew_s, skew = 0;
   book_again(&timeline, step->program, counted);
@@ -272,7 +269,6 @@ static void visit_breakdown(const hec_test_step *step, void *context) {
         busy += (double)(timeline.end_ps[i * timeline.n_ranks + r] - timeline.begin_ps[i * timeline.n_ranks + r]);
     ck_assert_double_le(fabs(busy * 1e-12 / timeline.n_ranks - told.busy_s[lane]), 1e-9 * told.total_s);
   }
-  hec_timeline_free(&timeline);
 }
 
 HEC_TEST_LOOP(breakdown_adds_up, hec_test_cases(36)) {

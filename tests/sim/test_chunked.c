@@ -40,9 +40,8 @@ static hec_lowering *lower(const hec_problem *p, const char *policy, const hec_s
 }
 
 static double seconds_of(const hec_problem *p, const char *policy, const hec_schedule *schedule, hec_load load) {
-  hec_lowering *low = lower(p, policy, schedule, load, 1);
+  HEC_OPENED(hec_lowering) *low = lower(p, policy, schedule, load, 1);
   double s = hec_test_seconds(p, hec_lowering_program(low));
-  hec_lowering_free(low);
   return s;
 }
 
@@ -113,7 +112,7 @@ HEC_TEST(three_tokens) {
     for (int32_t s = 0; s < 3; s++)
       hec_load_row(&load, l, s)[(s + 1) % 4] = 1;
   for (size_t i = 1; i < sizeof fixed / sizeof *fixed; i++) {
-    hec_lowering *low = lower(p, "ep", &fixed[i], load, 1);
+    HEC_OPENED(hec_lowering) *low = lower(p, "ep", &fixed[i], load, 1);
     const hec_program *program = hec_lowering_program(low);
     int64_t rows = 0, bytes = 0;
     int32_t n_experts = 0;
@@ -133,7 +132,6 @@ HEC_TEST(three_tokens) {
     ck_assert_int_eq(rows, 2 * 2 * 3);
     ck_assert_int_eq(bytes, 2 * 4 * 3 * (int64_t)p->bytes.token);
     (void)hec_test_end_ps(p, program, &hec_law_max_min, (hec_sim_options){0}); /* checks the timeline */
-    hec_lowering_free(low);
   }
 }
 
@@ -141,7 +139,7 @@ HEC_TEST(three_tokens) {
 HEC_TEST(small_cells_spread_over_the_chunks) {
   hec_problem *p = hec_test_problem(&arena, "1x8 nvlink=10G@2us flops=10T mem=40G", 8, 1, 32, 2, false);
   hec_load load = hec_test_equal_load(p, 3, &arena);
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), &fixed[3], NULL, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, hec_policy_find("ep"), &fixed[3], NULL, &arena);
   hec_lowering_detail(low); /* with cells */
   hec_lower_iteration(low, 0, &load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
@@ -157,7 +155,6 @@ HEC_TEST(small_cells_spread_over_the_chunks) {
     ck_assert_int_le(sum, all / 8 * 11 / 10);
     ck_assert_int_ge(sum, all / 8 * 9 / 10);
   }
-  hec_lowering_free(low);
 }
 
 /* ---- Tutel ---- */
@@ -166,7 +163,7 @@ HEC_TEST_LOOP(tutel_tries_each_degree_once_and_keeps_the_best, 10) {
   uint64_t seed = 411 + (uint64_t)_i;
   hec_problem *p = smooth(&seed, _i % 2 == 1);
   hec_load load = hec_test_equal_load(p, 160, &arena), other = hec_test_equal_load(p, 16 * 40, &arena);
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
   for (int32_t round = 0; round < 2; round++) { /* another capacity is another key, and is tried afresh */
     const hec_load *now = round ? &other : &load;
     double best_s = 1e9;
@@ -185,10 +182,8 @@ HEC_TEST_LOOP(tutel_tries_each_degree_once_and_keeps_the_best, 10) {
     ck_assert_double_eq_tol(hec_test_seconds(p, hec_lowering_program(low)), best_s, 1e-10);
   }
   hec_lower_iteration(low, 10, &load, 1, 1); /* remembered */
-  hec_lowering *again = lower(p, "ep", hec_schedule_find("tutel"), load, HEC_N_DEGREES + 1);
+  HEC_OPENED(hec_lowering) *again = lower(p, "ep", hec_schedule_find("tutel"), load, HEC_N_DEGREES + 1);
   ck_assert_int_eq(degree_of(low, 0), degree_of(again, 0));
-  hec_lowering_free(again);
-  hec_lowering_free(low);
 }
 
 /* ---- All-reduce where no tokens travel ---- */
@@ -223,16 +218,12 @@ HEC_TEST_LOOP(improved_reduces_beside_the_dense_part_only, 10) {
   const hec_law *law = _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min;
   hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G@2us nic=1G@5us flops=10T mem=40G", 4, 4, 8, 2, true);
   hec_load load = hec_test_random_load(&arena, p, &seed);
-  hec_lowering *low = lower(p, "ep", hec_schedule_find("tutel-improved"), load, 1 + _i % 5);
-  hec_timeline t = hec_test_simulate(p, hec_lowering_program(low), law, (hec_sim_options){0});
+  HEC_OPENED(hec_lowering) *low = lower(p, "ep", hec_schedule_find("tutel-improved"), load, 1 + _i % 5);
+  HEC_SCOPED(hec_timeline) t = hec_test_simulate(p, hec_lowering_program(low), law, (hec_sim_options){0});
   ck_assert_int_eq(check_apart(hec_lowering_program(low), &t), p->n_layers + has_rest(p));
-  hec_lowering *plain = lower(p, "ep", hec_schedule_find("tutel"), load, 1 + _i % 5);
-  hec_timeline later = hec_test_simulate(p, hec_lowering_program(plain), law, (hec_sim_options){0});
+  HEC_OPENED(hec_lowering) *plain = lower(p, "ep", hec_schedule_find("tutel"), load, 1 + _i % 5);
+  HEC_SCOPED(hec_timeline) later = hec_test_simulate(p, hec_lowering_program(plain), law, (hec_sim_options){0});
   ck_assert_int_lt(hec_timeline_end_ps(&t), hec_timeline_end_ps(&later));
-  hec_timeline_free(&later);
-  hec_timeline_free(&t);
-  hec_lowering_free(plain);
-  hec_lowering_free(low);
 }
 
 /* ---- Lina ---- */
@@ -261,9 +252,10 @@ static hec_problem *heavy(uint64_t *seed, int32_t d) {
 HEC_TEST_LOOP(lina_sends_pieces_where_no_tokens_are_pending, 20) {
   uint64_t seed = 811 + (uint64_t)_i;
   hec_problem *p = heavy(&seed, 1024 + 64 * (int32_t)hec_test_below(&seed, 32));
-  hec_lowering *low = lower(p, "ep", hec_schedule_find("lina"), hec_test_random_load(&arena, p, &seed), 2);
+  HEC_OPENED(hec_lowering) *low = lower(p, "ep", hec_schedule_find("lina"), hec_test_random_load(&arena, p, &seed), 2);
   const hec_program *program = hec_lowering_program(low);
-  hec_timeline t = hec_test_simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min, (hec_sim_options){0});
+  HEC_SCOPED(hec_timeline) t =
+      hec_test_simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min, (hec_sim_options){0});
   double block = hec_moe_block_params(p->moe) * 4, sum = 0, window_s = 0;
   int32_t n_pieces = (int32_t)((block + 30e6 - 1) / 30e6), here = 0, left = 0, next = 0;
   int64_t first_byte = 0;
@@ -294,8 +286,6 @@ HEC_TEST_LOOP(lina_sends_pieces_where_no_tokens_are_pending, 20) {
     here = 0;
   }
   ck_assert_double_eq_tol(sum, p->n_layers * block, 1);
-  hec_timeline_free(&t);
-  hec_lowering_free(low);
 }
 
 /* Chunks: as many as the busiest source has 30 MB, at most 16. */
@@ -311,8 +301,7 @@ HEC_TEST(lina_cuts_tokens_into_micro_operations) {
     hec_load load = hec_test_equal_load(p, 0, &arena);
     for (int32_t l = 0; l < p->n_layers; l++)
       hec_load_row(&load, l, 2)[l] = cases[i].rows;
-    hec_lowering *low = lower(p, "ep", hec_schedule_find("lina"), load, 1);
+    HEC_OPENED(hec_lowering) *low = lower(p, "ep", hec_schedule_find("lina"), load, 1);
     ck_assert_int_eq(degree_of(low, 1), cases[i].degree);
-    hec_lowering_free(low);
   }
 }

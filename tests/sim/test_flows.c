@@ -143,9 +143,9 @@ HEC_TEST(output_reads_back) {
   solve(HOSTS LINKS ROUTES "\"flows\":[" FLOW("b", "c", "7", "0.1") "," FLOW("a", "b", "10", "0") "," FLOW(
             "a", "c", "0", "0.30000000000000004") "]}",
         "max_min", &flows, finish);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_flows_write(&flows, "max_min", finish, &text);
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   ck_ok(hec_json_parse(text.data, text.length, "output", &json));
   const hec_json_value *root = hec_json_root(json), *list = hec_json_get(root, "flows");
   ck_assert_str_eq(hec_json_text(hec_json_get(root, "law")), "max_min");
@@ -160,8 +160,6 @@ HEC_TEST(output_reads_back) {
     ck_assert(hec_json_number(hec_json_get(v, "finish")) == finish[f]);
   }
   ck_assert_ptr_nonnull(strstr(text.data, "0.30000000000000004")); /* 17 digits */
-  hec_json_free(json);
-  hec_text_free(&text);
 }
 
 HEC_TEST(unknown_law) {

@@ -121,7 +121,7 @@ HEC_TEST_LOOP(as_an_exchange, 120) {
     m.bytes[i] = hec_test_below(&seed, 3) == 0 ? 0 : (int64_t)hec_test_below(&seed, 1 << 24);
   m.bytes[1] = 77;
   hec_flows flows;
-  hec_program p = {0};
+  HEC_SCOPED(hec_program) p = {0};
   flows_of(&m, &cluster, &flows);
   make_exchange(&m, &p);
   double *finish = HEC_NEW(&arena, double, flows.n_flows);
@@ -135,7 +135,6 @@ HEC_TEST_LOOP(as_an_exchange, 120) {
     ck_assert_msg(fabs(wanted - found) <= 2e-12 + bytes / 25e9, "%s on %s, %d ranks: exchange %.15g s, flows %.15g s",
                   law, lines[line], n, wanted, found);
   }
-  hec_program_free(&p);
 }
 
 HEC_TEST(too_many_ranks) {

@@ -67,7 +67,7 @@ static double slack(const problem *p, int32_t f, double fastest, double now) {
 
 /* Runs the flows, added in `order`; with `check`, the certificate and the conservation of work at every event. */
 static void run(problem *p, const int32_t *order, bool check) {
-  hec_fluid *fluid = hec_fluid_new(p->n_links, p->capacity);
+  HEC_OPENED(hec_fluid) *fluid = hec_fluid_new(p->n_links, p->capacity);
   static int32_t slot[FLOWS_MAX];
   static double moved[FLOWS_MAX], fastest[FLOWS_MAX];
   memset(moved, 0, sizeof moved);
@@ -120,7 +120,6 @@ static void run(problem *p, const int32_t *order, bool check) {
     }
   }
   hec_fluid_rebase(fluid);
-  hec_fluid_free(fluid);
 }
 
 /* ---- by hand ---- */
@@ -189,7 +188,7 @@ HEC_TEST(a_link_crossed_twice) {
 /* Equal flows end in one pop, in the order they were added, although slots were reused in another order. */
 HEC_TEST(one_instant_one_pop) {
   double capacity[2] = {7, 3};
-  hec_fluid *fluid = hec_fluid_new(2, capacity);
+  HEC_OPENED(hec_fluid) *fluid = hec_fluid_new(2, capacity);
   for (int round = 0; round < 3; round++) {
     for (int64_t i = 0; i < 9; i++)
       (void)hec_fluid_add(
@@ -207,13 +206,12 @@ HEC_TEST(one_instant_one_pop) {
     if (round == 1)
       hec_fluid_rebase(fluid);
   }
-  hec_fluid_free(fluid);
 }
 
 /* 0.1 + 0.2 and 0.3 are two doubles and one instant: one pop, in the order of adding, not of finishing. A difference of
  * 1e-12 is a difference. */
 HEC_TEST(roundings_are_one_instant) {
-  hec_fluid *fluid = hec_fluid_new(0, NULL);
+  HEC_OPENED(hec_fluid) *fluid = hec_fluid_new(0, NULL);
   double amounts[3] = {0.1 + 0.2, 0.3, 0.3 + 1e-12};
   ck_assert(amounts[0] > amounts[1]);
   for (int i = 0; i < 3; i++)
@@ -228,7 +226,6 @@ HEC_TEST(roundings_are_one_instant) {
   done = hec_fluid_pop(fluid, &n);
   ck_assert_int_eq(n, 1);
   ck_assert(done[0].tag == 2 && done[0].finish == amounts[2]);
-  hec_fluid_free(fluid);
 }
 
 /* ---- random networks ---- */
@@ -366,7 +363,7 @@ HEC_TEST(all_to_all_of_32) {
     capacity[l] = 5e10;
   uint64_t random = 15;
   for (int equal = 0; equal < 2; equal++) {
-    hec_fluid *fluid = hec_fluid_new(2 * N, capacity);
+    HEC_OPENED(hec_fluid) *fluid = hec_fluid_new(2 * N, capacity);
     double load[2 * N] = {0}, busiest = 0;
     for (int32_t s = 0; s < N; s++)
       for (int32_t d = 0; d < N; d++) {
@@ -392,7 +389,6 @@ HEC_TEST(all_to_all_of_32) {
     ck_assert_int_eq(ended, N * (N - 1));
     ck_assert_double_eq_tol(hec_fluid_now(fluid), busiest / 5e10, 1e-12 * busiest / 5e10);
     ck_assert(equal ? pops == 1 : pops > 900);
-    hec_fluid_free(fluid);
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_program program;
 static void setup(void) {
   hec_program_clear(&program, 0);
@@ -50,7 +50,7 @@ typedef struct {
 
 static void expect_spans(const hec_problem *problem, const hec_program *p, const hec_law *law, bool engine,
                          const span *wanted) {
-  hec_timeline t = hec_test_simulate(problem, p, law, (hec_sim_options){.force_engine = engine});
+  HEC_SCOPED(hec_timeline) t = hec_test_simulate(problem, p, law, (hec_sim_options){.force_engine = engine});
   for (int32_t i = 0; i < t.n_ops * t.n_ranks; i++) {
     int64_t begin = wanted[i].begin < 0 ? -1 : wanted[i].begin * NS, end = wanted[i].end < 0 ? -1 : wanted[i].end * NS;
     ck_assert_msg(t.begin_ps[i] == begin && t.end_ps[i] == end,
@@ -58,7 +58,6 @@ static void expect_spans(const hec_problem *problem, const hec_program *p, const
                   hec_role_name[p->ops[i / t.n_ranks].role], i % t.n_ranks, (long long)t.begin_ps[i],
                   (long long)t.end_ps[i], (long long)begin, (long long)end);
   }
-  hec_timeline_free(&t);
 }
 
 static void expect_everywhere(const hec_problem *problem, const hec_program *p, const span *alpha_beta,
@@ -76,7 +75,7 @@ HEC_TEST(whole_iteration) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us" ROUND, 2, true);
   hec_load load = hec_load_new(&arena, 1, 2, 2);
   memcpy(load.counts, (uint32_t[]){3, 7, 4, 6}, 4 * sizeof(uint32_t));
-  hec_lowering *low = hec_test_lower(problem, "ep", "serial", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(problem, "ep", "serial", &load, &arena);
   static const span wanted[] = {
       {0, 13400},     {0, 13400},     /* attention: 12000 + 1400 */
       {13400, 14040}, {13400, 14040}, /* gate: 400 + 240 */
@@ -99,7 +98,6 @@ HEC_TEST(whole_iteration) {
   const hec_program *p = hec_lowering_program(low);
   ck_assert_uint_eq(p->n_ops * 2, sizeof wanted / sizeof *wanted);
   expect_everywhere(problem, p, wanted, wanted);
-  hec_lowering_free(low);
 }
 
 static hec_op row(hec_op_kind kind, hec_lane lane, hec_role role) {
@@ -283,12 +281,12 @@ HEC_TEST(planning_and_one_off) {
   expect_everywhere(problem, &program, wanted, wanted);
   static const int64_t ordinary[] = {0, 0, 0, 0, 0, 0, 0, 700, 0, 0, 700, 700, 0, 10, 700, 710};
   for (int engine = 0; engine < 2; engine++) {
-    hec_timeline t = hec_test_simulate(problem, &program, &hec_law_alpha_beta,
-                                       (hec_sim_options){.without_one_off = true, .force_engine = engine == 1});
+    HEC_SCOPED(hec_timeline) t =
+        hec_test_simulate(problem, &program, &hec_law_alpha_beta,
+                          (hec_sim_options){.without_one_off = true, .force_engine = engine == 1});
     for (int32_t i = 0; i < 8; i++) {
       ck_assert_int_eq(t.begin_ps[i], ordinary[2 * i] * NS);
       ck_assert_int_eq(t.end_ps[i], ordinary[2 * i + 1] * NS);
     }
-    hec_timeline_free(&t);
   }
 }

@@ -51,8 +51,8 @@ static void write_trace(const hec_test_trace *t, double spread, hec_text *out) {
 }
 
 HEC_TEST_ROWS(hecate_is_not_slower_than_ep, cases) {
-  hec_arena arena = {0};
-  hec_text text = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_job job;
   hec_summary summary;
   hec_job_options wanted = HEC_JOB_OPTIONS;
@@ -63,7 +63,7 @@ HEC_TEST_ROWS(hecate_is_not_slower_than_ep, cases) {
   wanted.tokens = 1024;
   wanted.warmup = 3;
   write_trace(&cases[_i].trace, cases[_i].spread, &text);
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   ck_ok(hec_trace_open_memory(text.data, text.length, "made", &reader));
   ck_ok(hec_job_make(&wanted, reader, &arena, &job));
   const hec_policy *const policies[] = {&hec_policy_ep, &hec_policy_hecate};
@@ -78,7 +78,4 @@ HEC_TEST_ROWS(hecate_is_not_slower_than_ep, cases) {
   ck_assert(hec_series_quantile(&hecate->overload, 0.5) <= hec_series_quantile(&ep->overload, 0.5) * (1 + 1e-9));
   ck_assert(!cases[_i].gains || hecate_s < 0.9 * ep_s);
   hec_summary_free(&summary);
-  hec_trace_close(reader);
-  hec_text_free(&text);
-  hec_arena_free(&arena);
 }

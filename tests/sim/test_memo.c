@@ -17,10 +17,9 @@ typedef struct {
 } work;
 
 static bool known(const work *w, const hec_program *program, hec_sim_options options) {
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   hec_sim_memo_key key = hec_sim_memo_key_of(program, options);
   bool there = hec_sim_memo_take(w->memo, &key, &timeline);
-  hec_timeline_free(&timeline);
   return there;
 }
 
@@ -65,10 +64,9 @@ typedef struct {
 } change;
 
 static bool there(const change *c, const hec_program *program) {
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   hec_sim_memo_key key = hec_sim_memo_key_of(program, (hec_sim_options){0});
   bool found = hec_sim_memo_take(c->memo, &key, &timeline);
-  hec_timeline_free(&timeline);
   return found;
 }
 
@@ -87,12 +85,11 @@ static void spoil(const hec_test_step *step, void *context) {
   if (step->iteration != 1 || step->program->n_ops == 0)
     return;
   const hec_program *program = step->program;
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   hec_timeline_resize(&timeline, (int32_t)program->n_ops, program->n_ranks);
   hec_sim_memo_key key = hec_sim_memo_key_of(program, (hec_sim_options){0});
   hec_sim_memo_clear(c->memo);
   hec_sim_memo_put(c->memo, &key, &timeline);
-  hec_timeline_free(&timeline);
   for (size_t i = 0; i < program->n_ops; i += 3) {
     hec_op *op = &program->ops[i];
     CHANGED(hec_lane, op->lane, op->lane == HEC_LANE_GRAD ? HEC_LANE_PARAM : HEC_LANE_GRAD);

@@ -101,7 +101,7 @@ static void visit_alone(const hec_test_step *step, void *context) {
   (void)context;
   if (step->iteration > 0)
     return;
-  hec_program alone = {0};
+  HEC_SCOPED(hec_program) alone = {0};
   for (size_t i = 0; i < step->program->n_ops; i++) {
     const hec_op *op = &step->program->ops[i];
     bool exchange =
@@ -140,7 +140,6 @@ static void visit_alone(const hec_test_step *step, void *context) {
     ck_assert_msg(end[0] <= end[1] + slack, "%s alone: alpha_beta %lld ps, max_min %lld ps: %s",
                   hec_role_name[op->role], (long long)end[0], (long long)end[1], hec_test_step_name(step));
   }
-  hec_program_free(&alone);
 }
 
 HEC_TEST_LOOP(closed_form_is_a_bound, hec_test_cases(24)) {

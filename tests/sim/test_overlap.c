@@ -58,10 +58,10 @@ static measured run_with(const char *attention, const char *policy, const hec_sc
   }
   const hec_policy *row = hec_policy_find(policy);
   ck_assert_ptr_nonnull(row);
-  hec_lowering *low = hec_lowering_new(problem, row, schedule, NULL, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(problem, row, schedule, NULL, &arena);
   hec_lower_iteration(low, 1, &load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
-  hec_timeline t = hec_test_simulate(problem, program, &hec_law_alpha_beta, (hec_sim_options){0});
+  HEC_SCOPED(hec_timeline) t = hec_test_simulate(problem, program, &hec_law_alpha_beta, (hec_sim_options){0});
   measured m = {.total = hec_timeline_end_ps(&t)};
   for (size_t i = 0; i < program->n_ops; i++) {
     int64_t length = t.end_ps[2 * i] - t.begin_ps[2 * i];
@@ -78,8 +78,6 @@ static measured run_with(const char *attention, const char *policy, const hec_sc
       m.windows += length;
   }
   m.parts = hec_timeline_breakdown(&t, program);
-  hec_timeline_free(&t);
-  hec_lowering_free(low);
   return m;
 }
 

@@ -47,12 +47,12 @@ typedef struct {
 
 static result run_all(hec_problem *p, const hec_law *law, const hec_load *loads, const hec_policy *policy,
                       const char *schedule) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   double peak[RANKS];
   result of = {0};
-  hec_lowering *low = hec_lowering_new(p, policy, hec_schedule_find(schedule), NULL, &arena);
-  hec_sim *sim = hec_sim_new(p, law, &arena);
-  hec_timeline timeline = {0};
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, policy, hec_schedule_find(schedule), NULL, &arena);
+  HEC_OPENED(hec_sim) *sim = hec_sim_new(p, law, &arena);
+  HEC_SCOPED(hec_timeline) timeline = {0};
   for (int32_t i = 0; i < ITERATIONS; i++) {
     int64_t iter =
         i < WARM ? (int64_t)i * LONG : (int64_t)(WARM - 1) * LONG + i - WARM + 1; /* comparisons have ended */
@@ -63,10 +63,6 @@ static result run_all(hec_problem *p, const hec_law *law, const hec_load *loads,
     for (int32_t r = 0; i >= WARM && r < RANKS; r++)
       of.peak = peak[r] > of.peak ? peak[r] : of.peak;
   }
-  hec_timeline_free(&timeline);
-  hec_sim_free(sim);
-  hec_lowering_free(low);
-  hec_arena_free(&arena);
   return of;
 }
 
@@ -101,7 +97,7 @@ typedef struct {
 } outcome;
 
 static outcome outcome_of(const char *cluster, int32_t steep, const hec_law *law) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   outcome o = {0};
   uint64_t seed = 7 + (uint64_t)steep;
   hec_policy alone = *hec_policy_find("joint");
@@ -123,7 +119,6 @@ static outcome outcome_of(const char *cluster, int32_t steep, const hec_law *law
   o.blind = run(p, law, loads, hec_policy_find("joint"), "joint");
   p->pricer = hec_law_pricer(law);
   o.joint = run(p, law, loads, hec_policy_find("joint"), "joint");
-  hec_arena_free(&arena);
   return o;
 }
 
@@ -166,7 +161,7 @@ HEC_TEST(starts_in_slices) {
     const char *policy, *schedule;
   } rows[] = {{"ep", "serial"},     {"ep", "fsmoe"},    {"janus", "hecate"},
               {"hecate", "hecate"}, {"fsdp", "hecate"}, {"fsdp", "laer"}};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_problem *p = hec_test_problem(&arena, clusters[0], RANKS, MANY, FEW, 2, true);
   const hec_policy *joint = hec_policy_find("joint");
   hec_load loads[ITERATIONS];
@@ -188,27 +183,25 @@ HEC_TEST(starts_in_slices) {
   result of = run_all(p, &hec_law_alpha_beta, loads, joint, "joint");
   ck_assert_double_le(of.peak, memory);
   ck_assert_msg(of.s <= 1.01 * best, "joint %.6g s, best pair that fits %.6g s", of.s, best);
-  hec_arena_free(&arena);
 }
 
 /* The first iteration that follows a pair; ITERATIONS: none does. */
 static int32_t first_followed(hec_problem *p, const hec_load *loads) {
-  hec_arena arena = {0};
-  hec_lowering *low = hec_lowering_new(p, hec_policy_find("joint"), hec_schedule_find("joint"), NULL, &arena);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_OPENED(hec_lowering) *low =
+      hec_lowering_new(p, hec_policy_find("joint"), hec_schedule_find("joint"), NULL, &arena);
   int32_t first = ITERATIONS;
   for (int32_t i = 0; i < ITERATIONS; i++) {
     hec_lower_iteration(low, i, &loads[i], 1, 1);
     if (first == ITERATIONS && strstr(hec_lowering_note(low), "as "))
       first = i;
   }
-  hec_lowering_free(low);
-  hec_arena_free(&arena);
   return first;
 }
 
 /* Pairs are looked for after two iterations. They are followed when the host has had the time that planning takes. */
 HEC_TEST(follows_when_the_host_is_done) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   uint64_t seed = 7;
   hec_problem *p = hec_test_problem(&arena, clusters[3], RANKS, LAYERS, EXPERTS, 2, true);
   hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
@@ -226,14 +219,13 @@ HEC_TEST(follows_when_the_host_is_done) {
   ck_assert_int_eq(first_followed(p, loads), 3);
   cluster->plan_b_s = 1e-9; /* all in all some tens of these short iterations */
   ck_assert_int_eq(first_followed(p, loads), ITERATIONS);
-  hec_arena_free(&arena);
 }
 
 /* Fewer experts than ranks: what keeps an expert is on one node, so that no gradients are reduced between nodes. Expert-parallel
  * groups, one a node here, would each have a holder. */
 HEC_TEST(residents_stay_on_a_node) {
   enum { FEW = RANKS / 2 };
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   uint64_t seed = 7;
   hec_policy alone = *hec_policy_find("joint");
   alone.portfolio = 0;
@@ -242,7 +234,7 @@ HEC_TEST(residents_stay_on_a_node) {
   p->ep = FEW;
   p->bytes.expert_grad *= 16; /* gradients are what costs */
   hec_load load = hec_load_new(&arena, LAYERS, RANKS, FEW);
-  hec_lowering *low = hec_lowering_new(p, &alone, hec_schedule_find("joint"), NULL, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, &alone, hec_schedule_find("joint"), NULL, &arena);
   for (int32_t i = 0; i < 4; i++) {
     fill(&load, p, 0, &seed);
     hec_lower_iteration(low, i, &load, 1, 1);
@@ -256,19 +248,17 @@ HEC_TEST(residents_stay_on_a_node) {
         if (copies.kind[i] == HEC_COPY_RESIDENT)
           ck_assert_int_eq(hec_problem_node(p, copies.rank[i]), node);
     }
-  hec_lowering_free(low);
-  hec_arena_free(&arena);
 }
 
 /* Homes are placed once a period, so that is no part of an ordinary iteration, however long it takes. */
 HEC_TEST(placing_is_charged_once) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   uint64_t seed = 7;
   hec_policy alone = *hec_policy_find("joint");
   alone.portfolio = 0;
   hec_problem *p = hec_test_problem(&arena, clusters[0], RANKS, LAYERS, EXPERTS, 2, true);
   hec_load load = hec_load_new(&arena, LAYERS, RANKS, EXPERTS);
-  hec_lowering *low = hec_lowering_new(p, &alone, hec_schedule_find("joint"), NULL, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, &alone, hec_schedule_find("joint"), NULL, &arena);
   uint64_t once = 0, ordinary[4] = {0};
   for (int32_t i = 0; i < 4; i++) {
     fill(&load, p, 3, &seed);
@@ -281,14 +271,12 @@ HEC_TEST(placing_is_charged_once) {
   }
   ck_assert_uint_gt(once, 2 * ordinary[2]);
   ck_assert_uint_lt(ordinary[2], 2 * ordinary[3]);
-  hec_lowering_free(low);
-  hec_arena_free(&arena);
 }
 
 /* One hot expert in each layer, each time another one: what seemed fastest on one record was lucky with it. */
 HEC_TEST(keeps_up_with_changing_loads) {
   for (uint64_t seed = 1; seed <= 2; seed++) {
-    hec_arena arena = {0};
+    HEC_SCOPED(hec_arena) arena = {0};
     uint64_t random = seed;
     hec_problem *p = hec_test_problem(&arena, clusters[3], RANKS, LAYERS, EXPERTS, 2, true);
     p->pricer = hec_law_pricer(&hec_law_alpha_beta);
@@ -310,6 +298,5 @@ HEC_TEST(keeps_up_with_changing_loads) {
       best = i == 0 || one < best ? one : best;
     }
     ck_assert_msg(s <= best, "seed %d: joint %.6g s, best pair %.6g s", (int)seed, s, best);
-    hec_arena_free(&arena);
   }
 }

@@ -40,12 +40,10 @@ static step_case *make(int i, const char *links, bool train) {
 }
 
 static void walk(step_case *c) {
-  hec_link_cost cost = hec_link_cost_new(&c->cluster, &arena);
-  hec_walk *w = hec_walk_new(&cost, c->program.n_ranks, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(&c->cluster, &arena);
+  HEC_OPENED(hec_walk) *w = hec_walk_new(&cost, c->program.n_ranks, &arena);
   hec_walk_run(w, &c->program, (hec_walk_options){.own = hec_walk_own_measured, .context = c->own_ps}, &c->timeline);
   hec_timeline_check(&c->timeline, &c->program);
-  hec_walk_free(w);
-  hec_link_cost_free(&cost);
 }
 
 static void close_case(step_case *c) {
@@ -96,12 +94,11 @@ HEC_TEST_LOOP(unequal_pieces_take_no_less_than_the_pipeline, 4 * (int)(sizeof ro
     }
     sum_max = sum > sum_max ? sum : sum_max;
   }
-  hec_link_cost link = hec_link_cost_new(&c->cluster, &arena);
+  HEC_SCOPED(hec_link_cost) link = hec_link_cost_new(&c->cluster, &arena);
   for (int32_t i = 0; i < o->n_parts - 1 && o->shape.n_stages > 1; i++) {
     const hec_transfer one = {4096, 0, 1, -1, -1};
     send_ps[i] = hec_seconds_to_ps(hec_link_cost_exchange(&link, &one, 1, false, 1));
   }
-  hec_link_cost_free(&link);
   ck_ok(hec_pipeline_run_make(o, &(hec_pipeline_costs){.piece = cost, .send_ps = send_ps}, &arena, &run));
   walk(c);
   int64_t end = hec_timeline_end_ps(&c->timeline);
@@ -139,14 +136,13 @@ HEC_TEST_ROWS(stamps_give_the_timeline_back, rows) {
     }
     (void)stamp_of(c, stamps, n_own, c->ops.end[d], r, n_own - 1);
   }
-  hec_timeline again = {0};
+  HEC_SCOPED(hec_timeline) again = {0};
   hec_step_timeline(o, &c->ops, &c->program, stamps, n_own, &again);
   hec_timeline_check(&again, &c->program);
   for (size_t i = 0; i < c->program.n_ops * (size_t)c->program.n_ranks; i++) {
     ck_assert_int_eq(again.begin_ps[i], c->timeline.begin_ps[i]);
     ck_assert_int_eq(again.end_ps[i], c->timeline.end_ps[i]);
   }
-  hec_timeline_free(&again);
   close_case(c);
 }
 

@@ -48,8 +48,8 @@ static const struct {
 
 HEC_TEST_ROWS(serial_by_hand, by_hand) {
   hec_cluster cluster;
-  hec_program p = {0};
-  hec_text said = {0};
+  HEC_SCOPED(hec_program) p = {0};
+  HEC_SCOPED(hec_text) said = {0};
   ck_ok(hec_cluster_load("1x2 nvlink=1G@0s flops=1G eff=1 mem=1G hbm=1P tile=1 a=0s c=0s launch=0s", &arena, &cluster));
   ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){by_hand[_i].slow, by_hand[_i].skew}, 2, &cluster, &arena,
                                      &cluster, &said) == HEC_OK,
@@ -72,8 +72,6 @@ HEC_TEST_ROWS(serial_by_hand, by_hand) {
     ck_assert(hec_timeline_breakdown(&t, &p).skew_s == 0);
     hec_timeline_free(&t);
   }
-  hec_text_free(&said);
-  hec_program_free(&p);
 }
 
 /* Ranks on fewer cores, all beginning together. Alone 8, 2, 4 and 4 ns on 2 cores: while four compute each has half a core.
@@ -81,7 +79,7 @@ HEC_TEST_ROWS(serial_by_hand, by_hand) {
 HEC_TEST(shared_cores) {
   static const int64_t rows[] = {8, 2, 4, 4}, ends_ps[] = {11000, 4000, 7000, 7000};
   hec_cluster cluster;
-  hec_program p = {0};
+  HEC_SCOPED(hec_program) p = {0};
   ck_ok(hec_cluster_load("1x4 nvlink=1G@0s flops=1G eff=1 mem=1G hbm=1P tile=1 a=0s c=0s launch=0s", &arena, &cluster));
   cluster.cores = 2;
   const hec_problem problem = {.cluster = &cluster, .n_ranks = 4};
@@ -96,5 +94,4 @@ HEC_TEST(shared_cores) {
     ck_assert_int_eq(hec_seconds_to_ps(hec_duration_s(&problem, &p, &work, r)), ends_ps[r]);
   cluster.cores = 4; /* a core each */
   ck_assert_int_eq(hec_seconds_to_ps(hec_duration_s(&problem, &p, &work, 0)), 8000);
-  hec_program_free(&p);
 }

@@ -20,10 +20,9 @@ static void path_of(const char *name, hec_text *path) {
 }
 
 static void put(const char *name, const char *text) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   path_of(name, &path);
   ck_ok(hec_write_file(path.data, text, strlen(text)));
-  hec_text_free(&path);
 }
 
 /* A cluster of two devices with links of that many GB/s. */
@@ -37,7 +36,7 @@ static void put_cluster(int gigabytes) {
 }
 
 static void setup(void) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_test_trace trace = {
       .layers = 2, .experts = 4, .top_k = 2, .sources = 2, .records = 3, .first_iter = 1, .stride = 1};
   (void)snprintf(folder, sizeof folder, "/tmp/hecate-test-XXXXXX");
@@ -48,17 +47,15 @@ static void setup(void) {
   put_cluster(300);
   hec_test_trace_write(&trace, 7, &text);
   put("loads.jsonl", text.data);
-  hec_text_free(&text);
   path_of("spec.json", &spec_path);
 }
 
 static void remove_files(int first) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   for (int i = first; i < N_FILES; i++) {
     path_of(names[i], &path);
     (void)unlink(path.data);
   }
-  hec_text_free(&path);
 }
 
 static void teardown(void) {
@@ -70,12 +67,12 @@ HEC_TEST_FIXTURE(setup, teardown)
 
 /* The rows as CSV; `meanwhile` happens when all is read and nothing computed. */
 static uint64_t run(void (*meanwhile)(void), hec_text *csv) {
-  hec_sweep sweep = {.n = 0};
+  HEC_SCOPED(hec_sweep) sweep = {.n = 0};
   ck_ok(hec_sweep_read(spec_path.data, &sweep));
   ck_ok(hec_sweep_load(&sweep, "test", hec_source_digest));
   if (meanwhile)
     meanwhile();
-  hec_sweep_rows rows = hec_sweep_rows_new(&sweep);
+  HEC_SCOPED(hec_sweep_rows) rows = hec_sweep_rows_new(&sweep);
   hec_sweep_run_options options = {.n_threads = 1, .n_shards = 1};
   ck_ok(hec_sweep_run(&rows, &options));
   ck_assert_int_eq(rows.sweep->n, 4);
@@ -83,8 +80,6 @@ static uint64_t run(void (*meanwhile)(void), hec_text *csv) {
     ck_assert_msg(rows.row[i]->why == NULL, "%s", rows.row[i]->why);
   hec_sweep_csv(&rows, csv);
   uint64_t digest = sweep.digest;
-  hec_sweep_rows_free(&rows);
-  hec_sweep_free(&sweep);
   return digest;
 }
 
@@ -104,16 +99,14 @@ static void delete_files(void) {
 
 HEC_TEST_LOOP(inputs_are_read_once, 3) {
   static void (*const events[])(void) = {change_cluster, break_files, delete_files};
-  hec_text whole = {0}, csv = {0};
+  HEC_SCOPED(hec_text) whole = {0}, csv = {0};
   uint64_t digest = run(NULL, &whole);
   ck_assert_uint_eq(run(events[_i], &csv), digest);
   ck_assert_msg(strcmp(csv.data, whole.data) == 0, "other rows");
-  hec_text_free(&whole);
-  hec_text_free(&csv);
 }
 
 HEC_TEST(other_contents_are_another_sweep) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   uint64_t digest = run(NULL, &text);
   put_cluster(3);
   uint64_t other = run(NULL, &text);
@@ -124,12 +117,11 @@ HEC_TEST(other_contents_are_another_sweep) {
   hec_text_printf(&text, "%s\n", hec_preset_find("moe", "tiny")->text);
   put("model.json", text.data);
   ck_assert_uint_ne(run(NULL, &text), digest);
-  hec_text_free(&text);
 }
 
 /* A policy with options is a row of its own, named by them; said or not, a default gives the same. */
 HEC_TEST(options_of_policies) {
-  hec_text csv = {0};
+  HEC_SCOPED(hec_text) csv = {0};
   put("spec.json", "{\"trace\": \"loads.jsonl\", \"cluster\": \"cluster.json\", \"model\": \"model.json\",\n"
                    " \"policy\": [\"eplb\", \"eplb:period=100\", \"eplb:slots=4,period=1\", \"ep\"]}");
   (void)run(NULL, &csv);
@@ -141,12 +133,11 @@ HEC_TEST(options_of_policies) {
   char *default_row = strstr(rows[1], ",eplb,serial,"), *said = strstr(rows[2], ",eplb:period=100,serial,");
   ck_assert(default_row && said && strstr(rows[3], ",\"eplb:period=1,slots=4\",serial,"));
   ck_assert_str_eq(default_row + strlen(",eplb"), said + strlen(",eplb:period=100"));
-  hec_text_free(&csv);
 }
 
 /* The rows do not say from where the sweep was started. */
 HEC_TEST(paths_are_relative_to_the_spec) {
-  hec_text from_far = {0}, from_near = {0};
+  HEC_SCOPED(hec_text) from_far = {0}, from_near = {0};
   char *before = getcwd(NULL, 0);
   uint64_t digest = run(NULL, &from_far);
   ck_assert_int_eq(chdir(folder), 0);
@@ -156,22 +147,18 @@ HEC_TEST(paths_are_relative_to_the_spec) {
   ck_assert_int_eq(chdir(before), 0);
   ck_assert_msg(strcmp(from_far.data, from_near.data) == 0, "other rows");
   free(before);
-  hec_text_free(&from_far);
-  hec_text_free(&from_near);
 }
 
 HEC_TEST_LOOP(says_where_it_looked, N_FILES - 1) {
   const char *name = names[1 + _i];
-  hec_sweep sweep = {.n = 0};
-  hec_text path = {0};
+  HEC_SCOPED(hec_sweep) sweep = {.n = 0};
+  HEC_SCOPED(hec_text) path = {0};
   path_of(name, &path);
   ck_assert_int_eq(unlink(path.data), 0);
   ck_ok(hec_sweep_read(spec_path.data, &sweep));
   ck_refused(hec_sweep_load(&sweep, "test", hec_source_digest), path.data);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "No such file"));
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "paths in a spec are relative to its folder"));
-  hec_sweep_free(&sweep);
-  hec_text_free(&path);
 }
 
 /* A spec, or the axes of one of loads.jsonl; ` is a quote. */
@@ -225,16 +212,14 @@ static const struct {
 };
 
 static void spec_refused(const char *spec, const char *words) {
-  hec_text text = {0};
-  hec_sweep sweep = {.n = 0};
+  HEC_SCOPED(hec_text) text = {0};
+  HEC_SCOPED(hec_sweep) sweep = {.n = 0};
   hec_text_printf(&text, *spec == '`' ? "{\"trace\": \"loads.jsonl\", %s}" : "%s", hec_test_quoted(spec));
   hec_status status = hec_sweep_parse(text.data ? text.data : "", text.length, spec_path.data, &sweep);
   if (status == HEC_OK)
     status = hec_sweep_load(&sweep, "test", hec_source_digest);
   hec_test_refused(status, spec, hec_test_quoted(words));
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "spec.json:"));
-  hec_sweep_free(&sweep);
-  hec_text_free(&text);
 }
 
 HEC_TEST_ROWS(says_what_is_wrong, bad_specs) {
@@ -242,7 +227,7 @@ HEC_TEST_ROWS(says_what_is_wrong, bad_specs) {
 }
 
 HEC_TEST(too_much) {
-  hec_text list = {0}, spec = {0};
+  HEC_SCOPED(hec_text) list = {0}, spec = {0};
   for (int i = 1; i <= 2000; i++)
     hec_text_printf(&list, "%s%d", i > 1 ? ", " : "", i);
   hec_text_printf(&spec, "{\"trace\": \"loads.jsonl\", \"ranks\": [%s], \"tokens\": [%s]}", list.data, list.data);
@@ -252,6 +237,4 @@ HEC_TEST(too_much) {
   spec.length = 0;
   hec_text_printf(&spec, "{\"trace\": \"loads.jsonl\", \"tokens\": [%s]}", list.data);
   spec_refused(spec.data, "at most 16384 values");
-  hec_text_free(&list);
-  hec_text_free(&spec);
 }

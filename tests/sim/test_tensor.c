@@ -20,7 +20,7 @@ HEC_TEST_LOOP(reached, 24) {
                      &arena);
   ck_ok(hec_problem_tensor(&c->problem, 1 << _i % 3));
   hec_load load = hec_load_new(&arena, c->problem.n_layers, 8, c->problem.n_experts);
-  hec_lowering *low = hec_test_lower(&c->problem, "ideal", "ideal", &load, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_test_lower(&c->problem, "ideal", "ideal", &load, &arena);
   hec_bound *bound = hec_bound_new(&c->problem, &arena);
   hec_bound_begin(
       bound,
@@ -30,7 +30,6 @@ HEC_TEST_LOOP(reached, 24) {
   double counts_s = hec_link_cost_allgather(&c->cluster, 8, 4.0 * c->problem.n_experts);
   double s = hec_test_seconds(&c->problem, hec_lowering_program(low)) + c->problem.n_layers * counts_s;
   ck_assert_msg(s >= bound_s * (1 - 1e-6) && s <= bound_s * (1 + 1e-4), "%.12g s, bound %.12g s", s, bound_s);
-  hec_lowering_free(low);
 }
 
 /* Ports, NICs (one of a node to one of a device) of any rate: both laws have the busiest link, and the ring's latency. */
@@ -44,7 +43,7 @@ HEC_TEST_LOOP(equal_places_alone, 60) {
                  (int)hec_test_below(&seed, 20), nics);
   hec_problem *p = hec_test_problem(&arena, line, nodes * per_node, 1, 4, 1, true);
   for (int32_t stride = 1; stride <= per_node && stride < p->n_ranks; stride *= 2) {
-    hec_program program = {0};
+    HEC_SCOPED(hec_program) program = {0};
     hec_program_clear(&program, p->n_ranks);
     hec_op op = hec_op_new(HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, 0);
     op.bytes = 1e6 * (double)(1 + hec_test_below(&seed, 1000));
@@ -69,6 +68,5 @@ HEC_TEST_LOOP(equal_places_alone, 60) {
     if (nics == 1) /* several rings share a port less than the closed form has it */
       ck_assert_msg(flows_s <= closed_s * (1 + 1e-9) + 1e-11, "%s, stride %d: flows %.9g s, closed form %.9g s", line,
                     stride, flows_s, closed_s);
-    hec_program_free(&program);
   }
 }

@@ -69,7 +69,7 @@ HEC_TEST_ROWS(first_that_fits, order) {
 HEC_TEST(nothing_fits) {
   hec_training t = training("pp=2 ep=8", 64, "", 2e9);
   hec_training_fix fix;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_training_fix_find(&(hec_training_job){.training = &t}, &fix);
   ck_assert(!fix.fits);
   ck_assert_str_ne(fix.change, "");
@@ -77,14 +77,13 @@ HEC_TEST(nothing_fits) {
   hec_training_fit_say(&m, &fix, "ep", &text);
   ck_assert_msg(strstr(text.data, "ep does not fit: stage ") && strstr(text.data, "no single change fits, "), "%s",
                 text.data);
-  hec_text_free(&text);
 }
 
 /* The smallest by its price and not by its bytes: what needs less comes later in the order. */
 HEC_TEST(cheapest_first) {
   hec_training t = training("pp=2 ep=8", 64, "", 1), full = training("pp=2 ep=8", 64, "recompute=full", 1);
   hec_training_fix fix;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_training_memory m = {.peak = 9e10, .reserved = 95e9, .outside = 1.5e9, .device_bytes = 80e9, .margin = -16.5e9};
   laws.gpu.sheet.memory_bytes = memory_of(&t).peak / 1.01;
   ck_assert(memory_of(&full).peak < memory_of(&t).peak);
@@ -100,7 +99,6 @@ HEC_TEST(cheapest_first) {
   m = (hec_training_memory){.reserved = 75e9, .outside = 1.5e9, .device_bytes = 80e9, .margin = 3.5e9, .fits = true};
   hec_training_fit_say(&m, &fix, "ep", &text);
   ck_assert_str_eq(text.data, "ep fits: stage 0 needs 71.2 of 74.5 GiB, with less than 5 % to spare.");
-  hec_text_free(&text);
 }
 
 /* Loads of another layout are not known: all have the largest share. */

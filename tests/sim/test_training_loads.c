@@ -52,7 +52,7 @@ static hec_training_loads_of of_ep(int32_t n_layers, int32_t n_micro, double cap
 /* Record 2: ranks compute 6 and 2, 2 of 8 cross each way, as in an even spread. Record 3: 3 and 5, and 3 cross from rank 0.
  * The model has twice as many layers, the step one micro-batch more than records are left. */
 HEC_TEST(ep_by_hand) {
-  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  HEC_OPENED(hec_trace_reader) *reader = open(by_hand, two_ranks, 2);
   const hec_training_loads_of of = of_ep(4, 3, 0, -1);
   static const int32_t rows[3][2] = {{6, 0}, {4, 1}, {6, 0}};
   static const double received[3] = {1, 1.5, 1};
@@ -71,13 +71,12 @@ HEC_TEST(ep_by_hand) {
   ck_assert_ptr_null(loads.of[0].gather_s);
   ck_near(loads.of[0].moves_s, 0);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
 }
 
 /* Capacity 1.5: of 8 assignments on 2 ranks and 4 experts the mean is 1, so a rank sends at most 2 to an expert. Record 2 loses 2
  * of rank 0's 4 to expert 0, record 3 one of its 3 to expert 2. Layer 1 nothing: 3 of 32. Then 3 no longer cross from rank 0. */
 HEC_TEST(capacity_by_hand) {
-  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  HEC_OPENED(hec_trace_reader) *reader = open(by_hand, two_ranks, 2);
   const hec_training_loads_of of = of_ep(2, 2, 1.5, -1);
   static const int32_t rows[2][2] = {{4, 0}, {3, 1}};
   ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
@@ -90,7 +89,6 @@ HEC_TEST(capacity_by_hand) {
   }
   ck_near(loads.of[0].dropped_share, 3.0 / 32);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
 }
 
 /* A single record is before the step and in it: dropped once, and counted. */
@@ -98,18 +96,17 @@ HEC_TEST(capacity_of_a_single_record) {
   static const char single[] =
       "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1,\"source_ranks\":2,"
       "\"layout\":\"layer x source_rank x expert\"}\n{\"iter\":1,\"layers\":[[[4,0,0,0],[0,4,0,0]]]}\n";
-  hec_trace_reader *reader = open(single, two_ranks, 2);
+  HEC_OPENED(hec_trace_reader) *reader = open(single, two_ranks, 2);
   const hec_training_loads_of of = of_ep(1, 1, 1, 0);
   ck_ok(hec_training_loads_make(&of, reader, &arena, &loads));
   ck_near(loads.of[0].dropped_share, 6.0 / 8);
   ck_assert_int_eq(loads.of[0].loads[0].rows[0] + loads.of[0].loads[0].rows[1], 2);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
 }
 
 /* Two groups take turns: group g has records g, 2 + g, ... of the three, and begins again. */
 HEC_TEST(groups_in_turn) {
-  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  HEC_OPENED(hec_trace_reader) *reader = open(by_hand, two_ranks, 2);
   const hec_policy *policies[] = {&hec_policy_ep};
   hec_training_loads_of of = {.job = &job,
                               .policies = policies,
@@ -138,7 +135,6 @@ HEC_TEST(groups_in_turn) {
   ck_assert_int_eq(loads.n_records, 2);
   ck_assert_int_eq(loads.n_groups, 2);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
 }
 
 /* Of 4 experts on 2 ranks: FSDP gathers all for every micro-batch again, and holds no whole one. EPLB keeps one slot
@@ -153,7 +149,7 @@ static const struct {
               {"symi", 0, {4, 4}, {4, 0}, false}};
 
 HEC_TEST_ROWS(copies_are_counted, copies) {
-  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  HEC_OPENED(hec_trace_reader) *reader = open(by_hand, two_ranks, 2);
   const hec_policy *policies[] = {hec_policy_find(copies[_i].policy)};
   const hec_training_loads_of of = {.job = &job,
                                     .policies = policies,
@@ -172,12 +168,11 @@ HEC_TEST_ROWS(copies_are_counted, copies) {
     ck_assert_int_eq(load->guests_again, copies[_i].again);
   }
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
 }
 
 /* The warm-up may be chosen, and must leave something. A single record is before the step and in it. */
 HEC_TEST(warmup) {
-  hec_trace_reader *reader = open(by_hand, two_ranks, 2);
+  HEC_OPENED(hec_trace_reader) *reader = open(by_hand, two_ranks, 2);
   const hec_policy *policies[] = {&hec_policy_ep};
   hec_training_loads_of of = {
       .job = &job, .policies = policies, .n_policies = 1, .n_threads = 1, .n_layers = 2, .n_micro = 8, .n_stages = 1};
@@ -200,7 +195,6 @@ HEC_TEST(warmup) {
   ck_assert_int_eq(loads.n_records, 1);
   ck_assert_int_eq(loads.of[0].loads[7].rows[0], 8);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
 }
 
 static int32_t all_policies(const hec_policy *policies[64]) {
@@ -214,11 +208,11 @@ static int32_t all_policies(const hec_policy *policies[64]) {
 /* Whatever moves or copies experts. The busiest rank has the mean at least and never more than all, nothing is negative, and
  * the number of threads changes nothing. */
 HEC_TEST(every_policy) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   const hec_policy *policies[64];
   const hec_test_trace trace = {.layers = 3, .experts = 16, .top_k = 2, .sources = 8, .records = 9, .first_iter = 1};
   hec_test_trace_write(&trace, 7, &text);
-  hec_trace_reader *reader = open(text.data, "2x4 gpu=h100 nics=4", 8);
+  HEC_OPENED(hec_trace_reader) *reader = open(text.data, "2x4 gpu=h100 nics=4", 8);
   int32_t n = all_policies(policies);
   hec_training_loads_of of = {.job = &job,
                               .policies = policies,
@@ -252,8 +246,6 @@ HEC_TEST(every_policy) {
   }
   hec_training_loads_free(&of, &loads);
   hec_training_loads_free(&of, &again);
-  hec_trace_close(reader);
-  hec_text_free(&text);
 }
 
 /* With a rank on each node and slow NICs, by hand. In a pass of a micro-batch the rank with most guests receives every one of them
@@ -264,13 +256,13 @@ static const char *const nics[] = {"1M", "20M", "3G"};
 static const double nic_rates[] = {1e6, 20e6, 3e9};
 
 HEC_TEST_LOOP(gathers_take_their_bytes, 3) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   char cluster[64];
   const hec_policy *policies[64];
   const hec_test_trace trace = {.layers = 2, .experts = 16, .top_k = 2, .sources = 4, .records = 6, .first_iter = 1};
   hec_test_trace_write(&trace, 7, &text);
   (void)snprintf(cluster, sizeof cluster, "4x1 gpu=h100 nic=%s", nics[_i]);
-  hec_trace_reader *reader = open(text.data, cluster, 4);
+  HEC_OPENED(hec_trace_reader) *reader = open(text.data, cluster, 4);
   int32_t n = all_policies(policies), n_sharded = 0, n_bounded = 0;
   const hec_training_loads_of of = {.job = &job,
                                     .policies = policies,
@@ -304,8 +296,6 @@ HEC_TEST_LOOP(gathers_take_their_bytes, 3) {
   ck_assert_int_eq(n_sharded, 1);
   ck_assert_int_gt(n_bounded, 0);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
-  hec_text_free(&text);
 }
 
 /* ---- Copies that stay ---- */
@@ -317,14 +307,14 @@ static const char *const sum_nics[] = {"100M", "1G", "20G", "1000T"};
 static double replicas_s(const char *policy, const char *cluster, const char *recipe, bool fast, int32_t n_stages) {
   const hec_test_trace trace = {.layers = 2, .experts = 16, .top_k = 2, .sources = 4, .records = 6, .first_iter = 1};
   const hec_policy *policies[] = {hec_policy_find(policy)};
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_test_trace_write(&trace, 7, &text);
   ck_ok(hec_moe_load("tiny", &moe));
   hec_training t = hec_test_training(&moe, "ep=4", 4, 4, recipe, &arena);
   hec_gpu_laws laws = *t.laws;
   laws.add.byte_s *= fast ? 0 : 1;
   t.laws = &laws;
-  hec_trace_reader *reader = open(text.data, cluster, 4);
+  HEC_OPENED(hec_trace_reader) *reader = open(text.data, cluster, 4);
   const hec_training_loads_of of = {.job = &job,
                                     .training = &t,
                                     .policies = policies,
@@ -338,8 +328,6 @@ static double replicas_s(const char *policy, const char *cluster, const char *re
   double s = loads.of[0].replicas_s;
   ck_assert_ptr_null(loads.of[0].gather_s);
   hec_training_loads_free(&of, &loads);
-  hec_trace_close(reader);
-  hec_text_free(&text);
   return s;
 }
 

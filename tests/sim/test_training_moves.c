@@ -17,14 +17,12 @@ typedef struct {
 /* A copy of expert 0 of rank 0 on rank 1, of that kind, in the first of two layers. */
 static cost cost_of(const char *cluster, const hec_training *t, hec_copy_kind kind) {
   const hec_problem *p = hec_test_problem(&arena, cluster, 4, 2, 8, 1, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_ep, p, &arena);
   hec_plan_add_copy(&run.plan, 0, 0, 1, kind);
-  hec_training_moves moves = hec_training_moves_new(&run, t, &arena);
+  HEC_SCOPED(hec_training_moves) moves = hec_training_moves_new(&run, t, &arena);
   const cost c = {.gather_s = hec_training_gather_s(&moves, &run, 0, false),
                   .scatter_s = hec_training_gather_s(&moves, &run, 0, true),
                   .replicas_s = hec_training_replicas_s(&moves, &run)};
-  hec_training_moves_free(&moves);
-  hec_policy_stop(&run);
   return c;
 }
 

@@ -35,20 +35,17 @@ static double optimizer_bytes(const hec_program *program) {
 HEC_TEST(memory_by_hand) {
   const hec_problem *p = problem_of(false);
   double dense = p->bytes.dense_optimizer, expert = 12.0 * p->moe->n_ffn_matrices * 64 * 128;
-  hec_lowering *whole = lower(false), *parts = lower(true);
+  HEC_OPENED(hec_lowering) *whole = lower(false), *parts = lower(true);
   ck_near(optimizer_bytes(hec_lowering_program(whole)), dense + OWN * expert);
   ck_near(optimizer_bytes(hec_lowering_program(parts)), dense / RANKS + OWN * expert / 2);
-  hec_lowering_free(whole);
-  hec_lowering_free(parts);
 }
 
 /* Parameters have as many bytes as gradients here, so that as much travels. */
 HEC_TEST(traffic_is_that_of_an_all_reduce) {
   double one[2][HEC_N_TRAFFIC], off[HEC_N_TRAFFIC];
   for (int zero = 0; zero < 2; zero++) {
-    hec_lowering *low = lower(zero);
+    HEC_OPENED(hec_lowering) *low = lower(zero);
     hec_program_traffic(hec_lowering_program(low), one[zero], off);
-    hec_lowering_free(low);
   }
   for (int k = 0; k < HEC_N_TRAFFIC; k++)
     ck_near(one[1][k], one[0][k]);
@@ -64,7 +61,7 @@ static int32_t count(const hec_program *program, hec_role role, bool after, int3
 
 /* Sums before the optimizer, what it has updated after it; nothing is gathered before. */
 HEC_TEST(order) {
-  hec_lowering *low = lower(true);
+  HEC_OPENED(hec_lowering) *low = lower(true);
   const hec_program *program = hec_lowering_program(low);
   int32_t optimizer = -1;
   for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
@@ -77,7 +74,6 @@ HEC_TEST(order) {
   ck_assert_int_eq(count(program, HEC_ROLE_REPLICA_GATHER, true, optimizer), LAYERS);
   for (int32_t i = optimizer + 1; i < (int32_t)program->n_ops; i++)
     ck_assert_int_eq(program->deps[program->ops[i].dep_at], optimizer);
-  hec_lowering_free(low);
 }
 
 /* An all-reduce takes what its halves take, one after the other. */
@@ -85,14 +81,13 @@ HEC_TEST_LOOP(halves_make_a_whole, 2) {
   const hec_problem *p = problem_of(false);
   int64_t ps[3];
   for (int half = 0; half < 3; half++) {
-    hec_program program = {0};
+    HEC_SCOPED(hec_program) program = {0};
     hec_program_clear(&program, RANKS);
     hec_op op = hec_op_new(HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, 0);
     op.bytes = 3e6;
     op.allreduce.half = (hec_allreduce_half)half;
     (void)hec_program_add(&program, op, NULL, 0);
     ps[half] = hec_test_end_ps(p, &program, _i ? &hec_law_max_min : &hec_law_alpha_beta, (hec_sim_options){0});
-    hec_program_free(&program);
   }
   ck_assert_int_eq(ps[HEC_ALLREDUCE_SCATTER], ps[HEC_ALLREDUCE_GATHER]);
   ck_assert_int_le(llabs(2 * ps[HEC_ALLREDUCE_SCATTER] - ps[HEC_ALLREDUCE_WHOLE]), 2);

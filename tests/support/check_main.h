@@ -1,7 +1,6 @@
 /* What tests and their helpers share: assertions, reference data, skips, random numbers. A test file's `main` (test.h) has
  * another name when it is compiled, and is called by the program of its folder (tests/main.c.in). */
-#ifndef HEC_TESTS_CHECK_MAIN_H
-#define HEC_TESTS_CHECK_MAIN_H
+#pragma once
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ uint64_t hec_test_random(uint64_t *state);
 uint64_t hec_test_below(uint64_t *state, uint64_t n);              /* uniform in 0..n-1 */
 double hec_test_uniform(uint64_t *state);                          /* uniform in [0, 1) */
 void hec_test_shuffle(uint64_t *state, int32_t *order, int32_t n); /* 0 .. n - 1 in a random order */
-
-#endif

@@ -1,6 +1,5 @@
 /* Checks that tests share, and what they say when they fail. */
-#ifndef HEC_TESTS_CHECKS_H
-#define HEC_TESTS_CHECKS_H
+#pragma once
 #include "runtime/base/status.h"
 #include "tests/support/check_main.h"
 
@@ -30,5 +29,3 @@ typedef struct hec_test_row {
 void hec_test_add(hec_test_row *row);
 int hec_test_run_file(const char *file);                            /* an exit code */
 int hec_test_run_suite(Suite *suite, enum fork_status fork_status); /* of Check's own; the number of failures */
-
-#endif

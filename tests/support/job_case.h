@@ -1,6 +1,5 @@
 /* Jobs of traces in memory, for tests of what is made of them and said about it. One at a time, on a box of 16 devices. */
-#ifndef HEC_TESTS_JOB_CASE_H
-#define HEC_TESTS_JOB_CASE_H
+#pragma once
 #include "runtime/program/job.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/job_make.h"
@@ -29,5 +28,3 @@ void hec_test_job_free(hec_test_job *job);
 
 void hec_test_must(hec_status status);                             /* or the test fails with the last error */
 bool hec_test_job_said(const hec_test_job *job, const char *part); /* whether one of its defaults has it */
-
-#endif

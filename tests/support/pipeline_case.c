@@ -39,7 +39,7 @@ static void add(hec_text *text, char letter, int32_t micro_batch, int32_t chunk)
 }
 
 const char *hec_test_pipeline_text(const hec_pipeline_order *order, int32_t device, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   for (int32_t i = order->piece_at[device]; i < order->piece_at[device + 1]; i++) {
     const hec_pipeline_piece *p = &order->piece[i];
     hec_text_add(&text, i > order->piece_at[device] ? " " : "");
@@ -50,6 +50,5 @@ const char *hec_test_pipeline_text(const hec_pipeline_order *order, int32_t devi
     }
   }
   char *copy = hec_arena_text(arena, text.data);
-  hec_text_free(&text);
   return copy;
 }

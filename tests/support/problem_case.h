@@ -1,6 +1,5 @@
 /* Problems for tests of planners, in one line: a cluster string and a model of a few numbers. */
-#ifndef HEC_TESTS_PROBLEM_CASE_H
-#define HEC_TESTS_PROBLEM_CASE_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/problem.h"
 
@@ -21,5 +20,3 @@ hec_load hec_test_random_load(hec_arena *arena, const hec_problem *problem, uint
 
 /* One layer whose totals are `totals`[n_experts], each split evenly over the sources, remainders to the first ones. */
 hec_load hec_test_even_load(hec_arena *arena, const hec_problem *problem, const uint32_t *totals);
-
-#endif

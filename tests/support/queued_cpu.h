@@ -9,8 +9,7 @@
  *
  * Events that a restart has ended are noticed when they are used (HEC_ASSERT). Calls of different processors may come from
  * different threads. With one thread, same seeds, same order. */
-#ifndef HEC_TESTS_SUPPORT_QUEUED_CPU_H
-#define HEC_TESTS_SUPPORT_QUEUED_CPU_H
+#pragma once
 #include "runtime/exec/math/processor.h"
 
 /* hec_math_open first. */
@@ -27,5 +26,3 @@ int64_t hec_queued_cpu_left(const hec_processor *on); /* of this processor: in i
  * the processor. NULL: nobody. */
 typedef void hec_queued_cpu_log(void *context, const hec_processor *on, int32_t stream, const char *call);
 void hec_queued_cpu_watch(hec_processor *on, hec_queued_cpu_log *log, void *context);
-
-#endif

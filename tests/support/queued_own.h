@@ -1,6 +1,5 @@
 /* What queued_own.c (processors, events) and queued_calls.c (the arithmetic) share. */
-#ifndef HEC_TESTS_SUPPORT_QUEUED_OWN_H
-#define HEC_TESTS_SUPPORT_QUEUED_OWN_H
+#pragma once
 #include "runtime/exec/model/model.h"
 #include "tests/support/queued_cpu.h"
 
@@ -38,5 +37,3 @@ void hec_queued_record(hec_processor *on, const char *name, void (*run)(void *ar
 void hec_queued_run_move(void *arguments); /* n bytes */
 
 extern const hec_arithmetic hec_queued_arithmetic;
-
-#endif

@@ -181,8 +181,9 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
     for (int32_t s = 0; hec_schedules[s]; s++) {
       if (!in_turn(c, p, s))
         continue;
-      hec_arena arena = {0};
-      hec_lowering *low = hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);
+      HEC_SCOPED(hec_arena) arena = {0};
+      HEC_OPENED(hec_lowering) *low =
+          hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);
       low->in->shared->answer[0].plan.per_item = low->in->shared->answer[1].plan.per_item =
           low->in->shared->other.per_item = per_item;
       if (c->detail)
@@ -199,8 +200,6 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
                                .loads = loads},
               context);
       }
-      hec_lowering_free(low);
-      hec_arena_free(&arena);
     }
 }
 
@@ -220,9 +219,8 @@ hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, he
   memcpy(load.counts, given->counts,
          (size_t)load.n_layers * (size_t)load.n_sources * (size_t)load.n_experts * sizeof *load.counts);
   if (step->policy->rewrite) {
-    hec_policy_run run = hec_policy_start(step->policy, &step->c->problem, arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(step->policy, &step->c->problem, arena);
     hec_policy_rewrite(&run, &load);
-    hec_policy_stop(&run);
   }
   return load;
 }

@@ -1,7 +1,6 @@
 /* Random cases for tests of lowering and simulation. A problem (cluster, model, ranks), loads, and a walk over every
  * policy under every schedule it allows. So rows added later are covered without touching a test. */
-#ifndef HEC_TESTS_RANDOM_PROBLEM_H
-#define HEC_TESTS_RANDOM_PROBLEM_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
@@ -65,5 +64,3 @@ hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, he
 
 /* The ranks with work of an experts operation: rows of `item` on rank r, summed. */
 int64_t hec_test_rows(const hec_program *program, const hec_op *op, int32_t rank, int32_t item);
-
-#endif

@@ -1,7 +1,6 @@
 /* A plain max-min fluid solver to check sim/fluid against: long double, nothing incremental, everything recomputed from
  * the flows at every start and finish. Slow (O(events * steps * flows * route)) and obvious. */
-#ifndef HEC_TESTS_REFERENCE_FLUID_H
-#define HEC_TESTS_REFERENCE_FLUID_H
+#pragma once
 #include <stdint.h>
 
 typedef struct {
@@ -13,5 +12,3 @@ typedef struct {
 /* finish[f] in seconds. `capacity`: per link id. */
 void hec_reference_fluid(int32_t n_flows, const hec_reference_flow *flows, int32_t n_links, const double *capacity,
                          double *finish);
-
-#endif

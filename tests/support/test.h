@@ -11,8 +11,7 @@
  *   HEC_TEST_FIXTURE(before, after)              around each test, in its process; either may be NULL
  *   HEC_TEST_ONCE(hec_math_open)                 before all tests, in the process that forks them
  *   HEC_TEST_NEEDS(there_is_one(), "no such device here")   or all are skipped, and the reason is said */
-#ifndef HEC_TESTS_TEST_H
-#define HEC_TESTS_TEST_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "tests/support/checks.h"
 
@@ -66,5 +65,3 @@ int main(void) {
     hec_arena_free(&arena);                                                                                            \
   }                                                                                                                    \
   HEC_TEST_AROUND(add_arena, .teardown = free_arena)
-
-#endif

@@ -1,6 +1,5 @@
 /* Traces in memory for tests: a header with extra members, records of random counts. */
-#ifndef HEC_TESTS_TRACE_TEXT_H
-#define HEC_TESTS_TRACE_TEXT_H
+#pragma once
 #include "runtime/base/text.h"
 #include "traces/trace.h"
 
@@ -15,5 +14,3 @@ typedef struct {
 void hec_test_trace_write(const hec_test_trace *trace, uint64_t seed, hec_text *out);
 /* Writes and opens it; `text` must outlive the reader. */
 hec_trace_reader *hec_test_trace_open(const hec_test_trace *trace, uint64_t seed, hec_text *text);
-
-#endif

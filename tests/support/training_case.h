@@ -1,6 +1,5 @@
 /* Training jobs of tests: a layout of a preset's model, and a model so small that its bytes can be counted by hand. */
-#ifndef HEC_TESTS_TRAINING_CASE_H
-#define HEC_TESTS_TRAINING_CASE_H
+#pragma once
 #include "models/training/step.h"
 #include "tests/support/checks.h"
 
@@ -11,5 +10,3 @@ extern const hec_moe hec_test_tiny_moe;
  * unchecked. What does not fit fails the test. */
 hec_training hec_test_training(const hec_moe *moe, const char *layout, int32_t gpus, int32_t batch, const char *recipe,
                                hec_arena *arena);
-
-#endif

@@ -14,8 +14,7 @@
  * need.
  *
  * Linked with nothing of hecate: the fake of CUDA is a library of its own. */
-#ifndef HEC_TESTS_SUPPORT_WORK_QUEUE_H
-#define HEC_TESTS_SUPPORT_WORK_QUEUE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ void hec_queue_run_until(bool (*reached)(void *context), void *context, const ch
 void hec_queue_run_some(void);      /* a random number of pieces, perhaps none: somebody asks */
 void hec_queue_something_new(void); /* wakes who waits: not only work, whatever `reached` may look at */
 bool hec_queue_wait_for_news(void); /* of other threads; false: there was none for as long as patience lasts */
-
-#endif

@@ -356,19 +356,6 @@ static void check_lines(hec_tidy *f, const char *path, const char *text) {
     hec_tidy_complain(f, path, number, "a file of %d lines, more than %d", number, HEC_TIDY_FILE_LINES);
 }
 
-static void check_guard(hec_tidy *f, const char *path, const char *code) {
-  char guard[128] = "", defined[128] = "", needle[140];
-  const char *at = strstr(code, "#ifndef ");
-  if (!at || sscanf(at, "#ifndef %127s #define %127s", guard, defined) != 2 || strcmp(guard, defined) != 0)
-    hec_tidy_complain(f, path, 1, "no header guard");
-  else if (!hec_tidy_starts(guard, "HEC_") || !hec_tidy_ends(guard, "_H"))
-    hec_tidy_complain(f, path, 1, "the guard %s is not of the form HEC_..._H", guard);
-  (void)snprintf(needle, sizeof needle, "\n%s\n", guard);
-  if (f->guards.data && strstr(f->guards.data, needle))
-    hec_tidy_complain(f, path, 1, "the guard %s is used twice", guard);
-  hec_text_printf(&f->guards, f->guards.length ? "%s\n" : "\n%s\n", guard);
-}
-
 void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
   f->n_files++;
   check_lines(f, path, text);
@@ -379,9 +366,11 @@ void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
   check_functions(f, path, code);
   check_calls(f, path, code);
   check_flags(f, path, code);
-  if (hec_tidy_ends(path, ".h"))
-    check_guard(f, path, code);
-  else if (!hec_tidy_starts(text, "/*") && !hec_tidy_starts(text, "//"))
+  if (hec_tidy_ends(path, ".h")) {
+    /* What users include stands in folders of theirs, perhaps in two of them: it has a guard. */
+    if (!hec_tidy_ends(path, "/hecate.h") && !strstr(code, "#pragma once\n"))
+      hec_tidy_complain(f, path, 1, "no #pragma once");
+  } else if (!hec_tidy_starts(text, "/*") && !hec_tidy_starts(text, "//"))
     hec_tidy_complain(f, path, 1, "does not begin with a comment");
   free(code);
 }
@@ -403,6 +392,5 @@ void hec_tidy_top_entry(hec_tidy *f, const char *name, bool is_folder, bool has_
 
 void hec_tidy_free(hec_tidy *f) {
   hec_text_free(&f->found);
-  hec_text_free(&f->guards);
   free(f->arrows);
 }

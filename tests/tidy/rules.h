@@ -1,6 +1,5 @@
 /* The rules that tests/tidy holds the tree to; test_tidy.c applies them to the tree and to texts that break them. */
-#ifndef HEC_TESTS_TIDY_RULES_H
-#define HEC_TESTS_TIDY_RULES_H
+#pragma once
 #include "runtime/base/text.h"
 
 enum { HEC_TIDY_FUNCTION_LINES = 80, HEC_TIDY_FILE_LINES = 600 }; /* more is too long */
@@ -13,8 +12,7 @@ typedef struct {
 } hec_tidy_include;
 
 typedef struct {
-  hec_text found;  /* one line per finding: PATH:LINE: what is wrong */
-  hec_text guards; /* "GUARD\n" of every header seen; starts with a newline once there is one */
+  hec_text found; /* one line per finding: PATH:LINE: what is wrong */
   int n_found, n_files;
   hec_tidy_include *arrows; /* inside folders */
   size_t n_arrows, arrows_capacity;
@@ -34,5 +32,3 @@ void hec_tidy_free(hec_tidy *f);
 
 bool hec_tidy_starts(const char *text, const char *prefix);
 bool hec_tidy_ends(const char *text, const char *suffix);
-
-#endif

@@ -185,8 +185,7 @@ HEC_TEST(job_options_are_told_apart) {
 }
 
 HEC_TEST(keys_become_flags) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_args_add_flags("a.json: `micro_batches`: `ep`, not `Ep`, ``, `a b` nor `t", &text);
   ck_assert_str_eq(text.data, "a.json: --micro-batches: --ep, not `Ep`, ``, `a b` nor `t");
-  hec_text_free(&text);
 }

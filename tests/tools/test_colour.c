@@ -25,11 +25,10 @@ static const struct {
 };
 
 HEC_TEST_ROWS(rules, cases) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   hec_text_add(&out, "");
   hec_colour_add(cases[_i].plain, strlen(cases[_i].plain), &out);
   ck_assert_str_eq(out.data, cases[_i].coloured);
-  hec_text_free(&out);
 }
 
 /* Pieces that rules look for, in any order. */
@@ -37,7 +36,7 @@ HEC_TEST_LOOP(nothing_lost, 200) {
   static const char *const pieces[] = {"\n",  " ",  "  ",  "mind ",     "FAILED",  "passed", "Fastest", "1.5",
                                        " no", "no", "p95", "NOT EXACT", "hecate-", "x",      "\n\n",    "\t"};
   uint64_t seed = 900 + (uint64_t)_i;
-  hec_text text = {0}, out = {0}, back = {0};
+  HEC_SCOPED(hec_text) text = {0}, out = {0}, back = {0};
   hec_text_add(&back, "");
   for (uint64_t n = hec_test_below(&seed, 60) + 1; n > 0; n--)
     hec_text_add(&text, pieces[hec_test_below(&seed, sizeof pieces / sizeof *pieces)]);
@@ -49,7 +48,4 @@ HEC_TEST_LOOP(nothing_lost, 200) {
       hec_text_add_bytes(&back, p, 1);
   }
   ck_assert_str_eq(back.data, text.data);
-  hec_text_free(&text);
-  hec_text_free(&out);
-  hec_text_free(&back);
 }

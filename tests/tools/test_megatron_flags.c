@@ -224,7 +224,7 @@ HEC_TEST_ROWS(each_rule_can_fail, broken) {
   ck_assert_ptr_null(hec_megatron_broken(flags.data, &t));
   char *at = strstr(flags.data, broken[_i].from);
   ck_assert_msg(at, "%s is not in %s", broken[_i].from, flags.data);
-  hec_text changed = {0};
+  HEC_SCOPED(hec_text) changed = {0};
   hec_text_add_bytes(&changed, flags.data, (size_t)(at - flags.data));
   hec_text_printf(&changed, "%s%s", broken[_i].to, at + strlen(broken[_i].from));
   ck_assert((hec_megatron_broken(changed.data, &t) != NULL) == (*broken[_i].what != 0));
@@ -232,7 +232,6 @@ HEC_TEST_ROWS(each_rule_can_fail, broken) {
     if (*broken[_i].what && strstr(hec_megatron_rules[r].what, broken[_i].what))
       ck_assert_msg(!hec_megatron_rules[r].holds(changed.data, &t), "%s holds of %s", hec_megatron_rules[r].what,
                     changed.data);
-  hec_text_free(&changed);
 }
 
 /* All of them are tried above. */

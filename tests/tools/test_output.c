@@ -50,8 +50,8 @@ static hec_status look(const hec_timeline_format *format) {
 
 /* A run that writes the texts that are not NULL, and a rank's timeline where the format has those. */
 static hec_status run(const hec_timeline_format *format, const char *json, const char *report, const char *rank) {
-  hec_output_files files = {.json = {0}};
-  hec_text one = {0};
+  HEC_SCOPED(hec_output_files) files = {.json = {0}};
+  HEC_SCOPED(hec_text) one = {0};
   hec_timeline_files to = {.out = folder, .format = format};
   hec_text_add(&files.json, json);
   if (report)
@@ -62,8 +62,6 @@ static hec_status run(const hec_timeline_format *format, const char *json, const
     status = hec_timeline_files_put(&to, "ep", 0, &one);
   }
   status = hec_timeline_files_finish(&to, status, &files);
-  hec_output_free(&files);
-  hec_text_free(&one);
   return status;
 }
 
@@ -140,8 +138,8 @@ HEC_TEST(a_list_that_is_none) {
 
 /* A run that was killed while it put its files in place left some of both runs: all are hecate's. */
 HEC_TEST(files_of_two_runs) {
-  hec_manifest both = {.lines = {0}};
-  hec_text text = {0};
+  HEC_SCOPED(hec_manifest) both = {.lines = {0}};
+  HEC_SCOPED(hec_text) text = {0};
   hec_manifest_add(&both, "summary.json", "new", 3);
   hec_manifest_add(&both, "summary.json", "old", 3);
   hec_manifest_add(&both, "summary.csv", "old", 3);
@@ -152,6 +150,4 @@ HEC_TEST(files_of_two_runs) {
   ck_ok(look(chrome));
   put("summary.csv", "new");
   refused(chrome, "summary.csv");
-  hec_manifest_free(&both);
-  hec_text_free(&text);
 }

@@ -20,12 +20,11 @@ HEC_TEST(rows_of_a_list) {
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     const hec_policy *policies[HEC_POLICIES_MAX];
     int32_t n;
-    hec_text names = {0};
+    HEC_SCOPED(hec_text) names = {0};
     ck_assert_msg(hec_job_args_policies(lists[i].list, &arena, policies, &n) == HEC_OK, "%s", hec_last_error());
     for (int32_t p = 0; p < n; p++)
       hec_text_printf(&names, "%s%s", p ? " " : "", policies[p]->name);
     ck_assert_str_eq(names.data, lists[i].names);
-    hec_text_free(&names);
   }
 }
 
@@ -55,7 +54,7 @@ HEC_TEST(wrong_lists) {
 }
 
 HEC_TEST(as_many_as_there_is_room_for) {
-  hec_text list = {0};
+  HEC_SCOPED(hec_text) list = {0};
   for (int i = 1; i < HEC_POLICIES_MAX; i++)
     hec_text_printf(&list, "%sllep:cap=%d", i > 1 ? "," : "", i);
   const hec_policy *policies[HEC_POLICIES_MAX];
@@ -65,5 +64,4 @@ HEC_TEST(as_many_as_there_is_room_for) {
   hec_text_add(&list, ",ep");
   ck_assert_int_eq(hec_job_args_policies(list.data, &arena, policies, &n), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "expected at most 63") != NULL, "%s", hec_last_error());
-  hec_text_free(&list);
 }

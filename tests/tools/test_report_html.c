@@ -6,14 +6,13 @@
 
 /* The page between its frame. */
 static void expect(const char *markdown, const char *body) {
-  hec_text page = {0};
+  HEC_SCOPED(hec_text) page = {0};
   hec_report_html(markdown, &page);
   const char *begin = strstr(page.data, "<main>\n"), *end = strstr(page.data, "</main>");
   ck_assert(begin && end);
   begin += strlen("<main>\n");
   ck_assert_msg(strlen(body) == (size_t)(end - begin) && memcmp(begin, body, strlen(body)) == 0, "%.*s",
                 (int)(end - begin), begin);
-  hec_text_free(&page);
 }
 
 HEC_TEST(forms) {
@@ -26,20 +25,18 @@ HEC_TEST(forms) {
 }
 
 HEC_TEST(tables) {
-  hec_text page = {0};
+  HEC_SCOPED(hec_text) page = {0};
   hec_report_html("| a | ms |\n|---|---|\n| **x** | -1.5 |\n| y | |\n", &page);
   ck_assert_ptr_nonnull(strstr(page.data, "<table>\n<tr><th class=\"words\">a</th><th>ms</th></tr>\n"
                                           "<tr><td class=\"words\"><b>x</b></td><td>-1.5</td></tr>\n"
                                           "<tr><td class=\"words\">y</td><td></td></tr>\n</table>\n"));
-  hec_text_free(&page);
 }
 
 HEC_TEST(foreign_text_is_no_markup) {
-  hec_text page = {0};
+  HEC_SCOPED(hec_text) page = {0};
   hec_report_html("# <b>&\n\n<script>alert(1)</script>\n\n| <i> |\n|---|\n| \"x\" |\n\n```\n</pre>\n```\n", &page);
   ck_assert_ptr_nonnull(strstr(page.data, "<title>&#60;b&#62;&#38;</title>"));
   ck_assert_ptr_nonnull(strstr(page.data, "<p>&#60;script&#62;alert(1)&#60;/script&#62;\n</p>"));
   ck_assert_ptr_nonnull(strstr(page.data, "<th class=\"words\">&#60;i&#62;</th>"));
   ck_assert_ptr_nonnull(strstr(page.data, "<pre>&#60;/pre&#62;\n</pre>"));
-  hec_text_free(&page);
 }

@@ -1,6 +1,5 @@
 /* What files of importers are made of. */
-#ifndef HEC_TESTS_IMPORT_CASE_H
-#define HEC_TESTS_IMPORT_CASE_H
+#pragma once
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
 
@@ -26,5 +25,3 @@ static inline void hec_test_distinct(uint64_t *seed, int n_experts, int n, uint3
         again = again || ids[b] == ids[k];
     }
 }
-
-#endif

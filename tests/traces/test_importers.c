@@ -19,7 +19,7 @@ static void add_spaces(hec_text *text, uint64_t *seed, int style) {
 HEC_TEST_LOOP(rows_in_every_spacing, 72) {
   uint64_t seed = (uint64_t)_i + 1;
   int style = _i % 4, columns = 1 + _i % 9, rows = _i % 3 == 0 ? 60000 / columns : (int)hec_test_below(&seed, 200);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   uint32_t *wanted = malloc(sizeof *wanted * (size_t)(rows * columns + 1));
   hec_text_add(&text, "[");
   for (int r = 0; r < rows; r++) {
@@ -52,12 +52,11 @@ HEC_TEST_LOOP(rows_in_every_spacing, 72) {
   hec_scan_end(&scan);
   free(m.values);
   free(wanted);
-  hec_text_free(&text);
 }
 
 /* `n` rows of `columns` zeros: no more is kept than there may be, and the message names line and place. */
 static void check_too_many(int64_t n, int64_t columns, const char *wanted) {
-  hec_text text = {0}, row = {0};
+  HEC_SCOPED(hec_text) text = {0}, row = {0};
   hec_source *source = NULL;
   hec_scan scan;
   hec_scan_matrix m = {.n_columns = -1};
@@ -78,8 +77,6 @@ static void check_too_many(int64_t n, int64_t columns, const char *wanted) {
   ck_assert_uint_le(m.capacity, 2 * HEC_SCAN_ROWS_MAX);
   hec_scan_end(&scan);
   free(m.values);
-  hec_text_free(&row);
-  hec_text_free(&text);
 }
 
 HEC_TEST(rows_are_bounded) {
@@ -174,7 +171,7 @@ static void check_record(const recording *r, const hec_load *load, int step, int
 static void check_import(recording *r, const hec_import_options *options, uint64_t recent, uint64_t seed) {
   static char names[RANKS_MAX][64];
   hec_import_input inputs[RANKS_MAX];
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   bool more = true;
   int first = (int)hec_test_below(&seed, (uint64_t)r->ranks), step = 0, micro = 0;
@@ -205,7 +202,6 @@ static void check_import(recording *r, const hec_import_options *options, uint64
     for (int a = 0; a < r->experts; a++)
       for (int b = 0; b < r->experts; b++)
         ck_assert_uint_eq(header.transitions[((l - 1) * r->experts + a) * r->experts + b], r->transitions[l][a][b]);
-  hec_import_end(job);
 }
 
 HEC_TEST_LOOP(router_traces_at_random, 200) {
@@ -236,7 +232,7 @@ HEC_TEST(steps_can_be_chosen) {
   for (int from = 0; from <= 10; from++)
     for (int until = -1; until <= 10; until++) {
       hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until, .gaps = true};
-      hec_import *job = begin_counts(&options, &input, 1);
+      HEC_OPENED(hec_import) *job = begin_counts(&options, &input, 1);
       hec_import_record record;
       hec_status status = HEC_OK;
       bool more = true;
@@ -250,7 +246,6 @@ HEC_TEST(steps_can_be_chosen) {
       }
       status = hec_import_next(job, &record, &more);
       ck_assert(!more && status == (n > 0 ? HEC_OK : HEC_BAD_INPUT));
-      hec_import_end(job);
     }
 }
 
@@ -265,7 +260,7 @@ HEC_TEST(names_are_ordered_by_numbers) {
     inputs[i] = (hec_import_input){.path = names[i], .bytes = text[i], .length = strlen(text[i])};
   }
   hec_import_options options = {.top_k = 1, .last_step = -1, .renumber = true};
-  hec_import *job = begin_counts(&options, inputs, 4);
+  HEC_OPENED(hec_import) *job = begin_counts(&options, inputs, 4);
   hec_import_record record;
   bool more = true;
   for (int step = 0; step < 2; step++) {
@@ -274,7 +269,6 @@ HEC_TEST(names_are_ordered_by_numbers) {
       ck_assert_uint_eq(hec_load_row(&record.load, 0, s)[0], wanted[step][s]);
   }
   ck_assert(hec_import_next(job, &record, &more) == HEC_OK && !more);
-  hec_import_end(job);
 }
 
 /* ---- steps that are left out ---- */
@@ -318,7 +312,7 @@ HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
                                 .first_step = from,
                                 .last_step = until,
                                 .axes = "tokens,layers,top_k"};
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   hec_trace_header header;
   ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, REQUESTS_MAX, &job));
@@ -328,7 +322,6 @@ HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
   ck_assert_msg(header.transitions != NULL, "%s", header.notes);
   ck_assert(header.transitions_first == from && header.transitions_last == (until < 0 ? n_steps - 1 : until));
   ck_assert_mem_eq(header.transitions, wanted, sizeof wanted);
-  hec_import_end(job);
   for (int r = 0; r < REQUESTS_MAX; r++)
     hec_text_free(&file[r]);
 }

@@ -75,11 +75,10 @@ static void read_folder(fixture *f, const char *folder) {
 /* "--top-k 2 --ep 2" */
 static void read_options(fixture *f, const char *folder) {
   char path[640], *rest = f->words;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   (void)snprintf(path, sizeof path, "%s/options", folder);
   read_file(path, &text);
   (void)snprintf(f->words, sizeof f->words, "%s", text.data);
-  hec_text_free(&text);
   f->options.last_step = -1;
   for (char *name, *value; (name = strtok_r(rest, " \n", &rest)) != NULL;) {
     value = strtok_r(rest, " \n", &rest);
@@ -116,7 +115,7 @@ static void read_fixture(fixture *f, const hec_importer *format) {
 
 static outcome import(const fixture *f, int changed, const hec_text *mutant) {
   hec_import_input inputs[FILES_MAX];
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   hec_trace_header header;
   outcome o = {.accepted = true};
@@ -146,7 +145,6 @@ static outcome import(const fixture *f, int changed, const hec_text *mutant) {
     hec_import_sum_up(job, &o.notes);
     ck_assert(o.n_records > 0 && o.n_cells == o.n_records * o.n_layers * o.n_sources * o.n_experts);
   }
-  hec_import_end(job);
   return o;
 }
 
@@ -227,13 +225,12 @@ static void cut_line(hec_text *text, uint64_t *seed, char misspelt[64]) {
 
 static void move_line(hec_text *text, uint64_t *seed, bool cut) {
   size_t end = 0, from = some_line(text, seed, &end), other_end = 0;
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   hec_text_add_bytes(&line, text->data + from, end - from);
   if (cut)
     replace(text, from, end - from, "", 0);
   size_t to = text->length > 0 ? some_line(text, seed, &other_end) : 0;
   replace(text, to, 0, line.data, line.length);
-  hec_text_free(&line);
 }
 
 static void repeat_line(hec_text *text, uint64_t *seed, char misspelt[64]) {
@@ -363,7 +360,7 @@ static void judge(const fixture *f, const outcome *whole, uint64_t seed, account
   uint64_t random = seed + 1;
   char misspelt[64] = "";
   int changed = (int)hec_test_below(&random, (uint64_t)f->n_files), n = hec_test_below(&random, 4) == 0 ? 2 : 1;
-  hec_text mutant = {0};
+  HEC_SCOPED(hec_text) mutant = {0};
   const damage *d = NULL;
   hec_text_add_bytes(&mutant, f->file[changed].data, f->file[changed].length);
   for (int i = 0; i < n && mutant.length > 8; i++) {
@@ -395,7 +392,6 @@ static void judge(const fixture *f, const outcome *whole, uint64_t seed, account
   if (class)
     list(f, (int)seed, n > 1 ? "several" : d->name, class, &o, &f->file[changed], &mutant);
   free_outcome(&o);
-  hec_text_free(&mutant);
 }
 
 HEC_TEST_TABLE(damaged_files, hec_importers) {

@@ -25,7 +25,7 @@ static hec_text run(const reading *quoted, hec_trace_header *header, hec_text *s
   copy.notes = copy.notes ? hec_test_quoted(copy.notes) : NULL;
   hec_import_options options = r->options;
   hec_import_input input = {r->path, r->bytes, r->length > 0 ? r->length : strlen(r->bytes), NULL};
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_result result = {.n_files = 0};
   hec_text counts = {0};
   char out[] = "/tmp/hecate-readings-XXXXXX";
@@ -56,17 +56,15 @@ static hec_text run(const reading *quoted, hec_trace_header *header, hec_text *s
   }
   (void)remove(out);
   hec_text_free(&result.read);
-  hec_import_end(job);
   return counts;
 }
 
 static void check(const reading *r, const char *wanted) {
   hec_trace_header header = {0};
-  hec_text source = {0}, counts = run(r, &header, &source);
+  HEC_SCOPED(hec_text) source = {0};
+  HEC_SCOPED(hec_text) counts = run(r, &header, &source);
   if (wanted)
     ck_assert_str_eq(counts.data, hec_test_quoted(wanted));
-  hec_text_free(&counts);
-  hec_text_free(&source);
 }
 
 /* ---- axes ---- */
@@ -131,7 +129,7 @@ static const axes_case axes_cases[] = {
 
 HEC_TEST_ROWS(axes_are_not_guessed, axes_cases) {
   const axes_case *a = &axes_cases[_i];
-  hec_text file = {0};
+  HEC_SCOPED(hec_text) file = {0};
   make_npy(&file, a->shape, a->n, a->value);
   const reading r = {.format = "npy-routed-experts",
                      .path = "d/a.npy",
@@ -141,7 +139,6 @@ HEC_TEST_ROWS(axes_are_not_guessed, axes_cases) {
                      .error = a->error,
                      .notes = a->notes};
   check(&r, a->wanted);
-  hec_text_free(&file);
 }
 
 /* A header is as NumPy writes it, or refused: junk in it may be a damaged size. */
@@ -158,7 +155,7 @@ HEC_TEST(headers_are_strict) {
                                         "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)",
                                         "'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}"};
   for (int i = 0; i < (int)(sizeof headers / sizeof *headers); i++) {
-    hec_text file = {0};
+    HEC_SCOPED(hec_text) file = {0};
     hec_text_add_bytes(&file, "\x93NUMPY\1\0", 8);
     char length[2] = {(char)strlen(headers[i]), 0};
     hec_text_add_bytes(&file, length, 2);
@@ -171,7 +168,6 @@ HEC_TEST(headers_are_strict) {
                        .options = {.experts = 3, .axes = "tokens,top_k"},
                        .error = i < 2 ? NULL : "d/a.npy: "};
     check(&r, i < 2 ? "{\"iter\":0,\"layers\":[[1,1,0]]}\n" : NULL);
-    hec_text_free(&file);
   }
 }
 
@@ -303,7 +299,7 @@ HEC_TEST_ROWS(a_phase_is_known_or_said, phase_cases) {
       .format = p->format, .path = "d/mine.csv", .bytes = p->bytes, .options = p->options, .notes = p->note};
   hec_import_input input = {r.path, hec_test_quoted(r.bytes), strlen(r.bytes), NULL};
   hec_import_options options = r.options;
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   hec_trace_header header;
   bool more = true;
@@ -315,7 +311,6 @@ HEC_TEST_ROWS(a_phase_is_known_or_said, phase_cases) {
   ck_assert_str_eq(header.phase_text, p->phase);
   ck_assert_int_eq(header.phase, strcmp(p->phase, "train") == 0 ? HEC_PHASE_TRAIN : HEC_PHASE_FORWARD);
   ck_assert_int_eq(strstr(header.notes, "phase: ") != NULL, p->note != NULL);
-  hec_import_end(job);
   check(&r, NULL);
 }
 
@@ -328,16 +323,14 @@ HEC_TEST(a_misspelt_key_of_a_trace_is_said) {
                {"\"mine\":1,\"source-ranks\":1", "\"source-ranks\" (nearest known key: source_ranks)"},
                {"\"mine\":1", ""}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_text text = {0};
-    hec_trace_reader *reader = NULL;
+    HEC_SCOPED(hec_text) text = {0};
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     hec_text_printf(&text,
                     "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,\"top_k\":1,%s}\n"
                     "{\"iter\":0,\"layers\":[[1,2]]}\n",
                     cases[i].members);
     ck_ok(hec_trace_open_memory(text.data, text.length, "t", &reader));
     ck_assert_str_eq(hec_trace_header_of(reader)->misspelt, cases[i].misspelt);
-    hec_trace_close(reader);
-    hec_text_free(&text);
   }
 }
 
@@ -345,8 +338,8 @@ HEC_TEST(a_misspelt_key_of_a_trace_is_said) {
 HEC_TEST(a_source_says_what_is_known) {
   const reading r = {.format = "csv-counts", .path = "d/mine.csv", .bytes = COUNTS, .options = {.top_k = 1}};
   hec_trace_header header = {0};
-  hec_text source = {0}, counts = run(&r, &header, &source);
+  HEC_SCOPED(hec_text) source = {0};
+  hec_text counts = run(&r, &header, &source);
   ck_assert_str_eq(source.data, "a file of the format csv-counts");
   hec_text_free(&counts);
-  hec_text_free(&source);
 }

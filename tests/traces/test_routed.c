@@ -122,7 +122,7 @@ static void check_header(const requests *r, hec_import *job) {
 static void check(const requests *r, const char *format, const hec_import_input *inputs, int n, bool by_ranks) {
   hec_import_options options = {
       .experts = r->experts, .last_step = -1, .ranks = by_ranks ? REQUESTS : 0, .axes = "tokens,layers,top_k"};
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   bool more = true;
   if (strcmp(format, "json-routed-experts") == 0) {
@@ -144,7 +144,6 @@ static void check(const requests *r, const char *format, const hec_import_input 
   }
   ck_assert(hec_import_next(job, &record, &more) == HEC_OK && !more);
   check_header(r, job);
-  hec_import_end(job);
 }
 
 static void check_files(const requests *r, const hec_text npy[REQUESTS]) {
@@ -164,11 +163,12 @@ static void check_files(const requests *r, const hec_text npy[REQUESTS]) {
 
 HEC_TEST_LOOP(requests_of_many_windows, 24) {
   static requests r;
-  hec_text npy[REQUESTS] = {{0}}, json = {0};
+  HEC_SCOPED(hec_text) json = {0};
+  hec_text npy[REQUESTS] = {{0}};
   hec_import_input inputs[REQUESTS];
   make(&r, (uint64_t)_i + 1);
   for (int q = 0; q < REQUESTS; q++) {
-    hec_text numbers = {0};
+    HEC_SCOPED(hec_text) numbers = {0};
     add_npy(&r, q, &npy[q]);
     inputs[q] =
         (hec_import_input){.path = q == 0 ? "d/r-0.npy" : "d/r-1.npy", .bytes = npy[q].data, .length = npy[q].length};
@@ -176,7 +176,6 @@ HEC_TEST_LOOP(requests_of_many_windows, 24) {
     hec_text_add(&json, "{\"routed_experts\": \"");
     add_base64(&numbers, &json);
     hec_text_add(&json, "\"}\n");
-    hec_text_free(&numbers);
   }
   check(&r, "npy-routed-experts", inputs, REQUESTS, _i % 2 == 0);
   check_files(&r, npy);
@@ -186,12 +185,11 @@ HEC_TEST_LOOP(requests_of_many_windows, 24) {
     hec_text_free(&npy[q]);
     free(r.ids[q]);
   }
-  hec_text_free(&json);
 }
 
 /* Of the first request's file; frees both. */
 static void refused(requests *r, hec_text *npy, const char *wanted) {
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   bool more = true;
   hec_import_input input = {.path = "d/r.npy", .bytes = npy->data, .length = npy->length};
@@ -199,7 +197,6 @@ static void refused(requests *r, hec_text *npy, const char *wanted) {
   ck_ok(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job));
   ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
   ck_assert_str_eq(hec_last_error(), wanted);
-  hec_import_end(job);
   hec_text_free(npy);
   for (int q = 0; q < REQUESTS; q++)
     free(r->ids[q]);
@@ -250,7 +247,7 @@ HEC_TEST(a_request_may_be_empty) {
   requests r = {.tokens = {0, 1}, .layers = 2, .top_k = 2, .experts = 3, .item = 1, .dense = -1};
   uint32_t ids[] = {0, 1, 2, 0};
   hec_text npy[REQUESTS] = {{0}};
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_record record;
   bool more = true;
   hec_import_input inputs[REQUESTS];
@@ -266,7 +263,6 @@ HEC_TEST(a_request_may_be_empty) {
   ck_assert_int_eq(record.iter, 1);
   ck_assert_mem_eq(record.load.counts, ((uint32_t[]){1, 1, 0, 1, 0, 1}), 6 * sizeof(uint32_t));
   ck_assert(hec_import_next(job, &record, &more) == HEC_OK && !more);
-  hec_import_end(job);
   for (int q = 0; q < REQUESTS; q++)
     hec_text_free(&npy[q]);
 }

@@ -78,7 +78,7 @@ HEC_TEST(rows_sum_exactly) {
       o.hot_share = hec_test_uniform(&random);
       o.period = 1 + (int32_t)hec_test_below(&random, 5);
       o.switch_iter = (int64_t)hec_test_below(&random, 6);
-      hec_synth *synth = open_synth(&o);
+      HEC_OPENED(hec_synth) *synth = open_synth(&o);
       for (int iter = 1; iter <= 6; iter++) {
         hec_synth_next(synth, &load);
         for (int l = 0; l < o.n_layers; l++) {
@@ -95,13 +95,12 @@ HEC_TEST(rows_sum_exactly) {
           ck_assert_uint_eq(total, (uint64_t)(o.tokens * o.top_k * o.n_sources));
         }
       }
-      hec_synth_free(synth);
     }
 }
 
 HEC_TEST(workloads_keep_their_promise) {
   hec_synth_options o = small("balanced");
-  hec_synth *synth = open_synth(&o);
+  HEC_OPENED(hec_synth) *synth = open_synth(&o);
   hec_synth_next(synth, &load);
   for (int l = 0; l < LAYERS; l++)
     for (int e = 0; e < EXPERTS; e++)
@@ -117,13 +116,12 @@ HEC_TEST(workloads_keep_their_promise) {
   for (int e = 0; e < EXPERTS; e++)
     n_hot += expert_sum(0, e) > 4 * TOKENS * 2 * SOURCES / EXPERTS;
   ck_assert_int_eq(n_hot, 3);
-  hec_synth_free(synth);
 }
 
 HEC_TEST(moving_workloads_keep_their_promise) {
   int hot = 0, last = -1, n_moves = 0, n_bursts = 0, n_hot;
   hec_synth_options o = small("hot-rank");
-  hec_synth *synth;
+  HEC_OPENED(hec_synth) *synth = NULL;
   synth = open_synth(&o);
   hec_synth_next(synth, &load);
   ck_assert(fabs(overload(0, &hot) - 0.5 * SOURCES) < 0.2);
@@ -184,7 +182,6 @@ HEC_TEST(moving_workloads_keep_their_promise) {
     n_bursts += burst;
   }
   ck_assert_int_eq(n_bursts, 6);
-  hec_synth_free(synth);
 }
 
 /* Mean and deviation of the logarithm of the shares; the Zipf law by rank. */
@@ -196,7 +193,7 @@ HEC_TEST(laws_of_popularity) {
   o.tokens = 1000000;
   o.top_k = 1;
   o.sigma = 0.7;
-  hec_synth *synth = open_synth(&o);
+  HEC_OPENED(hec_synth) *synth = open_synth(&o);
   hec_synth_next(synth, &load);
   double variance = 0;
   for (int l = 0; l < 64; l++) {
@@ -223,12 +220,11 @@ HEC_TEST(laws_of_popularity) {
     max = x > max ? x : max;
   }
   ck_assert(fabs((double)max / (double)second - pow(2, 1.25)) < 0.05);
-  hec_synth_free(synth);
 }
 
 static void check_drift(hec_synth_options o) {
-  hec_arena arena = {0};
-  hec_synth *synth = open_synth(&o);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_OPENED(hec_synth) *synth = open_synth(&o);
   hec_drift drift = hec_drift_new(&arena, o.n_layers, o.n_experts, o.lag, o.n_knots);
   uint64_t *totals = HEC_NEW(&arena, uint64_t, o.n_layers * o.n_experts);
   for (int64_t i = 0; i < o.n_iterations; i++) {
@@ -243,8 +239,6 @@ static void check_drift(hec_synth_options o) {
     ck_assert_msg(fabs(median - o.correlation[k]) <= 0.03, "%s seed %d lag %d: %.4f, wanted %.4f", o.workload,
                   (int)o.seed, o.lag[k], median, o.correlation[k]);
   }
-  hec_synth_free(synth);
-  hec_arena_free(&arena);
 }
 
 static void set_drift(hec_synth_options *o, int n, const int32_t *lags, const double *correlations) {
@@ -284,7 +278,7 @@ static double correlation_across(int64_t iter) {
   o.n_experts = 256;
   o.switch_iter = iter;
   double x[2][256], sum[2] = {0}, xx = 0, yy = 0, xy = 0;
-  hec_synth *synth = open_synth(&o);
+  HEC_OPENED(hec_synth) *synth = open_synth(&o);
   for (int t = 0; t < 2; t++) {
     hec_synth_next(synth, &load);
     for (int e = 0; e < 256; e++) {
@@ -297,7 +291,6 @@ static double correlation_across(int64_t iter) {
     yy += (x[1][e] - sum[1]) * (x[1][e] - sum[1]);
     xy += (x[0][e] - sum[0]) * (x[1][e] - sum[1]);
   }
-  hec_synth_free(synth);
   return xy / sqrt(xx * yy);
 }
 
@@ -331,7 +324,7 @@ HEC_TEST(written_traces) {
   size_t n = read_file(paths[0], a, sizeof a);
   ck_assert(n == read_file(paths[1], b, sizeof b) && memcmp(a, b, n) == 0); /* same seed, same bytes */
   ck_assert(n != read_file(paths[2], b, sizeof b) || memcmp(a, b, n) != 0);
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   ck_ok(hec_trace_open(paths[0], &reader));
   const hec_trace_header *h = hec_trace_header_of(reader);
   ck_assert_str_eq(h->synthetic,
@@ -347,7 +340,6 @@ HEC_TEST(written_traces) {
     ck_ok(hec_trace_next(reader, &record));
     ck_assert(i == 31 ? !record : record && record->iter == i);
   }
-  hec_trace_close(reader);
   for (int i = 0; i < 3; i++)
     (void)remove(paths[i]);
   ck_assert_int_eq(rmdir(folder), 0);
@@ -403,7 +395,7 @@ HEC_TEST(benchmark_runs) {
 
 /* The sample in the tree is what its notes say made it. */
 HEC_TEST(committed_sample) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   ck_ok(hec_trace_open(HEC_SOURCE_DIR "/traces/sample-synthetic.jsonl", &reader));
   const hec_trace_header *h = hec_trace_header_of(reader);
   ck_assert(h->synthetic && h->n_layers == 6 && h->n_experts == 32 && h->n_sources == 16);
@@ -417,10 +409,9 @@ HEC_TEST(committed_sample) {
   o.name = "sample-synthetic";
   o.shape = "gpt-moe-s";
   set_drift(&o, 3, (int32_t[]){1, 5, 9}, (double[]){0.96, 0.89, 0.76});
-  hec_text command = {0};
+  HEC_SCOPED(hec_text) command = {0};
   hec_synth_command(&o, &command);
   ck_assert_ptr_nonnull(strstr(h->notes, command.data));
-  hec_text_free(&command);
   const hec_trace_record *record = NULL;
   int n = 0;
   do {
@@ -428,5 +419,4 @@ HEC_TEST(committed_sample) {
     n += record != NULL;
   } while (record);
   ck_assert_int_eq(n, 20);
-  hec_trace_close(reader);
 }

@@ -107,7 +107,7 @@ static void random_case(uint64_t seed) {
   sample *all[] = {&overload, &peak, &cv, &gini, &correlation[0], &correlation[1], &tvd};
   for (size_t i = 0; i < 7; i++)
     all[i]->n = 0;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_printf(
       &text,
       "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":3,\"experts\":%d,\"top_k\":1,\"source_ranks\":%d,"
@@ -151,7 +151,6 @@ static void random_case(uint64_t seed) {
   ck_ok(hec_trace_open_memory(text.data, text.length, "t", &reader));
   hec_trace_info info = info_of(reader, ranks, 2, (int32_t[]){1, 4});
   hec_trace_close(reader);
-  hec_text_free(&text);
   ck_assert(info.n_records == records && info.n_iterations == records && info.stride_min == 3 && info.stride_max == 3);
   ck_assert_uint_eq(info.n_empty_layers, n_empty);
   ck_assert(fabs(info.idle_share - (double)n_idle / (records * 3.0 * experts)) < 1e-12);
@@ -174,10 +173,9 @@ HEC_TEST(known_by_hand) {
       "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1,\"ranks\":2}\n"
       "{\"iter\":0,\"layers\":[[1,2,3,6]]}\n{\"iter\":10,\"layers\":[[6,3,2,1]]}\n{\"iter\":10,\"layers\":[[0,0,0,12]]}"
       "\n";
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   hec_trace_info info = info_of(reader, 0, 1, (int32_t[]){1});
-  hec_trace_close(reader);
   ck_assert(info.n_records == 3 && info.n_iterations == 2 && info.stride_min == 10 && info.ranks == 2);
   ck_assert(fabs(info.overload.min - 1.5) < 1e-12 && fabs(info.overload.max - 2) < 1e-12);
   ck_assert(fabs(info.expert_peak.min - 2) < 1e-12 && fabs(info.expert_peak.max - 4) < 1e-12);
@@ -199,10 +197,9 @@ HEC_TEST(ranks_by_default) {
                    "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1%s}\n"
                    "{\"iter\":0,\"layers\":[[1,2,3,6]]}\n",
                    cases[i].also);
-    hec_trace_reader *reader = NULL;
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
     hec_trace_info info = info_of(reader, cases[i].wanted, 1, (int32_t[]){1});
-    hec_trace_close(reader);
     ck_assert_int_eq(info.ranks, cases[i].ranks);
   }
 }
@@ -211,18 +208,15 @@ HEC_TEST(ranks_by_default) {
 HEC_TEST(one_record) {
   static const char text[] = "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":1,\"top_k\":1}\n"
                              "{\"iter\":0,\"layers\":[[7]]}\n";
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   hec_trace_info info = info_of(reader, 1, 1, (int32_t[]){1});
   ck_assert(info.correlation[0].n == 0 && isnan(info.correlation[0].p50) && info.stride_max == 0);
-  hec_text table = {0}, json = {0};
+  HEC_SCOPED(hec_text) table = {0}, json = {0};
   hec_trace_info_table(&info, hec_trace_header_of(reader), "p", &table);
   hec_trace_info_json(&info, hec_trace_header_of(reader), "p", &json);
   ck_assert_ptr_nonnull(strstr(json.data, "\"median\": null"));
   ck_assert_ptr_null(strstr(table.data, "nan"));
-  hec_text_free(&table);
-  hec_text_free(&json);
-  hec_trace_close(reader);
 }
 
 static void close_to(double got, double wanted, double half_last_digit) {

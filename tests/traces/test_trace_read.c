@@ -17,7 +17,7 @@
 
 /* Reads all of it; returns the status, the number of records in *n_records and a checksum of the counts. */
 static hec_status read_all(const char *bytes, size_t length, int *n_records, uint64_t *sum) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   *n_records = 0;
   *sum = 0;
   hec_status status = hec_trace_open_memory(bytes, length, "t", &reader);
@@ -32,7 +32,6 @@ static hec_status read_all(const char *bytes, size_t length, int *n_records, uin
       *sum = *sum * 1000003 + record->load.counts[i];
     *sum = *sum * 31 + (uint64_t)record->iter;
   }
-  hec_trace_close(reader);
   return status;
 }
 
@@ -55,7 +54,7 @@ static void refused(const char *text, const char *message) {
 }
 
 HEC_TEST(both_layouts) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   const char text[] = HEAD RECORD;
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
@@ -82,7 +81,6 @@ HEC_TEST(both_layouts) {
   ck_ok(hec_trace_next(reader, &record));
   ck_assert_uint_eq(record->load.counts[4], 5);
   ck_assert_uint_eq(record->load.counts[5], UINT32_MAX);
-  hec_trace_close(reader);
 }
 
 HEC_TEST(header_and_record_fields) {
@@ -95,7 +93,7 @@ HEC_TEST(header_and_record_fields) {
                                              "{\"layers\":[[[1,2,3],[4,5,6]],[[7,8,9],[10,11,12]]],\"unknown\":[],"
                                              "\"tokens_per_source\":[7,8],"
                                              "\"micro_batch\":3,\"label\":\"a label\",\"iter\":9007199254740991}";
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   const hec_trace_header *header = hec_trace_header_of(reader);
@@ -114,7 +112,6 @@ HEC_TEST(header_and_record_fields) {
   ck_assert_int_eq(record->micro_batch, 3);
   ck_assert_str_eq(record->label, "a label");
   ck_assert(record->tokens_per_source[0] == 7 && record->tokens_per_source[1] == 8);
-  hec_trace_close(reader);
 }
 
 /* The same records, written in every way that is allowed. */
@@ -368,7 +365,7 @@ HEC_TEST(gzip_forms) {
 /* One record of more than a megabyte, at every phase of the window: numbers, white space and texts cross its edges. */
 HEC_TEST(records_longer_than_the_window) {
   enum { EXPERTS = 1 << 17 };
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   for (int shift = 0; shift < 40; shift += 3) {
     text.length = 0;
     hec_text_printf(
@@ -382,7 +379,7 @@ HEC_TEST(records_longer_than_the_window) {
       hec_text_printf(&text, i == 0 ? "%u" : i % 97 == 0 ? ",\t%u" : i % 3 == 0 ? ", %u" : ",%u", value);
     }
     hec_text_add(&text, "]]}\n");
-    hec_trace_reader *reader = NULL;
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     const hec_trace_record *record = NULL;
     ck_ok(hec_trace_open_memory(text.data, text.length, "t", &reader));
     ck_ok(hec_trace_next(reader, &record));
@@ -394,14 +391,12 @@ HEC_TEST(records_longer_than_the_window) {
     }
     ck_ok(hec_trace_next(reader, &record));
     ck_assert_ptr_null(record);
-    hec_trace_close(reader);
   }
-  hec_text_free(&text);
 }
 
 HEC_TEST(errors_stay_and_rewind_heals) {
   static const char text[] = HEAD_TOTALS RECORD_TOTALS "{\"iter\":0}\n";
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   ck_ok(hec_trace_open_memory(text, strlen(text), "t", &reader));
   for (int round = 0; round < 3; round++) {
@@ -414,7 +409,6 @@ HEC_TEST(errors_stay_and_rewind_heals) {
     }
     ck_ok(hec_trace_rewind(reader));
   }
-  hec_trace_close(reader);
 }
 
 /* Two readers of one trace do not disturb each other, in memory and in a file. */
@@ -490,7 +484,7 @@ HEC_TEST(shared_traces_read) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char name[128];
     (void)snprintf(name, sizeof name, "traces/%s.jsonl", cases[i].file);
-    hec_trace_reader *reader = NULL;
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     ck_ok(hec_trace_open(hec_test_shared_path(name), &reader));
     const hec_trace_header *h = hec_trace_header_of(reader);
     ck_assert_str_eq(h->name, cases[i].file);
@@ -514,7 +508,6 @@ HEC_TEST(shared_traces_read) {
       ck_assert_int_eq(n, cases[i].records);
       ck_ok(hec_trace_rewind(reader));
     }
-    hec_trace_close(reader);
   }
   hec_trace_reader *reader = NULL;
   ck_refused(hec_trace_open(hec_test_shared_path("traces/gptoss20b_transitions.json"), &reader),

@@ -68,7 +68,7 @@ HEC_TEST(round_trip) {
       ck_ok(hec_trace_write(writer, i / 2, i % 3 == 0 ? "label" : NULL, &load));
     }
     ck_ok(hec_trace_finish(writer));
-    hec_trace_reader *reader = NULL;
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     ck_ok(hec_trace_open(path, &reader));
     const hec_trace_header *h = hec_trace_header_of(reader);
     ck_assert_str_eq(h->name, header.name);
@@ -87,7 +87,6 @@ HEC_TEST(round_trip) {
     }
     ck_ok(hec_trace_next(reader, &record));
     ck_assert_ptr_null(record);
-    hec_trace_close(reader);
   }
   ck_assert_int_eq(count_files(), 2);
   (void)remove(in_folder("a.jsonl"));
@@ -123,12 +122,11 @@ HEC_TEST(numbers_of_every_length) {
     at += snprintf(wanted + at, sizeof wanted - (size_t)at, i > 0 ? ",%u" : "%u", counts[i]);
   (void)snprintf(wanted + at, sizeof wanted - (size_t)at, "]]}\n");
   ck_assert_str_eq(line, wanted);
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   ck_ok(hec_trace_open(path, &reader));
   ck_ok(hec_trace_next(reader, &record));
   ck_assert_mem_eq(record->load.counts, counts, sizeof(uint32_t) * (size_t)n);
-  hec_trace_close(reader);
   (void)remove(path);
   ck_assert_int_eq(rmdir(folder), 0);
 }

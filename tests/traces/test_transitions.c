@@ -27,7 +27,7 @@ HEC_TEST(forms_agree) {
       "{" SIZES ",\"transitions\":[[[1,0],[2,30]],[{},{\"1\":4}]],\"iterations\":[" RECORD "]}"};
   static const uint64_t counts[8] = {1, 0, 2, 30, 0, 0, 0, 4};
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-    hec_trace_reader *reader = open_text(forms[i]);
+    HEC_OPENED(hec_trace_reader) *reader = open_text(forms[i]);
     const hec_trace_header *header = hec_trace_header_of(reader);
     const hec_trace_record *record = NULL;
     ck_assert(header->transitions && !header->transitions_over);
@@ -36,17 +36,15 @@ HEC_TEST(forms_agree) {
       ck_ok(hec_trace_next(reader, &record));
       ck_ok(hec_trace_rewind(reader));
     }
-    hec_trace_close(reader);
   }
   static const char *const without[] = {"{" SIZES "}\n" RECORD, "{" SIZES ",\"transitions\":null}\n" RECORD,
                                         "{\"transitions\":null," SIZES ",\"transitions_over\":[1,2]}\n" RECORD,
                                         ("{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,"
                                          "\"top_k\":1,\"transitions\":[]}\n{\"iter\":0,\"layers\":[[1,2]]}")};
   for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
-    hec_trace_reader *reader = open_text(without[i]);
+    HEC_OPENED(hec_trace_reader) *reader = open_text(without[i]);
     ck_assert_ptr_null(hec_trace_header_of(reader)->transitions);
     ck_assert(!hec_trace_header_of(reader)->transitions_over);
-    hec_trace_close(reader);
   }
 }
 
@@ -143,7 +141,7 @@ HEC_TEST(round_trip) {
                                .transitions_first = round,
                                .transitions_last = 2 * round};
     hec_trace_writer *writer = NULL;
-    hec_trace_reader *reader = NULL;
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     ck_ok(hec_trace_create(path, &header, &writer));
     ck_ok(hec_trace_write(writer, 0, NULL, &load));
     ck_ok(hec_trace_finish(writer));
@@ -152,7 +150,6 @@ HEC_TEST(round_trip) {
     ck_assert(memcmp(h->transitions, transitions, sizeof transitions) == 0);
     ck_assert(h->transitions_over == (round % 2 == 1));
     ck_assert(!h->transitions_over || (h->transitions_first == round && h->transitions_last == 2 * round));
-    hec_trace_close(reader);
   }
   ck_assert_int_eq(unlink(path), 0);
 }
@@ -200,7 +197,7 @@ HEC_TEST(synthetic_affinity) {
     o.n_iterations = 2;
     o.affinity = 0.5 * a;
     ck_ok(hec_synth_write(&o, path));
-    hec_trace_reader *reader = NULL;
+    HEC_OPENED(hec_trace_reader) *reader = NULL;
     const hec_trace_record *record = NULL;
     ck_ok(hec_trace_open(path, &reader));
     const hec_trace_header *h = hec_trace_header_of(reader);
@@ -226,7 +223,6 @@ HEC_TEST(synthetic_affinity) {
       ck_assert(a < 2 || n_pairs <= 2 * EXPERTS - 1);
     }
     kept[a] = (double)max / (double)total;
-    hec_trace_close(reader);
     ck_assert_int_eq(unlink(path), 0);
   }
   ck_assert_msg(affinity[0] < 0.1 && affinity[1] > 0.3 && affinity[2] > affinity[1] + 0.2, "%g %g %g", affinity[0],

@@ -89,8 +89,8 @@ static void disturb(const hec_imitated *machine, uint64_t *seed, int64_t *ps, si
 
 void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *one, hec_imitated_visit *visit,
                       void *context) {
-  hec_arena arena = {0};
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   hec_problem priced;
   const hec_problem *p = one->problem;
   const hec_schedule *schedule;
@@ -98,8 +98,8 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
       hec_schedule_of(one->policy, one->schedule, &schedule) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   hec_sim *sim = machine->law ? hec_sim_new(&priced, machine->law, &arena) : NULL;
-  hec_lowering *low = hec_lowering_new(p, one->policy, schedule, NULL, &arena);
-  hec_link_cost cost = hec_link_cost_new(machine->cluster, &arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(p, one->policy, schedule, NULL, &arena);
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(machine->cluster, &arena);
   double *probe_s = HEC_NEW(&arena, double, 2 * p->n_ranks);
   uint64_t seed = machine->seed;
   for (int32_t i = 0; i < 2 * p->n_ranks; i++)
@@ -126,10 +126,6 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
   }
   if (sim)
     hec_sim_free(sim);
-  hec_lowering_free(low);
-  hec_link_cost_free(&cost);
-  hec_timeline_free(&timeline);
-  hec_arena_free(&arena);
 }
 
 const hec_model *hec_imitated_model(hec_arena *arena, int32_t layers, int32_t experts, int32_t top_k) {

@@ -1,8 +1,7 @@
 /* A machine that is a cluster. Iterations of cases get timelines from known durations instead of being executed, in the
  * form in which an executor hands them on. The interpreter here is a second one, written from the definition in
  * runtime/program/walk.h, so that it can be held against both. */
-#ifndef HEC_TESTS_VALIDATE_IMITATED_H
-#define HEC_TESTS_VALIDATE_IMITATED_H
+#pragma once
 #include "sim/simulate.h"
 #include "validate/experiment.h"
 
@@ -29,5 +28,3 @@ void hec_imitated_run(const hec_imitated *machine, const hec_experiment_case *on
 
 /* A model of few parameters: `layers` blocks of d_model 64. On the arena. */
 const hec_model *hec_imitated_model(hec_arena *arena, int32_t layers, int32_t experts, int32_t top_k);
-
-#endif

@@ -63,7 +63,7 @@ static void add_curves(hec_json_out *json, const hec_moe *moe, bool kinked) {
 }
 
 static void make_machine(int32_t base, const hec_moe *moe, bool kinked, hec_cluster *machine) {
-  hec_text text = {0}, list = {0};
+  HEC_SCOPED(hec_text) text = {0}, list = {0};
   hec_json_out json = hec_json_begin(&list, 0);
   hec_json_array(&json, NULL);
   add_curves(&json, moe, kinked);
@@ -75,8 +75,6 @@ static void make_machine(int32_t base, const hec_moe *moe, bool kinked, hec_clus
   hec_text_add(&text, list.data);
   hec_text_add(&text, "}");
   hec_status status = hec_cluster_parse_json(text.data, "the machine", &arena, machine);
-  hec_text_free(&text);
-  hec_text_free(&list);
   if (status != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
 }
@@ -128,12 +126,11 @@ static void measure(trial *t, hec_imitated how, int32_t n_rounds) {
 }
 
 static void read_back(trial *t) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_calibration_machine machine = {
       .name = "made up", .cpu = "none", .blas = "none", .backend = "cpu", .transport = "shm", .n_cores = 4};
   hec_calibration_json(&t->calibration, &machine, &text);
   hec_status status = hec_cluster_parse_json(text.data, "the calibration", &arena, &t->found);
-  hec_text_free(&text);
   if (status != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
 }

@@ -12,7 +12,7 @@
 
 enum { CASES = 4, ROUNDS = 5, STEPS = 4, WARMUP = 1, POINTS = CASES * (STEPS - WARMUP), RANKS = 4 };
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_cluster cluster;
 static hec_experiment_case cases[CASES];
 
@@ -105,10 +105,9 @@ static const hec_session *session_of(const hec_comparison *c) {
 }
 
 static const char *ranking_of(const hec_comparison *c) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   ck_assert(hec_report_add_ranking(&(hec_session_report){.session = session_of(c)}, "", "; ", &text));
   const char *said = hec_arena_text(&arena, text.data);
-  hec_text_free(&text);
   return said;
 }
 
@@ -288,11 +287,10 @@ HEC_TEST(one_case_is_no_ranking) {
   ck_assert_int_eq(c->n_ranked, 1);
   ck_assert_int_eq(c->n_pairs, 0);
   ck_assert_str_eq(ranking_of(c), "none: no two policies differ in an iteration that both executed");
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_report_add_verdict(&(hec_session_report){.session = session_of(c)}, &text);
   ck_assert_str_eq(text.data, "Predicted within 20.0 % [20.0, 20.0 %] (the one iteration that was executed).\n"
                               "Ranking: not tested, no two policies differ in an iteration that both executed.\n");
-  hec_text_free(&text);
   hec_comparison_close(&s.comparison);
 }
 
@@ -343,7 +341,7 @@ static double sum_of(const hec_json_value *events, int32_t first, int32_t *n) {
 
 HEC_TEST(overlay) {
   session s;
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   double factor[CASES] = {1, 1.5, 2, 0.5};
   open_session(&s, true);
   read_all(&s, factor);
@@ -364,7 +362,6 @@ HEC_TEST(overlay) {
     (void)snprintf(label, sizeof label, "case %d, measured", (int)i);
     ck_assert_ptr_nonnull(strstr(s.comparison.events.data, label));
   }
-  hec_json_free(json);
   hec_comparison_close(&s.comparison);
 }
 
@@ -378,7 +375,7 @@ HEC_TEST(files_of_ranks) {
   session s;
   hec_experiment_case named[CASES];
   double factor[CASES] = {1, 1, 1, 1};
-  hec_text expected = {0};
+  HEC_SCOPED(hec_text) expected = {0};
   memcpy(named, cases, sizeof named);
   for (int32_t i = 0; i < CASES; i++)
     (void)snprintf(named[i].name, sizeof named[i].name, "ep, 16 tokens, top-%d", i == 3 ? 1 : (int)i);
@@ -394,38 +391,31 @@ HEC_TEST(files_of_ranks) {
         hec_text_printf(&expected, "ep-16-tokens-top-%d%s-%s %d full\n", i == 3 ? 1 : (int)i, i == 3 ? "-4" : "",
                         measured ? "measured" : "predicted", (int)r);
   ck_assert_str_eq(s.comparison.events.data, expected.data);
-  hec_text_free(&expected);
   hec_comparison_close(&s.comparison);
 }
 
 /* ---- Controls ---- */
 
 static double under(const char *control, const hec_problem *problem, const hec_program *program) {
-  hec_arena scratch = {0};
-  hec_program broken = {0};
-  hec_link_cost cost = hec_link_cost_new(problem->cluster, &scratch);
+  HEC_SCOPED(hec_arena) scratch = {0};
+  HEC_SCOPED(hec_program) broken = {0};
+  HEC_SCOPED(hec_link_cost) cost = hec_link_cost_new(problem->cluster, &scratch);
   const hec_control *row = control ? hec_controls : NULL;
   while (row && strcmp(row->name, control) != 0)
     row++;
   double seconds = hec_control_predict(row, problem, program, &cost, &broken);
-  hec_link_cost_free(&cost);
-  hec_program_free(&broken);
-  hec_arena_free(&scratch);
   return seconds;
 }
 
 /* Without a control: the simulator's own iteration. */
 static void same_as_simulator(const hec_test_step *step, void *context) {
-  hec_arena scratch = {0};
-  hec_timeline timeline = {0};
-  hec_sim *sim = hec_sim_new(&step->c->problem, &hec_law_alpha_beta, &scratch);
+  HEC_SCOPED(hec_arena) scratch = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
+  HEC_OPENED(hec_sim) *sim = hec_sim_new(&step->c->problem, &hec_law_alpha_beta, &scratch);
   (void)context;
   hec_sim_run(sim, step->program, (hec_sim_options){0}, &timeline);
   ck_assert_double_eq_tol(under(NULL, &step->c->problem, step->program), 1e-12 * (double)hec_timeline_end_ps(&timeline),
                           1e-15);
-  hec_sim_free(sim);
-  hec_timeline_free(&timeline);
-  hec_arena_free(&scratch);
 }
 
 HEC_TEST_LOOP(no_control, hec_test_cases(16)) {
@@ -436,7 +426,7 @@ HEC_TEST_LOOP(no_control, hec_test_cases(16)) {
 /* An iteration of plain expert parallelism on a machine, with loads of that skew. */
 static void controls_on(const char *line, double sigma, double found[4]) {
   static const char *const names[] = {NULL, "mean_compute", "mean_bytes", "flat_rate"};
-  hec_arena scratch = {0};
+  HEC_SCOPED(hec_arena) scratch = {0};
   hec_cluster machine;
   hec_problem problem;
   const hec_replay_step *steps;
@@ -453,12 +443,11 @@ static void controls_on(const char *line, double sigma, double found[4]) {
       hec_problem_make(&model->moe, &machine, true, RANKS, 64, &problem) != HEC_OK ||
       hec_experiment_draw(&wish, &scratch, &steps) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
-  hec_lowering *low = hec_lowering_new(&problem, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &scratch);
+  HEC_OPENED(hec_lowering) *low =
+      hec_lowering_new(&problem, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &scratch);
   hec_lower_iteration(low, 0, steps[0].loads, 1, 1);
   for (int32_t k = 0; k < 4; k++)
     found[k] = under(names[k], &problem, hec_lowering_program(low));
-  hec_lowering_free(low);
-  hec_arena_free(&scratch);
 }
 
 #define FREE_LINKS "1x4 nvlink=1000P flops=10G hbm=1000P mem=1G launch=0s plan=0s@0s tile=1 "
@@ -482,7 +471,7 @@ HEC_TEST(controls) {
 /* One exchange: 0 sends 3000 bytes to 1, 1 sends 1000 to 0: the mean port carries 2000. */
 HEC_TEST(mean_of_ports) {
   const hec_problem *problem = cases[0].problem;
-  hec_program program = {0};
+  HEC_SCOPED(hec_program) program = {0};
   hec_program_clear(&program, RANKS);
   HEC_RESERVE(program.transfers, program.transfers_capacity, 2);
   program.transfers[0] = (hec_transfer){.bytes = 3000, .source = 0, .destination = 1, .item = -1, .after = -1};
@@ -495,5 +484,4 @@ HEC_TEST(mean_of_ports) {
   ck_assert_double_eq_tol(under("mean_bytes", problem, &program), 3e-6 + 2000 / 2e9, 1e-11);
   ck_assert_double_eq_tol(under("mean_compute", problem, &program), 3e-6 + 3000 / 2e9, 1e-11);
   ck_assert_int_eq(program.transfers[0].bytes, 3000); /* the program itself stays */
-  hec_program_free(&program);
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 
 static hec_gpu load(const char *name) {
   hec_gpu gpu;
@@ -76,7 +76,6 @@ HEC_TEST_LOOP(a_fit_finds_the_constants_again, 2) {
   start_of(rows.law, again);
   (void)hec_law_fit_solve(&rows, 0, again);
   ck_assert(memcmp(found, again, sizeof found) == 0); /* the same input, the same bytes */
-  hec_arena_free(&arena);
 }
 
 static double squares_off_start(const hec_cost_law *law, const double *constants) {
@@ -109,7 +108,6 @@ HEC_TEST(a_few_shapes_leave_constants_near_the_start) {
     ck_assert_msg(error_of(&rows, found).median < 0.02, "error %g", error_of(&rows, found).median);
   }
   ck_assert_msg(off[0] < 0.95 * off[1], "few shapes: %g, many: %g", off[0], off[1]);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(a_pinned_constant_stays) {
@@ -122,7 +120,6 @@ HEC_TEST(a_pinned_constant_stays) {
   (void)hec_law_fit_solve(&rows, 1 << 2, found);
   ck_assert(found[2] == 0);
   ck_assert_msg(error_of(&rows, found).median > 0.005, "whole waves matter in a table that has them");
-  hec_arena_free(&arena);
 }
 
 /* A kernel that computes the masked tiles is found, and one that does not is not taken for it. */
@@ -151,7 +148,6 @@ HEC_TEST_LOOP(a_switch_is_off_or_on, 2) {
                                                                                << 9); /* no backward, no latent */
   ck_assert_msg(found[8] == _i && error_of(&rows, found).median < 0.01, "found %g, error %g", found[8],
                 error_of(&rows, found).median);
-  hec_arena_free(&arena);
 }
 
 /* Ranges of a collective, found with their ends. */
@@ -175,7 +171,6 @@ HEC_TEST(a_collective_finds_its_ranges) {
   ck_assert_msg(error.worst < 0.005, "worst %g", error.worst);
   ck_assert_msg(found[2] > 14336 && found[2] < 28672 && fabs(found[7] / 0.8 - 1) < 0.01, "v1 %g, b3 %g", found[2],
                 found[7]);
-  hec_arena_free(&arena);
 }
 
 /* Rows that a fit did not see are harder than rows that it saw, and with one shape there is nothing to learn from. */
@@ -195,7 +190,6 @@ HEC_TEST(cross_validation_does_not_look) {
   hec_law_fit_cross(&rows, predicted);
   for (int i = 0; i < 12; i++)
     ck_assert_msg(fabs(predicted[i] / (bytes[i].bytes / (i < 6 ? 1.5e12 : 3e12)) - 1) < 0.01, "row %d saw itself", i);
-  hec_arena_free(&arena);
 }
 
 /* ---- A folder ---- */
@@ -268,11 +262,10 @@ HEC_TEST(every_row_is_predicted_or_has_a_reason) {
   expect_reason("deepep.csv", 4, "oversubscribed");
   expect_reason("simai_ratio.csv", 2, "neither GPU nor network");
   hec_judgement_free(&judgement);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(the_json_has_every_row) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   ck_assert(hec_judge_folder(made_up(), NULL, &judgement) == HEC_OK);
   hec_doc_write(hec_judgement_report, &judgement, HEC_DOC_JSON, 0, &text);
   int rows = 0;
@@ -283,7 +276,6 @@ HEC_TEST(the_json_has_every_row) {
       strstr(text.data, "{\"kinds\":[{\"kind\":\"attention bwd\",\"gpu\":\"b200\",\"rows\":1,\"median\":"));
   ck_assert_ptr_nonnull(strstr(text.data, "{\"file\":\"gemm.csv\",\"line\":2,\"predicted_s\":"));
   ck_assert_ptr_nonnull(strstr(text.data, "{\"file\":\"gemm.csv\",\"line\":7,\"why_not\":\"gpu: no preset"));
-  hec_text_free(&text);
   hec_judgement_free(&judgement);
 }
 
@@ -393,7 +385,6 @@ HEC_TEST(a_preset_is_what_the_command_finds) {
   }
   ck_assert_int_eq(found.gpu.n_own, gpu.n_own); /* the other laws are kept */
   hec_constants_free(&found);
-  hec_arena_free(&arena);
 }
 
 /* (operation, ranks) without a fit, taken from a twin or from between: what users get for the others. The fit of the pair is
@@ -403,7 +394,7 @@ HEC_TEST(collectives_without_their_own_fit) {
   enum { ROWS_MAX = 4096 };
   double *predicted = HEC_NEW(&arena, double, ROWS_MAX), *measured = HEC_NEW(&arena, double, ROWS_MAX);
   int32_t n = 0;
-  hec_cases cases = {0};
+  HEC_SCOPED(hec_cases) cases = {0};
   if (!have_tables("validate.device/collectives_without_their_own_fit"))
     return;
   ck_assert(hec_cases_read(hec_test_shared_path("cases/gpu"), &cases) == HEC_OK);
@@ -428,6 +419,4 @@ HEC_TEST(collectives_without_their_own_fit) {
   hec_error error = hec_error_of(predicted, measured, n);
   ck_assert_msg(n > 200 && error.median < 0.08 && error.p90 < 0.18, "%d rows: %.3f / %.3f", (int)n, error.median,
                 error.p90);
-  hec_cases_free(&cases);
-  hec_arena_free(&arena);
 }

@@ -61,8 +61,7 @@ static const struct {
 };
 
 HEC_TEST_ROWS(a_form_has_what_is_for_it, forms) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   hec_doc_write(rows, &forms[_i].n, forms[_i].kind, 0, &out);
   ck_assert_str_eq(out.data, forms[_i].written);
-  hec_text_free(&out);
 }

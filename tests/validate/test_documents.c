@@ -10,7 +10,8 @@
 enum { LINKS_MAX = 8 };
 
 static hec_text read_whole(const char *below) {
-  hec_text path = {0}, text = {0};
+  HEC_SCOPED(hec_text) path = {0};
+  hec_text text = {0};
   hec_text_printf(&path, "%s/%s", HEC_SOURCE_DIR, below);
   FILE *file = fopen(path.data, "rb");
   ck_assert_msg(file != NULL, "%s is not there", below);
@@ -18,7 +19,6 @@ static hec_text read_whole(const char *below) {
   for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
     hec_text_add_bytes(&text, bytes, n);
   (void)fclose(file);
-  hec_text_free(&path);
   return text;
 }
 
@@ -28,16 +28,14 @@ static bool linked(const char *row, const char *folder, hec_text *reports) {
   for (const char *at = row; (at = strstr(at, "](")) != NULL;) {
     at += 2;
     size_t n = strcspn(at, ")#");
-    hec_text name = {0};
+    HEC_SCOPED(hec_text) name = {0};
     hec_text_add(&name, folder);
     hec_text_add_bytes(&name, at, n);
     if (strncmp(name.data, "validate/results/", 17) == 0) {
-      hec_text report = read_whole(name.data);
+      HEC_SCOPED(hec_text) report = read_whole(name.data);
       hec_text_add(reports, report.data);
-      hec_text_free(&report);
       any = true;
     }
-    hec_text_free(&name);
   }
   return any;
 }
@@ -74,7 +72,7 @@ static int check_document(const char *text, const char *folder, hec_text *wrong)
   int n = 0;
   for (const char *line = text; *line;) {
     size_t length = strcspn(line, "\n");
-    hec_text row = {0}, reports = {0};
+    HEC_SCOPED(hec_text) row = {0}, reports = {0};
     hec_text_add_bytes(&row, line, length);
     bool is_row = line[strspn(line, " ")] == '|';
     if (is_row && linked(row.data, folder, &reports)) {
@@ -83,8 +81,6 @@ static int check_document(const char *text, const char *folder, hec_text *wrong)
       check_rest(row.data, wrong);
       n++;
     }
-    hec_text_free(&row);
-    hec_text_free(&reports);
     line += length + (line[length] == '\n');
   }
   return n;
@@ -96,12 +92,12 @@ HEC_TEST(documents_say_what_the_reports_say) {
     int rows;
   } documents[] = {{"README.md", "", 4}, {"validate/README.md", "validate/", 2}};
   for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
-    hec_text text = read_whole(documents[i].name), wrong = {0};
+    HEC_SCOPED(hec_text) text = read_whole(documents[i].name);
+    hec_text wrong = {0};
     int rows = check_document(text.data, documents[i].folder, &wrong);
     ck_assert_msg(wrong.length == 0, "%s: %.1200s", documents[i].name, wrong.data);
     ck_assert_msg(rows >= documents[i].rows, "%s: %d rows link to reports, expected %d", documents[i].name, rows,
                   documents[i].rows);
-    hec_text_free(&text);
   }
 }
 
@@ -118,12 +114,11 @@ static const struct {
 };
 
 HEC_TEST_ROWS(other_numbers_are_found, samples) {
-  hec_text wrong = {0};
+  HEC_SCOPED(hec_text) wrong = {0};
   ck_assert_int_eq(check_document(samples[_i].row, "", &wrong), 1);
   if (samples[_i].said)
     ck_assert_msg(wrong.length > 0 && strstr(wrong.data, samples[_i].said), "sample %d: %s", _i,
                   wrong.length > 0 ? wrong.data : "nothing");
   else
     ck_assert_msg(wrong.length == 0, "%s", wrong.data);
-  hec_text_free(&wrong);
 }

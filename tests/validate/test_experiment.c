@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_cluster cluster;
 
 static void setup(void) {
@@ -246,7 +246,7 @@ static hec_status run_session(hec_rank *rank, void *context) {
   if (status != HEC_OK || rank->rank != 0)
     return status;
   /* On rank 0 here, because ranks are processes: what it found is nowhere else. */
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   hec_cluster found;
   if (!s->preset.data || hec_cluster_parse_json(s->preset.data, "preset", &own, &found) != HEC_OK)
     return hec_rank_fail(rank, "the preset: %s", hec_last_error());
@@ -259,7 +259,6 @@ static hec_status run_session(hec_rank *rank, void *context) {
       status = hec_rank_fail(rank, "point %d: predicted %g, measured %g, %d read", (int)i, p->predicted_s,
                              p->measured_s, (int)p->n_read);
   }
-  hec_arena_free(&own);
   return status;
 }
 

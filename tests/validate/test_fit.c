@@ -307,7 +307,7 @@ HEC_TEST(nothing_to_fit_is_said) {
   int32_t none[] = {0, 0, 0}, x_at[] = {0, 1, 2};
   double x[] = {4, 5}, y[] = {1, 2}, *bad[] = {&y[1], &x[1]};
   const double wrong[] = {0, -1, NAN, INFINITY};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_fit fit;
   hec_line line;
   hec_fit_options options = {.n_knots = 4, .fixed = true};
@@ -330,7 +330,6 @@ HEC_TEST(nothing_to_fit_is_said) {
   options = (hec_fit_options){.knots = far, .n_knots = 1};
   ck_assert_int_eq(hec_fit_curve(&(hec_observations){.n = 2, .x_at = x_at, .x = x, .y = y}, &options, &arena, &fit),
                    HEC_FAILED);
-  hec_arena_free(&arena);
 }
 
 /* The size that calibration may bring; twice, and in another unit of time that is a power of two: the same bytes. */
@@ -357,11 +356,10 @@ HEC_TEST(the_same_twice_and_in_another_unit) {
 /* ---- Lines ---- */
 
 static hec_line line_of(const double *x, const double *y, int32_t n) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_line line;
   ck_assert_int_eq(hec_fit_line(x, y, n, &arena, &line), HEC_OK);
   ck_assert_int_eq((int)arena.used_bytes, 0);
-  hec_arena_free(&arena);
   double off[256];
   for (int32_t i = 0; i < n; i++)
     off[i] = fabs((line.a + line.b * x[i]) / y[i] - 1);

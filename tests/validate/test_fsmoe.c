@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static hec_fsmoe_bench *bench;
 enum { LAYERS = 3, GRID = 1458 };
 static void setup(void) {
@@ -294,7 +294,7 @@ HEC_TEST(report_has_the_papers_numbers) {
                {"FSMoE over Tutel, P 32, L 1024", 1.16, 1.16},
                {"FSMoE over Tutel, two stages", 1.16, 1.16},
                {"ReduceScatter, Mixtral-7B, testbed B", 40.8, 40.8}};
-  hec_system_report *report;
+  HEC_OPENED(hec_system_report) *report = NULL;
   ck_assert(hec_systems_run(hec_system_find("fsmoe"), &(hec_system_options){.quick = true}, &report) == HEC_OK);
   for (size_t k = 0; k < sizeof paper / sizeof *paper; k++) {
     const hec_system_row *row = NULL;
@@ -305,14 +305,13 @@ HEC_TEST(report_has_the_papers_numbers) {
     ck_assert(row->published.low == paper[k].low && row->published.high == paper[k].high);
     ck_assert(row->skipped || (row->ours.low > 0 && row->moves.low <= row->moves.high));
   }
-  hec_systems_free(report);
 }
 
 /* What README and the report say of the whole grid, as it is (pinned: a change of a schedule shows). */
 HEC_TEST(grid_means) {
   static const double means[2][HEC_N_FSMOE_SYSTEMS] = {[0] = {[HEC_FSMOE_TUTEL_IMPROVED] = 1.072, 0, 1.084, 1.195},
                                                        [1] = {[HEC_FSMOE_TUTEL_IMPROVED] = 1.059, 0, 1.061, 1.083}};
-  hec_fsmoe_bench *two = hec_fsmoe_bench_new(2);
+  HEC_OPENED(hec_fsmoe_bench) *two = hec_fsmoe_bench_new(2);
   for (int t = 0; t < 2; t++) {
     hec_fsmoe_grid grid = grid_of(t);
     double sum[HEC_N_FSMOE_SYSTEMS] = {0};
@@ -325,7 +324,6 @@ HEC_TEST(grid_means) {
     for (int s = HEC_FSMOE_TUTEL; s < HEC_N_FSMOE_SYSTEMS; s++)
       ck_assert(means[t][s] == 0 || fabs(sum[s] / GRID - means[t][s]) < 0.0006);
   }
-  hec_fsmoe_bench_free(two);
 }
 
 /* What the schedules' one degree for both directions costs over the grid (runtime/program/schedules/fsmoe.c says so). */
@@ -333,7 +331,7 @@ HEC_TEST(one_degree_costs_little) {
   static const double mean[2] = {0.0038, 0.0014}, worst[2] = {0.0249, 0.0066};
   for (int t = 0; t < 2; t++) {
     hec_fsmoe_grid grid = grid_of(t);
-    hec_fsmoe_bench *two = hec_fsmoe_bench_new(2);
+    HEC_OPENED(hec_fsmoe_bench) *two = hec_fsmoe_bench_new(2);
     double sum = 0, max = 0;
     for (int32_t i = 0; i < GRID; i++) {
       hec_fsmoe_case_study s = grid.study[i];
@@ -350,6 +348,5 @@ HEC_TEST(one_degree_costs_little) {
     }
     ck_assert_double_eq_tol(sum / GRID, mean[t], 1e-4);
     ck_assert_double_eq_tol(max, worst[t], 1e-4);
-    hec_fsmoe_bench_free(two);
   }
 }

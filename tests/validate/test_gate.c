@@ -47,18 +47,17 @@ static void judge(session *s, int32_t broken, hec_arena *arena, hec_gate_judgeme
 }
 
 static void expect(session *s, int32_t broken, hec_gate_verdict verdict, const char *why) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_gate_judgement j;
   judge(s, broken, &arena, &j);
   ck_assert_msg(j.verdict == verdict, "%s, expected %s: %s", hec_gate_verdict_name[j.verdict],
                 hec_gate_verdict_name[verdict], j.why);
   ck_assert_msg(why ? strstr(j.why, why) != NULL : j.why[0] == 0, "%s", j.why);
   hec_gate_release(&j);
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(good_predictions_pass) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   session s;
   make(&s);
   hec_gate_judgement j;
@@ -71,7 +70,6 @@ HEC_TEST(good_predictions_pass) {
   ck_assert_int_eq(j.controls[0].n, 14);
   ck_assert_int_eq(j.controls[1].n, 13);
   hec_gate_release(&j);
-  hec_arena_free(&arena);
   s.run.disturbed = s.run.calibrated = 0.9; /* what is within its band, counts on a busy machine too */
   expect(&s, -1, HEC_GATE_PASSED, NULL);
 }
@@ -130,12 +128,11 @@ HEC_TEST(not_decided) {
       s.points[i].measured_s /= 1.08;
     expect(&s, -1, HEC_GATE_NOISY, "(60 % of the iterations were disturbed: that convicts nobody)");
     for (int32_t k = 0; hec_controls[k].name; k++) { /* a broken law is still seen to be outside */
-      hec_arena arena = {0};
+      HEC_SCOPED(hec_arena) arena = {0};
       hec_gate_judgement j;
       judge(&s, k, &arena, &j);
       ck_assert(j.verdict == HEC_GATE_NOISY && j.outside);
       hec_gate_release(&j);
-      hec_arena_free(&arena);
     }
   }
   make(&s); /* the time was over before the points of one control */
@@ -162,7 +159,7 @@ HEC_TEST(a_gate_that_cannot_tell_does_not_count) {
 }
 
 HEC_TEST(loads_are_whole) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   for (int32_t skew = 0; skew <= 16; skew += 4) {
     hec_load a = hec_load_new(&arena, 3, 2, 8), b = hec_load_new(&arena, 3, 2, 8);
     uint32_t max = 0;
@@ -180,13 +177,12 @@ HEC_TEST(loads_are_whole) {
       }
     ck_assert(skew == 0 ? max < 25 : skew < 8 || max > 40);
   }
-  hec_arena_free(&arena);
 }
 
 HEC_TEST(the_baseline_holds_and_notices) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_gate_file file, again;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   const char *path = "validate/gate/gate.json", *copy = "validate/gate/gate.json.test";
   ck_assert_msg(hec_gate_read(path, &arena, &file) == HEC_OK, "%s", hec_last_error());
   int32_t n = file.n_cases * file.n_steps;
@@ -199,7 +195,6 @@ HEC_TEST(the_baseline_holds_and_notices) {
   ck_assert_msg(hec_gate_read(copy, &arena, &again) == HEC_OK, "%s", hec_last_error());
   remove(copy);
   ck_assert(memcmp(again.stored, now, (size_t)n * sizeof *now) == 0);
-  hec_text_free(&text);
   for (int32_t field = 0; field < 3; field++) {
     double *changed = field == 0 ? &now[3].predicted_s : field == 1 ? &now[3].control_s[2] : &now[3].trained_s;
     double before = *changed;
@@ -211,5 +206,4 @@ HEC_TEST(the_baseline_holds_and_notices) {
   for (int32_t i = 0; i < n; i++)
     now[i].control_s[0] = now[i].predicted_s;
   ck_assert_int_eq(hec_gate_check_groups(&file, now), HEC_FAILED);
-  hec_arena_free(&arena);
 }

@@ -31,7 +31,7 @@ static const char *mutated(const char *from, const char *to) {
   size_t n = fread(text, 1, sizeof text - 1, in);
   text[n] = '\0';
   ck_assert(fclose(in) == 0);
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   int replaced = 0;
   const char *at = text;
   for (const char *found; (found = strstr(at, from)) != NULL; at = found + strlen(from), replaced++) {
@@ -42,7 +42,6 @@ static const char *mutated(const char *from, const char *to) {
   ck_assert_int_gt(replaced, 0);
   (void)snprintf(path, sizeof path, "/tmp/hecate-hardware-%d.json", (int)getpid());
   ck_assert(hec_write_file(path, out.data, out.length) == HEC_OK);
-  hec_text_free(&out);
   return path;
 }
 
@@ -197,7 +196,7 @@ HEC_TEST(measured_by_others) {
 /* The verdict is formed from the rows. What is made up here has accepted rows between nodes and no exceeded bound.
  * With a law that is too slow a bound is exceeded. */
 HEC_TEST(the_verdict_names_what_is_weak) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   run(made_up());
   hec_hardware_verdict(&hardware, &text);
   ck_assert_ptr_nonnull(strstr(text.data, "**7 of 7 required bounds hold**"));
@@ -211,5 +210,4 @@ HEC_TEST(the_verdict_names_what_is_weak) {
   ck_assert_ptr_nonnull(strstr(text.data, "Shown failure: the law is above an upper bound in slow ("));
   (void)unlink(path);
   hec_hardware_free(&hardware);
-  hec_text_free(&text);
 }

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static hec_arena arena;
+HEC_TEST_ARENA(arena)
 static char scratch[] = "/tmp/hecate-peer-XXXXXX";
 
 static void teardown(void) {

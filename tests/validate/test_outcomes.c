@@ -38,7 +38,7 @@ static void near_to(double ours, double known) {
 }
 
 HEC_TEST(a_known_law_is_met) {
-  hec_outcomes *o = run_on(small, free_links);
+  HEC_OPENED(hec_outcomes) *o = run_on(small, free_links);
   const double maxima[HEC_N_METHODS] = {3200, 2600, 2000};
   for (int32_t m = 0; m < HEC_N_METHODS; m++) {
     const hec_outcome_prediction *p = &o->set.of[m];
@@ -64,11 +64,10 @@ HEC_TEST(a_known_law_is_met) {
   near_to(o->set.worst, o->set.error_step[0]);
   near_to(o->set.min_gap, (16 + 8000 * g) / (13 + 8000 * g) - 1);
   near_to(o->set.step_error[1], (16 + 8000 * g) / 15.3 - 1);
-  hec_outcomes_free(o);
 }
 
 HEC_TEST(the_maximum_is_per_layer_and_per_rank) {
-  hec_outcomes *o = run_on(small, free_links);
+  HEC_OPENED(hec_outcomes) *o = run_on(small, free_links);
   const char *const begin[] = {"control: maximum over the sum", "control: mean load"};
   for (int32_t i = 0; i < 2; i++) {
     const hec_outcome_change *control = change_of(o, begin[i]);
@@ -77,41 +76,35 @@ HEC_TEST(the_maximum_is_per_layer_and_per_rank) {
     near_to(control->set.of[0].alltoall_s, 0);
   }
   ck_assert_double_gt(o->set.ratio[0], 1.55);
-  hec_outcomes_free(o);
 }
 
 HEC_TEST(coupling_all_ranks_moves_waiting_not_the_step) {
-  hec_outcomes *o = run_on(small, free_links);
+  HEC_OPENED(hec_outcomes) *o = run_on(small, free_links);
   const hec_outcome_change *all = change_of(o, "every all-to-all waits");
   const hec_outcome_prediction *p = &all->set.of[HEC_METHOD_FSDP];
   near_to(p->step_s, o->set.of[HEC_METHOD_FSDP].step_s);
   near_to(p->rank_alltoall_s[0], 2 * f * 1200);
   near_to(p->rank_alltoall_s[2], 2 * 2 * f * 600); /* both layers: 1000 of its own against 1600 elsewhere */
-  hec_outcomes_free(o);
 }
 
 /* Links that take no time are shared by nobody. */
 HEC_TEST(both_network_laws_agree_where_links_are_free) {
   hec_outcomes_options options = {
       .path = small, .cluster = free_links, .model = small_model, .law = "max_min", .first = -1, .quick = true};
-  hec_outcomes *a = run_on(small, free_links), *b = NULL;
+  HEC_OPENED(hec_outcomes) *a = run_on(small, free_links), *b = NULL;
   ck_assert(hec_outcomes_run(&options, &b) == HEC_OK);
   ck_assert_int_eq(b->n_changes, 0);
   for (int32_t m = 0; m < HEC_N_METHODS; m++)
     near_to(b->set.of[m].step_s, a->set.of[m].step_s);
-  hec_outcomes_free(a);
-  hec_outcomes_free(b);
 }
 
 HEC_TEST(half_the_compute_rate_doubles_the_step) {
   char slow[sizeof free_links];
   (void)snprintf(slow, sizeof slow, "%s", free_links);
   memcpy(strstr(slow, "52.4288"), "26.2144", 7);
-  hec_outcomes *a = run_on(small, free_links), *b = run_on(small, slow);
+  HEC_OPENED(hec_outcomes) *a = run_on(small, free_links), *b = run_on(small, slow);
   for (int32_t m = 0; m < HEC_N_METHODS; m++)
     near_to(b->set.of[m].step_s, 2 * a->set.of[m].step_s);
-  hec_outcomes_free(a);
-  hec_outcomes_free(b);
 }
 
 /* ---- variants of the file ---- */
@@ -146,7 +139,7 @@ static char *variant(const char *after, const char *from, const char *to) {
 
 HEC_TEST(a_wrong_order_or_ratio_does_not_pass) {
   char *path = variant("\"FLEX\"", "13.26", "9.9");
-  hec_outcomes *o = run_on(path, free_links);
+  HEC_OPENED(hec_outcomes) *o = run_on(path, free_links);
   ck_assert(!o->set.order_kept && !o->passed);
   hec_outcomes_free(o);
   unlink(path);
@@ -158,7 +151,6 @@ HEC_TEST(a_wrong_order_or_ratio_does_not_pass) {
   path = variant("\"measured_end", "16000", "13000"); /* the profiled step agrees, the iterations do not */
   o = run_on(path, free_links);
   ck_assert(o->set.order_kept && !o->set.within_bound && !o->passed);
-  hec_outcomes_free(o);
   unlink(path);
 }
 
@@ -168,14 +160,12 @@ HEC_TEST(what_a_node_lacks_comes_from_others) {
   (void)snprintf(slow_nic, sizeof slow_nic, "%s", free_links);
   memcpy(strstr(slow_nic, "nic=1000P"), "nic=1.00M", 9);
   char *path = variant("\"LAER\": [[", "1000, 1000, 1000, 1000", "1500, 1500, 500, 500");
-  hec_outcomes *local = run_on(small, slow_nic), *crossing = run_on(path, slow_nic);
+  HEC_OPENED(hec_outcomes) *local = run_on(small, slow_nic), *crossing = run_on(path, slow_nic);
   unlink(path);
   /* first layer, first entry of two: node 1 sends 1000 rows of 128 bytes at 1 MB/s. Of its exchanges dispatch in forward
    * and recomputation and dispatch of backward count. The gathers of parameters, on the same NIC, are another lane. */
   near_to(local->set.of[HEC_METHOD_LAER].wire_s, 0);
   near_to(crossing->set.of[HEC_METHOD_LAER].wire_s, 3 * 0.128 / 2);
-  hec_outcomes_free(local);
-  hec_outcomes_free(crossing);
 }
 
 HEC_TEST(bad_recordings_are_refused_by_name) {
@@ -242,12 +232,11 @@ HEC_TEST(the_report_is_the_same_twice) {
   for (int32_t i = 0; i < 2; i++) {
     hec_outcomes_options options = {
         .path = small, .cluster = free_links, .model = small_model, .first = -1, .stamp = "a stamp"};
-    hec_outcomes *o;
+    HEC_OPENED(hec_outcomes) *o = NULL;
     ck_assert(hec_outcomes_run(&options, &o) == HEC_OK);
     o->options.details = true;
     hec_doc_write(hec_outcomes_report, o, HEC_DOC_MARKDOWN, 0, &text[i][0]);
     hec_doc_write(hec_outcomes_report, o, HEC_DOC_JSON, 1, &text[i][1]);
-    hec_outcomes_free(o);
   }
   for (int32_t k = 0; k < 2; k++)
     ck_assert_str_eq(text[0][k].data, text[1][k].data);
@@ -269,7 +258,8 @@ HEC_TEST(the_report_is_the_same_twice) {
 
 /* The report without the lines that name the inputs. */
 static hec_text conclusions(hec_outcomes *o) {
-  hec_text all = {0}, kept = {0};
+  HEC_SCOPED(hec_text) all = {0};
+  hec_text kept = {0};
   o->options.details = true;
   hec_doc_write(hec_outcomes_report, o, HEC_DOC_MARKDOWN, 0, &all);
   for (const char *line = all.data; *line;) {
@@ -278,25 +268,21 @@ static hec_text conclusions(hec_outcomes *o) {
       hec_text_add_bytes(&kept, line, n);
     line += n;
   }
-  hec_text_free(&all);
   return kept;
 }
 
 HEC_TEST(names_of_inputs_conclude_nothing) {
-  hec_outcomes *o = run_on(small, free_links);
-  hec_text before = conclusions(o);
+  HEC_OPENED(hec_outcomes) *o = run_on(small, free_links);
+  HEC_SCOPED(hec_text) before = conclusions(o);
   (void)strcpy(o->recorded.name, "laer_mixtral_8x7b_e16k4");
   (void)strcpy(o->cluster.name, "a100-80g-4x8");
   (void)strcpy(o->moe.name, "mixtral-8x7b-e16k4");
-  hec_text after = conclusions(o);
+  HEC_SCOPED(hec_text) after = conclusions(o);
   ck_assert_str_eq(after.data, before.data);
-  hec_text_free(&before);
-  hec_text_free(&after);
-  hec_outcomes_free(o);
 }
 
 HEC_TEST(the_reach_follows_from_the_numbers) {
-  hec_outcomes *o = run_on(small, free_links);
+  HEC_OPENED(hec_outcomes) *o = run_on(small, free_links);
   int32_t n = 0;
   for (int32_t i = 0; i < o->n_changes; i++) {
     hec_outcome_change *one = &o->change[i];
@@ -309,10 +295,8 @@ HEC_TEST(the_reach_follows_from_the_numbers) {
   char expected[160];
   (void)snprintf(expected, sizeof expected,
                  "move the ratios to LAER by up to 25.0 %%; on %d of %d clusters they stay within the bound", n - 1, n);
-  hec_text text = conclusions(o);
+  HEC_SCOPED(hec_text) text = conclusions(o);
   ck_assert_msg(strstr(text.data, expected) != NULL, "%s", text.data);
-  hec_text_free(&text);
-  hec_outcomes_free(o);
 }
 
 /* ---- the real recording ---- */
@@ -324,7 +308,7 @@ HEC_TEST(the_32_a100_outcomes_are_met) {
   if (!path)
     return;
   hec_outcomes_options options = {.path = path, .cluster = "a100-80g-4x8", .model = "mixtral-8x7b-e16k4", .first = -1};
-  hec_outcomes *o;
+  HEC_OPENED(hec_outcomes) *o = NULL;
   ck_assert_msg(hec_outcomes_run(&options, &o) == HEC_OK, "%s", hec_last_error());
   ck_assert(o->set.order_kept && o->set.within_bound && o->passed);
   ck_assert_double_le(o->set.worst, HEC_OUTCOMES_BOUND);
@@ -357,5 +341,4 @@ HEC_TEST(the_32_a100_outcomes_are_met) {
   ck_assert(h100->set.step_error[1] < -0.5 && h100->set.worst < 0.06);
   ck_assert_int_eq(o->n_changes, 17);
   ck_assert(!change_of(o, "loads: every recorded")->set.within_bound);
-  hec_outcomes_free(o);
 }

@@ -6,10 +6,9 @@
 #include <string.h>
 
 static void expect(const char *markdown, const char *plain) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   hec_plain_add(&out, markdown);
   ck_assert_str_eq(out.data, plain);
-  hec_text_free(&out);
 }
 
 HEC_TEST(tables_are_aligned) {

@@ -61,7 +61,7 @@ static hec_published *open_rows(void) {
 
 /* A row is found by its key; a number of the paper is a range. A number has a reading and a place in the paper. */
 HEC_TEST(rows_are_well_formed) {
-  hec_published *p = open_rows();
+  HEC_OPENED(hec_published) *p = open_rows();
   int32_t numbers = 0;
   for (int32_t i = 0; i < p->n_rows; i++) {
     const hec_published_row *row = &p->row[i];
@@ -75,7 +75,6 @@ HEC_TEST(rows_are_well_formed) {
     ck_assert_msg(row->paper.low > 1 || row->paper.high < 1, "%s", row->key);
   }
   ck_assert_int_gt(numbers, 0);
-  hec_published_free(p);
 }
 
 /* ---- loads ---- */
@@ -106,10 +105,10 @@ static void write_trace(void) {
 
 HEC_TEST(recorded_loads_are_cut_as_documented) {
   write_trace();
-  hec_loads_store *store;
+  HEC_OPENED(hec_loads_store) *store = NULL;
   ck_assert_msg(hec_loads_open(trace_path, 60, 1, &store) == HEC_OK, "%s", hec_last_error());
   (void)remove(trace_path);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_loads loads;
   hec_loads_wish wish = {HEC_LOADS_RECORDED, 1, false, 32, 64, 4, 64, 2};
   ck_assert_int_eq(hec_loads_make(store, &wish, 60, &arena, &loads), HEC_OK);
@@ -134,15 +133,13 @@ HEC_TEST(recorded_loads_are_cut_as_documented) {
     other += hec_load_row(&loads.load[0], 1, s)[1];
   }
   ck_assert_uint_gt(second, 10 * other);
-  hec_arena_free(&arena);
-  hec_loads_close(store);
 }
 
 HEC_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
-  hec_loads_store *store;
+  HEC_OPENED(hec_loads_store) *store = NULL;
   ck_assert_int_eq(hec_loads_open(NULL, 8, 7, &store), HEC_OK);
   ck_assert(!hec_loads_recorded(store));
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_loads few, many;
   hec_loads_wish wish = {HEC_LOADS_SYNTHETIC, 1.25, true, 16, 32, 3, 100, 2};
   ck_assert_int_eq(hec_loads_make(store, &wish, 8, &arena, &many), HEC_OK);
@@ -152,8 +149,6 @@ HEC_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
     ck_assert_mem_eq(few.load[i].counts, many.load[i].counts, 3 * 16 * 32 * sizeof(uint32_t));
   for (int32_t l = 0; l < 3; l++)
     ck_assert_uint_eq(hec_load_layer_total(&many.load[7], l), 16 * 100 * 2);
-  hec_arena_free(&arena);
-  hec_loads_close(store);
 }
 
 HEC_TEST(unfit_traces_are_refused) {
@@ -196,12 +191,12 @@ static const hec_setup_cell *cell_of(hec_cell_cache *cache, const hec_system_fil
 }
 
 HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
-  hec_published *p = open_rows();
+  HEC_OPENED(hec_published) *p = open_rows();
   hec_setup inputs = p->plain;
   inputs.drift = false;
   inputs.iterations = 5;
   inputs.warmup = 2;
-  hec_cell_cache *cache = open_cache(p->loads, &inputs);
+  HEC_OPENED(hec_cell_cache) *cache = open_cache(p->loads, &inputs);
   hec_system_file file;
   ck_assert_int_eq(hec_system_open(&b16, &file), HEC_OK);
   char run[] = "ep";
@@ -232,15 +227,13 @@ HEC_TEST(a_cell_is_simulated_once_and_is_sound) {
   ck_assert_double_lt(layers, ep->iteration_s);
   ck_assert_double_lt(ep->token_s, layers);
   hec_system_close(&file);
-  hec_cell_cache_free(cache);
-  hec_published_free(p);
 }
 
 /* attention < spAG = spRS <= 2 attention. Of L layers, each exposes (spAG - attention) in forward, and with
  * re-materialisation all but the last layer twice that in backward. Owners fixed, nothing to calibrate (m = t), a
  * gather that cannot hide. */
 HEC_TEST(rematerialisation_exposes_three_times_as_much) {
-  hec_published *p = open_rows();
+  HEC_OPENED(hec_published) *p = open_rows();
   hec_setup inputs = p->plain;
   inputs.drift = false;
   inputs.iterations = 5;
@@ -248,7 +241,7 @@ HEC_TEST(rematerialisation_exposes_three_times_as_much) {
   /* A device known by its peak: planner and simulator then know the same window. */
   const char *cluster = "4x8 nvlink=300G@2us nvlink_eff=0.72 nic=50G@10us nic_eff=0.89 flops=312T eff=0.32 "
                         "hbm=1321.75G mem=40G";
-  hec_cell_cache *cache = open_cache_on(cluster, p->loads, &inputs);
+  HEC_OPENED(hec_cell_cache) *cache = open_cache_on(cluster, p->loads, &inputs);
   hec_system_file file;
   ck_assert_int_eq(hec_system_open(&b32, &file), HEC_OK);
   int32_t own = cell_of(cache, &file, "hecate-published")->t_max;
@@ -260,8 +253,6 @@ HEC_TEST(rematerialisation_exposes_three_times_as_much) {
   /* Reductions, latencies and the wait for slower ranks are not in the law. */
   ck_assert_msg(fabs(ratio - (3 - 2.0 / 24)) < 0.45, "%g", ratio);
   hec_system_close(&file);
-  hec_cell_cache_free(cache);
-  hec_published_free(p);
 }
 
 HEC_TEST(small_clusters_are_refused) {
@@ -282,7 +273,7 @@ static int32_t row_of(const hec_published *p, const char *key) {
 
 /* What a disagreement may come from is what the changed inputs of this run say, of this row and no other. */
 HEC_TEST(disagreements_are_explained_by_the_run) {
-  hec_published *p = open_rows();
+  HEC_OPENED(hec_published) *p = open_rows();
   int32_t growth = row_of(p, "growth"), fastest = row_of(p, "hecate_fastest"), flex = row_of(p, "smartmoe_total");
   hec_published_table *table = &p->table[0];
   table->n_changes = 3;
@@ -296,7 +287,7 @@ HEC_TEST(disagreements_are_explained_by_the_run) {
     table->change[k].ours[fastest] = (hec_span){0.8, 0.9};
     table->change[k].ours[flex] = (hec_span){NAN, NAN};
   }
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_doc_write(hec_published_report, p, HEC_DOC_MARKDOWN, 0, &text);
   static const char *const expected[] = {
       "- `growth` (A): the paper says 1.25, here it is 0.900; on synthetic loads it agrees with one input changed: "
@@ -310,8 +301,6 @@ HEC_TEST(disagreements_are_explained_by_the_run) {
   hec_text_free(&text);
   hec_doc_write(hec_published_report, p, HEC_DOC_JSON, 1, &text);
   ck_assert_ptr_nonnull(strstr(text.data, "\"trace\": null"));
-  hec_text_free(&text);
-  hec_published_free(p);
 }
 
 /* ---- the whole ---- */
@@ -324,7 +313,7 @@ typedef struct {
 static written report(const char *trace) {
   hec_published_options options = {
       .cluster_a = "p3dn-4x8", .cluster_b = "p4d-4x8", .trace = trace, .seed = 3, .quick = true, .stamp = "a stamp"};
-  hec_published *published;
+  HEC_OPENED(hec_published) *published = NULL;
   ck_assert_msg(hec_published_run(&options, &published) == HEC_OK, "%s", hec_last_error());
   const hec_published_table *plain = &published->table[0];
   int32_t fastest = row_of(published, "hecate_fastest");
@@ -338,7 +327,6 @@ static written report(const char *trace) {
   written w = {0};
   hec_doc_write(hec_published_report, published, HEC_DOC_MARKDOWN, 1, &w.markdown);
   hec_doc_write(hec_published_report, published, HEC_DOC_JSON, 1, &w.json);
-  hec_published_free(published);
   return w;
 }
 
@@ -359,14 +347,13 @@ HEC_TEST(two_runs_are_the_same_and_whole) {
   ck_assert_ptr_nonnull(strstr(a.markdown.data, "*Recorded* loads: small, every 10th iteration"));
   ck_assert_ptr_nonnull(strstr(a.markdown.data, "| recorded |"));
   ck_assert_ptr_nonnull(strstr(a.markdown.data, "a stamp."));
-  hec_published *p = open_rows();
+  HEC_OPENED(hec_published) *p = open_rows();
   for (int32_t i = 0; i < p->n_rows; i++) {
     char key[64];
     (void)snprintf(key, sizeof key, "\"key\": \"%s\"", p->row[i].key);
     ck_assert_msg(strstr(a.json.data, key) != NULL, "%s", key);
     ck_assert_ptr_nonnull(strstr(a.markdown.data, p->row[i].quantity));
   }
-  hec_published_free(p);
   free_written(&a);
   free_written(&b);
 }

@@ -138,7 +138,7 @@ static void read_block(const trial *t, int32_t n_rows, int32_t place, uint64_t *
 
 /* The machine's constant share (a slow core's) hits calibration and cases alike, as in a session. */
 static bool holds(const trial *t, int32_t index, double *half_width) {
-  hec_arena own = {0};
+  HEC_SCOPED(hec_arena) own = {0};
   uint64_t seed = t->seed + 7919 * (uint64_t)index;
   double value[(ROWS + TRAINING) * ROUNDS_MAX], predicted[ROWS], truth[ROWS], one[ROWS], scale[HEC_DRAWS];
   int32_t row_at[CASES + 1] = {0}, training_at[TRAINING + 1] = {0};
@@ -167,7 +167,6 @@ static bool holds(const trial *t, int32_t index, double *half_width) {
   hec_error_range r = hec_error_range_of(predicted, &cases, 0, ROWS, NULL, t->without_scale ? NULL : scale);
   double wanted = hec_error_of(truth, one, ROWS).median;
   *half_width = (r.median.high - r.median.low) / 2;
-  hec_arena_free(&own);
   return r.median.low <= wanted && wanted <= r.median.high;
 }
 
@@ -212,7 +211,7 @@ HEC_TEST(wrong_intervals_do_not) {
 static double told_apart(double more, int32_t n_rounds) {
   int32_t n = 0, all = hec_test_cases(150), row_at[] = {0, STEPS, 2 * STEPS}, a[STEPS], b[STEPS];
   for (int32_t i = 0; i < all; i++) {
-    hec_arena own = {0};
+    HEC_SCOPED(hec_arena) own = {0};
     hec_medians m;
     uint64_t seed = 5000 + 31 * (uint64_t)i;
     double value[2 * STEPS * ROUNDS_MAX];
@@ -229,7 +228,6 @@ static double told_apart(double more, int32_t n_rounds) {
     hec_contest c = hec_contest_of(&m, a, b, STEPS);
     n += c.apart;
     ck_assert(c.range.low <= c.ratio && c.ratio <= c.range.high && (more < 0.05 || c.ratio > 1));
-    hec_arena_free(&own);
   }
   return (double)n / all;
 }
@@ -261,7 +259,7 @@ HEC_TEST(stopping_favours_nothing) {
     hec_medians m;
     int32_t n = 5;
     for (; n <= ROUNDS_MAX && half > 0.02; n++) {
-      hec_arena own = {0};
+      HEC_SCOPED(hec_arena) own = {0};
       for (int32_t k = 0; k < STEPS * n; k++)
         seen[k] = value[k / n * ROUNDS_MAX + k % n];
       hec_medians_draw(&(hec_readings){1, n, row_at, seen}, seed, &own, &m);
@@ -270,7 +268,6 @@ HEC_TEST(stopping_favours_nothing) {
         bias += hec_median(m.middle, STEPS) - 1;
         rounds_used += n;
       }
-      hec_arena_free(&own);
     }
   }
   printf("stopped after %.1f rounds of %d on average, bias %+.3f %%\n", rounds_used / all, ROUNDS_MAX,

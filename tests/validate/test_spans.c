@@ -55,8 +55,8 @@ static void ck_same(const tools *t, const hec_test_step *step, const hec_timelin
 static void ck_mended(tools *t, const hec_test_step *step) {
   const hec_program *program = step->program;
   size_t n = program->n_ops * (size_t)program->n_ranks;
-  hec_arena scratch = {0};
-  hec_timeline mended = {0}, disturbed = {0};
+  HEC_SCOPED(hec_arena) scratch = {0};
+  HEC_SCOPED(hec_timeline) mended = {0}, disturbed = {0};
   int64_t *ps = HEC_NEW(&scratch, int64_t, n), *lost = HEC_NEW(&scratch, int64_t, n);
   double *pace = HEC_NEW(&scratch, double, program->n_ranks);
   for (int32_t r = 0; r < program->n_ranks; r++)
@@ -75,9 +75,6 @@ static void ck_mended(tools *t, const hec_test_step *step) {
   hec_spans_mend(&t->spans, program, &disturbed, &(hec_mending){lost, pace}, &mended);
   hec_timeline_check(&mended, program);
   ck_same(t, step, &mended, "mended");
-  hec_timeline_free(&mended);
-  hec_timeline_free(&disturbed);
-  hec_arena_free(&scratch);
 }
 
 static void visit(const hec_test_step *step, void *context) {
@@ -126,9 +123,9 @@ HEC_TEST_LOOP(equal_durations, hec_test_cases(40)) {
 
 /* What happens on the host between two operations counts as the later one's; planning keeps what it took itself. */
 HEC_TEST(gaps) {
-  hec_program program = {0};
-  hec_timeline timeline = {0};
-  hec_spans spans = {0};
+  HEC_SCOPED(hec_program) program = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
+  HEC_SCOPED(hec_spans) spans = {0};
   hec_program_clear(&program, 1);
   int32_t gate = hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_GATE, 0), NULL, 0);
   int32_t plan = hec_program_add(&program, hec_op_new(HEC_OP_PLAN, HEC_LANE_COMPUTE, HEC_ROLE_PLAN, 0), &gate, 1);
@@ -144,7 +141,4 @@ HEC_TEST(gaps) {
   ck_assert_int_eq(hec_span_ps(&spans, &program, 0, 0), 20);
   ck_assert_int_eq(hec_span_ps(&spans, &program, 1, 0), 10);
   ck_assert_int_eq(hec_span_ps(&spans, &program, 2, 0), 20);
-  hec_spans_free(&spans);
-  hec_timeline_free(&timeline);
-  hec_program_free(&program);
 }

@@ -59,7 +59,7 @@ static hec_system_report *run(const hec_system *system, const char *shared) {
 }
 
 HEC_TEST(rows_are_summed) {
-  hec_system_report *report = run(&four, NULL);
+  HEC_OPENED(hec_system_report) *report = run(&four, NULL);
   hec_system_summary sum = hec_system_sum(report, NULL);
   ck_assert_int_eq(sum.numbers, 4);
   ck_assert_int_eq(sum.compared, 3);
@@ -70,7 +70,7 @@ HEC_TEST(rows_are_summed) {
   ck_assert_int_eq(sum.winners_same, 2);
   ck_assert_int_eq(sum.varied, 2);
   ck_assert_int_eq(sum.reached, 1);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &text);
   ck_assert_ptr_nonnull(strstr(text.data, "a stamp."));
   ck_assert_ptr_nonnull(strstr(text.data, "| 3 | q | 2.00x | 0.50x | 0.25 | **other** | 0.40-0.90x (tokens) |"));
@@ -78,8 +78,6 @@ HEC_TEST(rows_are_summed) {
   ck_assert_ptr_nonnull(strstr(text.data, "four: of 4 numbers 3 compared (1 skipped); within 10 %: 1, within 25 %: 2; "
                                           "who wins: 2 of 3 the same; in the range tried: 1 of 2."));
   ck_assert_ptr_nonnull(strstr(text.data, "- 1 to 3: s. Published in: p."));
-  hec_text_free(&text);
-  hec_systems_free(report);
 }
 
 /* ---- what a file says ---- */
@@ -99,8 +97,8 @@ HEC_TEST(formulas_are_computed) {
   for (size_t i = 0; i < sizeof known / sizeof *known + sizeof bad / sizeof *bad; i++) {
     bool good = i < sizeof known / sizeof *known;
     const char *formula = good ? known[i].formula : bad[i - sizeof known / sizeof *known];
-    hec_text text = {0};
-    hec_json *json;
+    HEC_SCOPED(hec_text) text = {0};
+    HEC_OPENED(hec_json) *json = NULL;
     double value = 0;
     hec_text_printf(&text, "\"%s\"", formula);
     ck_assert_int_eq(hec_json_parse(text.data, text.length, "f", &json), HEC_OK);
@@ -110,8 +108,6 @@ HEC_TEST(formulas_are_computed) {
       ck_assert_msg(value == known[i].value || (isnan(value) && isnan(known[i].value)), "%s: %g", formula, value);
     else
       ck_assert_msg(strstr(hec_last_error(), "formula") != NULL, "%s: %s", formula, hec_last_error());
-    hec_json_free(json);
-    hec_text_free(&text);
   }
 }
 
@@ -132,7 +128,7 @@ HEC_TEST(values_are_collected_over_axes) {
       " {\"factor\": [4, 3]},"
       " {\"over\": [\"few\", [{}, {\"batch\": 2}]], \"as\": \"most\"}]");
   static const hec_system system = {"axes", text};
-  hec_system_report *report = run(&system, NULL);
+  HEC_OPENED(hec_system_report) *report = run(&system, NULL);
   const hec_system_row *row = report->row;
   double start = 0.175, one = 3.06e-7 * 256 * 1024 / 4;
   double two = start + 2 * one, three = start + 3 * one;
@@ -154,7 +150,6 @@ HEC_TEST(values_are_collected_over_axes) {
   }
   ck_assert_double_eq_tol(row[6].moves.low, two, 1e-12);
   ck_assert_double_eq_tol(row[6].moves.high, start + 4 * one, 1e-12);
-  hec_systems_free(report);
 }
 
 HEC_TEST(mistakes_in_a_file_are_named) {
@@ -193,11 +188,7 @@ HEC_TEST(mistakes_in_a_file_are_named) {
 
 /* ---- loads ---- */
 
-static hec_arena arena;
-static void free_arena(void) {
-  hec_arena_free(&arena);
-}
-HEC_TEST_FIXTURE(NULL, free_arena)
+HEC_TEST_ARENA(arena)
 
 static const hec_loads_wish small = {.n_ranks = 4, .n_experts = 16, .n_layers = 2, .tokens = 100, .top_k = 2};
 
@@ -222,7 +213,7 @@ HEC_TEST(hot_experts_have_their_share) {
 HEC_TEST(loads_have_the_stated_imbalance) {
   const hec_loads_wish wish = {
       .still = true, .n_ranks = 16, .n_experts = 64, .n_layers = 4, .tokens = 1024, .top_k = 8};
-  hec_loads_store *store;
+  HEC_OPENED(hec_loads_store) *store = NULL;
   double sigma, before = 0;
   ck_assert_int_eq(hec_loads_open(NULL, 60, 1, &store), HEC_OK);
   for (int32_t i = 0; i < 3; i++) {
@@ -233,7 +224,6 @@ HEC_TEST(loads_have_the_stated_imbalance) {
     ck_assert_double_gt(sigma, before);
     before = sigma;
   }
-  hec_loads_close(store);
 }
 
 /* A trace of 4 layers of 16 experts from 4 sources: layer l has all of its load on expert l. */
@@ -286,7 +276,7 @@ HEC_TEST(recorded_loads_are_read) {
                   " {\"over\": [[{\"record\": 0}, {\"record\": 1}, {\"record\": 2}]]}, {\"file\": \"none.jsonl\"},"
                   " {\"over\": [[{\"record\": 1}, {\"file\": \"none.jsonl\", \"optional\": true}]]}]");
   static const hec_system system = {"recorded", text};
-  hec_system_report *report = run(&system, folder);
+  HEC_OPENED(hec_system_report) *report = run(&system, folder);
   ck_assert_ptr_null(report->row[0].skipped);
   ck_assert_double_eq(report->row[0].ours.low, 4); /* one expert has all: one rank of four */
   ck_assert_str_eq(report->row[1].skipped, "none.jsonl is not below the folder of recorded data");
@@ -294,7 +284,6 @@ HEC_TEST(recorded_loads_are_read) {
   hec_systems_free(report);
   report = run(&system, NULL);
   ck_assert_str_eq(report->row[0].skipped, "small.jsonl is not below the folder of recorded data");
-  hec_systems_free(report);
   (void)remove(path);
   (void)rmdir(folder);
 }
@@ -317,7 +306,7 @@ static void check_row(const char *system, const hec_system_row *row) {
 }
 
 HEC_TEST(every_system_runs_twice_the_same) {
-  hec_system_report *report = run(NULL, NULL), *again = run(NULL, NULL);
+  HEC_OPENED(hec_system_report) *report = run(NULL, NULL), *again = run(NULL, NULL);
   for (int32_t k = 0; k < report->n_sections; k++) {
     const hec_system_section *section = &report->section[k];
     ck_assert_str_eq(section->file.name, hec_systems[k]->name);
@@ -331,18 +320,13 @@ HEC_TEST(every_system_runs_twice_the_same) {
     }
   }
   ck_assert_ptr_null(hec_systems[report->n_sections]);
-  hec_text a = {0}, b = {0};
+  HEC_SCOPED(hec_text) a = {0}, b = {0};
   hec_doc_write(hec_systems_report, report, HEC_DOC_JSON, 1, &a);
   hec_doc_write(hec_systems_report, again, HEC_DOC_JSON, 1, &b);
   ck_assert_uint_eq(a.length, b.length);
   ck_assert_mem_eq(a.data, b.data, a.length);
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   ck_assert_msg(hec_json_parse(a.data, a.length, "report", &json) == HEC_OK, "%s", hec_last_error());
-  hec_json_free(json);
-  hec_text_free(&a);
-  hec_text_free(&b);
-  hec_systems_free(again);
-  hec_systems_free(report);
 }
 
 /* A file without its row would never be shown; a row without its file is an assertion. */
@@ -397,7 +381,7 @@ HEC_TEST(published_numbers_are_those_of_the_sources) {
       {"harmoeny", "busiest over mean, HarMoEny", 1.02, 1.02},
       {"janus", "iteration over expert parallelism, up to", 2.06, 2.06},
   };
-  hec_system_report *report = run(NULL, NULL);
+  HEC_OPENED(hec_system_report) *report = run(NULL, NULL);
   for (size_t k = 0; k < sizeof source / sizeof *source; k++) {
     int32_t found = 0;
     const hec_system_section *section = report->section;
@@ -413,5 +397,4 @@ HEC_TEST(published_numbers_are_those_of_the_sources) {
     }
     ck_assert_msg(found == 1, "%s: %s", source[k].system, source[k].quantity);
   }
-  hec_systems_free(report);
 }

@@ -16,11 +16,10 @@ static const char path[] = "published-runs.csv";
 static hec_training_table table;
 
 static hec_status judge(const char *rows, const hec_step_constants *constants) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_add(&text, head);
   hec_text_add(&text, rows);
   ck_ok(hec_write_file(path, text.data, text.length));
-  hec_text_free(&text);
   return hec_training_judge(path, constants, &table);
 }
 
@@ -40,7 +39,7 @@ static void rows_of_one_run(hec_text *rows) {
 }
 
 HEC_TEST(metrics_of_one_run) {
-  hec_text rows = {0};
+  HEC_SCOPED(hec_text) rows = {0};
   rows_of_one_run(&rows);
   ck_ok(judge(rows.data, NULL));
   ck_assert_int_eq(table.n_predicted, 6);
@@ -52,7 +51,6 @@ HEC_TEST(metrics_of_one_run) {
   /* too large a prediction of a speed is too small a step */
   ck_near(table.cases[0].error, step_s - 1);
   ck_near(table.cases[2].error, 1 / table.cases[2].predicted - 1);
-  hec_text_free(&rows);
 }
 
 /* Rows as people write them: numbers with commas, a second value in parentheses, thousands. */
@@ -158,7 +156,7 @@ HEC_TEST(anchored_and_ranked) {
   static const int batches[] = {64, 128, 256, 1024};
   double twice[4] = {1, 1, 1, 1};
   for (int pass = 0; pass < 2; pass++) {
-    hec_text rows = {0};
+    HEC_SCOPED(hec_text) rows = {0};
     for (int i = 0; i < 4; i++)
       hec_text_printf(&rows, "own-batch%d,Mixtral-8x22B,64,H100,1,8,,8,1,1,8,4096,%d,1,BF16,step time s,%.17g,,own\n",
                       batches[i], batches[i], twice[i]);
@@ -166,7 +164,6 @@ HEC_TEST(anchored_and_ranked) {
     ck_ok(judge(rows.data, NULL));
     for (int i = 0; i < 4; i++)
       twice[i] = 2 * table.cases[i].predicted;
-    hec_text_free(&rows);
   }
   ck_assert_int_eq(table.n_families, 1);
   ck_assert_double_eq_tol(table.families[0].error.median, 0.5, 1e-9);
@@ -256,7 +253,7 @@ HEC_TEST(folding_gains) {
 /* Measured at a third of what is predicted: every band but that of other fabrics leaves it out. A layout inside one NVLink domain
  * crosses no fabric. */
 HEC_TEST(bands_by_fabric) {
-  hec_text rows = {0};
+  HEC_SCOPED(hec_text) rows = {0};
   double third = 1;
   for (int pass = 0; pass < 2; pass++) {
     rows.length = 0;
@@ -278,7 +275,6 @@ HEC_TEST(bands_by_fabric) {
   ck_assert_int_eq(stated.n, 2);
   ck_near(stated.inside, 0);
   ck_assert_int_eq(hec_training_band_seen(&table, HEC_BAND_ANCHORED).n, 0);
-  hec_text_free(&rows);
 }
 
 /* Only the experts' products follow the load: not the traffic, and not the passes over other ranks' rows. If all of a layer
@@ -318,13 +314,12 @@ HEC_TEST(imbalance_slopes) {
   hec_imbalance_table t;
   double value[3] = {2, 2.6, 3.5};
   for (int pass = 0; pass < 2; pass++) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_text_add(&text, "id,model,gpus,gpu_type,ep,phase,r_max_over_mean,metric,value,notes,source\n");
     for (int i = 0; i < 3; i++)
       hec_text_printf(&text, "own-%d,Mixtral-8x7B,8,H100,8,prefill 256 tok,%g,time s,%.17g,,own\n", i, imbalance[i],
                       value[i]);
     ck_ok(hec_write_file(csv, text.data, text.length));
-    hec_text_free(&text);
     ck_ok(hec_imbalance_judge(csv, &hec_step_constants_fitted, &t));
     if (pass == 0)
       ck_assert_double_eq_tol(t.rows[0].measured_slope_s, 3, 1e-9);

@@ -26,7 +26,7 @@ hec_status hec_bench_loads(hec_load *loads, int32_t n, double sigma, int32_t tok
   options.n_knots = 4;
   memcpy(options.lag, lag, sizeof lag);
   memcpy(options.correlation, correlation, sizeof correlation);
-  hec_synth *synth = NULL;
+  HEC_OPENED(hec_synth) *synth = NULL;
   hec_status status = hec_synth_check(&options);
   if (status == HEC_OK)
     status = hec_synth_new(&options, &synth);
@@ -35,7 +35,6 @@ hec_status hec_bench_loads(hec_load *loads, int32_t n, double sigma, int32_t tok
   HEC_TRY(status);
   for (int32_t i = 0; i < n; i++)
     hec_synth_next(synth, &loads[i]);
-  hec_synth_free(synth);
   return HEC_OK;
 }
 

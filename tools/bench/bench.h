@@ -1,6 +1,5 @@
 /* What the benchmarks of hecate-bench are, and share: loads (synthetic, in memory), the clock, the end of a command. */
-#ifndef HEC_TOOLS_BENCH_BENCH_H
-#define HEC_TOOLS_BENCH_BENCH_H
+#pragma once
 #include "models/load.h"
 #include "traces/import/importer.h"
 #include "validate/doc.h"
@@ -48,5 +47,3 @@ int hec_fsmoe_command(int argc, char **argv);
 int hec_network_command(int argc, char **argv);
 int hec_sweep_bench_command(int argc, char **argv);
 int hec_import_bench_command(int argc, char **argv);
-
-#endif

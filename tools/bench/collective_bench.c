@@ -337,7 +337,7 @@ static hec_exec_options options_of(const hec_exec_case *c, hec_rank *rank, int64
 }
 
 static hec_status run_row(const job *j, hec_rank *rank, hec_collective_row *row) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   size_t n = (size_t)rank->n_ranks;
   runner *r = HEC_NEW(&arena, runner, 1);
   *r = (runner){.rank = rank, .row = row, .n = row->bytes / (int64_t)sizeof(float), .mpi = hec_mpi_collectives_of()};
@@ -363,7 +363,6 @@ static hec_status run_row(const job *j, hec_rank *rank, hec_collective_row *row)
   hec_program_free(&r->program);
   free(r->terms);
   free(r->sums);
-  hec_arena_free(&arena);
   return status;
 }
 
@@ -375,7 +374,7 @@ static hec_status body(hec_rank *rank, void *context) {
 }
 
 hec_status hec_collective_bench_run(const hec_collective_bench *bench, hec_collective_row *rows, int32_t *n_rows) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_exec_case problem;
   job j = {.bench = bench, .problem = &problem};
   int64_t max = 0;
@@ -399,6 +398,5 @@ hec_status hec_collective_bench_run(const hec_collective_bench *bench, hec_colle
   }
   memcpy(rows, j.rows, (size_t)j.n_rows * sizeof *rows);
   *n_rows = j.n_rows;
-  hec_arena_free(&arena);
   return status;
 }

@@ -1,7 +1,6 @@
 /* Sparse collectives against their limits, in one run. The executor's SparseAllGather and SparseReduceScatter are timed
  * in turn with the min that moving the same bytes between the same memory can cost. */
-#ifndef HEC_TOOLS_BENCH_COLLECTIVE_BENCH_H
-#define HEC_TOOLS_BENCH_COLLECTIVE_BENCH_H
+#pragma once
 #include "runtime/base/text.h"
 #include "runtime/exec/backend.h"
 
@@ -31,5 +30,3 @@ typedef struct {
 /* Launches the ranks and fills in rows [HEC_BENCH_ROWS_MAX], where `speaks` is true. */
 hec_status hec_collective_bench_run(const hec_collective_bench *bench, hec_collective_row *rows,
                                     int32_t *n_rows) HEC_MUST_USE;
-
-#endif

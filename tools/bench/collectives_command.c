@@ -85,13 +85,10 @@ static void report(const void *of, hec_doc *doc) {
 static hec_status run(results *r) {
   settings *s = &r->settings;
   const hec_backend *backend = hec_backend_find(s->target.backend);
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   if (!backend || backend->link) /* the collectives here are those of hosts */
     return hec_fail(HEC_BAD_INPUT, "--backend: expected cpu or mpi, found %s", s->target.backend);
-  hec_status status =
-      backend->available(&why) ? HEC_OK : hec_fail(HEC_FAILED, "backend %s: %s", s->target.backend, why.data);
-  hec_text_free(&why);
-  HEC_TRY(status);
+  HEC_TRY(backend->available(&why) ? HEC_OK : hec_fail(HEC_FAILED, "backend %s: %s", s->target.backend, why.data));
   int32_t n_ranks;
   HEC_TRY(backend->ranks(&n_ranks));
   s->ranks = n_ranks > 0 ? n_ranks : s->ranks;

@@ -73,8 +73,8 @@ static hec_status run_program(hec_exec *exec, hec_program *p, int32_t n, double 
 
 static hec_status body(hec_rank *rank, void *context) {
   job *j = context;
-  hec_arena arena = {0};
-  hec_program program = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_program) program = {0};
   hec_exec *exec = NULL;
   hec_exec_options options = options_of(j, rank);
   hec_status status = hec_exec_new(&options, &arena, &exec);
@@ -84,14 +84,12 @@ static hec_status body(hec_rank *rank, void *context) {
   for (int64_t i = -1; i < j->settings->repeats && status == HEC_OK; i++)
     status = run_program(exec, &program, (int32_t)j->settings->operations, i < 0 ? &warm_up : &row[i]);
   hec_exec_free(exec);
-  hec_program_free(&program);
-  hec_arena_free(&arena);
   return status;
 }
 
 /* Median, least and greatest over repeats and ranks. */
 static hec_status measure(const settings *s, int32_t n_ranks, int32_t n_steps, double out[3]) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_exec_case problem;
   int32_t n = n_ranks * (int32_t)s->repeats;
   job j = {.settings = s, .problem = &problem, .n_steps = n_steps};
@@ -110,7 +108,6 @@ static hec_status measure(const settings *s, int32_t n_ranks, int32_t n_steps, d
   out[0] = hec_values_quantile(j.seconds, n, 0.5);
   out[1] = j.seconds[0];
   out[2] = j.seconds[n - 1];
-  hec_arena_free(&arena);
   return status;
 }
 

@@ -50,7 +50,7 @@ static result measure(const settings *s, const hec_fsmoe_grid *grid, problem_kin
 
 /* Microseconds of a partition of `layers` layers of the grid, the mean over a few. */
 static double divide_us(const settings *s, const hec_fsmoe_grid *grid) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t layers = (int32_t)s->layers, n = 0;
   hec_fsmoe_part *parts = HEC_NEW(&arena, hec_fsmoe_part, layers);
   hec_fsmoe_slot *slots = HEC_NEW(&arena, hec_fsmoe_slot, layers);
@@ -63,7 +63,6 @@ static double divide_us(const settings *s, const hec_fsmoe_grid *grid) {
     (void)hec_fsmoe_divide(parts, layers, study->reduce, (hec_fsmoe_options){0}, &arena, slots);
     spent += now_us() - a;
   }
-  hec_arena_free(&arena);
   return spent / n;
 }
 
@@ -138,10 +137,9 @@ static hec_status run(results *all, hec_arena *arena) {
 int hec_fsmoe_command(int argc, char **argv) {
   results all = {.divided_us = 0};
   bool done;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_status status = parse(argc, argv, &all.settings, &done);
   if (status == HEC_OK && !done)
     status = run(&all, &arena);
-  hec_arena_free(&arena);
   return hec_bench_report(status, done, report, &all, all.settings.json);
 }

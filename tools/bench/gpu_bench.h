@@ -1,8 +1,7 @@
 /* How fast a device is for what the executor asks of it. Only the contract of the CUDA plug-in is used
  * (hec_arithmetic, hec_streams with its events as the clock). Rates that are judged are shares of another rate of the
  * same repeat. So clocks, power limits and other users of the machine are in both. */
-#ifndef HEC_TOOLS_BENCH_GPU_BENCH_H
-#define HEC_TOOLS_BENCH_GPU_BENCH_H
+#pragma once
 #include "runtime/exec/cuda/plugin.h"
 #include "tools/bench/collective_bench.h"
 
@@ -43,5 +42,3 @@ typedef struct {
 /* Opens the device as often as it needs and closes it. HEC_FAILED with the device's own words when it fails or is not done
  * within a minute; a limit because a device that hangs never reports. */
 hec_status hec_gpu_bench_run(const hec_gpu_bench *bench, hec_gpu_results *results) HEC_MUST_USE;
-
-#endif

@@ -53,7 +53,7 @@ static hec_status no_device(const char *why) {
 }
 
 static hec_status find_device(command *c) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   bool there = hec_backend_nccl.available(&why); /* loads the plug-in; what else it needs does not matter here */
   c->plugin = hec_cuda_plugin_of();
   hec_status status = HEC_OK;
@@ -61,7 +61,6 @@ static hec_status find_device(command *c) {
     status = no_device(why.data && !there ? why.data : "no plug-in");
   else if (!c->plugin->probe(&c->probe))
     status = no_device(c->probe.why);
-  hec_text_free(&why);
   HEC_TRY(status);
   if (c->s->device >= c->probe.n_devices)
     return hec_fail(HEC_BAD_INPUT, "--device %d: expected less than the %d that can be seen", (int)c->s->device,
@@ -199,12 +198,11 @@ int hec_gpu_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_text out = {0};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   command *c = HEC_NEW(&arena, command, 1);
   c->s = &s;
   hec_status status = parse(argc, argv, &s, &done);
   if (status == HEC_OK && !done)
     status = run(c, &out);
-  hec_arena_free(&arena);
   return hec_bench_exit(status, &out);
 }

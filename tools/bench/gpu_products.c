@@ -55,7 +55,7 @@ static int64_t expert_floats(const shape *s) {
 /* rows [experts]: log-normal, or even. */
 static hec_status draw_rows(const shape *s, uint32_t *rows) {
   enum { TOP_K = 2 };
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_synth_options options = hec_synth_defaults();
   options.workload = "lognormal";
   options.n_layers = options.n_sources = 1;
@@ -65,13 +65,11 @@ static hec_status draw_rows(const shape *s, uint32_t *rows) {
   options.n_iterations = 1;
   options.sigma = 1;
   HEC_TRY(hec_synth_check(&options));
-  hec_synth *synth;
+  HEC_OPENED(hec_synth) *synth = NULL;
   HEC_TRY(hec_synth_new(&options, &synth));
   hec_load load = hec_load_new(&arena, 1, 1, s->experts);
   hec_synth_next(synth, &load);
   memcpy(rows, load.counts, (size_t)s->experts * sizeof *rows);
-  hec_synth_free(synth);
-  hec_arena_free(&arena);
   return HEC_OK;
 }
 

@@ -1,6 +1,5 @@
 /* What the files of the GPU benchmark share and nobody else sees. */
-#ifndef HEC_TOOLS_BENCH_GPU_SESSION_H
-#define HEC_TOOLS_BENCH_GPU_SESSION_H
+#pragma once
 #include "runtime/exec/model/model.h"
 #include "tools/bench/gpu_bench.h"
 
@@ -59,5 +58,3 @@ void hec_gpu_rows_combine(hec_processor *on, const void *rows);
 hec_status hec_gpu_memory(const hec_gpu_bench *bench, hec_gpu_results *results) HEC_MUST_USE;
 hec_status hec_gpu_products(const hec_gpu_bench *bench, hec_gpu_results *results) HEC_MUST_USE;
 hec_status hec_gpu_launches(const hec_gpu_bench *bench, hec_gpu_results *results) HEC_MUST_USE;
-
-#endif

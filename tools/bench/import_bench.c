@@ -152,7 +152,7 @@ static void rank_loads(generator *g, int64_t i) {
 
 /* The whole file: its header names every tensor. 5 % of the bytes are header. */
 static void safetensors(generator *g, uint64_t bytes) {
-  hec_text header = {0};
+  HEC_SCOPED(hec_text) header = {0};
   uint64_t n = (bytes / (UINT64_C(8) * EXPERTS * LAYERS) + 1) * LAYERS;
   for (uint64_t t = 0; t < n; t++)
     hec_text_printf(
@@ -164,7 +164,6 @@ static void safetensors(generator *g, uint64_t bytes) {
     hec_text_add_bytes(&g->text, &byte, 1);
   }
   hec_text_add_bytes(&g->text, header.data, header.length);
-  hec_text_free(&header);
   for (uint64_t i = 0; i < n * EXPERTS; i++) {
     uint32_t count = draw(g, 4096);
     char bytes_of[8] = {(char)(count & 0xff), (char)(count >> 8), 0, 0, 0, 0, 0, 0};
@@ -241,14 +240,13 @@ hec_status hec_import_bench_run(const hec_importer *format, const char *path, he
   hec_import_options options = files[find(format)].say;
   hec_import_input input = {.path = path};
   hec_import_result written = {.n_records = 0};
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   struct rusage usage;
   options.last_step = -1;
   double begin_s = hec_bench_now_s();
   HEC_TRY(hec_import_begin(format, &options, &input, 1, &job));
   hec_status status = hec_import_write(job, "/dev/null", &written);
   hec_text_free(&written.read);
-  hec_import_end(job);
   result->seconds = hec_bench_now_s() - begin_s;
   result->records = (uint64_t)written.n_records;
   result->bytes = length_of(path);

@@ -47,7 +47,7 @@ static hec_status in_child(const hec_importer *format, const char *path, uint64_
 }
 
 static hec_status measure(const settings *s, const hec_importer *format, hec_import_bench *result) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s/hecate-bench-%ld", s->folder, (long)getpid());
   hec_status status = in_child(format, path.data, (uint64_t)s->bytes, NULL);
   for (int attempt = 0; attempt < 3 && status == HEC_OK; attempt++) {
@@ -57,7 +57,6 @@ static hec_status measure(const settings *s, const hec_importer *format, hec_imp
       *result = once;
   }
   (void)remove(path.data);
-  hec_text_free(&path);
   return status;
 }
 

@@ -26,31 +26,27 @@ typedef struct {
 } result;
 
 static hec_status measure(const settings *s, hec_network network, int32_t n, result *r) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_flows flows;
   double ours[RUNS_MAX], theirs[RUNS_MAX];
   hec_network_case(network, n, 1, &arena, &flows);
   double *finish = HEC_NEW(&arena, double, flows.n_flows), *other = HEC_NEW(&arena, double, flows.n_flows);
   *r = (result){.n = n, .n_flows = flows.n_flows};
-  hec_status status = HEC_OK;
-  for (int64_t i = 0; status == HEC_OK && i < s->runs; i++) {
+  for (int64_t i = 0; i < s->runs; i++) {
     double begin = hec_bench_now_s();
-    status = hec_flows_run(&flows, s->job.law, finish);
+    HEC_TRY(hec_flows_run(&flows, s->job.law, finish));
     ours[i] = hec_bench_now_s() - begin;
-    if (status == HEC_OK && s->peer && n <= s->peer_max)
-      status = hec_network_peer(s->peer, &flows, &theirs[r->n_peer++], other);
+    if (s->peer && n <= s->peer_max)
+      HEC_TRY(hec_network_peer(s->peer, &flows, &theirs[r->n_peer++], other));
   }
-  if (status == HEC_OK) {
-    r->seconds = hec_bench_quantile(ours, (int32_t)s->runs, 0.5);
-    r->makespan = hec_flows_makespan(&flows, finish);
-  }
-  if (status == HEC_OK && r->n_peer > 0) {
+  r->seconds = hec_bench_quantile(ours, (int32_t)s->runs, 0.5);
+  r->makespan = hec_flows_makespan(&flows, finish);
+  if (r->n_peer > 0) {
     r->peer_s = hec_bench_quantile(theirs, r->n_peer, 0.5);
     for (int32_t f = 0; f < flows.n_flows; f++)
       r->difference = fmax(r->difference, fabs(finish[f] - other[f]) / finish[f]);
   }
-  hec_arena_free(&arena);
-  return status;
+  return HEC_OK;
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {

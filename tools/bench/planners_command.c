@@ -78,13 +78,12 @@ static hec_status time_instance(const settings *s, const instance *in, hec_arena
   out->p99_s = 0;
   for (int32_t k = 0; k < SKEWS; k++) {
     HEC_TRY(hec_bench_loads(loads, LOADS, sigmas[k], problem.tokens, TOP_K));
-    hec_policy_run run = hec_policy_start(hec_policy_find(in->policy), &problem, arena);
+    HEC_SCOPED(hec_policy_run) run = hec_policy_start(hec_policy_find(in->policy), &problem, arena);
     for (int32_t i = -LOADS; i < n; i++) {
       double took = plan_once(&run, &loads[(i + LOADS) % LOADS], i + LOADS);
       if (i >= 0)
         seconds[i] = took;
     }
-    hec_policy_stop(&run);
     out->median_s[k] = hec_bench_quantile(seconds, n, 0.5);
     out->p99_s = fmax(out->p99_s, hec_bench_quantile(seconds, n, 0.99));
   }
@@ -159,14 +158,12 @@ static hec_status run(results *r, hec_arena *listed) {
   for (int32_t i = 0; i < N_INSTANCES; i++)
     n_wanted += asked_for(policies, n_policies, instances[i].policy);
   for (int32_t i = 0; i < N_INSTANCES; i++) {
-    hec_arena arena = {0};
+    HEC_SCOPED(hec_arena) arena = {0};
     if (!asked_for(policies, n_policies, instances[i].policy))
       continue;
     hec_progress_doing("timing", instances[i].policy);
     hec_progress_at(n_rows, n_wanted, 0);
-    hec_status status = time_instance(s, &instances[i], &arena, &r->time[i]);
-    hec_arena_free(&arena);
-    HEC_TRY(status);
+    HEC_TRY(time_instance(s, &instances[i], &arena, &r->time[i]));
     r->timed[i] = true;
     n_rows++;
   }
@@ -202,10 +199,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 int hec_planners_command(int argc, char **argv) {
   results r = {.timed = {false}};
   bool done;
-  hec_arena listed = {0};
+  HEC_SCOPED(hec_arena) listed = {0};
   hec_status status = parse(argc, argv, &r.settings, &done);
   if (status == HEC_OK && !done)
     status = run(&r, &listed);
-  hec_arena_free(&listed);
   return hec_bench_report(status, done, report, &r, r.settings.json);
 }

@@ -51,38 +51,31 @@ static hec_status write_spec(const settings *s, hec_arena *arena, hec_text *spec
 }
 
 static hec_status time_once(const hec_sweep *sweep, int64_t threads, double *seconds) {
-  hec_sweep_rows rows = hec_sweep_rows_new(sweep);
+  HEC_SCOPED(hec_sweep_rows) rows = hec_sweep_rows_new(sweep);
   double begin = hec_bench_now_s();
   hec_status status = hec_sweep_run(&rows, &(hec_sweep_run_options){.n_threads = (int32_t)threads, .n_shards = 1});
   *seconds = hec_bench_now_s() - begin;
   for (int64_t i = 0; status == HEC_OK && i < sweep->n; i++)
     if (rows.row[i]->why)
       status = hec_fail(HEC_FAILED, "configuration %" PRId64 ": %s", i, rows.row[i]->why);
-  hec_sweep_rows_free(&rows);
   return status;
 }
 
 static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
-  hec_text spec = {0};
+  HEC_SCOPED(hec_text) spec = {0};
   double seconds[2][RUNS_MAX];
-  hec_arena arena = {0};
-  hec_status status = write_spec(s, &arena, &spec);
-  if (status == HEC_OK)
-    status = hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep);
-  if (status == HEC_OK)
-    status = hec_sweep_load(sweep, "hecate-bench", hec_source_digest);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_TRY(write_spec(s, &arena, &spec));
+  HEC_TRY(hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep));
+  HEC_TRY(hec_sweep_load(sweep, "hecate-bench", hec_source_digest));
   *r = (result){
       .settings = s, .configurations = sweep->n, .iterations = sweep->n * s->iterations, .n = s->threads > 1 ? 2 : 1};
   for (int64_t i = 0; i < s->runs; i++)
-    for (int k = 0; k < r->n && status == HEC_OK; k++)
-      status = time_once(sweep, k ? s->threads : 1, &seconds[k][i]);
-  if (status == HEC_OK) {
     for (int k = 0; k < r->n; k++)
-      r->seconds[k] = hec_bench_quantile(seconds[k], (int32_t)s->runs, 0.5);
-  }
-  hec_text_free(&spec);
-  hec_arena_free(&arena);
-  return status;
+      HEC_TRY(time_once(sweep, k ? s->threads : 1, &seconds[k][i]));
+  for (int k = 0; k < r->n; k++)
+    r->seconds[k] = hec_bench_quantile(seconds[k], (int32_t)s->runs, 0.5);
+  return HEC_OK;
 }
 
 static void report(const void *of, hec_doc *doc) {
@@ -146,7 +139,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 int hec_sweep_bench_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_sweep sweep = {0};
+  HEC_SCOPED(hec_sweep) sweep = {0};
   result r;
   const hec_law *law;
   hec_status status = parse(argc, argv, &s, &done);
@@ -154,6 +147,5 @@ int hec_sweep_bench_command(int argc, char **argv) {
     status = hec_job_args_law(s.job.law, &law);
   if (status == HEC_OK && !done)
     status = measure(&s, &sweep, &r);
-  hec_sweep_free(&sweep);
   return hec_bench_report(status, done, report, &r, s.json);
 }

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 static hec_status make_record(const hec_synth_options *o, hec_text *text) {
-  hec_synth *synth = NULL;
+  HEC_OPENED(hec_synth) *synth = NULL;
   HEC_TRY(hec_synth_new(o, &synth));
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   size_t n_rows = (size_t)o->n_layers * (size_t)o->n_sources;
   hec_load load = {o->n_layers, o->n_sources, o->n_experts, HEC_NEW(&arena, uint32_t, n_rows * (size_t)o->n_experts)};
   hec_synth_next(synth, &load);
@@ -26,13 +26,11 @@ static hec_status make_record(const hec_synth_options *o, hec_text *text) {
     hec_text_add(text, "]");
   }
   hec_text_add(text, "]}\n");
-  hec_synth_free(synth);
-  hec_arena_free(&arena);
   return HEC_OK;
 }
 
 static hec_status read_text(const hec_text *text, hec_trace_bench *result) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   double begin_s = hec_bench_now_s();
   HEC_TRY(hec_trace_open_memory(text->data, text->length, "benchmark", &reader));
@@ -42,7 +40,6 @@ static hec_status read_text(const hec_text *text, hec_trace_bench *result) {
     result->records += record != NULL;
   } while (status == HEC_OK && record);
   result->seconds = hec_bench_now_s() - begin_s;
-  hec_trace_close(reader);
   return status;
 }
 
@@ -55,7 +52,7 @@ hec_status hec_trace_bench_read(uint64_t bytes, hec_trace_bench *result) {
       .n_layers = o.n_layers, .n_experts = o.n_experts, .top_k = o.top_k, .n_sources = o.n_sources, .per_source = true};
   char synthetic[] = "true";
   header.synthetic = synthetic;
-  hec_text text = {0}, record = {0};
+  HEC_SCOPED(hec_text) text = {0}, record = {0};
   *result = (hec_trace_bench){0};
   hec_trace_header_print(&header, &text);
   hec_status status = make_record(&o, &record);
@@ -66,7 +63,5 @@ hec_status hec_trace_bench_read(uint64_t bytes, hec_trace_bench *result) {
     result->bytes = text.length;
     status = read_text(&text, result);
   }
-  hec_text_free(&text);
-  hec_text_free(&record);
   return status;
 }

@@ -1,8 +1,7 @@
 /* Command-line options as a table: the same rows parse, check ranges, print the help, and make manual pages and completion
  * (pages.h). Every option of every tool is such a row. Own code, because getopt and argp know neither ranges nor pages,
  * and libhecate reads options without their globals. */
-#ifndef HEC_FRONT_ARGS_H
-#define HEC_FRONT_ARGS_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/option.h"
 #include "runtime/base/table.h"
@@ -124,5 +123,3 @@ const char *hec_args_with_flags(const char *sentence, hec_arena *arena);
 
 /* Prints "PROGRAM: MESSAGE" to stderr for the last failure and returns the exit code. */
 int hec_tool_exit(const char *program, hec_status status);
-
-#endif

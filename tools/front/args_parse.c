@@ -28,21 +28,18 @@ void hec_args_add_flags(const char *sentence, hec_text *out) {
 }
 
 const char *hec_args_with_flags(const char *sentence, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_args_add_flags(sentence, &text);
   const char *copy = hec_arena_text(arena, text.data ? text.data : "");
-  hec_text_free(&text);
   return copy;
 }
 
 void hec_args_item(const char *name, int width, const char *words) {
-  hec_text line = {0}, named = {0};
+  HEC_SCOPED(hec_text) line = {0}, named = {0};
   hec_args_add_flags(words, &named);
   hec_text_printf(&line, "  %-*s", width, name);
   hec_text_wrap(&line, named.data ? named.data : "", line.length, width + 3, HEC_ARGS_COLUMNS);
   printf("%s\n", line.data);
-  hec_text_free(&named);
-  hec_text_free(&line);
 }
 
 void hec_args_list_item(const char *name, const char *format, ...) {
@@ -55,18 +52,16 @@ void hec_args_list_item(const char *name, const char *format, ...) {
 }
 
 void hec_args_list_options(const hec_option *options, const void *values, int width) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   for (const hec_option *o = options; o && o->name; o++) {
     char left[64];
     words.length = 0;
     (void)snprintf(left, sizeof left, "  %s=%s", o->name, o->type == HEC_OPTION_REAL ? "X" : "N");
     hec_option_explain(o, values, &words);
-    hec_text flags = {0};
+    HEC_SCOPED(hec_text) flags = {0};
     hec_args_add_flags(words.data, &flags);
     hec_args_item(left, width, flags.data);
-    hec_text_free(&flags);
   }
-  hec_text_free(&words);
 }
 
 /* Commands of a tool, in the help of the tool itself. */
@@ -125,7 +120,7 @@ static void help_all(const hec_command *command) {
 
 /* Words up to the end of the screen. */
 static void help_paragraph(hec_text *words) {
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   size_t first = words->data ? strcspn(words->data, " ") : 0;
   if (words->length > 0) {
     hec_text_add_bytes(&line, words->data, first);
@@ -133,7 +128,6 @@ static void help_paragraph(hec_text *words) {
       hec_text_wrap(&line, words->data + first + 1, first, 0, HEC_ARGS_COLUMNS);
     printf("%s\n", line.data);
   }
-  hec_text_free(&line);
   hec_text_free(words);
 }
 
@@ -175,7 +169,7 @@ static bool is_help(const char *word) {
 
 /* --help, --help all, --help=man, --help=complete, --version: prints; false: the word is none of them. `next`: behind it. */
 static bool describe(const hec_command *command, const char *word, const char *next) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   if (is_help(word) || strcmp(word, "--help=all") == 0)
     help(command, !is_help(word) || (next && strcmp(next, "all") == 0));
   else if (strcmp(word, "--help=man") == 0)
@@ -187,7 +181,6 @@ static bool describe(const hec_command *command, const char *word, const char *n
   else
     return false;
   printf("%s", text.data ? text.data : "");
-  hec_text_free(&text);
   return true;
 }
 
@@ -233,10 +226,9 @@ int hec_tool_exit(const char *program, hec_status status) {
   if (status == HEC_OK && (fflush(stdout) != 0 || ferror(stdout)))
     status = hec_fail(HEC_FAILED, "standard output: cannot be written");
   if (status != HEC_OK) {
-    hec_text message = {0};
+    HEC_SCOPED(hec_text) message = {0};
     hec_args_add_flags(hec_last_error(), &message);
     fprintf(stderr, "%s: %s\n", program, message.data ? message.data : "");
-    hec_text_free(&message);
   }
   return (int)status;
 }

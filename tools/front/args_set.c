@@ -116,12 +116,10 @@ static hec_status unknown_option(const hec_command *command, const char *word, i
       hec_nearest_offer(&search, arg->name);
   const hec_run_option *of_job = strncmp(name, "--", 2) == 0 ? hec_run_option_find(name) : NULL;
   bool simulated = of_job >= hec_run_rows && of_job < hec_run_rows + HEC_N_OPTIONS;
-  hec_text near = {0};
+  HEC_SCOPED(hec_text) near = {0};
   hec_nearest_hint(&search, &near);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "unknown option \"%s\"%s%s; see %s --help", name, near.data ? near.data : "",
-                               simulated ? "; hecate-sim has it, this command does not" : "", command->program);
-  hec_text_free(&near);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "unknown option \"%s\"%s%s; see %s --help", name, near.data ? near.data : "",
+                  simulated ? "; hecate-sim has it, this command does not" : "", command->program);
 }
 
 void hec_args_begin(const hec_command *command, hec_args *args) {

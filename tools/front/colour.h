@@ -1,7 +1,6 @@
 /* Colour for people at a terminal. Text is made plain and stays plain in files and pipes. This is the last step before
  * a terminal, and takes nothing away: without the escapes it is the same bytes. */
-#ifndef HEC_FRONT_COLOUR_H
-#define HEC_FRONT_COLOUR_H
+#pragma once
 #include "runtime/base/text.h"
 
 /* Whether standard output is a terminal that shows colours and its user wants them. That is: NO_COLOR
@@ -18,5 +17,3 @@ bool hec_progress_wanted(void);
  *   yellow     "mind" at the begin of a line: what numbers do not say
  * A JSON document stays as it is. */
 void hec_colour_add(const char *text, size_t length, hec_text *out);
-
-#endif

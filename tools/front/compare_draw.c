@@ -34,13 +34,12 @@ static void take(void *context, int32_t row) {
 
 hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                             hec_summary *summary, const hec_compare_drawing *drawing, const hec_timeline_out *out) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   drawer d = {summary, drawing, out, HEC_NEW(&arena, hec_text, summary->n_rows), 0};
   const hec_compare_view view = {.iter = drawing->iter, .look = draw, .looked = take, .context = &d};
   hec_timeline_begin(out);
   hec_status status = hec_compare_look(job, reader, options, summary, &view);
   hec_timeline_end(out);
-  hec_arena_free(&arena);
   if (status == HEC_OK && d.n_drawn == 0)
     status = drawing->iter >= 0
                  ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, drawing->iter)

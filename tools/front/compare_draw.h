@@ -1,6 +1,5 @@
 /* One iteration of every row of a comparison, drawn as timelines. */
-#ifndef HEC_FRONT_COMPARE_DRAW_H
-#define HEC_FRONT_COMPARE_DRAW_H
+#pragma once
 #include "sim/compare.h"
 #include "tools/front/timelines/timeline_format.h"
 
@@ -16,5 +15,3 @@ typedef struct {
 hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                             hec_summary *summary, const hec_compare_drawing *drawing,
                             const hec_timeline_out *out) HEC_MUST_USE;
-
-#endif

@@ -44,11 +44,10 @@ static int64_t every_of(const hec_job *job, const hec_summary *summary, int32_t 
 
 /* Median over the iterations that were checked. */
 static double own_median_s(const hec_summary_row *row, int64_t every) {
-  hec_series some = {0};
+  HEC_SCOPED(hec_series) some = {0};
   for (size_t i = 0; i < row->iteration_s.n; i += (size_t)every)
     hec_series_add(&some, row->iteration_s.value[i]);
   double median_s = hec_series_quantile(&some, 0.5);
-  hec_series_free(&some);
   return median_s;
 }
 
@@ -81,7 +80,7 @@ hec_status hec_cross_check(const hec_job *job, hec_trace_reader *reader, const h
   wanted.n_policies = n;
   wanted.law = &hec_law_max_min;
   wanted.every = every;
-  hec_summary other = {0};
+  HEC_SCOPED(hec_summary) other = {0};
   hec_progress_stage("checking the fastest under law max_min", "iterations");
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
@@ -95,6 +94,5 @@ hec_status hec_cross_check(const hec_job *job, hec_trace_reader *reader, const h
     sort(cross);
     summary->cross = cross;
   }
-  hec_summary_free(&other);
   return status;
 }

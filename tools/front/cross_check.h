@@ -1,6 +1,5 @@
 /* Whether the fastest rows stay in their order under another network law. */
-#ifndef HEC_FRONT_CROSS_CHECK_H
-#define HEC_FRONT_CROSS_CHECK_H
+#pragma once
 #include "sim/compare.h"
 
 /* Of a comparison under law alpha_beta, the winner and the systems within HEC_SUMMARY_NEAR of it are simulated once
@@ -10,5 +9,3 @@
  * large. The trace stands at its end before and afterwards. */
 hec_status hec_cross_check(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                            hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
-
-#endif

@@ -18,15 +18,13 @@ static void add_program_folder(hec_text *to) {
 
 /* The project's files: of the build tree where there are some, else as installed. */
 static void add_root(hec_text *to) {
-  hec_text folder = {0}, built = {0};
+  HEC_SCOPED(hec_text) folder = {0}, built = {0};
   add_program_folder(&folder);
   hec_text_printf(&built, "%sshare/hecate", folder.length > 0 ? folder.data : "");
   if (access(built.data, X_OK) == 0)
     hec_text_add(to, built.data);
   else
     hec_text_printf(to, "%s" HEC_DATA_FROM_PROGRAM, folder.length > 0 ? folder.data : "");
-  hec_text_free(&folder);
-  hec_text_free(&built);
 }
 
 void hec_data_folder(const char *below, hec_text *path) {

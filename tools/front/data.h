@@ -1,7 +1,6 @@
 /* Files that hecate reads without being given them, wherever it is started. They are found from the place of the
  * program, which may have been moved together with what was installed beside it. */
-#ifndef HEC_FRONT_DATA_H
-#define HEC_FRONT_DATA_H
+#pragma once
 #include "runtime/base/text.h"
 
 /* A file of the project, `below` its top folder ("validate/gate/gate.json"). It is in share/hecate beside a program
@@ -17,5 +16,3 @@ void hec_data_folder(const char *below, hec_text *path);
 void hec_data_shared(const char *below, hec_text *path);
 /* `given`, or else the second of these, where it must be readable: an error that says how to name it when it is not. */
 hec_status hec_data_find_recorded(const char *given, const char *below, hec_text *path) HEC_MUST_USE;
-
-#endif

@@ -1,7 +1,6 @@
 /* What every command that executes chooses and says alike: policies, iterations, the head of its report and what its
  * numbers do not say. */
-#ifndef HEC_FRONT_EXECUTION_H
-#define HEC_FRONT_EXECUTION_H
+#pragma once
 #include "runtime/exec/replay.h"
 #include "runtime/program/summary.h"
 #include "tools/front/job_args.h"
@@ -39,5 +38,3 @@ hec_status hec_execution_check_memory(const hec_target *target, const hec_proble
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
 /* hecate-run's warnings on stderr; `advice`: how to have ranks take turns, "" or "; use ...". */
 void hec_execution_warn(const hec_execution *execution, const hec_target *target, bool pin, const char *advice);
-
-#endif

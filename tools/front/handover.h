@@ -1,6 +1,5 @@
 /* Texts from a rank to whoever started it: an unnamed file in memory, open on both sides of a fork. */
-#ifndef HEC_FRONT_HANDOVER_H
-#define HEC_FRONT_HANDOVER_H
+#pragma once
 #include "runtime/base/text.h"
 
 typedef struct {
@@ -16,5 +15,3 @@ hec_status hec_handover_get(hec_handover *handover, hec_text *text) HEC_MUST_USE
 /* Puts these texts and frees them (the rank may be a thread of the process that gets them), or gets what was put. */
 hec_status hec_handover_texts(hec_handover *handover, bool put, hec_text *const *texts, int32_t n) HEC_MUST_USE;
 void hec_handover_close(hec_handover *handover);
-
-#endif

@@ -179,21 +179,19 @@ hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader 
 }
 
 static void list_presets(const char *kind, const char *title) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   hec_preset_names(kind, &names);
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   hec_text_printf(&line, "%-12s", title);
   hec_text_wrap(&line, names.data ? names.data : "", line.length, 13, HEC_ARGS_COLUMNS);
   printf("%s\n", line.data);
-  hec_text_free(&line);
-  hec_text_free(&names);
 }
 
 hec_status hec_job_args_print_preset(const char *name) {
   static const char *const kinds[][2] = {
       {"moe", ""}, {"cluster", ""}, {"device", ""}, {"setup", "setup-"}, {"recipe", "recipe-"}};
   const hec_preset_data *preset = NULL;
-  hec_text near = {0};
+  HEC_SCOPED(hec_text) near = {0};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !preset; i++) {
     size_t n = strlen(kinds[i][1]);
     if (strncmp(name, kinds[i][1], n) != 0)
@@ -208,7 +206,6 @@ hec_status hec_job_args_print_preset(const char *name) {
         hec_fail(HEC_BAD_INPUT,
                  "--preset: expected a model, cluster, device, setup-NAME or recipe-NAME of --list%s, found \"%s\"",
                  near.data ? near.data : "", name);
-  hec_text_free(&near);
   HEC_TRY(status);
   (void)fwrite(preset->text, 1, preset->length, stdout); /* what does not arrive is seen when the tool ends */
   return HEC_OK;
@@ -220,7 +217,7 @@ static const char *const known[] = {[HEC_KNOWN_STATIC] = "no load",
                                     [HEC_KNOWN_EXACT] = "the gate's choice"};
 
 void hec_job_args_list_policies(void) {
-  hec_text idea = {0};
+  HEC_SCOPED(hec_text) idea = {0};
   printf("| policy | idea | knows | schedule | paper |\n|---|---|---|---|---|\n");
   for (int32_t i = 0; hec_policies[i]; i++) {
     const hec_policy *policy = hec_policies[i];
@@ -229,7 +226,6 @@ void hec_job_args_list_policies(void) {
     printf("| `%s` | %s | %s | `%s` | %s |\n", policy->name, idea.data, known[policy->known], policy->schedule,
            policy->source);
   }
-  hec_text_free(&idea);
 }
 
 void hec_job_args_list(void) {

@@ -1,6 +1,5 @@
 /* The options that choose model, cluster, ranks and policies mean the same in every tool. */
-#ifndef HEC_FRONT_JOB_ARGS_H
-#define HEC_FRONT_JOB_ARGS_H
+#pragma once
 #include "runtime/base/paths.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
@@ -61,5 +60,3 @@ void hec_job_args_list(void);
 void hec_job_args_list_policies(void); /* as a Markdown table: docs/policies.md has it */
 /* Prints the preset of a model or cluster, as its file stands in models/presets/. HEC_BAD_INPUT: there is none. */
 hec_status hec_job_args_print_preset(const char *name) HEC_MUST_USE;
-
-#endif

@@ -39,12 +39,11 @@ static hec_status choose_ranks(const hec_job_options *options, int32_t *ranks) {
   *ranks = RANKS;
   if (!options->cluster)
     return HEC_OK;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   hec_status status = hec_cluster_load(options->cluster, &arena, &cluster);
   if (status == HEC_OK && cluster.n_devices < RANKS)
     *ranks = cluster.n_devices;
-  hec_arena_free(&arena);
   return status;
 }
 

@@ -147,12 +147,11 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
 }
 
 static hec_status load_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
-  hec_text said = {0};
+  HEC_SCOPED(hec_text) said = {0};
   hec_status status = options->model_text ? hec_moe_parse_said(options->model_text, options->model, &job->moe, &said)
                                           : hec_moe_load_said(options->model, &job->moe, &said);
   if (status == HEC_OK && said.length > 0)
     hec_job_assume(job, arena, "model shape: %s", said.data);
-  hec_text_free(&said);
   return status;
 }
 
@@ -208,11 +207,10 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     hec_job_assume(job, arena, HEC_GPU_ABSENT, laws->gpu.name, laws->gpu.absent);
   if (!hec_cluster_is_line(name))
     return HEC_OK;
-  hec_text fast = {0};
+  HEC_SCOPED(hec_text) fast = {0};
   hec_cluster_doubt(cluster, name, &fast);
   if (fast.length > 0)
     hec_job_assume(job, arena, "%s", fast.data);
-  hec_text_free(&fast);
   if (cluster->n_nodes > 1 && !line_has(name, "nics="))
     hec_job_assume(job, arena, "NICs: one a node; choose with nics= in the cluster's line");
   if (cluster->n_nodes > 1 && cluster->nics > 1 && !line_has(name, "pxn="))
@@ -228,12 +226,11 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
 
 /* After the ranks are known: the options name these only. */
 static hec_status add_stragglers(hec_job *job, const hec_job_options *options, int32_t ranks, hec_arena *arena) {
-  hec_text said = {0};
+  HEC_SCOPED(hec_text) said = {0};
   hec_status status = hec_stragglers_apply(&(hec_stragglers){options->slow, options->skew}, ranks, &job->cluster, arena,
                                            &job->cluster, &said);
   if (status == HEC_OK && said.length > 0)
     hec_job_assume(job, arena, "stragglers: %s", said.data);
-  hec_text_free(&said);
   return status;
 }
 

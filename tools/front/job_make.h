@@ -1,7 +1,6 @@
 /* From a trace and what the user asked to a problem. Every choice that the user did not make is written down in the job's
  * `defaults`. Rules: DESIGN section 3, "From trace to problem". */
-#ifndef HEC_FRONT_JOB_MAKE_H
-#define HEC_FRONT_JOB_MAKE_H
+#pragma once
 #include "runtime/plan/policy.h"
 #include "tools/front/option_list.h"
 
@@ -54,5 +53,3 @@ void hec_job_note_history(hec_job *job, const hec_policy *const *policies, int32
 
 /* job_dispatch.c: of a job whose problem is made and sharded. HEC_BAD_INPUT: no such dispatcher; a GPU without its laws. */
 hec_status hec_job_choose_dispatch(const hec_job_options *options, hec_arena *arena, hec_job *job) HEC_MUST_USE;
-
-#endif

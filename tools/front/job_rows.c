@@ -23,7 +23,7 @@ static int32_t add_names(const hec_policy *const *policies, int32_t n, bool (*is
 
 void hec_job_note_transitions(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
   const hec_trace_header *header = &job->header;
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   int32_t found = job->problem.transitions ? add_names(policies, n, by_transitions, &names) : 0;
   const char *place = found == 1 ? "places" : "place", *they = found == 1 ? "it knows" : "they know";
   int64_t first = header->transitions_first, last = header->transitions_last, reported = job->first_reported;
@@ -41,7 +41,6 @@ void hec_job_note_transitions(hec_job *job, const hec_policy *const *policies, i
                    "transitions: %s %s experts by counts of iterations %" PRId64 " to %" PRId64 ": %s %" PRId64
                    " to %" PRId64 ", which are reported, in advance",
                    names.data, place, first, last, they, first > reported ? first : reported, last);
-  hec_text_free(&names);
 }
 
 static bool over_all_ranks(const hec_policy *policy) {
@@ -49,16 +48,15 @@ static bool over_all_ranks(const hec_policy *policy) {
 }
 
 void hec_job_note_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   if (job->problem.dp > 1 && add_names(policies, n, over_all_ranks, &names) > 0)
     hec_job_assume(job, arena, "groups: %s place experts over all ranks, not inside groups, as their papers do",
                    names.data);
-  hec_text_free(&names);
 }
 
 void hec_job_note_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
                           hec_arena *arena) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   int32_t found = add_names(policies, n, hec_policy_looks_back, &names), max = 0;
   for (int32_t i = 0; i < n; i++)
     if (hec_policy_looks_back(policies[i]) && policies[i]->window > max)
@@ -73,5 +71,4 @@ void hec_job_note_history(hec_job *job, const hec_policy *const *policies, int32
                    " iterations, no load known before the first; policies that place by earlier loads "
                    "look back over up to %" PRId32,
                    n_iterations, max);
-  hec_text_free(&names);
 }

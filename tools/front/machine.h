@@ -1,6 +1,5 @@
 /* What this machine is, for the head of a measurement. */
-#ifndef HEC_FRONT_MACHINE_H
-#define HEC_FRONT_MACHINE_H
+#pragma once
 #include "runtime/base/text.h"
 
 #include <stdbool.h>
@@ -19,5 +18,3 @@ int32_t hec_machine_launched(void);
 /* Whether all ranks of it fit in it, and with `check` the dense reference of --check beside them. This is said before
  * the kernel ends one of them for want of memory. */
 hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here, bool check) HEC_MUST_USE;
-
-#endif

@@ -84,7 +84,7 @@ static int by_name(const void *a, const void *b) {
 
 /* By name: threads add files in any order, and the same run writes the same bytes. */
 void hec_manifest_text(const hec_manifest *manifest, hec_text *out) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   size_t n = 0;
   hec_text_printf(out, "%s\n", head);
   const char *all = manifest->lines.length > 0 ? manifest->lines.data + 1 : "";
@@ -97,7 +97,6 @@ void hec_manifest_text(const hec_manifest *manifest, hec_text *out) {
   qsort(lines, n, sizeof *lines, by_name);
   for (size_t i = 0; i < n; i++)
     hec_text_printf(out, "%.*s\n", (int)lines[i].length, lines[i].text);
-  hec_arena_free(&arena);
 }
 
 /* False with errno where it cannot be read. */
@@ -109,7 +108,7 @@ static bool read_all(FILE *file, hec_text *text) {
 }
 
 hec_status hec_manifest_read(const char *folder, hec_manifest *manifest) {
-  hec_text path = {0}, text = {0};
+  HEC_SCOPED(hec_text) path = {0}, text = {0};
   hec_text_printf(&path, "%s/" HEC_MANIFEST_NAME, folder);
   struct stat info;
   bool odd = stat(path.data, &info) == 0 && !S_ISREG(info.st_mode); /* opening a pipe would wait */
@@ -132,13 +131,11 @@ hec_status hec_manifest_read(const char *folder, hec_manifest *manifest) {
     hec_text_add(&manifest->lines, text.data + n);
   if (file)
     (void)fclose(file);
-  hec_text_free(&path);
-  hec_text_free(&text);
   return status;
 }
 
 bool hec_manifest_has(const hec_manifest *manifest, const char *folder, const char *name) {
-  hec_text path = {0}, line = {0};
+  HEC_SCOPED(hec_text) path = {0}, line = {0};
   char bytes[1 << 14];
   struct stat info;
   hec_text_printf(&path, "%s/%s", folder, name);
@@ -156,13 +153,11 @@ bool hec_manifest_has(const hec_manifest *manifest, const char *folder, const ch
     has = ferror(file) == 0 && strstr(manifest->lines.data, line.data);
     (void)fclose(file);
   }
-  hec_text_free(&path);
-  hec_text_free(&line);
   return has;
 }
 
 hec_status hec_manifest_check(const hec_manifest *manifest, const char *folder, const char *name) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   struct stat info;
   hec_text_printf(&path, "%s/%s", folder, name);
   hec_status status = HEC_OK;
@@ -171,6 +166,5 @@ hec_status hec_manifest_check(const hec_manifest *manifest, const char *folder, 
                       "%s: hecate did not write this file, or it was changed since (%s/" HEC_MANIFEST_NAME
                       " lists what may be replaced); move it, or name another folder with --out",
                       path.data, folder);
-  hec_text_free(&path);
   return status;
 }

@@ -1,7 +1,6 @@
 /* Which files of a folder hecate wrote itself: FOLDER/.hecate-files, with a line of each. Only these may be replaced or
  * removed there. A file that somebody changed has another digest, and is theirs. */
-#ifndef HEC_FRONT_MANIFEST_H
-#define HEC_FRONT_MANIFEST_H
+#pragma once
 #include "runtime/base/text.h"
 
 #include <stdbool.h>
@@ -29,5 +28,3 @@ void hec_manifest_text(const hec_manifest *manifest, hec_text *out);
 bool hec_manifest_has(const hec_manifest *manifest, const char *folder, const char *name);
 /* HEC_BAD_INPUT, with what to do, where `name` is there and not in the manifest. */
 hec_status hec_manifest_check(const hec_manifest *manifest, const char *folder, const char *name) HEC_MUST_USE;
-
-#endif

@@ -13,8 +13,7 @@
  *     values   what completion offers: a table of options.c, or none
  *
  * Which commands take a row, and in which order their help has it, say the groups below. */
-#ifndef HEC_FRONT_OPTION_LIST_H
-#define HEC_FRONT_OPTION_LIST_H
+#pragma once
 #include "runtime/base/option.h"
 #include "traces/trace.h"
 
@@ -161,5 +160,3 @@ typedef struct {
 #define HEC_TARGET_ARGS ((hec_target_args){HEC_TARGET_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
 #define HEC_TRAINING_ARGS ((hec_training_args){HEC_TRAINING_OPTION_LIST(HEC_OPTION_ABSENT).setup_text = NULL})
 #define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
-
-#endif

@@ -86,7 +86,7 @@ static void add_listed(const hec_text *names, hec_text *out) {
 }
 
 void hec_run_option_names(const hec_run_option_values *values, hec_text *out) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   if (values->table)
     hec_table_names(values->table, &names);
   if (values->more) {
@@ -97,7 +97,6 @@ void hec_run_option_names(const hec_run_option_values *values, hec_text *out) {
     hec_preset_names(values->presets, &names);
   hec_text_add(&names, values->words ? values->words : "");
   add_listed(&names, out);
-  hec_text_free(&names);
 }
 
 /* ---- In a command's table ---- */

@@ -1,6 +1,5 @@
 /* The rows of option_list.h as data, and their way into the table of a command (args.h). */
-#ifndef HEC_FRONT_OPTIONS_H
-#define HEC_FRONT_OPTIONS_H
+#pragma once
 #include "runtime/base/table.h"
 #include "tools/front/args.h"
 #include "tools/front/option_list.h"
@@ -86,5 +85,3 @@ typedef struct {
 /* Writes the rows of the options; flag: [rows] where their names stand. How many. */
 int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES],
                             int32_t room);
-
-#endif

@@ -34,11 +34,10 @@ static void add_parent(const char *path, hec_text *parent) {
 }
 
 static bool parent_is_writable(const char *path) {
-  hec_text parent = {0};
+  HEC_SCOPED(hec_text) parent = {0};
   add_parent(path, &parent);
   bool writable = access(parent.length > 0 ? parent.data : ".", W_OK | X_OK) == 0;
   int error = errno;
-  hec_text_free(&parent);
   errno = error;
   return writable;
 }
@@ -86,23 +85,20 @@ enum { N_NAMES = sizeof names / sizeof *names };
 
 static hec_status check_names(const char *folder, const char *const *of, int32_t n, const hec_path_use *reads,
                               int32_t n_reads) {
-  hec_manifest ours = {.lines = {0}};
-  hec_status status = hec_manifest_read(folder, &ours);
-  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
-    hec_text path = {0};
+  HEC_SCOPED(hec_manifest) ours = {.lines = {0}};
+  HEC_TRY(hec_manifest_read(folder, &ours));
+  for (int32_t i = 0; i < n; i++) {
+    HEC_SCOPED(hec_text) path = {0};
     hec_text_printf(&path, "%s/%s", folder, of[i]);
     struct stat info;
     if (stat(path.data, &info) == 0 && !S_ISREG(info.st_mode))
-      status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
-                        folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", of[i]);
-    for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
-      status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
-    if (status == HEC_OK)
-      status = hec_manifest_check(&ours, folder, of[i]);
-    hec_text_free(&path);
+      return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
+                      folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", of[i]);
+    for (int32_t r = 0; r < n_reads; r++)
+      HEC_TRY(hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2));
+    HEC_TRY(hec_manifest_check(&ours, folder, of[i]));
   }
-  hec_manifest_free(&ours);
-  return status;
+  return HEC_OK;
 }
 
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) {
@@ -137,13 +133,12 @@ void hec_output_free(hec_output_files *files) {
 }
 
 static void say_waiting(const char *folder) {
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   hec_text_add(&line, "note: --out ");
   hec_text_add_plain(&line, folder);
   hec_text_add(&line, ": another run is writing there; waiting until it is done\n");
   hec_progress_wipe();
   (void)fputs(line.data, stderr);
-  hec_text_free(&line);
 }
 
 /* A signal between the two would leave an empty folder, or remove one that was there. It is remembered first: memory may run
@@ -212,17 +207,16 @@ void hec_output_end(const char *folder, hec_output_held *held) {
 }
 
 static void remove_file(const char *folder, const char *name) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s/%s", folder, name);
   (void)unlink(path.data);
-  hec_text_free(&path);
 }
 
 /* That nobody put a file of theirs there since hec_output_check; and what the folder will hold of hecate's: this run's
  * files. Until all are in place those of before count, too, in `meanwhile`: a killed run leaves some of both. */
 static hec_status list_files(const char *folder, const hec_text *const all[N_NAMES], const hec_manifest *below,
                              hec_text *meanwhile, hec_text *after) {
-  hec_manifest before = {.lines = {0}}, now = {.lines = {0}};
+  HEC_SCOPED(hec_manifest) before = {.lines = {0}}, now = {.lines = {0}};
   hec_status status = hec_manifest_read(folder, &before);
   for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
     status = hec_manifest_check(&before, folder, names[i]);
@@ -235,15 +229,14 @@ static hec_status list_files(const char *folder, const hec_text *const all[N_NAM
   hec_manifest_text(&now, after);
   hec_manifest_join(&now, &before);
   hec_manifest_text(&now, meanwhile);
-  hec_manifest_free(&before);
-  hec_manifest_free(&now);
   return status == HEC_OK ? HEC_OK : HEC_FAILED; /* the input was good when it was looked at */
 }
 
 hec_status hec_output_write(const char *folder, const hec_output_files *files, const hec_manifest *below,
                             hec_status (*place)(void *context), void *context) {
   const hec_text *const all[N_NAMES] = {&files->timeline, &files->csv, &files->report, &files->page, &files->json};
-  hec_text paths[N_NAMES + 1] = {{0}}, meanwhile = {0}, after = {0};
+  HEC_SCOPED(hec_text) meanwhile = {0}, after = {0};
+  hec_text paths[N_NAMES + 1] = {{0}};
   hec_file_out out[N_NAMES + 1];
   int32_t n = 1;
   hec_status status = list_files(folder, all, below, &meanwhile, &after);
@@ -265,17 +258,16 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files, c
   (void)whole; /* else it lists the earlier run's, too */
   for (int i = 0; i <= N_NAMES; i++)
     hec_text_free(&paths[i]);
-  hec_text_free(&meanwhile);
-  hec_text_free(&after);
   return status;
 }
 
 /* As hec_output_write does it. */
 static hec_status write_named(const char *folder, const hec_named_file *files, int32_t n) {
   const char *of[HEC_NAMED_FILES_MAX];
-  hec_text paths[HEC_NAMED_FILES_MAX + 1] = {{0}}, meanwhile = {0}, after = {0};
+  HEC_SCOPED(hec_text) meanwhile = {0}, after = {0};
+  hec_text paths[HEC_NAMED_FILES_MAX + 1] = {{0}};
   hec_file_out out[HEC_NAMED_FILES_MAX + 1];
-  hec_manifest before = {.lines = {0}}, now = {.lines = {0}};
+  HEC_SCOPED(hec_manifest) before = {.lines = {0}}, now = {.lines = {0}};
   int32_t n_out = 1;
   hec_status status = hec_manifest_read(folder, &before);
   for (int32_t i = 0; i < n; i++) {
@@ -302,10 +294,6 @@ static hec_status write_named(const char *folder, const hec_named_file *files, i
   (void)whole;
   for (int32_t i = 0; i <= HEC_NAMED_FILES_MAX; i++)
     hec_text_free(&paths[i]);
-  hec_text_free(&meanwhile);
-  hec_text_free(&after);
-  hec_manifest_free(&before);
-  hec_manifest_free(&now);
   return status;
 }
 
@@ -333,13 +321,12 @@ void hec_output_mention(const char *folder, bool page, bool report, const hec_ti
 }
 
 hec_status hec_output_print(const hec_text *text) {
-  hec_text coloured = {0};
+  HEC_SCOPED(hec_text) coloured = {0};
   hec_progress_end();
   if (text->length > 0 && hec_colour_wanted()) {
     hec_colour_add(text->data, text->length, &coloured);
     text = &coloured;
   }
   bool written = fwrite(text->data, 1, text->length, stdout) == text->length && fflush(stdout) == 0;
-  hec_text_free(&coloured);
   return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
 }

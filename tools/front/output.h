@@ -1,6 +1,5 @@
 /* What every comparison writes: its document on standard output, and a folder of files. */
-#ifndef HEC_FRONT_OUTPUT_H
-#define HEC_FRONT_OUTPUT_H
+#pragma once
 #include "runtime/base/paths.h"
 #include "runtime/base/temporary.h"
 #include "tools/front/manifest.h"
@@ -45,6 +44,7 @@ typedef struct {
   hec_text json, csv, timeline, report, page;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
+HEC_SCOPED_BY(hec_output_files, hec_output_free)
 /* Between hec_output_begin and hec_output_end. summary.json (put in place last), summary.csv, timeline.json, compare.md
  * (`report`, Markdown), report.html (`page`): all that have text, or none of them. Those without are removed: an earlier
  * run's would stand beside other numbers. A file that is not hecate's is neither replaced nor removed: an error. `place`
@@ -64,5 +64,3 @@ hec_status hec_output_write_named(const char *folder, const hec_named_file *file
 void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output; at a terminal with colours */
-
-#endif

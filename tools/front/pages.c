@@ -188,7 +188,7 @@ void hec_pages_complete(const hec_command *command, hec_text *out) {
   for (const hec_arg *arg = command->args; arg->name; arg++) {
     if (arg->kind == HEC_ARG_SECTION)
       continue;
-    hec_text values = {0};
+    HEC_SCOPED(hec_text) values = {0};
     hec_text_add(&values, "");
     if (arg->kind != HEC_ARG_FLAG)
       hec_pages_values(command, arg->name, &values);
@@ -200,6 +200,5 @@ void hec_pages_complete(const hec_command *command, hec_text *out) {
     add_field(out, values.data);
     add_field(out, arg->help);
     hec_text_add(out, "\n");
-    hec_text_free(&values);
   }
 }

@@ -1,6 +1,5 @@
 /* What else is made of a command's table of options (args.h), beside parsing and help. */
-#ifndef HEC_FRONT_PAGES_H
-#define HEC_FRONT_PAGES_H
+#pragma once
 #include "runtime/base/text.h"
 #include "tools/front/args.h"
 
@@ -19,5 +18,3 @@ void hec_pages_values(const hec_command *command, const char *option, hec_text *
 
 /* --version: the tool's, then how it was built and which of the optional doors are there. */
 void hec_pages_version(const hec_command *command, hec_text *out);
-
-#endif

@@ -52,13 +52,12 @@ static hec_status choose_policies(const hec_job_options *args, hec_arena *arena,
 }
 
 static void say_left_out(const runner *r, hec_job *job) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   for (int32_t i = 0; hec_policies[i]; i++)
     if (!hec_policies[i]->shards && (!hec_policies[i]->placed || r->args->job.placement))
       hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
   hec_job_assume(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
                  r->n_left_out, names.data);
-  hec_text_free(&names);
 }
 
 /* One comparison, under one kind of attention (NULL: the model's). */
@@ -89,11 +88,10 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
 static hec_status compare_others(const runner *r, const char *const *kind, int32_t n, hec_summary_attention *found) {
   for (int32_t k = 1; k < n; k++) {
     hec_job *job = HEC_NEW(r->arena, hec_job, 1);
-    hec_summary summary = {0};
+    HEC_SCOPED(hec_summary) summary = {0};
     hec_status status = compare(r, kind[k], job, &summary);
     if (status == HEC_OK)
       found[k] = hec_summary_attention_of(&summary, r->arena);
-    hec_summary_free(&summary);
     HEC_TRY(status);
     HEC_TRY(hec_trace_rewind(r->reader));
   }
@@ -145,12 +143,11 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   HEC_TRY(hec_cross_check(&simulation->job, reader, options, arena, summary));
   summary->tool = "hecate-sim " HEC_VERSION;
   summary->trace = hec_trace_origin(reader);
-  hec_text missing = {0};
+  HEC_SCOPED(hec_text) missing = {0};
   const hec_dispatcher *by = simulation->job.problem.dispatch.by;
   hec_text_printf(&missing, "%s, %s%s%s", not_modelled, by && by->part_s ? "" : no_kernels,
                   by && by->part_s ? "" : ", ", summary->not_modelled);
   summary->not_modelled = hec_args_with_flags(missing.data, arena);
-  hec_text_free(&missing);
   if (n_kinds > 1) {
     simulation->attentions[0] = hec_summary_attention_of(summary, arena);
     summary->attentions = simulation->attentions;

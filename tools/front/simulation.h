@@ -1,6 +1,5 @@
 /* One comparison on a trace, from options to a summary: what hecate-sim and libhecate (hec_simulate) do alike. */
-#ifndef HEC_FRONT_SIMULATION_H
-#define HEC_FRONT_SIMULATION_H
+#pragma once
 #include "runtime/program/job.h"
 #include "sim/compare.h"
 #include "tools/front/job_args.h"
@@ -39,5 +38,3 @@ typedef struct {
 hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader *reader, hec_arena *arena,
                               hec_simulation *simulation) HEC_MUST_USE;
 void hec_simulation_free(hec_simulation *simulation);
-
-#endif

@@ -106,14 +106,13 @@ hec_status hec_stages_open(const hec_training_args *args, const hec_job_options 
     int32_t n = hec_stages_layers(l, LAYERS), max = hec_trace_header_of(reader)->n_layers;
     of_stage->layers = n < max ? n : max;
   }
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_job shape;
   hec_status status = hec_job_make_model(of_stage, reader, &arena, &shape);
   if (status == HEC_OK)
     status = hec_layout_fit(l, (int32_t)ranks, &shape.moe);
   if (status == HEC_OK)
     status = check_parts(l, &shape.moe);
-  hec_arena_free(&arena);
   of_stage->ranks = l->dp;
   of_stage->ep = l->ep;
   of_stage->n_stages = l->pp;

@@ -3,8 +3,7 @@
  * (runtime/exec/pipeline.h).
  *
  *     hec_stages_open, hec_job_make_executed with its options, hec_stages_make, hec_stages_steps */
-#ifndef HEC_FRONT_STAGES_H
-#define HEC_FRONT_STAGES_H
+#pragma once
 #include "models/training/layout.h"
 #include "runtime/exec/pipeline.h"
 #include "tools/front/job_make.h"
@@ -32,5 +31,3 @@ hec_status hec_stages_steps(const hec_stages *stages, int32_t n, hec_job *job, h
 /* Those of `policies` that stages can execute, in place. HEC_BAD_INPUT: one that was named (not by "all") cannot, or none can. */
 hec_status hec_stages_policies(const hec_stages *stages, const hec_job_options *options, hec_job *job, hec_arena *arena,
                                const hec_policy **policies, int32_t *n) HEC_MUST_USE;
-
-#endif

@@ -53,11 +53,10 @@ static hec_status start(const hec_target *target, int32_t *ranks) {
                     "mpirun or srun started %" PRId32
                     " processes, and each would run a job of its own: add --backend mpi",
                     launched);
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   hec_status status = HEC_OK;
   if (!target->backend->available(&why))
     status = hec_fail(HEC_BAD_INPUT, "--backend %s: %s", target->backend->name, why.data ? why.data : "not available");
-  hec_text_free(&why);
   return status == HEC_OK ? target->backend->ranks(ranks) : status;
 }
 
@@ -138,13 +137,12 @@ int hec_target_exit(hec_target *target, const char *program, hec_status status, 
 static void list_backends(void) {
   printf("backends\n");
   for (int32_t i = 0; hec_backends[i]; i++) {
-    hec_text why = {0};
+    HEC_SCOPED(hec_text) why = {0};
     bool there = hec_backends[i]->available(&why);
     const char *reason = why.data ? why.data : "no reason is known";
     /* a line each, however long: scripts read them */
     printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
            there ? why.data ? "available: " : "available" : "not available: ", there && !why.data ? "" : reason);
-    hec_text_free(&why);
   }
 }
 

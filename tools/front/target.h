@@ -1,6 +1,5 @@
 /* Where ranks run, from the command line: the same options, checks and messages for every command that executes. */
-#ifndef HEC_FRONT_TARGET_H
-#define HEC_FRONT_TARGET_H
+#pragma once
 #include "runtime/exec/backend.h"
 #include "tools/front/options.h"
 
@@ -34,5 +33,3 @@ int hec_target_exit(hec_target *target, const char *program, hec_status status, 
 
 /* What `--backend list` asks for, and --list (`all`); false: neither was. */
 bool hec_target_list(const hec_target_args *args, bool all);
-
-#endif

@@ -67,10 +67,9 @@ static hec_status walk_folder(const walk *w, const char *path, bool rows) {
   for (const struct dirent *entry; status == HEC_OK && (entry = readdir(folder)) != NULL;) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
       continue;
-    hec_text below = {0};
+    HEC_SCOPED(hec_text) below = {0};
     hec_text_printf(&below, "%s/%s", path, entry->d_name);
     status = walk_entry(w, path, entry->d_name, below.data, rows);
-    hec_text_free(&below);
   }
   (void)closedir(folder);
   if (status == HEC_OK && w->what == REMOVE && rmdir(path) != 0)
@@ -104,16 +103,14 @@ static hec_status make_folder(const char *path) {
 }
 
 static hec_status look_at_all(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
-  hec_manifest ours = {.lines = {0}};
+  HEC_SCOPED(hec_manifest) ours = {.lines = {0}};
   HEC_TRY(hec_output_check(files->out, reads, n_reads));
   hec_status status = hec_manifest_read(files->out, &ours);
   for (stage of = PLACE; status == HEC_OK && hec_timeline_by_rank(files->format) && of <= OLD; of++) {
-    hec_text path = {0};
+    HEC_SCOPED(hec_text) path = {0};
     path_of(files, of, &path);
     status = look_at(files, of == PLACE ? &ours : NULL, path.data);
-    hec_text_free(&path);
   }
-  hec_manifest_free(&ours);
   return status;
 }
 
@@ -161,13 +158,12 @@ hec_status hec_timeline_files_begin(hec_timeline_files *files) {
 
 hec_status hec_timeline_files_put(void *context, const char *folder, int32_t rank, const hec_text *file) {
   hec_timeline_files *files = context;
-  hec_text path = {0}, name = {0};
+  HEC_SCOPED(hec_text) path = {0}, name = {0};
   hec_text_printf(&name, "%s/%s/%s%" PRId32 "%s", files->format->name, folder, files->format->prefix, rank,
                   files->format->suffix);
   (void)pthread_mutex_lock(&files->mutex);
   hec_manifest_add(&files->written, name.data, file->data, file->length);
   (void)pthread_mutex_unlock(&files->mutex);
-  hec_text_free(&name);
   path_of(files, PART, &path);
   hec_text_printf(&path, "/%s", folder);
   if (access(path.data, F_OK) != 0)
@@ -184,7 +180,6 @@ hec_status hec_timeline_files_put(void *context, const char *folder, int32_t ran
   }
   if (status == HEC_OK && !written)
     status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path.data, strerror(error));
-  hec_text_free(&path);
   return status;
 }
 
@@ -217,13 +212,11 @@ static hec_status put_in_place(void *context) {
 
 /* The cause is said, not what else goes wrong here. */
 static hec_status drop_part(const hec_timeline_files *files, hec_status status) {
-  hec_text part = {0}, why = {0};
+  HEC_SCOPED(hec_text) part = {0}, why = {0};
   path_of(files, PART, &part);
   hec_text_add(&why, hec_last_error());
   if (remove_folder(files, NULL, part.data) != HEC_OK)
     status = hec_fail(status, "%s", why.data);
-  hec_text_free(&why);
-  hec_text_free(&part);
   return status;
 }
 
@@ -233,11 +226,10 @@ static void remove_others(const hec_timeline_files *files) {
     const hec_timeline_files other = {.out = files->out, .format = hec_timeline_formats[i]};
     if (other.format == files->format || !hec_timeline_by_rank(other.format))
       continue;
-    hec_text path = {0};
+    HEC_SCOPED(hec_text) path = {0};
     path_of(&other, PLACE, &path);
     bool removed = remove_folder(&other, &files->before, path.data) == HEC_OK;
     (void)removed;
-    hec_text_free(&path);
   }
 }
 

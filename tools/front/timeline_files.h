@@ -4,8 +4,7 @@
  * (hec_output_begin). A run that was killed (SIGKILL) may leave FORMAT.part, or what was there before as FORMAT.old.
  * The next run removes the first, and removes the second or puts it back. Timelines of other formats in DIR, of runs
  * before, are removed in the end. Links are not followed. */
-#ifndef HEC_FRONT_TIMELINE_FILES_H
-#define HEC_FRONT_TIMELINE_FILES_H
+#pragma once
 #include "tools/front/output.h"
 #include "tools/front/timelines/timeline_format.h"
 
@@ -48,5 +47,3 @@ hec_status hec_timeline_format_arg(const char *name, const char *out, const hec_
   HEC_ARG_WORD("--timeline-format", target, "F",                                                                       \
                "with --out: chrome (default), timeline.json for Perfetto; kineto, kineto/POLICY/rank0.json ... for "   \
                "HolisticTraceAnalysis; chakra, execution traces chakra/POLICY/et.0.et ... for ASTRA-sim")
-
-#endif

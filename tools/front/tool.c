@@ -30,18 +30,14 @@ static hec_nearest_search nearest_command(const hec_tool *tool, const char *word
 }
 
 static hec_status unknown(const hec_tool *tool, const char *found) {
-  hec_text names = {0}, near = {0};
+  HEC_SCOPED(hec_text) names = {0}, near = {0};
   const hec_nearest_search search = nearest_command(tool, found);
   for (const hec_tool_command *c = tool->commands; c->name; c++)
     if (c->run && c->summary)
       hec_text_printf(&names, "%s%s", names.length ? ", " : "", c->name);
   hec_nearest_hint(&search, &near);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "expected %sa command (%s), found \"%.100s\"%s; see %s --help",
-               tool->run ? "a trace file or " : "", names.data, found, near.data ? near.data : "", tool->name);
-  hec_text_free(&names);
-  hec_text_free(&near);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "expected %sa command (%s), found \"%.100s\"%s; see %s --help",
+                  tool->run ? "a trace file or " : "", names.data, found, near.data ? near.data : "", tool->name);
 }
 
 /* Where a tool takes a trace, too: no file has this name, and a command has nearly. */
@@ -52,13 +48,12 @@ static bool is_mistyped(const hec_tool *tool, const char *word) {
 /* Help and the like of a tool that does nothing without a command. */
 static hec_status without_command(const hec_tool *tool, int argc, char **argv) {
   const hec_arg none[] = {{.name = NULL}};
-  hec_text usage = {0};
+  HEC_SCOPED(hec_text) usage = {0};
   hec_text_printf(&usage, "%s COMMAND [options]", tool->name);
   const hec_command command = {.program = tool->name, .usage = usage.data, .summary = tool->description, .args = none};
   int32_t n;
   bool done = false;
   hec_status status = argc > 1 && argv[1][0] == '-' ? hec_args_parse(&command, argc, argv, NULL, 0, &n, &done) : HEC_OK;
-  hec_text_free(&usage);
   return status != HEC_OK || done ? status : unknown(tool, argc > 1 ? argv[1] : "");
 }
 

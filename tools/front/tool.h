@@ -1,6 +1,5 @@
 /* A tool and its commands as a table: it dispatches, and is listed by help, manual pages and completion. */
-#ifndef HEC_FRONT_TOOL_H
-#define HEC_FRONT_TOOL_H
+#pragma once
 
 typedef struct {
   const char *name;                  /* "plan"; "sweep merge": a command of a command, which that one finds */
@@ -21,5 +20,3 @@ typedef struct {
 int hec_tool_main(const hec_tool *tool, int argc, char **argv);
 /* The tool of this process; NULL: none. */
 const hec_tool *hec_tool_running(void);
-
-#endif

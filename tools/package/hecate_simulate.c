@@ -40,9 +40,9 @@ static hec_status open_trace(const char *trace, size_t length, const char *name,
 int hec_simulate(const char *trace, size_t length, const char *name, const char *const *options, int32_t n_options,
                  char **json) {
   hec_simulation_args args;
-  hec_arena arena = {0};
-  hec_simulation simulation = {.summary = {0}};
-  hec_trace_reader *reader = NULL;
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_simulation) simulation = {.summary = {0}};
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   hec_text text = {0};
   hec_status status =
       json ? read_options(options, n_options, &args) : hec_fail(HEC_BAD_INPUT, "json: expected a pointer, found NULL");
@@ -54,9 +54,6 @@ int hec_simulate(const char *trace, size_t length, const char *name, const char 
     hec_summary_json(&simulation.summary, &text);
     *json = text.data;
   }
-  hec_simulation_free(&simulation);
-  hec_trace_close(reader);
-  hec_arena_free(&arena);
   return (int)status;
 }
 

@@ -262,7 +262,7 @@ static void add_tail(const command *c, hec_text *out) {
 
 static hec_status show(const command *c) {
   int64_t between = 0, inside = 0;
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   for (int32_t i = 0; i < c->matrix.n * c->matrix.n; i++)
     *(i % (c->matrix.n + 1) == 0 ? &inside : &between) += c->matrix.bytes[i];
   if (c->s->json) {
@@ -276,9 +276,7 @@ static hec_status show(const command *c) {
       add_row("predicted", &c->predicted, false, &out);
     add_tail(c, &out);
   }
-  hec_status status = hec_output_print(&out);
-  hec_text_free(&out);
-  HEC_TRY(status);
+  HEC_TRY(hec_output_print(&out));
   const hec_alltoallv_check *k = &c->check;
   if (k->wrong == 0)
     return HEC_OK;

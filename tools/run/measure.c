@@ -301,7 +301,7 @@ static void close_collector(collector *c) {
 /* In the order in which hec_measure_take reads them. */
 static hec_status hand_over(collector *c, hec_handover *to) {
   const hec_measure_options *o = c->measure->options;
-  hec_text json = {0}, csv = {0}, table = {0}, page = {0};
+  HEC_SCOPED(hec_text) json = {0}, csv = {0}, table = {0}, page = {0};
   if (o->stages)
     (o->json ? hec_stages_json : hec_stages_table)(&c->summary, o->stages, c->memory, o->json ? &json : &table);
   else
@@ -311,21 +311,15 @@ static hec_status hand_over(collector *c, hec_handover *to) {
   if (!o->stages && !o->json)
     hec_summary_table(&c->summary, &table);
   if (o->files) {
-    hec_report report = hec_report_of(&c->summary, &c->arena);
+    HEC_SCOPED(hec_report) report = hec_report_of(&c->summary, &c->arena);
     hec_report_write(&report, &page);
-    hec_report_free(&report);
   }
   hec_timeline_end(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   hec_text_add(&c->failed, "");
   const hec_text *texts[] = {o->json ? &json : &table, &c->failed, &json, &csv, &c->timeline, &page};
-  hec_status status = HEC_OK;
-  for (size_t i = 0; status == HEC_OK && i < sizeof texts / sizeof *texts; i++)
-    status = hec_handover_put(to, texts[i]);
-  hec_text_free(&json);
-  hec_text_free(&csv);
-  hec_text_free(&table);
-  hec_text_free(&page);
-  return status;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    HEC_TRY(hec_handover_put(to, texts[i]));
+  return HEC_OK;
 }
 
 hec_status hec_measure_body(hec_rank *rank, void *context) {

@@ -1,7 +1,6 @@
 /* A comparison by execution: every policy over the iterations of a recording, on the ranks of a launch. Rank 0 keeps
  * the rows. At the end it hands over what is to be printed and written. So nothing is seen of a launch that failed. */
-#ifndef HEC_TOOLS_RUN_MEASURE_H
-#define HEC_TOOLS_RUN_MEASURE_H
+#pragma once
 #include "runtime/exec/replay.h"
 #include "runtime/plan/problem.h"
 #include "tools/front/handover.h"
@@ -46,5 +45,3 @@ typedef struct {
 /* After the launch, where rank 0's results can be read (not in other processes of a process manager). */
 hec_status hec_measure_take(hec_measure *measure, hec_measured *measured) HEC_MUST_USE;
 void hec_measured_free(hec_measured *measured);
-
-#endif

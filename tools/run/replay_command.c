@@ -241,11 +241,10 @@ static hec_status launch(command *c, hec_measure *measure) {
   HEC_TRY(status);
   if (!c->target.backend->speaks())
     return HEC_OK;
-  hec_measured measured = {0};
+  HEC_SCOPED(hec_measured) measured = {0};
   status = hec_measure_take(measure, &measured);
   if (status == HEC_OK)
     status = show(c->s, &measured);
-  hec_measured_free(&measured);
   return status;
 }
 
@@ -258,8 +257,8 @@ static hec_status check_memory(const command *c) {
 static hec_status run(command *c) {
   const settings *s = c->s;
   int32_t ranks = 0;
-  hec_trace_reader *reader = NULL;
-  hec_text kept = {0};
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
+  HEC_SCOPED(hec_text) kept = {0};
   HEC_TRY(hec_target_open(&s->target, &c->target, &ranks));
   if (s->check && c->target.precision != HEC_FP32)
     return hec_fail(HEC_BAD_INPUT, "--check: its tolerance is that of float32, found --precision %s",
@@ -270,34 +269,28 @@ static hec_status run(command *c) {
     HEC_TRY(
         hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads, HEC_JOB_READS));
   }
-  hec_status status = hec_job_args_open(s->trace, &kept, &reader);
+  HEC_TRY(hec_job_args_open(s->trace, &kept, &reader));
+  HEC_TRY(make_job(c, reader, ranks));
+  HEC_TRY(hec_target_choose_link(&s->target, &c->target, hec_job_ranks(&c->job)));
+  describe(c);
+  c->options.job = &c->job;
+  c->options.schedule = s->training.layout ? "serial" : s->job.schedule;
+  c->options.execution = &c->execution.summary;
+  c->options.tool = "hecate-run " HEC_VERSION;
+  c->options.trace = s->trace;
+  c->options.law = s->target.virtual ? "alpha_beta" : c->target.transport->law;
+  c->options.check = s->check;
+  c->options.json = s->json;
+  c->options.files = s->out != NULL;
+  c->options.timeline_iter = s->timeline_iter;
+  c->options.timelines = s->timelines;
+  hec_measure measure;
+  hec_status status = hec_measure_open(&measure, &c->options, &c->arena);
   if (status == HEC_OK)
-    status = make_job(c, reader, ranks);
+    status = check_memory(c);
   if (status == HEC_OK)
-    status = hec_target_choose_link(&s->target, &c->target, hec_job_ranks(&c->job));
-  if (status == HEC_OK) {
-    describe(c);
-    c->options.job = &c->job;
-    c->options.schedule = s->training.layout ? "serial" : s->job.schedule;
-    c->options.execution = &c->execution.summary;
-    c->options.tool = "hecate-run " HEC_VERSION;
-    c->options.trace = s->trace;
-    c->options.law = s->target.virtual ? "alpha_beta" : c->target.transport->law;
-    c->options.check = s->check;
-    c->options.json = s->json;
-    c->options.files = s->out != NULL;
-    c->options.timeline_iter = s->timeline_iter;
-    c->options.timelines = s->timelines;
-    hec_measure measure;
-    status = hec_measure_open(&measure, &c->options, &c->arena);
-    if (status == HEC_OK)
-      status = check_memory(c);
-    if (status == HEC_OK)
-      status = launch(c, &measure);
-    hec_measure_close(&measure);
-  }
-  hec_trace_close(reader);
-  hec_text_free(&kept);
+    status = launch(c, &measure);
+  hec_measure_close(&measure);
   return status;
 }
 

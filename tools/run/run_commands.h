@@ -1,10 +1,7 @@
 /* The sub-commands of hecate-run, a file each. Call hec_math_open first, before any thread or fork. */
-#ifndef HEC_TOOLS_RUN_RUN_COMMANDS_H
-#define HEC_TOOLS_RUN_RUN_COMMANDS_H
+#pragma once
 
 /* argv[0] is the command; returns the exit code. */
 int hec_replay_command(int argc, char **argv);
 int hec_train_command(int argc, char **argv);
 int hec_alltoallv_command(int argc, char **argv);
-
-#endif

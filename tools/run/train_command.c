@@ -287,10 +287,9 @@ static void add_shape(const hec_moe *m, hec_text *out) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     hec_json_int(&json, sizes[i].key, sizes[i].value);
   if (m->attention != HEC_ATTENTION_CAUSAL) { /* the default */
-    hec_text kind = {0};
+    HEC_SCOPED(hec_text) kind = {0};
     hec_attention_write(m->attention, m->s2, m->n_heads, &kind);
     hec_json_string(&json, "attention", kind.data);
-    hec_text_free(&kind);
   }
   hec_json_close(&json);
   out->data[--out->length] = 0; /* the line's end: it becomes a member */
@@ -355,7 +354,7 @@ static uint64_t digest_of(const hec_corpus *corpus) {
 static void add_settings(command *c) {
   const settings *s = c->s;
   const hec_moe *m = &c->model.moe;
-  hec_text attention = {0}, gate = {0};
+  HEC_SCOPED(hec_text) attention = {0}, gate = {0};
   hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
   hec_gate_describe(&c->model, &gate);
   add_setting(c, "--text", "%" PRId64 " characters with check sum %016" PRIx64, c->corpus.n, digest_of(&c->corpus));
@@ -379,8 +378,6 @@ static void add_settings(command *c) {
   add_setting(c, "--ep", "%" PRId32, c->problem.ep);
   add_setting(c, "--esp", "%" PRId32, c->problem.esp);
   add_setting(c, "--cluster", "%s", c->report.cluster);
-  hec_text_free(&attention);
-  hec_text_free(&gate);
 }
 
 /* The checkpoint to go on from, if there is one, and the loads of its steps. */
@@ -495,10 +492,9 @@ static hec_status make(command *c) {
 
 static hec_status report(const command *c) {
   if (c->s->json) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     hec_train_report_json(&c->report, &text);
     (void)fwrite(text.data, 1, text.length, stdout);
-    hec_text_free(&text);
   } else {
     hec_train_report_tail(&c->report);
   }

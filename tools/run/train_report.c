@@ -64,17 +64,16 @@ static int64_t steps_before(const hec_train_report *r) {
 }
 
 static void print_machine(const hec_train_report *r) {
-  hec_text cpu = {0};
+  HEC_SCOPED(hec_text) cpu = {0};
   int32_t cores = hec_machine_cores(), ranks = r->train->problem->n_ranks;
   hec_machine_cpu(&cpu);
   printf("machine %s, %" PRId32 " core%s for %" PRId32 " rank%s; %s\n", cpu.data, cores, cores == 1 ? "" : "s", ranks,
          ranks == 1 ? "" : "s", hec_math_library());
-  hec_text_free(&cpu);
 }
 
 hec_status hec_train_report_head(const hec_train_report *r) {
   const hec_train *t = r->train;
-  hec_text model = {0}, gate = {0};
+  HEC_SCOPED(hec_text) model = {0}, gate = {0};
   hec_moe_describe(&t->model->moe, &model);
   printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
          " tokens x %" PRId32 " micro-batches, policy %s, schedule %s, backend %s, transport %s\n",
@@ -87,7 +86,6 @@ hec_status hec_train_report_head(const hec_train_report *r) {
   if (t->bias_rate > 0)
     printf(", choice biased by %g a step", (double)t->bias_rate);
   printf(" (%s)\n", t->model->gate->source);
-  hec_text_free(&gate);
   if (t->checkpoint)
     printf("saves   %s, every %" PRId64 " steps; begins with step %" PRId64 "\n", t->checkpoint->folder,
            t->checkpoint->every, steps_before(r) + 1);
@@ -98,7 +96,6 @@ hec_status hec_train_report_head(const hec_train_report *r) {
   printf("\noverload: busiest over mean, of ranks under the policy and of experts\n");
   printf("    step       loss%s  ranks  experts%s%s  %12s\n", t->aux > 0 ? "  balance loss" : "",
          t->model->gate->drops ? "  dropped" : "", t->model->gate->varies ? "  no expert" : "", unit(r));
-  hec_text_free(&model);
   if (fflush(stdout) != 0)
     return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
   return HEC_OK;
@@ -121,14 +118,13 @@ int hec_train_report_step(const hec_train_report *r, const hec_train_measure *m)
 
 /* Median of the iteration times but the first. */
 static double median_s(const hec_train_report *r) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int64_t n = r->curve->n, first = n > 1;
   double *times = HEC_NEW(&arena, double, n);
   for (int64_t i = 0; i < n; i++)
     times[i] = r->curve->step[i].iteration_s;
   hec_values_sort(times + first, n - first);
   double median = hec_values_quantile(times + first, n - first, 0.5);
-  hec_arena_free(&arena);
   return median;
 }
 
@@ -172,10 +168,9 @@ void hec_train_report_tail(const hec_train_report *r) {
     printf("; %.2f%% of tokens without an expert", 100 * mean_of(r, AT(unrouted)));
   printf("\n");
   if (r->curve->note[0]) {
-    hec_text note = {0};
+    HEC_SCOPED(hec_text) note = {0};
     hec_summary_add_wrapped(r->curve->note, 7, 8, &note);
     printf("policy %s", note.data);
-    hec_text_free(&note);
   }
   if (r->train->check)
     print_check(r);
@@ -212,29 +207,26 @@ static void add_model(hec_json_out *json, const hec_moe *m) {
   HEC_JSON(json, HEC_TEXT("name", m->name), HEC_INT("layers", m->n_layers), HEC_INT("experts", m->n_experts),
            HEC_INT("top_k", m->top_k), HEC_INT("d_model", m->d_model), HEC_INT("d_ffn", m->d_ffn),
            HEC_INT("heads", m->n_heads), HEC_INT("seq_len", m->seq_len), HEC_INT("vocabulary", m->vocabulary));
-  hec_text attention = {0};
+  HEC_SCOPED(hec_text) attention = {0};
   hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
   hec_json_string(json, "attention", attention.data);
-  hec_text_free(&attention);
   hec_json_close(json);
 }
 
 static void add_gate(hec_json_out *json, const hec_model *model) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_gate_describe(model, &text);
   hec_json_string(json, "gate", text.data);
-  hec_text_free(&text);
 }
 
 static void add_execution(hec_json_out *json, const hec_train_report *r) {
-  hec_text cpu = {0};
+  HEC_SCOPED(hec_text) cpu = {0};
   hec_machine_cpu(&cpu);
   HEC_JSON(json, HEC_TEXT("policy", r->policy->name), HEC_TEXT("schedule", r->schedule->name),
            HEC_TEXT("backend", r->backend->name), HEC_TEXT("transport", r->carrier),
            HEC_TEXT("ranks_are", r->ranks_are), HEC_BOOL("virtual", r->train->virtual_time), HEC_TEXT("cpu", cpu.data),
            HEC_INT("cores", hec_machine_cores()), HEC_TEXT("blas", hec_math_library()));
   hec_json_strings(json, "limits", r->limits, r->n_limits);
-  hec_text_free(&cpu);
 }
 
 /* What the gate does to the load; a mean over the steps before each list. */

@@ -1,6 +1,5 @@
 /* What a training run says: its head, a line per step, times and check at the end; or all of it as JSON. */
-#ifndef HEC_TOOLS_RUN_TRAIN_REPORT_H
-#define HEC_TOOLS_RUN_TRAIN_REPORT_H
+#pragma once
 #include "runtime/base/text.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/train/train.h"
@@ -42,5 +41,3 @@ void hec_train_report_tail(const hec_train_report *report);
 void hec_train_report_json(const hec_train_report *report, hec_text *out);
 /* HEC_FAILED when the check did not pass, saying where and why. */
 hec_status hec_train_report_verdict(const hec_train_report *report) HEC_MUST_USE;
-
-#endif

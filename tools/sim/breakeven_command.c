@@ -93,23 +93,20 @@ static hec_status check_slow(const settings *s, const question *q, const hec_clu
     counts = counts && (!(q->cluster.links[l].bandwidth < before->links[l].bandwidth) || crosses(q, l));
   if (counts)
     return HEC_OK;
-  hec_text ranks = {0};
+  HEC_SCOPED(hec_text) ranks = {0};
   for (int32_t l = 0; l < q->n_links; l++)
     hec_text_printf(&ranks, "%s%" PRId32, l + 1 < q->n_links ? ", " : " and ", q->link[l].path.destination);
-  hec_status status = hec_fail(
-      HEC_BAD_INPUT, "--slow: expected ranks 0%s, whose copies are asked about, or links between them; found \"%s\"",
-      ranks.data, s->job.slow);
-  hec_text_free(&ranks);
-  return status;
+  return hec_fail(HEC_BAD_INPUT,
+                  "--slow: expected ranks 0%s, whose copies are asked about, or links between them; found \"%s\"",
+                  ranks.data, s->job.slow);
 }
 
 static hec_status slow_down(const settings *s, hec_arena *arena, question *q) {
   hec_cluster before = q->cluster;
-  hec_text said = {0};
+  HEC_SCOPED(hec_text) said = {0};
   hec_status slowed = hec_stragglers_apply(&(hec_stragglers){.slow = s->job.slow}, before.n_devices, &before, arena,
                                            &q->cluster, &said);
   q->stragglers = said.length > 0 ? hec_arena_text(arena, said.data) : NULL;
-  hec_text_free(&said);
   HEC_TRY(slowed);
   for (int32_t l = 0; l < q->n_links; l++)
     q->link[l].path = hec_breakeven_path_of(&q->cluster, 0, q->link[l].path.destination);
@@ -242,11 +239,9 @@ static void print_table(const question *q, hec_text *out) {
 static hec_status run(const settings *s, hec_arena *arena) {
   question q = {0};
   HEC_TRY(ask(s, arena, &q));
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   (s->json ? print_json : print_table)(&q, &out);
-  hec_status status = hec_output_print(&out);
-  hec_text_free(&out);
-  return status;
+  return hec_output_print(&out);
 }
 
 int hec_breakeven_command(int argc, char **argv) {
@@ -255,8 +250,7 @@ int hec_breakeven_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-sim breakeven", status);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   status = run(&s, &arena);
-  hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim breakeven", status);
 }

@@ -180,13 +180,10 @@ static hec_status read_flows(const options *o, hec_arena *arena, hec_flows *flow
     return hec_flows_read(o->path, arena, flows);
   hec_cluster cluster;
   hec_traffic_matrix matrix;
-  hec_text said = {0};
+  HEC_SCOPED(hec_text) said = {0};
   HEC_TRY(hec_cluster_load(o->job.cluster, arena, &cluster));
   HEC_TRY(hec_traffic_matrix_read(o->path, arena, &matrix));
-  hec_status status =
-      hec_stragglers_apply(&(hec_stragglers){.slow = o->job.slow}, matrix.n, &cluster, arena, &cluster, &said);
-  hec_text_free(&said);
-  HEC_TRY(status);
+  HEC_TRY(hec_stragglers_apply(&(hec_stragglers){.slow = o->job.slow}, matrix.n, &cluster, arena, &cluster, &said));
   return hec_flows_of_matrix(&matrix, &cluster, arena, flows);
 }
 
@@ -205,12 +202,10 @@ static hec_status run_case(const options *o, hec_arena *arena, hec_text *out) {
 int hec_flows_command(int argc, char **argv) {
   options o;
   bool done;
-  hec_arena arena = {0};
-  hec_text out = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_text) out = {0};
   hec_status status = read_options(argc, argv, &o, &done);
   if (status == HEC_OK && !done)
     status = run_case(&o, &arena, &out);
-  hec_text_free(&out);
-  hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim flows", status);
 }

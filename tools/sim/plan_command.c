@@ -76,7 +76,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   static const hec_run_option_words words[] = {
       {"policy", "P", "policy, with options as hecate:t=4 (hecate-sim --list)"}, {.key = NULL}};
   s->job.policy = NULL; /* has to be named */
-  hec_text formats = {0};
+  HEC_SCOPED(hec_text) formats = {0};
   hec_text_add(&formats, "write where every expert of every layer stands. Forms:");
   for (int32_t i = 0; hec_placement_formats[i]; i++)
     hec_text_printf(&formats, "%s %s (%s)", i > 0 ? "," : "", hec_placement_formats[i]->name,
@@ -118,7 +118,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   hec_status status = hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done);
-  hec_text_free(&formats);
   if (status != HEC_OK || *done)
     return status;
   if (n == 0)
@@ -179,11 +178,9 @@ static hec_status write_matrix(const found_plan *found, const char *path, hec_ar
   hec_traffic_matrix matrix = {problem->n_ranks, HEC_NEW(arena, int64_t, n * n)};
   for (size_t i = 0; i < n * n; i++)
     matrix.bytes[i] = (int64_t)found->routing->pair[i] * (int64_t)problem->bytes.token;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_traffic_matrix_write(&matrix, &text);
-  hec_status status = hec_write_file(path, text.data, text.length);
-  hec_text_free(&text);
-  return status;
+  return hec_write_file(path, text.data, text.length);
 }
 
 static void print_json(const found_plan *found, hec_text *out) {
@@ -278,22 +275,16 @@ static void print_note(const char *who, const hec_text *note, hec_text *out) {
 /* The placement of all layers into the file; what the format cannot say is printed. */
 static hec_status export(const settings *s, const hec_policy_run *run, hec_arena *arena, hec_text *out) {
   hec_placement placement;
-  hec_text text = {0}, lost = {0};
+  HEC_SCOPED(hec_text) text = {0}, lost = {0};
   int32_t first = s->job.first_layer > 0 ? s->job.first_layer : 0;
-  hec_status status = hec_placement_of_plan(&run->plan, first, arena, &placement, &lost);
-  if (status == HEC_OK)
-    status = hec_placement_write(s->format, &placement, &text, &lost);
-  if (status == HEC_OK)
-    status = hec_write_file(s->out, text.data, text.length);
-  if (status == HEC_OK) {
-    hec_text_add_plain(out, s->out);
-    hec_text_printf(out, ": where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n",
-                    placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
-    print_note("note", &lost, out);
-  }
-  hec_text_free(&text);
-  hec_text_free(&lost);
-  return status;
+  HEC_TRY(hec_placement_of_plan(&run->plan, first, arena, &placement, &lost));
+  HEC_TRY(hec_placement_write(s->format, &placement, &text, &lost));
+  HEC_TRY(hec_write_file(s->out, text.data, text.length));
+  hec_text_add_plain(out, s->out);
+  hec_text_printf(out, ": where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n",
+                  placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
+  print_note("note", &lost, out);
+  return HEC_OK;
 }
 
 /* What is computed of a recorded load. `rewritten` has room for it. */
@@ -386,7 +377,7 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
   hec_load rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   hec_load last = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   int64_t last_iter = -1;
-  hec_feed *feed = hec_feed_new(job, reader);
+  HEC_OPENED(hec_feed) *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_iteration *iteration;
   bool there = false;
@@ -408,19 +399,19 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
     plan_now(s, job, run, there ? iteration : &after, &rewritten, arena, found);
     note_plan(found, there ? NULL : &last_iter);
   }
-  hec_feed_free(feed);
   hec_policy_stop(run); /* its plan stays, on the arena */
   return status;
 }
 
 static hec_status tell(const settings *s, const found_plan *found, hec_arena *arena) {
-  hec_text text = {0}, written = {0};
-  hec_status status = s->matrix ? write_matrix(found, s->matrix, arena) : HEC_OK;
-  if (status == HEC_OK && s->export)
-    status = export(s, found->run, arena, &written);
-  if (status == HEC_OK && s->json)
+  HEC_SCOPED(hec_text) text = {0}, written = {0};
+  if (s->matrix)
+    HEC_TRY(write_matrix(found, s->matrix, arena));
+  if (s->export)
+    HEC_TRY(export(s, found->run, arena, &written));
+  if (s->json)
     print_json(found, &text);
-  else if (status == HEC_OK && s->layer >= 0)
+  else if (s->layer >= 0)
     print_table(found, &text);
   if (written.length > 0 && !s->json)
     hec_text_printf(&text, "%s%s", text.length > 0 ? "\n" : "", written.data);
@@ -428,11 +419,7 @@ static hec_status tell(const settings *s, const found_plan *found, hec_arena *ar
     hec_text_add(&text, s->layer >= 0 ? "\n" : "");
     print_note(found->run->policy->name, &found->note, &text);
   }
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_text_free(&text);
-  hec_text_free(&written);
-  return status;
+  return hec_output_print(&text);
 }
 
 static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
@@ -465,14 +452,11 @@ int hec_plan_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-sim plan", status);
-  hec_arena arena = {0};
-  hec_trace_reader *reader = NULL;
-  hec_text kept = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
+  HEC_SCOPED(hec_text) kept = {0};
   status = hec_job_args_open(s.trace, &kept, &reader);
   if (status == HEC_OK)
     status = run_command(&s, reader, &arena);
-  hec_trace_close(reader);
-  hec_text_free(&kept);
-  hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim plan", status);
 }

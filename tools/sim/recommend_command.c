@@ -84,7 +84,8 @@ static hec_status write_out(const settings *s, const hec_recommendation *r, hec_
 }
 
 static hec_status write_files(const settings *s, const hec_recommendation *r) {
-  hec_text texts[2] = {{0}, {0}}, differs = {0};
+  HEC_SCOPED(hec_text) differs = {0};
+  hec_text texts[2] = {{0}, {0}};
   const char *const paths[2] = {s->setup_out, s->flags_out};
   hec_file_out files[2];
   int32_t n = 0;
@@ -97,14 +98,13 @@ static hec_status write_files(const settings *s, const hec_recommendation *r) {
   hec_status status = n > 0 ? hec_write_files(files, n) : HEC_OK;
   hec_text_free(&texts[0]);
   hec_text_free(&texts[1]);
-  hec_text_free(&differs);
   return status;
 }
 
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   hec_recommendation r;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   int32_t n;
   HEC_TRY(check_out(s));
   HEC_TRY(hec_job_args_chosen(&s->job, arena, policies, &n));
@@ -125,25 +125,20 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     hec_text_add_plain(&text, s->out);
     hec_text_add(&text, "/what-to-change.md, and the files that it names.\n");
   }
-  hec_status status = hec_output_print(&text);
-  hec_text_free(&text);
-  return status;
+  return hec_output_print(&text);
 }
 
 int hec_recommend_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_arena arena = {0};
-  hec_text kept = {0};
-  hec_trace_reader *reader = NULL;
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_text) kept = {0};
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-sim", status);
   status = hec_job_args_open(s.trace, &kept, &reader);
   if (status == HEC_OK)
     status = run(&s, reader, &arena);
-  hec_trace_close(reader);
-  hec_text_free(&kept);
-  hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim", status);
 }

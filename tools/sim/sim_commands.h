@@ -1,6 +1,5 @@
 /* The sub-commands of hecate-sim, a file each. */
-#ifndef HEC_TOOLS_SIM_SIM_COMMANDS_H
-#define HEC_TOOLS_SIM_SIM_COMMANDS_H
+#pragma once
 
 /* argv[0] is the command; returns the exit code. */
 int hec_plan_command(int argc, char **argv);
@@ -8,5 +7,3 @@ int hec_flows_command(int argc, char **argv);
 int hec_sweep_command(int argc, char **argv);
 int hec_breakeven_command(int argc, char **argv);
 int hec_recommend_command(int argc, char **argv);
-
-#endif

@@ -57,7 +57,7 @@ static const char notes_of_values[] =
 /* The keys come from the table of options. */
 static void add_notes(hec_text *out) {
   static const char title[] = "  keys:";
-  hec_text keys = {0};
+  HEC_SCOPED(hec_text) keys = {0};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     hec_text_printf(&keys, "%s%s%s", a > 0 ? ", " : "", hec_sweep_axis_name(a),
                     a == HEC_AXIS_trace    ? " (required)"
@@ -68,7 +68,6 @@ static void add_notes(hec_text *out) {
   hec_text_wrap(out, keys.data, sizeof title - 1, 2, HEC_ARGS_COLUMNS);
   hec_text_add(out, ";\n");
   hec_text_add(out, notes_of_values);
-  hec_text_free(&keys);
 }
 
 static const char exits[] =
@@ -124,7 +123,7 @@ static hec_status choose_shard(settings *s) {
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.n_shards = 1};
-  hec_text notes = {0};
+  HEC_SCOPED(hec_text) notes = {0};
   add_notes(&notes);
   const hec_arg args[] = {
       HEC_ARG_WORD("--out", s->out, "FILE", "write FILE: .csv or .json by its name, else FILE.csv and FILE.json"),
@@ -147,9 +146,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .exits = exits,
       .args = args};
   int32_t n;
-  hec_status status = hec_args_parse(&command, argc, argv, &s->spec, 1, &n, done);
-  hec_text_free(&notes);
-  HEC_TRY(status);
+  HEC_TRY(hec_args_parse(&command, argc, argv, &s->spec, 1, &n, done));
   if (*done)
     return HEC_OK;
   if (n == 0)
@@ -247,7 +244,7 @@ static void targets_free(targets *t) {
 }
 
 static hec_status write_targets(const targets *t, const hec_sweep_rows *rows, const settings *s) {
-  hec_text csv = {0}, json = {0}, part = {0}, page = {0};
+  HEC_SCOPED(hec_text) csv = {0}, json = {0}, part = {0}, page = {0};
   hec_file_out files[4];
   int32_t n = 0;
   if (t->csv.data) {
@@ -266,12 +263,7 @@ static hec_status write_targets(const targets *t, const hec_sweep_rows *rows, co
     hec_sweep_page(rows, TOOL, &page);
     files[n++] = (hec_file_out){t->page.data, page.data, page.length};
   }
-  hec_status status = hec_write_files(files, n);
-  hec_text_free(&csv);
-  hec_text_free(&json);
-  hec_text_free(&part);
-  hec_text_free(&page);
-  return status;
+  return hec_write_files(files, n);
 }
 
 /* A shard is not the whole: others may have what runs. */
@@ -285,7 +277,7 @@ static hec_status check_some_ran(const hec_sweep_rows *rows, const settings *s) 
 
 /* What goes to standard output: the rows themselves, or where they are. */
 static hec_status print(const targets *t, const hec_sweep_rows *rows, const settings *s) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   int64_t n = 0, failed = 0;
   for (int64_t i = 0; i < rows->sweep->n; i++) {
     n += rows->row[i] != NULL;
@@ -309,13 +301,11 @@ static hec_status print(const targets *t, const hec_sweep_rows *rows, const sett
         hec_text_printf(&out, " %s", all[i]->data);
     hec_text_add(&out, "\n");
   }
-  hec_status status = hec_output_print(&out);
-  hec_text_free(&out);
-  return status;
+  return hec_output_print(&out);
 }
 
 static hec_status print_count(const hec_sweep *sweep, const settings *s) {
-  hec_text out = {0};
+  HEC_SCOPED(hec_text) out = {0};
   int64_t mine = 0;
   for (int64_t i = 0; i < sweep->n; i++)
     mine += hec_sweep_mine(sweep, i, s->shard, s->n_shards);
@@ -330,9 +320,7 @@ static hec_status print_count(const hec_sweep *sweep, const settings *s) {
   hec_text_printf(&out, "%s\n", sweep->n == 1 ? " one value of everything" : "");
   if (s->n_shards > 1)
     hec_text_printf(&out, "%" PRId64 " of them in shard %" PRId32 "/%" PRId32 "\n", mine, s->shard, s->n_shards);
-  hec_status status = hec_output_print(&out);
-  hec_text_free(&out);
-  return status;
+  return hec_output_print(&out);
 }
 
 /* ---- Running ---- */
@@ -468,37 +456,32 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
                                .examples = "  hecate-sim sweep merge result.part-*-of-4 --out result.csv",
                                .exits = "0 done, 1 the run failed or no configuration can run, 2 bad input or usage",
                                .args = args};
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   const char **parts = HEC_NEW(&arena, const char *, argc);
   int32_t n = 0;
   bool done;
-  hec_status status = hec_args_parse(&command, argc, argv, parts, argc, &n, &done);
-  if (status == HEC_OK && !done && n == 0)
-    status = hec_fail(HEC_BAD_INPUT, "expected parts; see hecate-sim sweep merge --help");
-  if (status == HEC_OK && !done && s.out)
-    status = choose_targets(s.out, 0, 1, t);
-  if (status == HEC_OK && !done)
-    status = choose_page(s.report, t);
-  if (status == HEC_OK && !done)
-    status = check_targets(t, "the part", parts, n, sweep);
-  if (status == HEC_OK && !done)
-    status = hec_sweep_merge(parts, n, TOOL, sweep, rows);
-  if (status == HEC_OK && !done && (s.out || s.report))
-    status = write_targets(t, rows, &s);
-  if (status == HEC_OK && !done)
-    status = print(t, rows, &s);
-  if (status == HEC_OK && !done)
-    status = check_some_ran(rows, &s);
-  hec_arena_free(&arena);
-  return status;
+  HEC_TRY(hec_args_parse(&command, argc, argv, parts, argc, &n, &done));
+  if (done)
+    return HEC_OK;
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected parts; see hecate-sim sweep merge --help");
+  if (s.out)
+    HEC_TRY(choose_targets(s.out, 0, 1, t));
+  HEC_TRY(choose_page(s.report, t));
+  HEC_TRY(check_targets(t, "the part", parts, n, sweep));
+  HEC_TRY(hec_sweep_merge(parts, n, TOOL, sweep, rows));
+  if (s.out || s.report)
+    HEC_TRY(write_targets(t, rows, &s));
+  HEC_TRY(print(t, rows, &s));
+  return check_some_ran(rows, &s);
 }
 
 int hec_sweep_command(int argc, char **argv) {
   bool merging = argc > 1 && strcmp(argv[1], "merge") == 0, done = false;
   settings s = {.n_shards = 1};
-  hec_sweep sweep = {0};
-  hec_sweep_rows rows = {0};
-  targets t = {{0}, {0}, {0}, {0}, {0}};
+  HEC_SCOPED(hec_sweep) sweep = {0};
+  HEC_SCOPED(hec_sweep_rows) rows = {0};
+  HEC_SCOPED(targets) t = {{0}, {0}, {0}, {0}, {0}};
   hec_status status;
   if (merging) {
     status = merge(argc - 1, argv + 1, &sweep, &rows, &t);
@@ -507,8 +490,5 @@ int hec_sweep_command(int argc, char **argv) {
     if (status == HEC_OK && !done)
       status = run(&s, &sweep, &rows, &t);
   }
-  hec_sweep_rows_free(&rows);
-  hec_sweep_free(&sweep);
-  targets_free(&t);
   return hec_tool_exit(merging ? "hecate-sim sweep merge" : "hecate-sim sweep", status);
 }

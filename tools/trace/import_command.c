@@ -41,8 +41,8 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
                     1, 1 << 20),
       HEC_ARG_WHOLE("--ep", o->ep, "N", "ranks that share the experts, where a file counts its own (default: all)", 1,
                     1 << 20),
-      HEC_ARG_WHOLE("--pp", o->pp, "N",
-                    "pipeline stages, each the next ranks, with the next layers (default 1)", 1, 1 << 20),
+      HEC_ARG_WHOLE("--pp", o->pp, "N", "pipeline stages, each the next ranks, with the next layers (default 1)", 1,
+                    1 << 20),
       HEC_ARG_WORD("--axes", o->axes, "NAMES",
                    "of a bare table, the slowest first. Ids of experts: tokens,layers,top_k or layers,tokens,top_k, "
                    "tokens,layers or layers,tokens (top-1), tokens,top_k (one layer). Counts: steps,layers,experts, "
@@ -110,7 +110,7 @@ static hec_status check_input(const char *path, const char *out) {
 }
 
 static hec_status import_inputs(const settings *s, const hec_importer *format, const hec_import_inputs *inputs) {
-  hec_import *job = NULL;
+  HEC_OPENED(hec_import) *job = NULL;
   hec_import_result result = {.n_files = 0};
   HEC_TRY(hec_import_begin(format, &s->options, inputs->input, (int32_t)inputs->n, &job));
   if (inputs->left_out.length > 0)
@@ -121,23 +121,21 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   if (status == HEC_OK)
     status = hec_import_write(job, s->out, &result);
   if (status == HEC_OK) {
-    hec_text text = {0};
+    HEC_SCOPED(hec_text) text = {0};
     describe(format, &result, s->out, &text);
     hec_progress_wipe();
     if (strcmp(s->out, "-") == 0)
       fputs(text.data, stderr);
     else
       status = hec_output_print(&text);
-    hec_text_free(&text);
   }
   hec_text_free(&result.read);
-  hec_import_end(job);
   return status;
 }
 
 static hec_status run(const settings *s, const char *const *words, int32_t n_words) {
   const hec_importer *format = NULL;
-  hec_import_inputs inputs = {0};
+  HEC_SCOPED(hec_import_inputs) inputs = {0};
   if (n_words == 0)
     return hec_fail(HEC_BAD_INPUT, "import: expected files, a folder or a pattern (hecate-trace import --help)");
   if (s->format && !(format = hec_importer_find(s->format)))
@@ -152,7 +150,6 @@ static hec_status run(const settings *s, const char *const *words, int32_t n_wor
     status = check_input(inputs.input[i].path, s->out);
   if (status == HEC_OK)
     status = import_inputs(s, format, &inputs);
-  hec_import_inputs_free(&inputs);
   return status;
 }
 

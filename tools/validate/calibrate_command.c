@@ -79,7 +79,7 @@ static hec_status report(void *context, hec_handover *handover) {
 /* Where the session was started. */
 static hec_status take(void *context, hec_handover *handover) {
   const settings *s = ((command *)context)->s;
-  hec_text text = {0}, preset = {0};
+  HEC_SCOPED(hec_text) text = {0}, preset = {0};
   hec_status status = hec_handover_texts(handover, false, (hec_text *const[]){&text, &preset}, 2);
   if (status == HEC_OK && s->out)
     status = hec_write_file(s->out, preset.data, preset.length);
@@ -89,8 +89,6 @@ static hec_status take(void *context, hec_handover *handover) {
     hec_text_add(&text, "Not kept: add --out FILE to write it as a cluster file, or --json.\n");
   if (status == HEC_OK)
     status = hec_output_print(s->json ? &preset : &text);
-  hec_text_free(&text);
-  hec_text_free(&preset);
   return status;
 }
 

@@ -325,7 +325,7 @@ static hec_status report(void *context, hec_handover *handover) {
                                      .given_cases = c->given.cases,
                                      .n_given_cases = c->given.n_cases};
   hec_text shown = {0};
-  hec_output_files files = {.timeline = c->run.session.comparison.events};
+  HEC_SCOPED(hec_output_files) files = {.timeline = c->run.session.comparison.events};
   c->run.session.comparison.events = (hec_text){0};
   hec_doc_write(hec_compare_report, &report, s->json ? HEC_DOC_JSON : HEC_DOC_TEXT, 2, &shown);
   if (s->out) {
@@ -334,26 +334,20 @@ static hec_status report(void *context, hec_handover *handover) {
     hec_compare_csv(&report, &files.csv);
     hec_compare_page(&report, &files.page);
   }
-  hec_status status = hand_over(handover, true, s->out, &shown, &files);
-  hec_output_free(&files);
-  return status;
+  return hand_over(handover, true, s->out, &shown, &files);
 }
 
 /* Where the session was started. */
 static hec_status take(void *context, hec_handover *handover) {
   const settings *s = ((command *)context)->s;
-  hec_text text = {0};
-  hec_output_files files = {0};
-  hec_status status = hand_over(handover, false, s->out, &text, &files);
-  if (status == HEC_OK && s->out)
-    status = hec_timeline_write_out(s->out, s->timelines, &files);
-  if (status == HEC_OK && s->out && !s->json)
+  HEC_SCOPED(hec_text) text = {0};
+  HEC_SCOPED(hec_output_files) files = {0};
+  HEC_TRY(hand_over(handover, false, s->out, &text, &files));
+  if (s->out)
+    HEC_TRY(hec_timeline_write_out(s->out, s->timelines, &files));
+  if (s->out && !s->json)
     hec_output_mention(s->out, true, true, s->timelines, &text);
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_output_free(&files);
-  hec_text_free(&text);
-  return status;
+  return hec_output_print(&text);
 }
 
 static hec_status run(command *c) {

@@ -23,10 +23,9 @@ static void add_fact(maker *m, const char *word, const char *text) {
 
 /* A fact of what `add` writes. */
 static void add_written(maker *m, const char *word, void (*add)(const hec_session_report *report, hec_text *out)) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   add(m->report, &text);
   add_fact(m, word, text.data);
-  hec_text_free(&text);
 }
 
 static void add_ranking(const hec_session_report *r, hec_text *out) {
@@ -109,8 +108,8 @@ static hec_report_compared compared_of(const hec_session_report *r, hec_arena *a
 }
 
 void hec_compare_page(const hec_session_report *r, hec_text *out) {
-  hec_arena arena = {0};
-  hec_text verdict = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_text) verdict = {0};
   const hec_job *job = r->head->job;
   hec_report_compared compared = compared_of(r, &arena);
   hec_report_add_verdict(r, &verdict);
@@ -124,6 +123,4 @@ void hec_compare_page(const hec_session_report *r, hec_text *out) {
   add_facts(&m);
   add_assumed(&m);
   hec_report_write(&m.page, out);
-  hec_text_free(&verdict);
-  hec_arena_free(&arena);
 }

@@ -89,13 +89,12 @@ static hec_value interval_of(const char *key, hec_interval interval, bool known)
 }
 
 static void show_error(hec_doc *doc, const hec_error_range *range, bool known) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_report_add_interval(&text, known ? range->median : (hec_interval){NAN, NAN});
   HEC_ADD(doc, HEC_SHOW(NULL, HEC_SIGNED, known ? range->error.bias : NAN),
           HEC_SHOW(NULL, HEC_PERCENT, known ? range->error.median : NAN),
           HEC_SHOW(NULL, HEC_PERCENT, known ? range->error.p90 : NAN),
           HEC_SHOW(NULL, HEC_PERCENT, known ? range->error.worst : NAN), HEC_CELL(text.data));
-  hec_text_free(&text);
 }
 
 /* Rows of cases first .. last - 1; for people the name is in the first. */

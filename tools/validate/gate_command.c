@@ -128,7 +128,7 @@ static void judge(gate *g, const hec_gate_run *run) {
                        .judgement = &g->judgement,
                        .n_broken = g->n_broken,
                        .of_broken = g->of_broken};
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   conclude(g, &r, &why);
   const hec_error_range *e = &g->judgement.error;
   if (r.verdict == HEC_GATE_NOISY)
@@ -139,7 +139,6 @@ static void judge(gate *g, const hec_gate_run *run) {
   hec_text_add(&g->last, why.data);
   hec_text_add_bytes(&g->verdict, (const char *)&r.verdict, sizeof r.verdict);
   hec_report_make(hec_gate_report_measured, &r, form_of(g->s), 1, &g->report);
-  hec_text_free(&why);
 }
 
 /* On rank 0: what is said at the end. */
@@ -248,16 +247,14 @@ static hec_status find_broken(gate *g) {
 }
 
 static hec_status update(const gate *g, const hec_gate_prediction *predictions) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_gate_write(&g->file, predictions, &text);
-  hec_status status = hec_write_file(g->s->update, text.data, text.length);
-  hec_text_free(&text);
-  return status;
+  return hec_write_file(g->s->update, text.data, text.length);
 }
 
 /* The report, also where a prediction moved; the verdict last. */
 static hec_status print_stored(const gate *g, const hec_gate_prediction *predictions) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   hec_report_texts texts = {.shown = {0}};
   hec_status verdict = hec_gate_check_stored(&g->file, predictions);
   hec_text_add(&why, verdict == HEC_OK ? "" : hec_last_error());
@@ -267,7 +264,6 @@ static hec_status print_stored(const gate *g, const hec_gate_prediction *predict
   hec_status status = hec_report_print(&texts, g->s->out);
   if (status == HEC_OK && verdict != HEC_OK)
     status = hec_fail(verdict, "%s", r.why);
-  hec_text_free(&why);
   return status;
 }
 

@@ -57,31 +57,28 @@ static hec_status verdict(const hec_hardware *hardware) {
   return HEC_OK;
 }
 
+static hec_status run(const settings *s) {
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_SCOPED(hec_hardware) hardware = {0};
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  if (hec_tables_is_folder(s->cases))
+    return hec_tables_judge(s->cases, s->sister, s->out, s->json);
+  if (s->sister)
+    return hec_fail(HEC_BAD_INPUT, "--sister: expected --cases with a folder of tables beside it");
+  HEC_TRY(hec_report_begin(s->cases, "cases/hardware/a100_v100.json", s->out, &path));
+  HEC_TRY(hec_hardware_run(path.data, &hardware));
+  hardware.stamp = s->stamp;
+  hardware.details = s->details;
+  HEC_TRY(hec_report_detailed(hec_hardware_report, &hardware, &hardware.details, s->json, s->out));
+  return verdict(&hardware);
+}
+
 int hec_hardware_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_text path = {0};
-  hec_hardware hardware = {0};
   hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-validate", status);
-  if (s.out)
-    status = hec_output_check_file("--out", s.out);
-  if (status == HEC_OK && s.sister && !hec_tables_is_folder(s.cases))
-    status = hec_fail(HEC_BAD_INPUT, "--sister: expected --cases with a folder of tables beside it");
-  if (status == HEC_OK && hec_tables_is_folder(s.cases))
-    return hec_tool_exit("hecate-validate", hec_tables_judge(s.cases, s.sister, s.out, s.json));
-  if (status == HEC_OK)
-    status = hec_report_begin(s.cases, "cases/hardware/a100_v100.json", s.out, &path);
-  if (status == HEC_OK)
-    status = hec_hardware_run(path.data, &hardware);
-  hardware.stamp = s.stamp;
-  hardware.details = s.details;
-  if (status == HEC_OK)
-    status = hec_report_detailed(hec_hardware_report, &hardware, &hardware.details, s.json, s.out);
-  if (status == HEC_OK)
-    status = verdict(&hardware);
-  hec_hardware_free(&hardware);
-  hec_text_free(&path);
+  if (status == HEC_OK && !done)
+    status = run(&s);
   return hec_tool_exit("hecate-validate", status);
 }

@@ -53,28 +53,25 @@ static hec_status verdict(const hec_outcomes *outcomes) {
   return HEC_OK;
 }
 
+static hec_status run(settings *s) {
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_OPENED(hec_outcomes) *outcomes = NULL;
+  HEC_TRY(hec_report_begin(s->options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", s->out, &path));
+  s->options.path = path.data;
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"--cluster", s->options.cluster, false},
+                                                 {"--model", s->options.model, false},
+                                                 {"--out", s->out, true}},
+                          3));
+  HEC_TRY(hec_outcomes_run(&s->options, &outcomes));
+  HEC_TRY(hec_report_detailed(hec_outcomes_report, outcomes, &outcomes->options.details, s->json, s->out));
+  return verdict(outcomes);
+}
+
 int hec_outcomes_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-validate", status);
-  hec_text path = {0};
-  hec_outcomes *outcomes = NULL;
-  status = hec_report_begin(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", s.out, &path);
-  s.options.path = path.data;
-  if (status == HEC_OK)
-    status = hec_paths_check((const hec_path_use[]){{"--cluster", s.options.cluster, false},
-                                                    {"--model", s.options.model, false},
-                                                    {"--out", s.out, true}},
-                             3);
-  if (status == HEC_OK)
-    status = hec_outcomes_run(&s.options, &outcomes);
-  if (status == HEC_OK)
-    status = hec_report_detailed(hec_outcomes_report, outcomes, &outcomes->options.details, s.json, s.out);
-  if (status == HEC_OK)
-    status = verdict(outcomes);
-  hec_outcomes_free(outcomes);
-  hec_text_free(&path);
+  if (status == HEC_OK && !done)
+    status = run(&s);
   return hec_tool_exit("hecate-validate", status);
 }

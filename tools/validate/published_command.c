@@ -93,14 +93,13 @@ static hec_status run_hecate(settings *s) {
   s->options.seed = (uint64_t)s->seed;
   s->options.progress = show_progress;
   hec_progress_stage("simulating", "cells");
-  hec_published *published = NULL;
+  HEC_OPENED(hec_published) *published = NULL;
   hec_status status = hec_published_run(&s->options, &published);
   hec_report_texts texts = {.shown = {0}};
   if (status == HEC_OK) {
     hec_report_make(hec_published_report, published, s->json ? HEC_DOC_JSON : HEC_DOC_MARKDOWN, 1, &texts);
     status = hec_report_print(&texts, s->out);
   }
-  hec_published_free(published);
   free(found);
   return status;
 }
@@ -108,12 +107,9 @@ static hec_status run_hecate(settings *s) {
 /* ---- other systems ---- */
 
 static hec_status list_systems(bool json) {
-  hec_text text = {0};
-  hec_status status = hec_systems_list(json, &text);
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_text_free(&text);
-  return status;
+  HEC_SCOPED(hec_text) text = {0};
+  HEC_TRY(hec_systems_list(json, &text));
+  return hec_output_print(&text);
 }
 
 static hec_status find_system(const char *name, const hec_system **system) {
@@ -130,13 +126,13 @@ static hec_status run_systems(settings *s) {
     return hec_fail(HEC_BAD_INPUT, "--trace, --cluster-a and --cluster-b belong to --system hecate");
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
-  hec_text shared = {0};
+  HEC_SCOPED(hec_text) shared = {0};
   hec_data_shared(".", &shared);
   hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
   options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
   options.progress = show_progress;
   hec_progress_stage("simulating", "cells");
-  hec_system_report *report = NULL;
+  HEC_OPENED(hec_system_report) *report = NULL;
   hec_status status = hec_systems_run(system, &options, &report);
   hec_report_texts texts = {.shown = {0}};
   if (status == HEC_OK) {
@@ -144,8 +140,6 @@ static hec_status run_systems(settings *s) {
     hec_report_show(hec_systems_report, report, s->json, &texts);
     status = hec_report_print(&texts, s->out);
   }
-  hec_systems_free(report);
-  hec_text_free(&shared);
   return status;
 }
 

@@ -9,10 +9,9 @@
 
 /* Text without marks, made harmless. */
 static void add_words(hec_piece words, hec_text *out) {
-  hec_text copy = {0};
+  HEC_SCOPED(hec_text) copy = {0};
   hec_text_add_bytes(&copy, words.at, words.n);
   hec_page_add(copy.data ? copy.data : "", out);
-  hec_text_free(&copy);
 }
 
 static const struct { const char *mark, *element; } marks[] = {{"**", "b"}, {"`", "code"}};
@@ -121,7 +120,7 @@ static const char *add_heading(const char *text, hec_text *out) {
 
 void hec_report_html(const char *markdown, hec_text *out) {
   hec_piece first = hec_markdown_line(markdown);
-  hec_text title = {0};
+  HEC_SCOPED(hec_text) title = {0};
   if (hec_piece_starts(first, "# ")) { /* the page has it above everything */
     hec_text_add_bytes(&title, first.at + 2, first.n - 2);
     markdown = hec_markdown_after(first);
@@ -141,5 +140,4 @@ void hec_report_html(const char *markdown, hec_text *out) {
     else
       markdown = add_lines(markdown, "p", 0, out);
   hec_page_end("hecate-validate " HEC_VERSION, out);
-  hec_text_free(&title);
 }

@@ -13,17 +13,17 @@ void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown,
 }
 
 void hec_report_show(hec_doc_report *report, const void *of, bool json, hec_report_texts *texts) {
-  hec_text markdown = {0};
+  HEC_SCOPED(hec_text) markdown = {0};
   hec_doc_write(report, of, json ? HEC_DOC_JSON : HEC_DOC_MARKDOWN, 1, json ? &texts->shown : &markdown);
   if (!json)
     hec_plain_add(&texts->shown, markdown.data);
-  hec_text_free(&markdown);
 }
 
 hec_status hec_report_print(hec_report_texts *texts, const char *file) {
   size_t n = file ? strlen(file) : 0;
   bool page = n > 5 && strcmp(file + n - 5, ".html") == 0;
-  hec_text html = {0}, *written = page ? &html : &texts->markdown;
+  HEC_SCOPED(hec_text) html = {0};
+  hec_text *written = page ? &html : &texts->markdown;
   if (page)
     hec_report_html(texts->markdown.data, &html);
   hec_status status = file ? hec_write_file(file, written->data, written->length) : HEC_OK;
@@ -31,7 +31,6 @@ hec_status hec_report_print(hec_report_texts *texts, const char *file) {
     status = hec_output_print(&texts->shown);
   hec_text_free(&texts->shown);
   hec_text_free(&texts->markdown);
-  hec_text_free(&html);
   return status;
 }
 

@@ -1,6 +1,5 @@
 /* A report as it leaves: into a file as Markdown or as a page, and to standard output in the form that is wanted there. */
-#ifndef HEC_TOOLS_VALIDATE_REPORT_OUT_H
-#define HEC_TOOLS_VALIDATE_REPORT_OUT_H
+#pragma once
 #include "validate/doc.h"
 
 typedef struct {
@@ -21,5 +20,3 @@ hec_status hec_report_begin(const char *cases, const char *recorded, const char 
 hec_status hec_report_print(hec_report_texts *texts, const char *file) HEC_MUST_USE;
 /* The page of a report's Markdown. */
 void hec_report_html(const char *markdown, hec_text *out);
-
-#endif

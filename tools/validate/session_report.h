@@ -32,8 +32,7 @@
  *                  "clean", "rounds", "conclusive"}]}
  * "rounds": of the point with fewest readings, "rounds_most": with most; a point: "clean" of "rounds" undisturbed,
  * "conclusive" when it was executed. */
-#ifndef HEC_TOOLS_VALIDATE_SESSION_REPORT_H
-#define HEC_TOOLS_VALIDATE_SESSION_REPORT_H
+#pragma once
 #include "tools/front/summary/summary_write.h"
 #include "validate/doc.h"
 #include "validate/session.h"
@@ -86,5 +85,3 @@ void hec_report_add_pace(const hec_session_report *report, hec_text *out);
 bool hec_report_add_ranking(const hec_session_report *report, const char *begin, const char *next, hec_text *out);
 void hec_report_add_verdict(const hec_session_report *report, hec_text *out);
 void hec_report_add_interval(hec_text *out, hec_interval interval); /* "[0.8, 1.3 %]" */
-
-#endif

@@ -2,8 +2,7 @@
  * results come from rank 0 to the one who speaks.
  *
  *     hec_session_run_open, then the caller's cases, then hec_session_run_launch; hec_session_run_close on every way out */
-#ifndef HEC_TOOLS_VALIDATE_SESSION_RUN_H
-#define HEC_TOOLS_VALIDATE_SESSION_RUN_H
+#pragma once
 #include "runtime/program/job.h"
 #include "tools/front/execution.h"
 #include "tools/front/handover.h"
@@ -75,5 +74,3 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                                   hec_status (*take)(void *context, hec_handover *handover)) HEC_MUST_USE;
 /* Prints the failure if there is one and this process speaks; the exit code. */
 int hec_session_run_close(hec_session_run_state *run, hec_status status);
-
-#endif

@@ -36,7 +36,7 @@ hec_status hec_tables_calibrate(const hec_tables_calibrate_args *args) {
     HEC_TRY(hec_paths_check((const hec_path_use[]){{"--device", args->device, false}, {"--out", args->out, true}}, 2));
   }
   hec_constants calibration;
-  hec_text text = {0}, file = {0};
+  HEC_SCOPED(hec_text) text = {0}, file = {0};
   const hec_constants_options options = {
       .folder = args->from, .device = args->device, .law = args->law, .ablate = args->ablate};
   hec_status status = hec_constants_run(&options, &calibration);
@@ -50,8 +50,6 @@ hec_status hec_tables_calibrate(const hec_tables_calibrate_args *args) {
     hec_text_printf(&text, "\nNot kept: add --out FILE to write the device file, or --json.\n");
   if (status == HEC_OK)
     status = hec_output_print(args->json ? &file : &text);
-  hec_text_free(&text);
-  hec_text_free(&file);
   hec_constants_free(&calibration);
   return status;
 }

@@ -68,11 +68,10 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
 /* The package that came with this program, behind what the user set. It finds libhecate from its own place. */
 static void name_package(void) {
   const char *given = getenv("PYTHONPATH");
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s%s", given ? given : "", given && *given ? ":" : "");
   hec_data_folder("python", &path);
   (void)setenv("PYTHONPATH", path.data, 1);
-  hec_text_free(&path);
 }
 
 /* Returns only where no Python can be run. */
@@ -94,23 +93,20 @@ static hec_status become_python(char *options) {
                   "  sys.exit(2)\n"
                   "validate.main(sys.argv[1])\n";
   const char *given = getenv("HECATE_TORCH_PYTHON");
-  hec_text name = {0};
+  HEC_SCOPED(hec_text) name = {0};
   hec_text_add(&name, given && *given ? given : "python3");
   name_package();
   char *words[] = {name.data, option, program, options, NULL};
   (void)execvp(name.data, words);
-  hec_status status = hec_fail(HEC_FAILED, "%s cannot be run: %s; set HECATE_TORCH_PYTHON to a Python that has PyTorch",
-                               name.data, strerror(errno));
-  hec_text_free(&name);
-  return status;
+  return hec_fail(HEC_FAILED, "%s cannot be run: %s; set HECATE_TORCH_PYTHON to a Python that has PyTorch", name.data,
+                  strerror(errno));
 }
 
 int hec_trainer_command(int argc, char **argv) {
   bool done;
-  hec_text options = {0};
+  HEC_SCOPED(hec_text) options = {0};
   hec_status status = parse(argc, argv, &options, &done);
   if (status == HEC_OK && !done)
     status = become_python(options.data);
-  hec_text_free(&options);
   return hec_tool_exit("hecate-validate", status);
 }

@@ -58,44 +58,37 @@ static hec_status judge(const settings *s, const char *path, hec_training_table 
 /* Beside the runs, unless said otherwise; without such a file there is no such table. */
 static hec_status judge_imbalance(const settings *s, const char *runs, hec_training_table *table,
                                   hec_imbalance_table *imbalance) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   const char *slash = strrchr(runs, '/');
   if (s->imbalance)
     hec_text_add(&path, s->imbalance);
   else
     hec_text_printf(&path, "%.*simbalance.csv", slash ? (int)(slash - runs) + 1 : 0, runs);
-  hec_status status = HEC_OK;
-  if (s->imbalance || access(path.data, R_OK) == 0) {
-    status = hec_imbalance_judge(path.data, &table->constants, imbalance);
-    table->imbalance = imbalance;
-  }
-  hec_text_free(&path);
-  return status;
+  if (!s->imbalance && access(path.data, R_OK) != 0)
+    return HEC_OK;
+  table->imbalance = imbalance;
+  return hec_imbalance_judge(path.data, &table->constants, imbalance);
+}
+
+static hec_status run(settings *s) {
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_SCOPED(hec_training_table) table = {0};
+  HEC_SCOPED(hec_imbalance_table) imbalance = {0};
+  s->step = hec_step_constants_fitted;
+  if (s->constants)
+    HEC_TRY(hec_step_constants_read(s->constants, &s->step));
+  HEC_TRY(hec_report_begin(s->cases, "cases/training/end_to_end.csv", s->out, &path));
+  HEC_TRY(judge(s, path.data, &table));
+  HEC_TRY(judge_imbalance(s, path.data, &table, &imbalance));
+  table.details = s->details;
+  return hec_report_detailed(hec_training_report, &table, &table.details, s->json, s->out);
 }
 
 int hec_training_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_text path = {0};
-  hec_training_table table = {0};
-  hec_imbalance_table imbalance = {0};
   hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-validate", status);
-  s.step = hec_step_constants_fitted;
-  if (s.constants)
-    status = hec_step_constants_read(s.constants, &s.step);
-  if (status == HEC_OK)
-    status = hec_report_begin(s.cases, "cases/training/end_to_end.csv", s.out, &path);
-  if (status == HEC_OK)
-    status = judge(&s, path.data, &table);
-  if (status == HEC_OK)
-    status = judge_imbalance(&s, path.data, &table, &imbalance);
-  table.details = s.details;
-  if (status == HEC_OK)
-    status = hec_report_detailed(hec_training_report, &table, &table.details, s.json, s.out);
-  hec_training_table_free(&table);
-  hec_imbalance_table_free(&imbalance);
-  hec_text_free(&path);
+  if (status == HEC_OK && !done)
+    status = run(&s);
   return hec_tool_exit("hecate-validate", status);
 }

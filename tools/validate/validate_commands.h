@@ -1,6 +1,5 @@
 /* The sub-commands of hecate-validate, a file each. */
-#ifndef HEC_TOOLS_VALIDATE_VALIDATE_COMMANDS_H
-#define HEC_TOOLS_VALIDATE_VALIDATE_COMMANDS_H
+#pragma once
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -27,5 +26,3 @@ typedef struct {
 } hec_tables_calibrate_args;
 /* Fits the device's constants to the tables; out: the device file. */
 hec_status hec_tables_calibrate(const hec_tables_calibrate_args *args) HEC_MUST_USE;
-
-#endif

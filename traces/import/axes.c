@@ -84,18 +84,16 @@ static void add_reading(hec_text *words, const hec_axes_case *of, const hec_read
 /* Those of a kind: possible ones, or all where none is. */
 static hec_status refuse(const hec_import_file *file, int64_t line, const char *field, const hec_axes_case *of,
                          bool any_possible) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   char shape[80] = "";
   for (int i = 0, n = 0; i < of->n && of->shape; i++)
     n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%" PRId64, i > 0 ? " x " : ": ", of->shape[i]);
   for (const hec_reading *r = hec_readings; r->name; r++)
     if (allowed(of, r) && (!any_possible || possible(file, of, r)))
       add_reading(&words, of, r);
-  hec_status status = hec_import_fail(
+  return hec_import_fail(
       file, line, field, "expected axes that are certain%s, found %d%s; --axes NAME decides which it is: %s",
       any_possible ? "" : " and of the sizes that are known (--layers, --top-k, --experts)", of->n, shape, words.data);
-  hec_text_free(&words);
-  return status;
 }
 
 /* The one that --axes names, or that was taken before. */

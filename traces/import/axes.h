@@ -2,8 +2,7 @@
  * [48][64] may be expert ids of tokens or counts of experts. Numbers do not say it. A reading is taken where --axes
  * names it, or where the others cannot be. Else the import is refused, and the message says what each reading would
  * mean. */
-#ifndef HEC_TRACES_IMPORT_AXES_H
-#define HEC_TRACES_IMPORT_AXES_H
+#pragma once
 #include "traces/import/importer.h"
 
 typedef enum { HEC_AXIS_TOKENS, HEC_AXIS_LAYERS, HEC_AXIS_TOP_K, HEC_AXIS_STEPS, HEC_AXIS_EXPERTS } hec_axis;
@@ -32,5 +31,3 @@ typedef struct {
  * file->words[0] keeps the name. */
 hec_status hec_axes_choose(hec_import_file *file, int64_t line, const char *field, const hec_axes_case *of,
                            const hec_reading **reading) HEC_MUST_USE;
-
-#endif

@@ -1,6 +1,5 @@
 /* Bytes of an input at any place of it: of a file that is read there, or in memory. */
-#ifndef HEC_TRACES_IMPORT_BYTES_H
-#define HEC_TRACES_IMPORT_BYTES_H
+#pragma once
 #include "traces/import/importer.h"
 
 #include <stdio.h>
@@ -30,5 +29,3 @@ static inline uint64_t hec_import_number(const unsigned char *p, int item) {
     value |= (uint64_t)p[i] << (8 * i);
   return value;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Tables as text (RFC 4180): a line of names, then lines of fields; quotes around a field, doubled inside.
  * Own code: fields are used where they were read, and messages name line and column. */
-#ifndef HEC_TRACES_IMPORT_CSV_H
-#define HEC_TRACES_IMPORT_CSV_H
+#pragma once
 #include "traces/digits.h"
 #include "traces/import/importer.h"
 
@@ -51,5 +50,3 @@ hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) HE
 
 /* For recognise: has the first line a column of one of these names? */
 bool hec_csv_head_has(const char *head, size_t n, const char *names);
-
-#endif

@@ -66,8 +66,8 @@ static hec_status check_world(hec_import *job, const hec_json *json, const char 
 /* RUN/0/moe_layer-0.csv: RUN/data.json */
 static hec_status begin(hec_import *job, const hec_import_input *beside) {
   (void)beside;
-  hec_text path = {0};
-  hec_json *json = NULL;
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_OPENED(hec_json) *json = NULL;
   struct stat info;
   const char *first = hec_import_first(job)->path, *end = base_of(first);
   for (end -= end > first; end > first && end[-1] != '/';)
@@ -82,8 +82,6 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
     if (status == HEC_OK)
       status = check_world(job, json, path.data);
   }
-  hec_json_free(json);
-  hec_text_free(&path);
   return status;
 }
 

@@ -1,6 +1,5 @@
 /* Importing as a whole: inputs, then records in order, then the header; or all of it into a file. */
-#ifndef HEC_TRACES_IMPORT_IMPORT_H
-#define HEC_TRACES_IMPORT_IMPORT_H
+#pragma once
 #include "traces/import/importer.h"
 
 typedef struct {
@@ -31,6 +30,7 @@ hec_status hec_import_next(hec_import *job, hec_import_record *record, bool *mor
 void hec_import_header(hec_import *job, hec_trace_header *header);
 bool hec_import_header_is_late(const hec_import *job); /* it may get transitions: to be asked after the first record */
 void hec_import_end(hec_import *job);
+HEC_OPENED_BY(hec_import, hec_import_end)
 
 typedef struct {
   hec_trace_header header; /* its texts live as long as the job */
@@ -40,5 +40,3 @@ typedef struct {
 } hec_import_result;
 /* Everything into `out` (as hec_trace_create takes it). */
 hec_status hec_import_write(hec_import *job, const char *out, hec_import_result *result) HEC_MUST_USE;
-
-#endif

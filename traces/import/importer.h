@@ -3,8 +3,7 @@
  * code (import.c) finds the files, sorts them by rank and puts rows of a step together. It checks that none is
  * missing, leaves out dense layers, and writes. Memory: one step of all ranks, and per open file what its importer
  * keeps. */
-#ifndef HEC_TRACES_IMPORT_IMPORTER_H
-#define HEC_TRACES_IMPORT_IMPORTER_H
+#pragma once
 #include "models/json.h"
 #include "traces/scan.h"
 #include "traces/trace.h"
@@ -178,5 +177,3 @@ hec_status hec_import_line(hec_import_file *file, hec_scan *scan, const hec_impo
                            bool *more) HEC_MUST_USE;
 
 bool hec_import_has(const char *head, size_t n, const char *word); /* for recognise */
-
-#endif

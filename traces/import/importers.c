@@ -49,7 +49,7 @@ void hec_import_set_sources(hec_import *job, int32_t n) {
 }
 
 hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char *field, const char *model) {
-  hec_text plain = {0};
+  HEC_SCOPED(hec_text) plain = {0};
   hec_text_add_plain(&plain, model);
   hec_text *known = &file->job->model;
   hec_status status = HEC_OK;
@@ -58,7 +58,6 @@ hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char 
   else if (!file->job->options.model && strcmp(known->data, plain.data) != 0)
     status =
         hec_import_fail(file, line, field, "expected \"%.60s\" as before, found \"%.60s\"", known->data, plain.data);
-  hec_text_free(&plain);
   return status;
 }
 
@@ -133,13 +132,12 @@ hec_status hec_import_set_ranks(hec_import_file *file, int64_t line, const char 
 }
 
 void hec_import_note(hec_import *job, const char *kind, const char *words) {
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   hec_text_printf(&line, "%-9s ", kind);
   hec_text_add_plain(&line, words);
   hec_text_add(&line, "\n");
   if (!job->notes.data || !strstr(job->notes.data, line.data))
     hec_text_add(&job->notes, line.data);
-  hec_text_free(&line);
 }
 
 void hec_import_assume(hec_import *job, const char *format, ...) {
@@ -191,13 +189,10 @@ hec_status hec_import_slurp(const hec_import_input *input, size_t max, hec_text 
 }
 
 hec_status hec_import_read_json(const hec_import_input *input, hec_json **json) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   *json = NULL;
-  hec_status status = hec_import_slurp(input, 1 << 20, &text);
-  if (status == HEC_OK)
-    status = hec_json_parse(text.data ? text.data : "", text.length, input->path, json);
-  hec_text_free(&text);
-  return status;
+  HEC_TRY(hec_import_slurp(input, 1 << 20, &text));
+  return hec_json_parse(text.data ? text.data : "", text.length, input->path, json);
 }
 
 hec_status hec_import_scan(const hec_import_file *file, hec_scan *scan) {

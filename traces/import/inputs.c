@@ -90,7 +90,7 @@ static hec_status walk(const char *folder, int depth, listing *found) {
   if (!entries)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", folder, strerror(errno));
   hec_status status = HEC_OK;
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   for (struct dirent *entry; status == HEC_OK && (entry = readdir(entries)) != NULL;) {
     struct stat info;
     if (entry->d_name[0] == '.')
@@ -109,7 +109,6 @@ static hec_status walk(const char *folder, int depth, listing *found) {
                 path.data);
   }
   (void)closedir(entries);
-  hec_text_free(&path);
   return status;
 }
 
@@ -273,10 +272,9 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
       add_input(inputs, path);
   }
   if (status == HEC_OK && inputs->n == before) {
-    hec_text what = {0};
+    HEC_SCOPED(hec_text) what = {0};
     hec_text_printf(&what, "%s (%s)", (*format)->name, (*format)->pattern);
     status = found_none(folder, what.data, &all.deeper);
-    hec_text_free(&what);
   }
   free_listing(&all);
   return status;
@@ -326,7 +324,7 @@ static hec_status take_word(const char *word, const hec_importer **format, char 
 
 /* The file beside the first one, where it is there and was not named. */
 static void take_beside(const hec_importer *format, hec_import_inputs *inputs) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   struct stat info;
   bool there = false;
   for (size_t i = 0; i < inputs->n; i++)
@@ -336,7 +334,6 @@ static void take_beside(const hec_importer *format, hec_import_inputs *inputs) {
   hec_text_add(&path, format->beside);
   if (!there && stat(path.data, &info) == 0)
     add_input(inputs, path.data);
-  hec_text_free(&path);
 }
 
 typedef struct {

@@ -1,6 +1,5 @@
 /* An import while it runs. Private to traces/import/. */
-#ifndef HEC_TRACES_IMPORT_JOB_H
-#define HEC_TRACES_IMPORT_JOB_H
+#pragma once
 #include "traces/import/importer.h"
 #include "traces/trace_header.h"
 
@@ -138,5 +137,3 @@ void hec_import_count_paths(hec_import *job, size_t slot, const hec_import_row *
 void hec_import_keep_paths(hec_import *job); /* of the step at hand, which is complete */
 /* [n_layers - 1][n_experts][n_experts] of the trace's layers, or NULL: none, or not complete (noted). */
 uint64_t *hec_import_transitions(hec_import *job);
-
-#endif

@@ -42,7 +42,7 @@ void hec_import_leave(hec_import *job, hec_import_left kind, const char *name, c
 /* keys "mtp_indx" (3, nearest known name: mtp_idx), "x" (1) */
 void hec_import_say_left(hec_import *job) {
   for (int kind = 0; kind < HEC_LEFT_KINDS; kind++) {
-    hec_text words = {0};
+    HEC_SCOPED(hec_text) words = {0};
     int64_t rest = job->n_left[kind];
     for (size_t i = 0; i < job->n_left_names; i++) {
       const hec_import_left_name *l = &job->left[i];
@@ -60,7 +60,6 @@ void hec_import_say_left(hec_import *job) {
       hec_text_printf(&words, "%s%" PRId64 " more", words.length > 0 ? ", " : "", rest);
     if (words.length > 0)
       hec_import_note(job, "left out", words.data);
-    hec_text_free(&words);
   }
 }
 
@@ -70,7 +69,7 @@ static void add_some(hec_text *words, int64_t n, const char *one, const char *se
 }
 
 void hec_import_sum_up(hec_import *job, hec_text *line) {
-  hec_text left = {0};
+  HEC_SCOPED(hec_text) left = {0};
   int64_t dense = 0;
   for (size_t s = 0; s < job->n_slots; s++)
     dense += job->slots[s].dense;
@@ -85,5 +84,4 @@ void hec_import_sum_up(hec_import *job, hec_text *line) {
                   left.length > 0 ? left.data : "nothing");
   if (job->stopped)
     hec_text_add(line, ", and all behind --until");
-  hec_text_free(&left);
 }

@@ -113,26 +113,21 @@ static hec_status read_header(const hec_import_file *file, int64_t line, const u
     length |= (size_t)b[8 + i] << (8 * i);
   if (length > n - begin || length > HEADER_BYTES)
     return hec_import_fail(file, line, "header", "expected %zu bytes of header, found %zu", length, n - begin);
-  hec_text header = {0};
+  HEC_SCOPED(hec_text) header = {0};
   hec_text_add_bytes(&header, (const char *)b + begin, length);
   hec_text_add(&header, "");
   char values[N_KEYS][VALUE_BYTES] = {{0}};
-  hec_status status = HEC_OK;
   if (strlen(header.data) != length || !cut_header(header.data, values))
-    status = hec_import_fail(file, line, "header",
-                             "expected {'descr': ..., 'fortran_order': ..., 'shape': ..., } as NumPy "
-                             "writes it, found another");
-  if (status == HEC_OK)
-    status = read_type(file, line, values[DESCR], a);
-  if (status == HEC_OK && strcmp(values[ORDER], "False") != 0)
-    status = hec_import_fail(file, line, "fortran_order",
-                             "expected False (np.ascontiguousarray before np.save makes it so), found %s",
-                             found(values[ORDER]));
-  if (status == HEC_OK)
-    status = read_shape(file, line, values[SHAPE], a);
-  hec_text_free(&header);
+    return hec_import_fail(file, line, "header",
+                           "expected {'descr': ..., 'fortran_order': ..., 'shape': ..., } as NumPy "
+                           "writes it, found another");
+  HEC_TRY(read_type(file, line, values[DESCR], a));
+  if (strcmp(values[ORDER], "False") != 0)
+    return hec_import_fail(file, line, "fortran_order",
+                           "expected False (np.ascontiguousarray before np.save makes it so), found %s",
+                           found(values[ORDER]));
   a->data_at = begin + length;
-  return status;
+  return read_shape(file, line, values[SHAPE], a);
 }
 
 hec_status hec_npy_read(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes, hec_npy *array) {

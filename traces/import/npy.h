@@ -1,8 +1,7 @@
 /* NumPy's .npy format, version 1 to 3: magic, version, length of the header (2 or 4 bytes), the header, the numbers.
  * The header is a Python dictionary: {'descr': '<u2', 'fortran_order': False, 'shape': (1024, 48, 8), }. What its axes
  * mean it does not say: axes.h. Own code: readers of it are in Python or C++. */
-#ifndef HEC_TRACES_IMPORT_NPY_H
-#define HEC_TRACES_IMPORT_NPY_H
+#pragma once
 #include "traces/import/bytes.h"
 
 typedef struct {
@@ -19,5 +18,3 @@ hec_status hec_npy_read(const hec_import_file *file, int64_t line, const hec_imp
 /* Are there as many numbers as the shape says? At most `max` bytes of them. */
 hec_status hec_npy_check_length(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
                                 const hec_npy *array, uint64_t max) HEC_MUST_USE;
-
-#endif

@@ -1,6 +1,5 @@
 /* Counts of experts as a .npy file: [steps][layers][experts], or one step or one layer of it. */
-#ifndef HEC_TRACES_IMPORT_NPY_COUNTS_H
-#define HEC_TRACES_IMPORT_NPY_COUNTS_H
+#pragma once
 #include "traces/import/axes.h"
 #include "traces/import/npy.h"
 
@@ -20,5 +19,3 @@ hec_status hec_npy_counts_read(hec_import_file *file, const hec_import_bytes *by
 hec_status hec_npy_counts_next(hec_import_file *file, hec_npy_counts *counts, hec_import_row *row,
                                bool *more) HEC_MUST_USE;
 void hec_npy_counts_free(hec_npy_counts *counts);
-
-#endif

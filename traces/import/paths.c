@@ -12,10 +12,9 @@
 #include <string.h>
 
 static void give_up(hec_import *job, const char *why) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_text_printf(&words, "transitions between layers: %s", why);
   hec_import_note(job, "left out", words.data);
-  hec_text_free(&words);
   job->no_transitions = true;
 }
 

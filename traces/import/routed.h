@@ -1,6 +1,5 @@
 /* Experts of every token of a request, [tokens][layers][top_k], as inference servers return them. */
-#ifndef HEC_TRACES_IMPORT_ROUTED_H
-#define HEC_TRACES_IMPORT_ROUTED_H
+#pragma once
 #include "traces/import/axes.h"
 #include "traces/import/npy.h"
 
@@ -35,5 +34,3 @@ hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *fiel
                            const hec_npy *array, const hec_reading *reading, hec_routed *routed) HEC_MUST_USE;
 /* The next layer of the next tokens of the request; *more false behind the last, and file->kept counts requests. */
 hec_status hec_routed_next(hec_import_file *file, hec_routed *routed, hec_import_row *row, bool *more) HEC_MUST_USE;
-
-#endif

@@ -127,7 +127,7 @@ static int compare_keys(const void *a, const void *b) {
 
 /* "layers 0 to 2", "layer 4" ...: those that are dense, in order. */
 static void note_dense(hec_import *job) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   char name[64];
   int32_t n = 0;
   for (size_t i = 0; i < job->n_slots; i++) {
@@ -139,12 +139,11 @@ static void note_dense(hec_import *job) {
     hec_text_printf(&words, ": without tokens in the first step that has some, so dense");
     hec_import_note(job, "left out", words.data);
   }
-  hec_text_free(&words);
 }
 
 /* Layers of the decoder that have another number in the trace, and what is behind the decoder. */
 static void note_numbers(hec_import *job) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   int64_t first = -1, last = -1, n = 0, n_behind = 0;
   bool gaps = false;
   for (size_t i = 0; i < job->n_slots; i++) {
@@ -177,12 +176,11 @@ static void note_numbers(hec_import *job) {
                     job->format->behind);
     hec_import_note(job, "layers", words.data);
   }
-  hec_text_free(&words);
 }
 
 /* Pipeline stages count from their own first layer each; in the trace they follow each other. */
 static void note_stages(hec_import *job) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   int64_t stage = -1, n = 0, first = 0;
   if (job->n_stages == 1)
     return;
@@ -201,7 +199,6 @@ static void note_stages(hec_import *job) {
     n++;
   }
   hec_import_note(job, "layers", words.data);
-  hec_text_free(&words);
 }
 
 /* The first step with tokens says which layers there are. */

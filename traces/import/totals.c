@@ -20,7 +20,7 @@ static int64_t key_of(const hec_import *job, int32_t layer) {
 
 static void say_layers(hec_import *job, int32_t layer, int32_t source, uint64_t total, uint64_t first_total) {
   char name[64], first_name[64], of[48] = "";
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   if (job->n_sources > 1)
     (void)snprintf(of, sizeof of, " of source %d", (int)source);
   hec_text_printf(&words,
@@ -29,7 +29,6 @@ static void say_layers(hec_import *job, int32_t layer, int32_t source, uint64_t 
                   job->step, of, hec_import_layer_name(key_of(job, 0), first_name), first_total,
                   hec_import_layer_name(key_of(job, layer), name), total);
   hec_import_note(job, "tokens", words.data);
-  hec_text_free(&words);
   job->said_layers = true;
 }
 

@@ -151,7 +151,7 @@ static hec_status read_header(hec_import_file *file, safetensors *s) {
                            " bytes in all",
                            HEADER_MAX, all);
   char *text = hec_malloc((size_t)n + 1, 1);
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   s->data_at = 8 + n;
   hec_status status = hec_import_bytes_at(&s->bytes, 8, (size_t)n, text, &header);
   if (status == HEC_OK)
@@ -159,7 +159,6 @@ static hec_status read_header(hec_import_file *file, safetensors *s) {
   free(text);
   if (status == HEC_OK)
     status = read_tensors(file, s, json);
-  hec_json_free(json);
   return status;
 }
 
@@ -184,13 +183,10 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
                     hec_import_first(job)->path);
   if (!beside)
     return HEC_OK;
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   hec_import_file file = {.job = job, .input = beside};
-  hec_status status = hec_import_read_json(beside, &json);
-  if (status == HEC_OK)
-    status = read_beside(&file, json);
-  hec_json_free(json);
-  return status;
+  HEC_TRY(hec_import_read_json(beside, &json));
+  return read_beside(&file, json);
 }
 
 static hec_status open_file(hec_import_file *file) {

@@ -24,16 +24,14 @@ typedef struct {
 
 static hec_status open_spool(output *o) {
   struct stat info;
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s.%ld.spool", o->out, (long)getpid());
   bool beside = strcmp(o->out, "-") != 0 && (stat(o->out, &info) != 0 || S_ISREG(info.st_mode));
   o->spool = beside ? hec_file_open(path.data, "w+b") : hec_file_temporary();
   int cause = errno;
   if (o->spool && beside)
     (void)remove(path.data);
-  hec_status status = o->spool ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path.data, strerror(cause));
-  hec_text_free(&path);
-  return status;
+  return o->spool ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path.data, strerror(cause));
 }
 
 static hec_status spool_record(output *o, const hec_import_record *record) {

@@ -11,8 +11,7 @@
  * An expert operation is the sum of its experts, so the curve of one expert comes out of many sums.
  *
  * The loads are drawn from a seed of calibration's own: nothing that is predicted later was seen here. */
-#ifndef HEC_VALIDATE_CALIBRATE_H
-#define HEC_VALIDATE_CALIBRATE_H
+#pragma once
 #include "validate/calibrate/fit.h"
 #include "validate/calibrate/links.h"
 #include "validate/calibrate/samples.h"
@@ -95,5 +94,3 @@ typedef struct {
   int32_t n_cores;
 } hec_calibration_machine;
 void hec_calibration_json(const hec_calibration *calibration, const hec_calibration_machine *machine, hec_text *out);
-
-#endif

@@ -50,7 +50,7 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
     return hec_fail(HEC_BAD_INPUT, "--calibration: expected one made with %s, as this run, found %s", need->library,
                     library);
   file->other_cpu = strcmp(cpu, need->cpu) != 0;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_add_plain(&text, text_or(machine, "date", "no date"));
   hec_text_add(&text, ", ");
   hec_text_add_plain(&text, cpu);
@@ -59,19 +59,16 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
   hec_text_printf(&text, ", backend %s, transport %s%s", backend, transport,
                   file->contaminated ? ", CONTAMINATED" : "");
   file->summary = hec_arena_text(arena, text.data);
-  hec_text_free(&text);
   return HEC_OK;
 }
 
 hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
                                 hec_calibration_file *file) {
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   *file = (hec_calibration_file){.n_cases = 0};
   HEC_TRY(hec_cluster_read(path, arena, &file->cluster));
   HEC_TRY(hec_json_read(path, &json));
-  hec_status status = read_source(json, need, arena, file);
-  hec_json_free(json);
-  HEC_TRY(status);
+  HEC_TRY(read_source(json, need, arena, file));
   const hec_problem *p = need->problem;
   const hec_cluster *found = &file->cluster, *wanted = p->cluster;
   hec_work_shape backward = hec_work_backward(p->expert);

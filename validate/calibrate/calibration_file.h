@@ -1,6 +1,5 @@
 /* A calibration that was kept: the cluster file of calibrate.h, read back for a session. */
-#ifndef HEC_VALIDATE_CALIBRATION_FILE_H
-#define HEC_VALIDATE_CALIBRATION_FILE_H
+#pragma once
 #include "models/cluster.h"
 
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
@@ -25,5 +24,3 @@ typedef struct {
  * Also other ranks, other libraries or precision of devices, or a missing backward pass that is needed. */
 hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
                                 hec_calibration_file *file) HEC_MUST_USE;
-
-#endif

@@ -12,8 +12,7 @@
  * f(x_j) - f(x_(j-1)). Each is held at zero or above: f is neither negative nor decreasing.
  *
  * GSL's error handler belongs to the process: it is off during a fit and restored after it. One fit at a time. */
-#ifndef HEC_VALIDATE_FIT_H
-#define HEC_VALIDATE_FIT_H
+#pragma once
 #include "validate/calibrate/fit_solve.h"
 
 #include <stdbool.h>
@@ -60,5 +59,3 @@ typedef struct {
 } hec_line;
 /* x [n] >= 0, y [n] > 0. HEC_FAILED when n < 1 or a value is not so. `scratch` is rewound. */
 hec_status hec_fit_line(const double *x, const double *y, int32_t n, hec_arena *scratch, hec_line *line) HEC_MUST_USE;
-
-#endif

@@ -1,6 +1,5 @@
 /* Robust non-negative least squares, what both fits of fit.h come down to. */
-#ifndef HEC_VALIDATE_FIT_SOLVE_H
-#define HEC_VALIDATE_FIT_SOLVE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
@@ -31,5 +30,3 @@ int32_t hec_fit_dependent_column(const double *rows, const double *weight, int32
 /* Median and 90 % quantile of |rows times c - 1|. */
 void hec_fit_residuals(const double *rows, const double *c, int32_t n, int32_t p, hec_arena *arena, double *median,
                        double *p90);
-
-#endif

@@ -88,7 +88,7 @@ static hec_status ring_takes(void *context, int64_t bytes, double *seconds) {
 }
 
 hec_status hec_links_measure(const hec_cluster *c, hec_rank *rank, hec_links_found *found) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_exec_case on;
   size_t n = (size_t)rank->n_ranks;
   ring r = {.on = &on, .rank = rank, .per_host = c->devices_per_node, .per_link = 1};
@@ -103,14 +103,12 @@ hec_status hec_links_measure(const hec_cluster *c, hec_rank *rank, hec_links_fou
   r.bytes = HEC_NEW(&arena, int64_t, n * n);
   if (status == HEC_OK)
     status = hec_link_grow(ring_takes, &r, &found->nic);
-  hec_arena_free(&arena);
   return status;
 }
 
 size_t hec_links_region(int32_t n_ranks) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_exec_case on;
   size_t bytes = hec_exec_case_make(n_ranks, &arena, &on) == HEC_OK ? hec_alltoallv_region(&on) : 0;
-  hec_arena_free(&arena);
   return bytes;
 }

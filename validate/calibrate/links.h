@@ -3,8 +3,7 @@
  * What a short exchange takes says little of a link: queues and rate limits let some bytes pass at once, and protocols
  * change with size. So exchanges grow until their time grows with their bytes. The slope there is the rate. What the
  * smallest takes beyond it is latency. Inside hosts and between them apart. */
-#ifndef HEC_VALIDATE_LINKS_H
-#define HEC_VALIDATE_LINKS_H
+#pragma once
 #include "models/cluster.h"
 #include "runtime/exec/launch/rank.h"
 #include "validate/calibrate/fit.h"
@@ -32,5 +31,3 @@ typedef struct {
 } hec_links_found;
 hec_status hec_links_measure(const hec_cluster *cluster, hec_rank *rank, hec_links_found *found) HEC_MUST_USE;
 size_t hec_links_region(int32_t n_ranks);
-
-#endif

@@ -1,7 +1,6 @@
 /* Observations for fits, taken from executed iterations: how long operations of each kind took, and of what size they
  * were. */
-#ifndef HEC_VALIDATE_SAMPLES_H
-#define HEC_VALIDATE_SAMPLES_H
+#pragma once
 #include "models/curve.h"
 #include "runtime/exec/replay.h"
 #include "validate/spans.h"
@@ -52,5 +51,3 @@ void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec
 /* Leaves out the observations of readings that do not count. */
 void hec_samples_keep(hec_samples *samples, const bool *counts);
 void hec_samples_free(hec_samples *samples);
-
-#endif

@@ -102,20 +102,18 @@ static hec_medians medians_so_far(const hec_comparison *c, hec_arena *arena) {
 }
 
 double hec_comparison_half_width(const hec_comparison *c) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_medians medians = medians_so_far(c, &arena);
   double max = 0;
   for (int32_t i = 0; i < c->options.n_cases; i++)
     max = fmax(max, hec_medians_half_width(&medians, c->point_at[i], c->point_at[i + 1]));
-  hec_arena_free(&arena);
   return max;
 }
 
 double hec_comparison_level_half(const hec_comparison *c) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_medians medians = medians_so_far(c, &arena);
   double half = hec_medians_level_half(&medians, 0, c->n_points);
-  hec_arena_free(&arena);
   return half;
 }
 
@@ -154,20 +152,17 @@ static hec_status draw(const prediction *p, const hec_program *program, const he
   hec_comparison *c = p->all;
   const char *which = measured ? "measured" : "predicted";
   const hec_timeline_out out = {c->options.timelines, &c->events, c->options.pack, &c->events};
-  hec_text label = {0}, folder = {0};
+  HEC_SCOPED(hec_text) label = {0}, folder = {0};
   hec_text_printf(&label, "%s, %s", c->options.cases[p->a_case].name, which);
   add_folder(c, p->a_case, which, &folder);
-  hec_status status = hec_timeline_draw(&out, &(hec_drawing){.label = label.data,
-                                                             .folder = folder.data,
-                                                             .index = 2 * p->a_case + measured,
-                                                             .iter = c->points[drawn_point(c, p->a_case)].iter,
-                                                             .program = program,
-                                                             .timeline = timeline,
-                                                             .executed = measured,
-                                                             .beside = true});
-  hec_text_free(&label);
-  hec_text_free(&folder);
-  return status;
+  return hec_timeline_draw(&out, &(hec_drawing){.label = label.data,
+                                                .folder = folder.data,
+                                                .index = 2 * p->a_case + measured,
+                                                .iter = c->points[drawn_point(c, p->a_case)].iter,
+                                                .program = program,
+                                                .timeline = timeline,
+                                                .executed = measured,
+                                                .beside = true});
 }
 
 static hec_status draw_both(const prediction *p, const hec_program *program) {
@@ -315,7 +310,7 @@ typedef struct {
 
 /* false: they have no point in common, or executed the same programs there, which have no order. */
 static bool meet(const hec_comparison *c, int32_t i, int32_t j, duel *out) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t first[2] = {c->point_at[i], c->point_at[j]}, n = 0;
   int32_t max = c->by_case[i].n_points < c->by_case[j].n_points ? c->by_case[i].n_points : c->by_case[j].n_points;
   int32_t *row[2] = {HEC_NEW(&arena, int32_t, max), HEC_NEW(&arena, int32_t, max)};
@@ -335,7 +330,6 @@ static bool meet(const hec_comparison *c, int32_t i, int32_t j, duel *out) {
   if (n > 0)
     *out = (duel){hec_median(predicted[0], n) / hec_median(predicted[1], n),
                   hec_contest_of(&c->medians, row[0], row[1], n)};
-  hec_arena_free(&arena);
   return n > 0 && differ;
 }
 

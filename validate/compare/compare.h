@@ -13,8 +13,7 @@
  * rounds only. How wide an interval is says how much readings scatter. It does not say where their median lies or how
  * near it is to the prediction, which is not known yet while measuring. So stopping favours neither small errors nor
  * large ones. */
-#ifndef HEC_VALIDATE_COMPARE_H
-#define HEC_VALIDATE_COMPARE_H
+#pragma once
 #include "sim/simulate.h"
 #include "tools/front/timelines/timeline_format.h"
 #include "validate/calibrate/samples.h"
@@ -125,5 +124,3 @@ double hec_comparison_level_half(const hec_comparison *comparison);
 hec_status hec_comparison_finish(hec_comparison *comparison, const hec_cluster *cluster,
                                  const double *scale) HEC_MUST_USE;
 void hec_comparison_close(hec_comparison *comparison);
-
-#endif

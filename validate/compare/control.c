@@ -96,16 +96,13 @@ static hec_program with_bytes(const hec_control *control, const hec_program *pro
 
 double hec_control_predict(const hec_control *control, const hec_problem *problem, const hec_program *program,
                            hec_link_cost *cost, hec_program *broken) {
-  hec_arena arena = {0};
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   hec_program walked = control && control->bytes ? with_bytes(control, program, broken) : *program;
-  hec_walk *walk = hec_walk_new(cost, program->n_ranks, &arena);
+  HEC_OPENED(hec_walk) *walk = hec_walk_new(cost, program->n_ranks, &arena);
   hec_walk_run(walk, &walked,
                (hec_walk_options){.own = control && control->own ? control->own : own_of_law, .context = problem},
                &timeline);
   double seconds = 1e-12 * (double)hec_timeline_end_ps(&timeline);
-  hec_walk_free(walk);
-  hec_timeline_free(&timeline);
-  hec_arena_free(&arena);
   return seconds;
 }

@@ -1,7 +1,6 @@
 /* Negative controls: prediction laws that are broken on purpose. A gate that cannot tell them from the real law proves
  * nothing (reference measuring.md 4.4), so it counts only where they fail it. */
-#ifndef HEC_VALIDATE_CONTROL_H
-#define HEC_VALIDATE_CONTROL_H
+#pragma once
 #include "runtime/program/walk.h"
 
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
@@ -24,5 +23,3 @@ extern const hec_control hec_controls[]; /* ends with a row without name */
  * the simulator's own. `broken`: scratch program, kept by the caller between calls (hec_program_free). */
 double hec_control_predict(const hec_control *control, const hec_problem *problem, const hec_program *program,
                            hec_link_cost *cost, hec_program *broken);
-
-#endif

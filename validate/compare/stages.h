@@ -1,8 +1,7 @@
 /* Predicts steps of pipeline stages. The program of each stage is lowered and simulated by itself. What its pieces take
  * stands in the program of the step (step_program.h), and that is walked. So waiting between stages follows, and
  * transfers between them take their links. */
-#ifndef HEC_VALIDATE_STAGES_H
-#define HEC_VALIDATE_STAGES_H
+#pragma once
 #include "sim/simulate.h"
 #include "validate/experiment.h"
 
@@ -16,5 +15,3 @@ hec_status hec_predicted_stages_new(const hec_experiment_case *of, const hec_pro
 uint64_t hec_predicted_stages_step(hec_predicted_stages *stages, const hec_replay_step *step,
                                    const hec_program **program, hec_timeline *timeline);
 void hec_predicted_stages_free(hec_predicted_stages *stages); /* NULL is allowed */
-
-#endif

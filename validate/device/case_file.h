@@ -1,7 +1,6 @@
 /* A table of cases in CSV, read by the reader of traces (traces/import/csv.h): a header line, then one row a line. Errors name
  * file, line and what was expected. */
-#ifndef HEC_VALIDATE_DEVICE_CASE_FILE_H
-#define HEC_VALIDATE_DEVICE_CASE_FILE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -26,5 +25,3 @@ const char *hec_case_file_text(const hec_case_file *csv, const char *column);
 bool hec_case_file_number(const hec_case_file *csv, const char *column,
                           double *value); /* finite; false: not a number */
 bool hec_case_file_whole(const hec_case_file *csv, const char *column, int64_t *value); /* 0 to 2^53; false: not one */
-
-#endif

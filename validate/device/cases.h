@@ -3,8 +3,7 @@
  * A form of table is one file below tables/ and one row of HEC_CASE_TABLE_LIST. It turns a row of CSV into a case: which law
  * prices it, with which variant of constants, and the work. A row that no law covers becomes a case with a reason; no row is
  * dropped. */
-#ifndef HEC_VALIDATE_DEVICE_CASES_H
-#define HEC_VALIDATE_DEVICE_CASES_H
+#pragma once
 #include "models/gpu.h"
 #include "validate/device/case_file.h"
 
@@ -72,5 +71,3 @@ bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t min, i
 bool hec_case_seconds(const hec_case_file *csv, hec_arena *arena, hec_case *c); /* column "seconds", above 0 */
 uint64_t hec_case_hash(uint64_t seed, int64_t value);
 uint64_t hec_case_hash_text(uint64_t seed, const char *text);
-
-#endif

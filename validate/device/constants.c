@@ -208,19 +208,15 @@ static hec_status fit_all(const hec_cases *cases, const hec_constants_options *o
 }
 
 hec_status hec_constants_run(const hec_constants_options *options, hec_constants *calibration) {
-  hec_cases cases = {0};
+  HEC_SCOPED(hec_cases) cases = {0};
   *calibration = (hec_constants){.n = 0};
-  hec_status status = hec_gpu_load(options->device, &calibration->arena, &calibration->gpu);
-  if (status == HEC_OK && options->law && !hec_cost_law_find(options->law))
-    status = hec_fail(HEC_BAD_INPUT, "--law: expected a cost law such as gemm or grouped, found \"%s\"", options->law);
-  if (status == HEC_OK)
-    status = hec_cases_read(options->folder, &cases);
-  if (status == HEC_OK)
-    status = fit_all(&cases, options, calibration);
-  if (status == HEC_OK)
-    keep(options, calibration);
-  hec_cases_free(&cases);
-  return status;
+  HEC_TRY(hec_gpu_load(options->device, &calibration->arena, &calibration->gpu));
+  if (options->law && !hec_cost_law_find(options->law))
+    HEC_TRY(hec_fail(HEC_BAD_INPUT, "--law: expected a cost law such as gemm or grouped, found \"%s\"", options->law));
+  HEC_TRY(hec_cases_read(options->folder, &cases));
+  HEC_TRY(fit_all(&cases, options, calibration));
+  keep(options, calibration);
+  return HEC_OK;
 }
 
 void hec_constants_free(hec_constants *calibration) {

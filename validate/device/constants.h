@@ -1,6 +1,5 @@
 /* A device's constants from published tables: `hecate-validate calibrate --from`. */
-#ifndef HEC_VALIDATE_DEVICE_CONSTANTS_H
-#define HEC_VALIDATE_DEVICE_CONSTANTS_H
+#pragma once
 #include "validate/device/cases.h"
 #include "validate/doc.h"
 
@@ -35,5 +34,3 @@ void hec_constants_free(hec_constants *calibration);
 /* Of a hec_constants. */
 hec_doc_report hec_constants_report; /* for people */
 hec_doc_report hec_constants_file;   /* a device file, in JSON */
-
-#endif

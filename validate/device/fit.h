@@ -1,6 +1,5 @@
 /* Constants of a cost law from measured rows: robust, deterministic, cross-validated by whole shapes. */
-#ifndef HEC_VALIDATE_DEVICE_FIT_H
-#define HEC_VALIDATE_DEVICE_FIT_H
+#pragma once
 #include "models/laws/cost_law.h"
 
 #include <stdint.h>
@@ -29,5 +28,3 @@ void hec_law_fit_cross(const hec_fit_rows *rows, double *predicted_s);
 /* The law `collective` is fitted by linear least squares over all places where its ranges may change: its constants in the
  * same form. Called by hec_law_fit_solve. */
 void hec_law_fit_ranges(const hec_fit_rows *rows, double *constants);
-
-#endif

@@ -46,20 +46,19 @@ static hec_status gpu_of(gpus *all, const char *name, const char *sister, hec_ar
 
 static hec_status price(hec_judgement *judgement, const char *sister) {
   gpus *all = HEC_NEW(&judgement->arena, gpus, 1);
-  hec_status status = HEC_OK;
-  for (int32_t i = 0; i < judgement->cases.n && status == HEC_OK; i++) {
+  for (int32_t i = 0; i < judgement->cases.n; i++) {
     hec_case *c = &judgement->cases.cases[i];
     const hec_gpu *gpu;
-    status = gpu_of(all, c->gpu, sister, &judgement->arena, &gpu);
-    if (status == HEC_OK && !gpu && !c->why_not)
+    HEC_TRY(gpu_of(all, c->gpu, sister, &judgement->arena, &gpu));
+    if (!gpu && !c->why_not)
       c->why_not = hec_arena_printf(&judgement->arena, "gpu: no preset \"%.60s\" (hecate-sim --list devices)", c->gpu);
-    if (status == HEC_OK && gpu)
+    if (gpu)
       hec_case_predict(gpu, &judgement->arena, c);
     if (!c->why_not && !(c->predicted_s > 0 && isfinite(c->predicted_s)))
       c->why_not = "the law gives no finite time above 0 for this size";
     judgement->n_not += c->why_not != NULL;
   }
-  return status;
+  return HEC_OK;
 }
 
 /* Rows in order of kind, GPU, place in the tables. */

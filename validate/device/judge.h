@@ -1,6 +1,5 @@
 /* Predicted against measured for all rows of a folder of tables: `hecate-validate hardware --cases FOLDER`. */
-#ifndef HEC_VALIDATE_DEVICE_JUDGE_H
-#define HEC_VALIDATE_DEVICE_JUDGE_H
+#pragma once
 #include "validate/device/cases.h"
 #include "validate/doc.h"
 
@@ -25,5 +24,3 @@ void hec_judgement_free(hec_judgement *judgement);
 /* Of a hec_judgement. For programs: {"kinds": [{"kind", "gpu", "rows", "median", "p90", "signed_median", "rank_correlation"}],
  *                "rows": [{"file", "line", "predicted_s" or "why_not"}]} */
 hec_doc_report hec_judgement_report;
-
-#endif

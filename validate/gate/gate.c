@@ -208,7 +208,7 @@ static void decide(const hec_gate_run *run, hec_gate_judgement *out) {
 }
 
 void hec_gate_judge(const hec_gate_bands *bands, const hec_gate_run *run, int32_t broken, hec_gate_judgement *out) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   judging j = {.bands = bands, .run = run, .broken = broken, .out = out};
   *out = (hec_gate_judgement){.n_points = run->n_points};
   j.law = HEC_NEW(&arena, double, run->n_points);
@@ -219,7 +219,6 @@ void hec_gate_judge(const hec_gate_bands *bands, const hec_gate_run *run, int32_
     judge_control(&j, k);
   judge_law(&j);
   decide(run, out);
-  hec_arena_free(&arena);
 }
 
 void hec_gate_release(hec_gate_judgement *judgement) {

@@ -21,8 +21,7 @@
  *
  * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real
  * one, on the same session. So the difference is the law alone. */
-#ifndef HEC_VALIDATE_GATE_H
-#define HEC_VALIDATE_GATE_H
+#pragma once
 #include "validate/doc.h"
 #include "validate/gate/gate_cases.h"
 #include "validate/session.h"
@@ -113,5 +112,3 @@ typedef struct {
  * {"version", "verdict", "why", "stamp", "cluster", "predictions", "moved_most", "rows": [{"case", "step", "predicted_s",
  *  "stored_s", "trained_s", "stored_trained_s", "moved"}]}; null: none stored; "moved" is over the controls, too */
 hec_doc_report hec_gate_report_stored;
-
-#endif

@@ -24,7 +24,7 @@ static double uniform(uint64_t *state) {
 }
 
 static void draw_layer(uint64_t *state, int32_t skew, uint64_t assignments, int32_t layer, hec_load *load) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   double *weight = HEC_NEW(&arena, double, load->n_experts);
   hec_load_remainder *order = HEC_NEW(&arena, hec_load_remainder, load->n_experts);
   for (int32_t e = 0; e < load->n_experts; e++) {
@@ -39,7 +39,6 @@ static void draw_layer(uint64_t *state, int32_t skew, uint64_t assignments, int3
       row.counts[e] = 1 + (uint32_t)(weight[e] * (0.75 + 0.5 * uniform(state)) * (1 << WEIGHT_BITS));
     hec_load_scale(&row, assignments, order);
   }
-  hec_arena_free(&arena);
 }
 
 void hec_gate_draw(uint64_t seed, int32_t skew, uint64_t assignments, hec_load *load) {
@@ -177,14 +176,13 @@ static hec_status read_shape(reader *r, const hec_json_value *root) {
 /* `path`: of the file that names the cluster, beside which it lies. */
 static hec_status read_clusters(reader *r, const char *path) {
   const char *slash = strrchr(path, '/');
-  hec_text beside = {0};
+  HEC_SCOPED(hec_text) beside = {0};
   HEC_TRY(read_text(r, "links", &r->file->links));
   HEC_TRY(read_text(r, "cluster", &r->file->cluster_name));
   HEC_TRY(hec_cluster_parse_line(r->file->links, r->arena, &r->file->links_cluster));
   hec_text_printf(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, r->file->cluster_name);
   char *kept = HEC_NEW(r->arena, char, beside.length + 1);
   memcpy(kept, beside.data, beside.length + 1);
-  hec_text_free(&beside);
   r->file->cluster_path = kept;
   hec_status status = hec_cluster_read(kept, r->arena, &r->file->cluster);
   if (status == HEC_OK && r->file->cluster.n_devices != r->file->links_cluster.n_devices)
@@ -231,13 +229,11 @@ static hec_status read_document(reader *r, const char *path) {
 }
 
 hec_status hec_gate_read(const char *path, hec_arena *arena, hec_gate_file *file) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   *file = (hec_gate_file){0};
   HEC_TRY(hec_json_read(path, &json));
   reader r = {json, file, arena};
-  hec_status status = read_document(&r, path);
-  hec_json_free(json);
-  return status;
+  return read_document(&r, path);
 }
 
 /* ---- Writing ---- */
@@ -314,12 +310,12 @@ static hec_status predict_case(prediction *p, hec_arena *arena, hec_gate_predict
   const hec_experiment_case *of = p->of;
   const hec_schedule *schedule;
   const hec_problem *as = of->problem;
-  hec_timeline timeline = {0};
+  HEC_SCOPED(hec_timeline) timeline = {0};
   HEC_TRY(hec_schedule_of(of->policy, p->schedule, &schedule));
   HEC_TRY(hec_problem_make(as->moe, &p->file->cluster, p->train, as->n_ranks, as->tokens, &p->problem));
   p->problem.t = p->problem.m = p->problem.period = p->problem.slots = HEC_AUTO;
-  hec_lowering *low = hec_lowering_new(&p->problem, of->policy, schedule, NULL, arena);
-  hec_sim *sim = hec_sim_new(&p->problem, &hec_law_alpha_beta, arena);
+  HEC_OPENED(hec_lowering) *low = hec_lowering_new(&p->problem, of->policy, schedule, NULL, arena);
+  HEC_OPENED(hec_sim) *sim = hec_sim_new(&p->problem, &hec_law_alpha_beta, arena);
   p->cost = hec_link_cost_new(p->problem.cluster, arena);
   for (int32_t i = 0; i < of->n_steps; i++) {
     hec_lower_iteration(low, of->steps[i].iter, of->steps[i].loads, of->steps[i].n_loads, of->n_micro_batches);
@@ -329,22 +325,18 @@ static hec_status predict_case(prediction *p, hec_arena *arena, hec_gate_predict
     predict_step(p, hec_lowering_program(low), 1e-12 * (double)hec_timeline_end_ps(&timeline), to++);
   }
   free(p->broken.transfers);
-  hec_timeline_free(&timeline);
   hec_link_cost_free(&p->cost);
-  hec_sim_free(sim);
-  hec_lowering_free(low);
   return HEC_OK;
 }
 
 hec_status hec_gate_predict(const hec_gate_file *f, hec_gate_prediction *predictions) {
   hec_status status = HEC_OK;
   for (int32_t i = 0; status == HEC_OK && i < 2 * f->n_cases; i++) {
-    hec_arena arena = {0};
+    HEC_SCOPED(hec_arena) arena = {0};
     bool train = i % 2 == 1;
     prediction p = {.file = f, .of = &f->cases[i / 2], .train = train};
     p.schedule = train ? "published" : p.of->schedule;
     status = predict_case(&p, &arena, &predictions[i / 2 * f->n_steps]);
-    hec_arena_free(&arena);
   }
   return status;
 }

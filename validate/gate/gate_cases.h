@@ -19,8 +19,7 @@
  * Loads: an expert's popularity is a uniform number to the power "skew" (0: all alike), times one between 3/4 and 5/4
  * for each source. Every source's counts are these weights by largest remainder. Multiplications only, so the loads,
  * and with them the stored predictions, are the same on every machine. */
-#ifndef HEC_VALIDATE_GATE_CASES_H
-#define HEC_VALIDATE_GATE_CASES_H
+#pragma once
 #include "models/json.h"
 #include "sim/simulate.h"
 #include "validate/compare/control.h"
@@ -66,5 +65,3 @@ void hec_gate_write(const hec_gate_file *file, const hec_gate_prediction *predic
 hec_status hec_gate_predict(const hec_gate_file *file, hec_gate_prediction *predictions) HEC_MUST_USE;
 /* Uniform whole number weights of a case's load; exported for its test. */
 void hec_gate_draw(uint64_t seed, int32_t skew, uint64_t assignments, hec_load *load);
-
-#endif

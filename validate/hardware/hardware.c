@@ -304,28 +304,22 @@ static void judge(hec_hardware *h, hec_arena *scratch) {
 
 static hec_status price(hec_hardware *h, hec_arena *scratch) {
   clusters *known = HEC_NEW(scratch, clusters, 1);
-  hec_arena room = {0};
+  HEC_SCOPED(hec_arena) room = {0};
   known->arena = scratch;
-  hec_status status = HEC_OK;
-  for (int32_t i = 0; i < h->n_rows && status == HEC_OK; i++) {
+  for (int32_t i = 0; i < h->n_rows; i++) {
     const hec_cluster *cluster = NULL;
-    status = cluster_of(known, h->file, &h->rows[i], &cluster);
-    if (status == HEC_OK)
-      status = predict(h->file, cluster, &h->rows[i], &room);
+    HEC_TRY(cluster_of(known, h->file, &h->rows[i], &cluster));
+    HEC_TRY(predict(h->file, cluster, &h->rows[i], &room));
   }
-  hec_arena_free(&room);
-  return status;
+  return HEC_OK;
 }
 
 hec_status hec_hardware_run(const char *path, hec_hardware *hardware) {
-  hec_arena scratch = {0};
-  hec_status status = hec_hardware_read(path, hardware);
-  if (status == HEC_OK)
-    status = price(hardware, &scratch);
-  if (status == HEC_OK)
-    judge(hardware, &scratch);
-  hec_arena_free(&scratch);
-  return status;
+  HEC_SCOPED(hec_arena) scratch = {0};
+  HEC_TRY(hec_hardware_read(path, hardware));
+  HEC_TRY(price(hardware, &scratch));
+  judge(hardware, &scratch);
+  return HEC_OK;
 }
 
 void hec_hardware_free(hec_hardware *hardware) {

@@ -13,8 +13,7 @@
  * cluster optional: the preset, one-line form or file to price the row with. Without it `hardware` must be one that the
  *         table in hardware.c gives a preset for
  * Unknown members are ignored. */
-#ifndef HEC_VALIDATE_HARDWARE_H
-#define HEC_VALIDATE_HARDWARE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -103,5 +102,3 @@ void hec_hardware_verdict(const hec_hardware *hardware, hec_text *out); /* the r
  *  "rows": [{"id", "group", "what", "hardware", "cluster", "ranks", "bytes", "flops", "measured_s", "predicted_s", "error",
  *            "bound", "large", "source"}]} */
 hec_doc_report hec_hardware_report;
-
-#endif

@@ -153,13 +153,11 @@ static hec_status read_rows(const reader *r, hec_hardware *hardware) {
 }
 
 hec_status hec_hardware_read(const char *path, hec_hardware *hardware) {
-  hec_json *json;
+  HEC_OPENED(hec_json) *json = NULL;
   *hardware = (hec_hardware){0};
   HEC_TRY(hec_json_read(path, &json));
   const char *name = strrchr(path, '/');
   hardware->file = hec_arena_text(&hardware->arena, name ? name + 1 : path);
   reader r = {json, &hardware->arena};
-  hec_status status = read_rows(&r, hardware);
-  hec_json_free(json);
-  return status;
+  return read_rows(&r, hardware);
 }

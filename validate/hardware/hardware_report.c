@@ -123,7 +123,7 @@ static void add_sources(const hec_hardware *h, hec_doc *doc) {
 
 /* What the columns and the laws are. */
 static void add_meaning(const hec_hardware *hardware, hec_doc *doc) {
-  hec_text file = {0};
+  HEC_SCOPED(hec_text) file = {0};
   hec_text_add_plain(&file, hardware->file);
   hec_doc_note(
       doc,
@@ -142,7 +142,6 @@ static void add_meaning(const hec_hardware *hardware, hec_doc *doc) {
       "where that is as high, tau says nothing of the law.\n\nNot in the laws: trees (NCCL takes one on "
       "two nodes, which may beat the ring priced here), Triton kernels of MoE layers (priced as CUTLASS's).",
       file.data ? file.data : "", hardware->n_rows);
-  hec_text_free(&file);
 }
 
 void hec_hardware_report(const void *hardware, hec_doc *doc) {

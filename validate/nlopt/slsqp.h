@@ -1,8 +1,7 @@
 /* Sequential quadratic programming (SLSQP), for comparing planners with the solver their papers used. No planner depends
  * on it. The door of NLopt (LGPL/MIT), which is optional. It is found when hecate is configured, or not built. Then
  * hec_slsqp_version says NULL and nothing may be solved. */
-#ifndef HEC_VALIDATE_NLOPT_SLSQP_H
-#define HEC_VALIDATE_NLOPT_SLSQP_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ const char *hec_slsqp_absent(void);  /* why not, for people; NULL: built */
 /* From x [n] to the solution in x; false when the solver gave up (x is then where it stood). Whether the limits hold there
  * is for the caller to check. */
 bool hec_slsqp_minimise(const hec_slsqp_problem *problem, double *x);
-
-#endif

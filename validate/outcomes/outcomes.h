@@ -17,8 +17,7 @@
  *   "passed",
  *   "changes": [{"change", "why", "control", "step_s": [3], "alltoall_s": [3], "ratios": [2], "busiest": [3],
  *     "moved", "worst", "within_bound", "order_kept", "step_error": [2], "alltoall_error": [2], "min_gap"}]}; null where the file has no end-to-end rows. */
-#ifndef HEC_VALIDATE_OUTCOMES_H
-#define HEC_VALIDATE_OUTCOMES_H
+#pragma once
 #include "validate/doc.h"
 #include "validate/outcomes/outcomes_step.h"
 
@@ -85,7 +84,6 @@ typedef struct {
 
 hec_status hec_outcomes_run(const hec_outcomes_options *options, hec_outcomes **outcomes) HEC_MUST_USE;
 void hec_outcomes_free(hec_outcomes *outcomes);
+HEC_OPENED_BY(hec_outcomes, hec_outcomes_free)
 double hec_outcomes_spread(const double *x, int32_t n); /* standard deviation of n values */
 hec_doc_report hec_outcomes_report;                     /* of a hec_outcomes; for people the verdict first */
-
-#endif

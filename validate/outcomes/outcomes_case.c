@@ -162,15 +162,10 @@ static hec_status read_end_to_end(const hec_json *json, hec_outcome_case *c) {
 
 hec_status hec_outcome_case_read(const char *path, hec_arena *arena, hec_outcome_case *out) {
   *out = (hec_outcome_case){.n_layers = 0};
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_read(path, &json));
-  hec_status status = read_sizes(json, out);
-  if (status == HEC_OK)
-    status = read_entries(json, arena, out);
-  if (status == HEC_OK)
-    status = read_measured(json, arena, out);
-  if (status == HEC_OK)
-    status = read_end_to_end(json, out);
-  hec_json_free(json);
-  return status;
+  HEC_TRY(read_sizes(json, out));
+  HEC_TRY(read_entries(json, arena, out));
+  HEC_TRY(read_measured(json, arena, out));
+  return read_end_to_end(json, out);
 }

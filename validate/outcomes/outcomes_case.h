@@ -5,8 +5,7 @@
  *   measured_breakdown.FSDP|FLEX|LAER             alltoall_s_per_rank, expert_s_per_rank [rank], step_s
  *   measured_end_to_end[]                         optional: dataset, method, aux_loss, avg_iteration_ms; taken is the
  *                                                 wikitext run without auxiliary loss, the one the loads are from */
-#ifndef HEC_VALIDATE_OUTCOMES_CASE_H
-#define HEC_VALIDATE_OUTCOMES_CASE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
@@ -43,5 +42,3 @@ static inline const int32_t *hec_outcome_load(const hec_outcome_case *c, hec_met
                                               int32_t layer) {
   return c->load[method][entry] + (size_t)layer * (size_t)c->n_ranks;
 }
-
-#endif

@@ -294,7 +294,7 @@ static void show_parts(hec_doc *doc, const hec_outcomes *o) {
 static void add_change(hec_doc *doc, const hec_outcome_change *one, bool details) {
   const hec_outcome_set *set = &one->set;
   double step_s[HEC_N_METHODS], alltoall_s[HEC_N_METHODS];
-  hec_text steps = {0};
+  HEC_SCOPED(hec_text) steps = {0};
   for (int32_t m = 0; m < HEC_N_METHODS; m++) {
     step_s[m] = set->of[m].step_s;
     alltoall_s[m] = set->of[m].alltoall_s;
@@ -314,7 +314,6 @@ static void add_change(hec_doc *doc, const hec_outcome_change *one, bool details
           HEC_CELL(steps.data));
   for (int32_t m = 0; details && m < HEC_N_METHODS; m++)
     HEC_ADD(doc, HEC_CELL(hec_doc_text(doc, "%.1f", alltoall_s[m])));
-  hec_text_free(&steps);
 }
 
 static void add_changes(hec_doc *doc, const hec_outcomes *o) {

@@ -1,6 +1,5 @@
 /* One micro-batch of a training step with given loads per layer and rank, as a program for the simulator. */
-#ifndef HEC_VALIDATE_OUTCOMES_STEP_H
-#define HEC_VALIDATE_OUTCOMES_STEP_H
+#pragma once
 #include "sim/simulate.h"
 #include "validate/outcomes/outcomes_case.h"
 
@@ -28,5 +27,3 @@ hec_step *hec_step_new(const hec_problem *problem, const hec_law *law, const hec
 void hec_step_free(hec_step *step);
 /* Adds the times of one recorded micro-batch to `sum`, whose arrays the caller owns. */
 void hec_step_add(hec_step *step, hec_method method, int32_t entry, hec_step_options options, hec_step_times *sum);
-
-#endif

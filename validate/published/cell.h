@@ -1,7 +1,6 @@
 /* One simulated cell: a policy on one problem over a series of loads in memory, and what a published number is made of.
  * The program is what hecate-sim would run. */
-#ifndef HEC_VALIDATE_PUBLISHED_CELL_H
-#define HEC_VALIDATE_PUBLISHED_CELL_H
+#pragma once
 #include "runtime/program/lower.h"
 #include "validate/published/loads.h"
 
@@ -41,5 +40,3 @@ typedef struct {
 
 /* Never fails: what is wrong with a run is our bug. Scratch on `arena`, which the caller frees. */
 void hec_setup_cell_simulate(const hec_setup_cell_run *run, hec_arena *arena, hec_setup_cell *cell);
-
-#endif

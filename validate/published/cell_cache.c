@@ -72,14 +72,13 @@ static bool is_series(const hec_setup *setup) {
 
 static hec_status recorded(hec_cell_cache *cache, const hec_setup *setup, const hec_loads_wish *wish,
                            hec_loads *loads) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s/%s", cache->options.shared ? cache->options.shared : "", setup->file);
   hec_status status = HEC_OK;
   if (!cache->options.shared || access(path.data, R_OK) != 0)
     *loads = (hec_loads){0};
   else
     status = hec_loads_of_trace(path.data, wish, setup->iterations, &cache->arena, loads);
-  hec_text_free(&path);
   return status;
 }
 
@@ -107,7 +106,7 @@ static hec_status make_loads(hec_cell_cache *cache, const hec_setup *setup, hec_
 }
 
 static hec_status loads_of(hec_cell_cache *cache, const hec_setup *setup, hec_loads *loads) {
-  hec_text key = {0};
+  HEC_SCOPED(hec_text) key = {0};
   hec_setup_key(setup, true, &key);
   size_t i = 0;
   while (i < cache->n_loads && strcmp(cache->loads[i].key, key.data) != 0)
@@ -122,7 +121,6 @@ static hec_status loads_of(hec_cell_cache *cache, const hec_setup *setup, hec_lo
   } else {
     *loads = cache->loads[i].loads;
   }
-  hec_text_free(&key);
   return status;
 }
 
@@ -194,15 +192,13 @@ static hec_status add_cell(hec_cell_cache *cache, const hec_setup *setup, const 
     cache->absent = loads.n == 0 ? setup->file : "";
     return HEC_OK;
   }
-  hec_arena scratch = {0};
+  HEC_SCOPED(hec_arena) scratch = {0};
   if (setup->record >= 0)
     hold(&loads, setup->record, &scratch);
   kept *one = HEC_NEW(&cache->arena, kept, 1);
   one->setup = *setup;
   one->key = hec_arena_text(&cache->arena, key);
-  hec_status status = simulate(cache, setup, &loads, &scratch, &one->cell);
-  hec_arena_free(&scratch);
-  HEC_TRY(status);
+  HEC_TRY(simulate(cache, setup, &loads, &scratch, &one->cell));
   HEC_RESERVE(cache->cells, cache->cells_capacity, cache->n_cells + 1);
   cache->cells[cache->n_cells++] = one;
   *cell = &one->cell;
@@ -225,7 +221,7 @@ hec_status hec_cell_cache_get(hec_cell_cache *cache, const hec_setup *wanted, co
   hec_setup setup = *wanted;
   if (setup.beyond)
     HEC_TRY(go_beyond(cache, &setup));
-  hec_text key = {0};
+  HEC_SCOPED(hec_text) key = {0};
   hec_setup_key(&setup, false, &key);
   size_t i = 0;
   while (i < cache->n_cells && strcmp(cache->cells[i]->key, key.data) != 0)
@@ -235,7 +231,6 @@ hec_status hec_cell_cache_get(hec_cell_cache *cache, const hec_setup *wanted, co
     *cell = &cache->cells[i]->cell;
   else
     status = add_cell(cache, &setup, key.data, cell);
-  hec_text_free(&key);
   return status;
 }
 

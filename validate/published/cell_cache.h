@@ -1,6 +1,5 @@
 /* Where set-ups are simulated: each cell when it is first asked for, then kept; loads too. */
-#ifndef HEC_VALIDATE_PUBLISHED_CELL_CACHE_H
-#define HEC_VALIDATE_PUBLISHED_CELL_CACHE_H
+#pragma once
 #include "validate/published/cell.h"
 #include "validate/published/setup.h"
 
@@ -17,6 +16,7 @@ typedef struct hec_cell_cache hec_cell_cache;
 
 hec_cell_cache *hec_cell_cache_new(const hec_cell_cache_options *options);
 void hec_cell_cache_free(hec_cell_cache *cache);
+HEC_OPENED_BY(hec_cell_cache, hec_cell_cache_free)
 const hec_cell_cache_options *hec_cell_cache_options_of(const hec_cell_cache *cache);
 
 /* The cell of a set-up; NULL: its recorded data are not there (hec_cell_cache_absent). `setup`: what hec_setup_read gave, with the
@@ -33,5 +33,3 @@ const hec_setup_cell *hec_cell_cache_at(const hec_cell_cache *cache, int32_t i,
 /* Numbers kept under a key, for measures that simulate in another way; *is_new: zeros to be filled in. */
 enum { HEC_CELL_NUMBERS = 8 };
 double *hec_cell_cache_numbers(hec_cell_cache *cache, const char *key, bool *is_new);
-
-#endif

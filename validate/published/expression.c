@@ -19,11 +19,9 @@ typedef struct {
 } parser;
 
 static hec_status wrong(const parser *p) {
-  hec_text expected = {0};
+  HEC_SCOPED(hec_text) expected = {0};
   hec_text_printf(&expected, "a formula (validate/published/scope.h) that can be read on from \"%.20s\"", p->at);
-  hec_status status = hec_json_error(p->json, p->value, expected.data);
-  hec_text_free(&expected);
-  return status;
+  return hec_json_error(p->json, p->value, expected.data);
 }
 
 static bool take(parser *p, char c) {

@@ -29,16 +29,15 @@ static hec_status open_request(hec_cell_cache *cache, hec_scope *scope, request 
   HEC_TRY(hec_setup_read(scope, &hec_cell_cache_options_of(cache)->base, &r->setup));
   const char *measure = hec_scope_text(scope, "measure");
   HEC_TRY(hec_fsmoe_open_testbed(scope, &r->setup));
-  hec_text key = {0};
+  HEC_SCOPED(hec_text) key = {0};
   hec_text_printf(&key, "%s|", measure);
   hec_setup_key(&r->setup, false, &key);
   r->number = hec_cell_cache_numbers(cache, key.data, &r->is_new);
-  hec_text_free(&key);
   return HEC_OK;
 }
 
 static void compare_systems(const hec_fsmoe_grid *grid, int32_t layers, int32_t stride, double *number) {
-  hec_fsmoe_bench *bench = hec_fsmoe_bench_new(layers);
+  HEC_OPENED(hec_fsmoe_bench) *bench = hec_fsmoe_bench_new(layers);
   int32_t n = 0, two_degrees = 0;
   for (int32_t i = 0; i < grid->n; i += stride, n++) {
     const hec_fsmoe_case_study *study = &grid->study[i];
@@ -53,26 +52,22 @@ static void compare_systems(const hec_fsmoe_grid *grid, int32_t layers, int32_t 
   for (int32_t s = 0; s < HEC_N_FSMOE_SYSTEMS; s++)
     number[s] /= n;
   number[HEC_N_FSMOE_SYSTEMS] = two_degrees * ((double)grid->n / n);
-  hec_fsmoe_bench_free(bench);
 }
 
 static hec_status fill_grid(hec_scope *scope, request *r) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_fsmoe_grid grid;
-  hec_status status = hec_fsmoe_grid_read(scope, &r->setup, &arena, &grid);
-  if (status == HEC_OK)
-    compare_systems(&grid, r->setup.moe.n_layers, scope->quick ? QUICK_STRIDE : 1, r->number);
-  hec_arena_free(&arena);
-  return status;
+  HEC_TRY(hec_fsmoe_grid_read(scope, &r->setup, &arena, &grid));
+  compare_systems(&grid, r->setup.moe.n_layers, scope->quick ? QUICK_STRIDE : 1, r->number);
+  return HEC_OK;
 }
 
 static hec_status fill_model(hec_scope *scope, request *r) {
   hec_fsmoe_case_study study;
   HEC_TRY(hec_fsmoe_study(scope, &r->setup, &study));
-  hec_fsmoe_bench *bench = hec_fsmoe_bench_new(r->setup.moe.n_layers);
+  HEC_OPENED(hec_fsmoe_bench) *bench = hec_fsmoe_bench_new(r->setup.moe.n_layers);
   for (int32_t s = 0; s < HEC_N_FSMOE_SYSTEMS; s++)
     r->number[s] = hec_fsmoe_bench_ms(bench, &study, (hec_fsmoe_system)s);
-  hec_fsmoe_bench_free(bench);
   return HEC_OK;
 }
 

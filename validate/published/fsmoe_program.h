@@ -1,7 +1,6 @@
 /* The schedules of FSMoE's comparison as programs of one rank, the balanced one, whose every operation is as long as a testbed
  * says. Their time is that of the walk (runtime/program/walk.h), never a planner's formula. */
-#ifndef HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
-#define HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
+#pragma once
 #include "runtime/program/walk.h"
 #include "validate/published/fsmoe_testbed.h"
 
@@ -27,6 +26,7 @@ typedef struct {
 typedef struct hec_fsmoe_bench hec_fsmoe_bench;
 hec_fsmoe_bench *hec_fsmoe_bench_new(int32_t layers);
 void hec_fsmoe_bench_free(hec_fsmoe_bench *bench); /* NULL is allowed */
+HEC_OPENED_BY(hec_fsmoe_bench, hec_fsmoe_bench_free)
 
 /* Milliseconds of forward and backward of `layers` such layers with their gradients reduced. The degrees of Tutel, Tutel-Improved
  * and Lina are tried, 1, 2, 4 and 8, and the fastest walk of Tutel counts, as Tutel does online. */
@@ -37,5 +37,3 @@ double hec_fsmoe_bench_walk(hec_fsmoe_bench *bench, const hec_fsmoe_case_study *
                             const hec_fsmoe_schedule *schedule);
 const hec_program *hec_fsmoe_bench_program(const hec_fsmoe_bench *bench);
 const hec_timeline *hec_fsmoe_bench_timeline(const hec_fsmoe_bench *bench);
-
-#endif

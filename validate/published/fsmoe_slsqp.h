@@ -1,7 +1,6 @@
 /* FSMoE's degree as its paper finds it: SLSQP over real degrees in each case, rounded as its artifact rounds. For
  * comparison with runtime/plan/planners/fsmoe.h, which evaluates the four degrees. Needs validate/nlopt/slsqp.h. */
-#ifndef HEC_VALIDATE_PUBLISHED_FSMOE_SLSQP_H
-#define HEC_VALIDATE_PUBLISHED_FSMOE_SLSQP_H
+#pragma once
 #include "runtime/plan/planners/fsmoe.h"
 
 typedef struct {
@@ -25,5 +24,3 @@ typedef struct {
   double rounding_worst, rounding_mean; /* enumeration's time over the real optimum's, less 1: what whole powers cost */
 } hec_fsmoe_comparison;
 void hec_fsmoe_compare(hec_fsmoe_comparison *sum, const hec_fsmoe_choice *enumerated, const hec_fsmoe_solved *solved);
-
-#endif

@@ -6,8 +6,7 @@
  *                attention, and attention_L where L tokens have their own; table: attention of GPT2-XL and Mixtral in the
  *                paper's Table 2, the other reading and the only one where no line is
  *   grid         axes of set-ups (measure.h), the first one slowest */
-#ifndef HEC_VALIDATE_PUBLISHED_FSMOE_TESTBED_H
-#define HEC_VALIDATE_PUBLISHED_FSMOE_TESTBED_H
+#pragma once
 #include "runtime/plan/planners/fsmoe.h"
 #include "validate/published/measure.h"
 
@@ -34,5 +33,3 @@ hec_status hec_fsmoe_grid_read(hec_scope *scope, const hec_setup *base, hec_aren
                                hec_fsmoe_grid *grid) HEC_MUST_USE;
 /* That of testbed A or B in the compiled-in file. */
 hec_status hec_fsmoe_grid_of(const char *testbed, hec_arena *arena, hec_fsmoe_grid *grid) HEC_MUST_USE;
-
-#endif

@@ -68,7 +68,7 @@ static hec_status read_records(hec_loads_store *store, hec_trace_reader *reader)
 }
 
 static hec_status read_trace(hec_loads_store *store, const char *path) {
-  hec_trace_reader *reader;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   HEC_TRY(hec_trace_open(path, &reader));
   hec_status status = check_header(hec_trace_header_of(reader), path);
   if (status == HEC_OK) {
@@ -77,7 +77,6 @@ static hec_status read_trace(hec_loads_store *store, const char *path) {
     store->recorded = HEC_NEW(&store->arena, hec_load, store->n_max);
     status = read_records(store, reader);
   }
-  hec_trace_close(reader);
   return status;
 }
 
@@ -123,7 +122,7 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
     if (o.n_iterations < 60) /* a short series would not show these correlations whatever is drawn */
       o.n_iterations = 60;
   }
-  hec_synth *synth;
+  HEC_OPENED(hec_synth) *synth = NULL;
   HEC_TRY(hec_synth_check(&o));
   HEC_TRY(hec_synth_new(&o, &synth));
   size_t record = (size_t)SYNTHETIC_LAYERS * (size_t)wish->n_experts;
@@ -133,7 +132,6 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
     hec_load load = {SYNTHETIC_LAYERS, 1, wish->n_experts, one->totals + (size_t)i * record};
     hec_synth_next(synth, &load);
   }
-  hec_synth_free(synth);
   return HEC_OK;
 }
 
@@ -272,7 +270,7 @@ static hec_status draw_still(const hec_loads_store *store, const hec_loads_wish 
   o.n_layers = wish->n_layers;
   o.tokens = (int64_t)wish->tokens * wish->n_ranks;
   o.n_iterations = n;
-  hec_synth *synth;
+  HEC_OPENED(hec_synth) *synth = NULL;
   HEC_TRY(hec_synth_check(&o));
   HEC_TRY(hec_synth_new(&o, &synth));
   fitting f = begin(wish, n, arena, loads);
@@ -282,7 +280,6 @@ static hec_status draw_still(const hec_loads_store *store, const hec_loads_wish 
     hec_synth_next(synth, &totals);
     status = put(&f, &totals, i);
   }
-  hec_synth_free(synth);
   end(loads, n);
   return status;
 }
@@ -345,7 +342,7 @@ static hec_status read_trace_as(hec_trace_reader *reader, const hec_loads_wish *
 
 hec_status hec_loads_of_trace(const char *path, const hec_loads_wish *wish, int32_t n, hec_arena *arena,
                               hec_loads *loads) {
-  hec_trace_reader *reader;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   HEC_TRY(hec_trace_open(path, &reader));
   const hec_trace_header *header = hec_trace_header_of(reader);
   hec_status status = HEC_OK;
@@ -354,7 +351,6 @@ hec_status hec_loads_of_trace(const char *path, const hec_loads_wish *wish, int3
                       path, wish->n_experts, wish->n_layers, header->n_experts, header->n_layers);
   if (status == HEC_OK)
     status = read_trace_as(reader, wish, n, arena, loads);
-  hec_trace_close(reader);
   return status;
 }
 

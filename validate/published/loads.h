@@ -11,8 +11,7 @@
  *                  ranks)
  *
  * Synthetic loads are totals that are split evenly over the ranks. */
-#ifndef HEC_VALIDATE_PUBLISHED_LOADS_H
-#define HEC_VALIDATE_PUBLISHED_LOADS_H
+#pragma once
 #include "models/load.h"
 
 #include <stdbool.h>
@@ -41,6 +40,7 @@ typedef struct hec_loads_store hec_loads_store;
  * At most `n_max` iterations are kept of either kind. */
 hec_status hec_loads_open(const char *trace, int32_t n_max, uint64_t seed, hec_loads_store **store) HEC_MUST_USE;
 void hec_loads_close(hec_loads_store *store);
+HEC_OPENED_BY(hec_loads_store, hec_loads_close)
 bool hec_loads_recorded(const hec_loads_store *store);
 const char *hec_loads_trace_name(const hec_loads_store *store); /* "" without */
 int64_t hec_loads_trace_stride(const hec_loads_store *store);   /* iterations between its records */
@@ -67,5 +67,3 @@ hec_status hec_loads_of_trace(const char *path, const hec_loads_wish *wish, int3
 
 /* Mean over layers and iterations of busiest over mean rank, experts contiguous on groups of `ep` ranks (0: all). */
 double hec_loads_overload(const hec_loads *loads, int32_t ep);
-
-#endif

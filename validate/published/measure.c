@@ -61,12 +61,10 @@ static const struct {
 };
 
 hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const char *field) {
-  hec_text expected = {0};
+  HEC_SCOPED(hec_text) expected = {0};
   hec_text_printf(&expected, "known policies and fields (validate/published/measure.c lists them; \"%s%s%s\" is none)",
                   run, *run ? "." : "", field);
-  hec_status status = hec_json_error(scope->file->json, hec_scope_find(scope, "value"), expected.data);
-  hec_text_free(&expected);
-  return status;
+  return hec_json_error(scope->file->json, hec_scope_find(scope, "value"), expected.data);
 }
 
 hec_status hec_measure_cell(hec_cell_cache *cache, hec_scope *scope, const char *run, const hec_setup_cell **cell,

@@ -10,8 +10,7 @@
  *            count for this range alone; moved_by: what that is, in words
  *   measure  who knows RUN.FIELD: a simulated cell, or one of FSMoE's (fsmoe_measure.c)
  *   slow     true in an object of an axis: quick runs leave it out.  optional: it is left out where its recorded data are not */
-#ifndef HEC_VALIDATE_PUBLISHED_MEASURE_H
-#define HEC_VALIDATE_PUBLISHED_MEASURE_H
+#pragma once
 #include "validate/published/cell_cache.h"
 
 /* A number (low == high) or a range. */
@@ -42,5 +41,3 @@ hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const ch
 /* The cell of a run in what is open; NULL: absent (cell_cache.h). */
 hec_status hec_measure_cell(hec_cell_cache *cache, hec_scope *scope, const char *run, const hec_setup_cell **cell,
                             hec_setup *setup) HEC_MUST_USE;
-
-#endif

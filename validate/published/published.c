@@ -145,14 +145,12 @@ static hec_status measure_point(const hec_published *p, hec_cell_cache *cache, h
 }
 
 static hec_status evaluate_point(const hec_published *p, hec_grid_point *point) {
-  hec_cell_cache *cache = open_cache(p, &point->inputs, HEC_LOADS_SYNTHETIC, true);
-  hec_status status = measure_point(p, cache, point);
-  hec_cell_cache_free(cache);
-  return status;
+  HEC_OPENED(hec_cell_cache) *cache = open_cache(p, &point->inputs, HEC_LOADS_SYNTHETIC, true);
+  return measure_point(p, cache, point);
 }
 
 static hec_status evaluate_change(const hec_published *p, hec_published_change *change) {
-  hec_cell_cache *cache = open_cache(p, &change->inputs, HEC_LOADS_SYNTHETIC, true);
+  HEC_OPENED(hec_cell_cache) *cache = open_cache(p, &change->inputs, HEC_LOADS_SYNTHETIC, true);
   hec_status status = HEC_OK;
   for (int32_t i = 0; i < p->n_rows && status == HEC_OK; i++) {
     const hec_published_row *row = &p->row[i];
@@ -162,7 +160,6 @@ static hec_status evaluate_change(const hec_published *p, hec_published_change *
     change->signs_agree += !row->long_run && hec_row_verdict(row, change->ours[i]) == HEC_AGREES;
   }
   change->objective = objective_of(p, change->ours);
-  hec_cell_cache_free(cache);
   return status;
 }
 
@@ -227,10 +224,8 @@ static hec_status measure_table(const hec_published *p, hec_published_table *tab
 }
 
 static hec_status evaluate_table(const hec_published *p, hec_published_table *table, hec_loads_kind kind) {
-  hec_cell_cache *cache = open_cache(p, &table->inputs, kind, false);
-  hec_status status = measure_table(p, table, kind, cache);
-  hec_cell_cache_free(cache);
-  return status;
+  HEC_OPENED(hec_cell_cache) *cache = open_cache(p, &table->inputs, kind, false);
+  return measure_table(p, table, kind, cache);
 }
 
 /* ---- how rows move ---- */
@@ -295,7 +290,7 @@ static hec_status search(hec_published *p) {
 /* An error in one of two clusters names the option that chose it. */
 static hec_status check_cluster(const char *option, const char *spec) {
   static const char loaded_as[] = "`cluster` ";
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   char why[1024];
   hec_status status = hec_cluster_load(spec, &arena, &cluster);
@@ -305,7 +300,6 @@ static hec_status check_cluster(const char *option, const char *spec) {
   if (status == HEC_OK && cluster.n_devices < 32)
     status = hec_fail(HEC_BAD_INPUT, "%s: expected at least the 32 devices of the paper, found %d", option,
                       cluster.n_devices);
-  hec_arena_free(&arena);
   return status;
 }
 

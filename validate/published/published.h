@@ -33,8 +33,7 @@
  *    "grid":[{"inputs":I,"objective","fits"}],"best"}          best: index in grid
  *   I = {"tokens","nonmoe_scale","skew","nic_share","m","t","drift"}   m and t: a number, "auto" or (t) "paper"
  *   V = {"ours":[low,high],"distance","sign":"agrees"|"disagrees"|"undefined"}     numbers not formed: null */
-#ifndef HEC_VALIDATE_PUBLISHED_H
-#define HEC_VALIDATE_PUBLISHED_H
+#pragma once
 #include "validate/doc.h"
 #include "validate/published/measure.h"
 #include "validate/published/scope.h"
@@ -148,6 +147,7 @@ hec_status hec_published_open(const hec_published_options *options, hec_publishe
 /* Runs everything; about two minutes on one core, seconds with `quick`. Free with hec_published_free. */
 hec_status hec_published_run(const hec_published_options *options, hec_published **out) HEC_MUST_USE;
 void hec_published_free(hec_published *published);
+HEC_OPENED_BY(hec_published, hec_published_free)
 
 hec_doc_report hec_published_report; /* of a hec_published */
 /* "8192 tokens per GPU, non-MoE time x1, ..." */
@@ -155,5 +155,3 @@ void hec_published_describe(const hec_setup *inputs, hec_text *out);
 
 /* For tests: index of the min objective that is a number, the first of equals; -1 when there is none. */
 int32_t hec_grid_best(const hec_grid_point *grid, int32_t n);
-
-#endif

@@ -229,7 +229,8 @@ static void keep_table(hec_doc *doc, const hec_published *p, const hec_published
 }
 
 static void show_table(hec_doc *doc, const hec_published *p, const hec_published_table *table, const char *title) {
-  hec_text text = {0}, heads = {0};
+  HEC_SCOPED(hec_text) heads = {0};
+  hec_text text = {0};
   hec_text_printf(&text, "## %s\n\n", title);
   hec_published_describe(&table->inputs, &text);
   hec_text_add(&text, ".");
@@ -257,7 +258,6 @@ static void show_table(hec_doc *doc, const hec_published *p, const hec_published
     if (p->row[k].followed)
       hec_text_printf(&heads, " | `%s`", p->row[k].key);
   add_changes(doc, p, table, NULL, heads.data);
-  hec_text_free(&heads);
 }
 
 /* ---- All ---- */

@@ -18,8 +18,7 @@
  *   a set-up     the fields of setup.h
  *
  * A number may be a pair [n, m]: m is what a quick run is content with. */
-#ifndef HEC_VALIDATE_PUBLISHED_SCOPE_H
-#define HEC_VALIDATE_PUBLISHED_SCOPE_H
+#pragma once
 #include "models/json.h"
 #include "models/preset_data.h"
 
@@ -78,5 +77,3 @@ typedef hec_status hec_expression_name(void *context, const char *run, const cha
 /* `measure`: a number, or a text that is a formula. `name` NULL: it has no names. */
 hec_status hec_expression(const hec_json *json, const hec_json_value *value, hec_expression_name *name, void *context,
                           double *out) HEC_MUST_USE;
-
-#endif

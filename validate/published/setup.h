@@ -12,8 +12,7 @@
  *               experts. "recorded": file, below the folder of recorded data; record: that record alone, standing still.
  *               "series": as the FSSDP paper's rows take them (loads.h). iterations: how many
  *   of FSMoE    testbed, length, batch, factor, attention_table, and layers, d_model, d_ffn, heads, ffn_matrices */
-#ifndef HEC_VALIDATE_PUBLISHED_SETUP_H
-#define HEC_VALIDATE_PUBLISHED_SETUP_H
+#pragma once
 #include "models/moe.h"
 #include "validate/published/scope.h"
 
@@ -38,5 +37,3 @@ bool hec_setup_get(const hec_setup *setup, const char *field, double *value);
 void hec_setup_set(hec_setup *setup, const char *field, double value);
 /* Two set-ups with one text are one. `loads`: only what decides loads. */
 void hec_setup_key(const hec_setup *setup, bool loads, hec_text *key);
-
-#endif

@@ -81,14 +81,12 @@ typedef struct {
 
 /* The text, which must be there. */
 static hec_status want(const hec_scope *scope, const char *key, const char **out) {
-  hec_text expected = {0};
+  HEC_SCOPED(hec_text) expected = {0};
   *out = hec_scope_text(scope, key);
   if (*out)
     return HEC_OK;
   hec_text_printf(&expected, "a row with a text \"%s\", its own or its group's", key);
-  hec_status status = hec_json_error(scope->file->json, scope->open[scope->n - 1], expected.data);
-  hec_text_free(&expected);
-  return status;
+  return hec_json_error(scope->file->json, scope->open[scope->n - 1], expected.data);
 }
 
 static bool is_number(hec_span span) {
@@ -151,7 +149,7 @@ static hec_status run_one(hec_system_report *report, const hec_system *system, h
 
 hec_status hec_systems_run(const hec_system *system, const hec_system_options *options, hec_system_report **out) {
   enum { DRIFTING = 60 };
-  hec_loads_store *store;
+  HEC_OPENED(hec_loads_store) *store = NULL;
   *out = NULL;
   HEC_TRY(hec_loads_open(NULL, DRIFTING, options->seed, &store));
   hec_system_report *report = hec_malloc(1, sizeof *report);
@@ -167,7 +165,6 @@ hec_status hec_systems_run(const hec_system *system, const hec_system_options *o
       options->progress(systems[i]->name, i, of, options->context);
     status = run_one(report, systems[i], store);
   }
-  hec_loads_close(store);
   if (status != HEC_OK) {
     hec_systems_free(report);
     report = NULL;

@@ -12,8 +12,7 @@
  *   "unit","setup","source","assumed","published":[low,high],"ours":[low,high] or null,"ratio":number or null,
  *   "moves":[low,high] or null,"moved_by" or null,"winner":"same"|"other"|"open" or null,"skipped" or null}],"summary":S}],
  *   "summary":S}         S = {"numbers","compared","skipped","within_10","within_25","winners","winners_same","varied","reached"} */
-#ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_H
-#define HEC_VALIDATE_PUBLISHED_SYSTEM_H
+#pragma once
 #include "runtime/base/table.h"
 #include "validate/doc.h"
 #include "validate/published/measure.h"
@@ -71,6 +70,7 @@ const hec_system *hec_system_find(const char *name);
 hec_status hec_systems_run(const hec_system *system, const hec_system_options *options,
                            hec_system_report **report) HEC_MUST_USE;
 void hec_systems_free(hec_system_report *report);
+HEC_OPENED_BY(hec_system_report, hec_systems_free)
 
 typedef enum { HEC_WINNER_NONE, HEC_WINNER_SAME, HEC_WINNER_OTHER, HEC_WINNER_OPEN } hec_winner;
 hec_winner hec_system_winner(const hec_system_row *row); /* none: a value, a skipped row, or published even */
@@ -88,5 +88,3 @@ hec_system_summary hec_system_sum(const hec_system_report *report, const hec_sys
 hec_doc_report hec_systems_report; /* of a hec_system_report */
 /* `--system list`, and with --json. */
 hec_status hec_systems_list(bool json, hec_text *out) HEC_MUST_USE;
-
-#endif

@@ -49,20 +49,21 @@ static const char *compiled_in(const char *name) {
   return file->text;
 }
 
+static hec_status read_head(hec_system_file *file) {
+  const hec_json_value *root = hec_json_root(file->json);
+  HEC_TRY(hec_json_want_text(file->json, root, "title", &file->title));
+  HEC_TRY(hec_json_want_text(file->json, root, "source", &file->source));
+  HEC_TRY(hec_json_want_text(file->json, root, "differs", &file->differs));
+  return check_names(file->json, root, false);
+}
+
 hec_status hec_system_open(const hec_system *system, hec_system_file *file) {
   const char *text = system->text ? system->text : compiled_in(system->name);
   char origin[96];
   (void)snprintf(origin, sizeof origin, "%s.json", system->name);
   *file = (hec_system_file){.name = system->name};
   HEC_TRY(hec_json_parse(text, strlen(text), origin, &file->json));
-  const hec_json_value *root = hec_json_root(file->json);
-  hec_status status = hec_json_want_text(file->json, root, "title", &file->title);
-  if (status == HEC_OK)
-    status = hec_json_want_text(file->json, root, "source", &file->source);
-  if (status == HEC_OK)
-    status = hec_json_want_text(file->json, root, "differs", &file->differs);
-  if (status == HEC_OK)
-    status = check_names(file->json, root, false);
+  hec_status status = read_head(file);
   if (status != HEC_OK)
     hec_system_close(file);
   return status;

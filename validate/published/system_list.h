@@ -1,6 +1,5 @@
 /* The rows of `hecate-validate published --system`: systems with public numbers, systems/NAME.json each, by age. */
-#ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
-#define HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
+#pragma once
 
 #define HEC_SYSTEM_LIST(X)                                                                                             \
   X(fsmoe)                                                                                                             \
@@ -20,5 +19,3 @@
   X(laer)                                                                                                              \
   X(ultraep)                                                                                                           \
   X(taot)
-
-#endif

@@ -158,12 +158,11 @@ void hec_systems_report(const void *systems, hec_doc *doc) {
 /* ---- the list ---- */
 
 static void list_text(hec_text *out, const hec_system_file *file) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_text_printf(&words, "%s; %s", file->title, file->source);
   hec_text_printf(out, "%-13s", file->name);
   hec_text_wrap(out, words.data, 13, 14, 110);
   hec_text_add(out, "\n");
-  hec_text_free(&words);
 }
 
 static void list_json(hec_json_out *json, const hec_system_file *file) {

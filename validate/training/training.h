@@ -4,8 +4,7 @@
  * vpp, ep, etp, cp, dp, seq, global_batch, micro_batch, precision, metric, value, notes, source. What a row does not
  * state comes from rules that hold for all rows of a source (validate/training/rules/rules.json). A row that cannot be
  * expressed keeps its reason. */
-#ifndef HEC_VALIDATE_TRAINING_H
-#define HEC_VALIDATE_TRAINING_H
+#pragma once
 #include "models/json.h"
 #include "models/training/band.h"
 #include "sim/training.h"
@@ -141,5 +140,3 @@ hec_status hec_training_rules_apply(hec_training_rules *rules, const hec_case_fi
  * row can be predicted. *rows: how many counted. */
 hec_status hec_training_fit(const char *path, const char *part, hec_step_constants *constants,
                             int32_t *rows) HEC_MUST_USE;
-
-#endif

@@ -6,14 +6,14 @@
 
 typedef struct {
   const char *part;
-  hec_training_table table;
+  const hec_training_table *table;
 } fitted_rows;
 
 static double loss_of(const fitted_rows *rows, const hec_step_constants *constants, int32_t *n) {
   double sum = 0;
   *n = 0;
-  for (int32_t i = 0; i < rows->table.n; i++) {
-    const hec_training_case *c = &rows->table.cases[i];
+  for (int32_t i = 0; i < rows->table->n; i++) {
+    const hec_training_case *c = &rows->table->cases[i];
     hec_training training = c->set_up;
     hec_training_result result;
     training.constants = *constants;
@@ -45,20 +45,19 @@ static bool improve(const fitted_rows *rows, hec_step_constants *c, double *valu
 
 hec_status hec_training_fit(const char *path, const char *part, hec_step_constants *c, int32_t *n) {
   enum { ROUNDS = 8 };
-  fitted_rows rows = {.part = part};
-  hec_status status = hec_training_judge(path, c, &rows.table);
-  double best = status == HEC_OK ? loss_of(&rows, c, n) : 0;
-  if (status == HEC_OK && *n == 0)
-    status =
-        hec_fail(HEC_BAD_INPUT, "`fit` %s: expected a part of the ids of rows that can be predicted, found none in %s",
-                 part, path);
-  for (int round = 0; status == HEC_OK && round < ROUNDS; round++) {
+  HEC_SCOPED(hec_training_table) table = {0};
+  fitted_rows rows = {.part = part, .table = &table};
+  HEC_TRY(hec_training_judge(path, c, &table));
+  double best = loss_of(&rows, c, n);
+  if (*n == 0)
+    return hec_fail(HEC_BAD_INPUT,
+                    "`fit` %s: expected a part of the ids of rows that can be predicted, found none in %s", part, path);
+  for (int round = 0; round < ROUNDS; round++) {
     bool moved = improve(&rows, c, &c->in_step, 100, 140, &best);
     moved |= improve(&rows, c, &c->nic, 50, 100, &best);
     moved |= improve(&rows, c, &c->hidden, 0, 100, &best);
     if (!moved)
       break;
   }
-  hec_training_table_free(&rows.table);
-  return status;
+  return HEC_OK;
 }

@@ -43,7 +43,7 @@ static double rank_correlation(double *a, double *b, int32_t n, hec_arena *arena
 
 /* family -1: all rows. Step time over step time, whatever the metric. */
 static hec_error errors_of(const hec_training_table *table, int32_t family, double *rank) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   double *predicted = HEC_NEW(&arena, double, table->n + 1), *measured = HEC_NEW(&arena, double, table->n + 1);
   double *speed = HEC_NEW(&arena, double, table->n + 1), *true_speed = HEC_NEW(&arena, double, table->n + 1);
   int32_t n = 0;
@@ -59,7 +59,6 @@ static hec_error errors_of(const hec_training_table *table, int32_t family, doub
   }
   hec_error error = n > 0 ? hec_error_of(predicted, measured, n) : (hec_error){0};
   *rank = n >= 3 ? rank_correlation(speed, true_speed, n, &arena) : NAN;
-  hec_arena_free(&arena);
   return error;
 }
 

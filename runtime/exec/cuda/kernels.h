@@ -1,8 +1,7 @@
 /* Kernels of the CUDA plug-in, started on a stream. They compute what processor.h says of the calls of their names, on
  * memory of the device. Lists are on the host and may go when a function returns, unless it says that they are on the
  * device. Returned: CUDA's error number, 0 when the work is on the stream. */
-#ifndef HEC_EXEC_CUDA_KERNELS_H
-#define HEC_EXEC_CUDA_KERNELS_H
+#pragma once
 #include "runtime/exec/math/processor.h"
 
 #include <cuda_runtime_api.h>
@@ -64,6 +63,4 @@ int32_t hec_cuda_capability_min(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

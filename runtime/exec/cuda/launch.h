@@ -3,8 +3,7 @@
  * Kernels may use only what both have. That is threadIdx, blockIdx, blockDim and gridDim, shuffles of floats among all
  * 32 lanes, __syncthreads. Also HEC_SHARED arrays of a fixed size, 64-bit integers, and float32 without contraction.
  * */
-#ifndef HEC_EXEC_CUDA_LAUNCH_H
-#define HEC_EXEC_CUDA_LAUNCH_H
+#pragma once
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
@@ -16,6 +15,4 @@
 #ifndef HEC_ARCHITECTURES
 #define HEC_ARCHITECTURES 800
 #endif
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* What a CUDA processor is made of: hec_processor.own. Shared by the .c files of this folder. Errors are kept in it: after
  * the first one calls do nothing. */
-#ifndef HEC_EXEC_CUDA_OWN_H
-#define HEC_EXEC_CUDA_OWN_H
+#pragma once
 #include "runtime/exec/cuda/plugin.h"
 
 #include <cublas_v2.h>
@@ -110,5 +109,3 @@ void hec_cuda_gemm(hec_cuda_own *own, const hec_gemm *list, int32_t n);
 extern const hec_arithmetic hec_cuda_arithmetic;
 extern const hec_cuda_device hec_cuda_device_table;
 extern const hec_cuda_messages hec_cuda_messages_table;
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Indices are 64 bits wide: 16 GiB hold more floats than 32 bits count. The size of a grid is capped and loops do the
  * rest, so that any size is one launch. */
-#ifndef HEC_EXEC_CUDA_PIECES_H
-#define HEC_EXEC_CUDA_PIECES_H
+#pragma once
 #include "runtime/exec/cuda/launch.h"
 
 #include <stdint.h>
@@ -83,5 +82,3 @@ static inline __device__ float sum_of_warp(const quad &partial) {
     sum += __shfl_xor_sync(0xFFFFFFFFU, sum, width);
   return sum;
 }
-
-#endif

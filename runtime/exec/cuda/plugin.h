@@ -6,8 +6,7 @@
  *
  * To add a function: a member at the end of its table. HEC_CUDA_LAYOUT then changes by itself; where only the meaning
  * changes, raise HEC_CUDA_REVISION. */
-#ifndef HEC_EXEC_CUDA_PLUGIN_H
-#define HEC_EXEC_CUDA_PLUGIN_H
+#pragma once
 #include "runtime/exec/math/processor.h"
 
 /* ---- What there is ---- */
@@ -103,5 +102,3 @@ const hec_cuda_plugin *hec_cuda_plugin_of(void);
    (uint64_t)sizeof(hec_cuda_device) << 40 ^ (uint64_t)sizeof(hec_cuda_messages) << 32 ^                               \
    (uint64_t)sizeof(hec_arithmetic) << 24 ^ (uint64_t)sizeof(hec_streams) << 16 ^                                      \
    (uint64_t)sizeof(hec_cuda_options) << 8 ^ (uint64_t)sizeof(hec_gemm) << 4 ^ (uint64_t)sizeof(hec_cuda_probe))
-
-#endif

@@ -6,8 +6,7 @@
  * numbers before the first aligned one and after the last go one by one. Otherwise all do. Each result depends on its
  * own index only, so who computes it does not matter. The compiler is told not to contract a * b + c (plugin.cmake). So
  * the bytes are those of the CPU. */
-#ifndef HEC_EXEC_CUDA_TILES_H
-#define HEC_EXEC_CUDA_TILES_H
+#pragma once
 #include "runtime/exec/cuda/pieces.h"
 
 enum { TILE = 4 * 4 * THREADS, PARAMETER_BYTES = 4096 };
@@ -113,5 +112,3 @@ static int32_t start_list(cudaStream_t stream, const Item *list, int32_t n, Make
   }
   return start(stream, &b);
 }
-
-#endif

@@ -66,14 +66,12 @@ static void say(const hec_world *world, int32_t rank, const char *text, hec_text
 }
 
 hec_status hec_rank_report(hec_rank *rank, hec_status code, const char *text) {
-  hec_text said = {0};
+  HEC_SCOPED(hec_text) said = {0};
   say(rank->world, rank->rank, text, &said);
   hec_world_fail(rank->world, rank->world->base + rank->rank, -1, code, said.data);
-  hec_status status = hec_rank_check(rank);
-  if (status == HEC_OK) /* another rank is just writing its own */
-    status = hec_fail(HEC_FAILED, "%s", said.data);
-  hec_text_free(&said);
-  return status;
+  HEC_TRY(hec_rank_check(rank));
+  HEC_TRY(hec_fail(HEC_FAILED, "%s", said.data)); /* another rank is just writing its own */
+  return HEC_OK;
 }
 
 hec_status hec_rank_fail(hec_rank *rank, const char *format, ...) {
@@ -112,7 +110,7 @@ hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) {
     return hec_rank_fail(rank, "waited %.3g s in %s: all bytes are there, the links take longer than the longest wait",
                          (double)rank->limit_ns * 1e-9, what);
   hec_place place;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   HEC_ASSERT(peer >= 0 && peer < rank->n_ranks);
   int32_t missing = culprit(rank, peer);
   hec_text_printf(&text, "waited %.3g s for rank %d in %s", (double)rank->limit_ns * 1e-9, rank->world->base + missing,
@@ -121,7 +119,5 @@ hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) {
     hec_text_add(&text, ", which was last in ");
     hec_place_describe(&place, &text);
   }
-  hec_status status = hec_rank_fail(rank, "%s", text.data);
-  hec_text_free(&text);
-  return status;
+  return hec_rank_fail(rank, "%s", text.data);
 }

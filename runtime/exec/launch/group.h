@@ -5,8 +5,7 @@
  *
  * The memory, the failure record and the channels are the launch's, so messages of a group and of the launch may
  * alternate. A failure inside a group ends the whole launch. It names the rank by its number in the launch. */
-#ifndef HEC_EXEC_GROUP_H
-#define HEC_EXEC_GROUP_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 
 typedef struct hec_group hec_group;
@@ -15,5 +14,3 @@ typedef struct hec_group hec_group;
 hec_group *hec_group_new(hec_rank *rank, int32_t first, int32_t n_ranks);
 hec_rank *hec_group_rank(hec_group *group); /* this rank as the group sees it */
 void hec_group_free(hec_group *group);      /* no post may be in progress but after a failure; NULL: nothing */
-
-#endif

@@ -168,7 +168,7 @@ static void ended(launch *l, int32_t rank, int outcome) {
   l->n_left--;
   if (WIFEXITED(outcome) && WEXITSTATUS(outcome) == 0 && atomic_load(&l->world->slots[rank].ended))
     return;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   if (WIFSIGNALED(outcome))
     hec_text_printf(&text, "rank %d was killed by signal %d (%s)", rank, WTERMSIG(outcome),
                     strsignal(WTERMSIG(outcome)));
@@ -176,7 +176,6 @@ static void ended(launch *l, int32_t rank, int outcome) {
     hec_text_printf(&text, "rank %d ended with exit code %d before its work was done", rank, WEXITSTATUS(outcome));
   add_place(l->world, rank, &text);
   hec_world_fail(l->world, l->options->n_ranks, rank, HEC_FAILED, text.data);
-  hec_text_free(&text);
 }
 
 /* Looks at every child whose pipe ended; returns how many of them are still being taken down by the kernel. */

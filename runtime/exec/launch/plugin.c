@@ -75,7 +75,7 @@ static bool cut_short(const char *path) {
 static bool load_from(const hec_text *folder, const hec_plugin_file *wanted, hec_text *why) {
   if (!folder->length)
     return false;
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s/%s", folder->data, wanted->file);
   bool there = access(path.data, F_OK) == 0, cut = there && cut_short(path.data), accepted = false;
   void *library = there && !cut ? dlopen(path.data, RTLD_NOW | (wanted->global ? RTLD_GLOBAL : RTLD_LOCAL)) : NULL;
@@ -89,7 +89,6 @@ static bool load_from(const hec_text *folder, const hec_plugin_file *wanted, hec
     hec_text_printf(why, "%s%s is cut short", why->length ? "; " : "", path.data);
   else if (error)
     hec_text_printf(why, "%s%s", why->length ? "; " : "", error);
-  hec_text_free(&path);
   return accepted;
 }
 
@@ -105,9 +104,8 @@ bool hec_plugin_load(const hec_plugin_file *wanted, hec_text *why) {
 
 void hec_plugin_say_missing(const char *file, hec_text *why) {
   const char *wanted = getenv("HECATE_PLUGINS");
-  hec_text program = {0};
+  HEC_SCOPED(hec_text) program = {0};
   add_program_folder(&program, "");
   hec_text_printf(why, "%s is not in %s%s%s nor in ../lib/hecate", file, wanted ? wanted : "",
                   wanted ? ", not in " : "", program.length ? program.data : "?");
-  hec_text_free(&program);
 }

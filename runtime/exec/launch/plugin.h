@@ -3,8 +3,7 @@
  *
  * A plug-in is looked for in $HECATE_PLUGINS, in the folder of the executable, and in ../lib/hecate seen from there. If
  * this is part of a shared library, also in its folder, hecate and ../hecate seen from there. */
-#ifndef HEC_EXEC_PLUGIN_H
-#define HEC_EXEC_PLUGIN_H
+#pragma once
 #include "runtime/base/text.h"
 
 typedef struct {
@@ -21,5 +20,3 @@ bool hec_plugin_load(const hec_plugin_file *wanted, hec_text *why);
 
 /* Adds "FILE is not in A, not in B nor in ../lib/hecate". */
 void hec_plugin_say_missing(const char *file, hec_text *why);
-
-#endif

@@ -9,8 +9,7 @@
  * every other rank then ends with HEC_FAILED. In fork mode the caller supervises. A child that dies, is killed or does
  * not end within the limit after a failure is named with the place it last published (hec_rank_at). The others are
  * told, then killed (SIGKILL, which also ends a stopped one). Children die with their parent. */
-#ifndef HEC_EXEC_RANK_H
-#define HEC_EXEC_RANK_H
+#pragma once
 #include "runtime/exec/math/processor.h"
 #include "runtime/exec/transport/transport.h"
 #include "runtime/program/program.h"
@@ -128,5 +127,3 @@ hec_status hec_rank_start_together(hec_rank *rank, int64_t *start_ns) HEC_MUST_U
 /* `bytes` of every rank into `all` [n_ranks * bytes] on rank 0 (NULL elsewhere). `data` and `all` anywhere in memory. */
 hec_status hec_rank_gather(hec_rank *rank, const void *data, size_t bytes, void *all) HEC_MUST_USE;
 hec_status hec_rank_broadcast(hec_rank *rank, void *data, size_t bytes) HEC_MUST_USE; /* from rank 0 */
-
-#endif

@@ -1,7 +1,6 @@
 /* The inside of a launch: what world.c, launch.c, control.c, failure.c, turn.c and the transports share. A process manager's backend makes a
  * world of one local rank with it. Not for users of ranks (rank.h is). */
-#ifndef HEC_EXEC_WORLD_H
-#define HEC_EXEC_WORLD_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 
 #include <semaphore.h>
@@ -94,5 +93,3 @@ void hec_world_fail(hec_world *world, int32_t who, int32_t dead, hec_status code
 bool hec_world_failed(const hec_world *world);
 /* The place last published by `rank`; false when it published none or is elsewhere. */
 bool hec_world_place(const hec_world *world, int32_t rank, hec_place *place);
-
-#endif

@@ -15,8 +15,7 @@
  *   chained   chunk_bytes > 0: sends with after >= 0 forward that receive; message.hop says how far from the chain's
  *             beginning a send is, so that all ranks can cut time into the same steps: chunk c of hop h moves in step c + h
  */
-#ifndef HEC_EXEC_DEVICE_LINK_H
-#define HEC_EXEC_DEVICE_LINK_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 
 struct hec_device_link {
@@ -44,5 +43,3 @@ extern const hec_device_link *const hec_device_links[]; /* both, NULL-terminated
 
 /* Until the selected stream has done what it was given, rank->limit_ns at most; `what` completes "waited 60 s for ". */
 hec_status hec_device_wait(hec_rank *rank, const char *what) HEC_MUST_USE;
-
-#endif

@@ -1,7 +1,6 @@
 /* A post cut into steps, for links that send and receive in groups: what one rank gives the link step after step. A plain
  * post is one step. Of a chained one chunk c of a message of hop h moves in step c + h, everywhere. */
-#ifndef HEC_EXEC_LINK_STEPS_H
-#define HEC_EXEC_LINK_STEPS_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/exec/transport/transport.h"
 
@@ -29,5 +28,3 @@ void hec_link_steps_begin(hec_link_steps *steps, const hec_post *post, hec_arena
 bool hec_link_steps_next(hec_link_steps *steps);
 /* Frees what does not stand on the arena. */
 void hec_link_steps_free(hec_link_steps *steps);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * r with ln 2 in two parts (Cody and Waite); exp(r) by Cephes' polynomial of degree 6 (Moshier, expf.c: relative error
  * below 2e-7 with rounding). x is held to [-87, 88]: no infinity, no denormal. */
-#ifndef HEC_EXEC_FAST_EXP_H
-#define HEC_EXEC_FAST_EXP_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -40,5 +39,3 @@ HEC_FAST_EXP float hec_fast_exp(float x) {
 HEC_FAST_EXP float hec_fast_sigmoid(float x) {
   return 1.0F / (1.0F + hec_fast_exp(-x));
 }
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Same input, same bytes on one machine and library; between libraries results differ by rounding. Nothing allocates;
  * nothing global is written after hec_math_open. Arrays of one call do not overlap unless it says so. */
-#ifndef HEC_EXEC_MATH_H
-#define HEC_EXEC_MATH_H
+#pragma once
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -71,5 +70,3 @@ static inline hec_adam_step hec_adam_step_of(const hec_adam *adam, int64_t step)
 }
 void hec_math_adam(const hec_adam *adam, int64_t step, float *params, const float *grads, float *first, float *second,
                    int64_t n);
-
-#endif

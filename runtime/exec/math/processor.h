@@ -8,8 +8,7 @@
  * one call do not overlap unless it says so.
  *
  * Same input, same bytes on one device: sums have a fixed order. Between devices results differ by rounding. */
-#ifndef HEC_EXEC_PROCESSOR_H
-#define HEC_EXEC_PROCESSOR_H
+#pragma once
 #include "runtime/exec/math/math.h"
 
 #include <stddef.h>
@@ -131,5 +130,3 @@ struct hec_processor {
 };
 
 extern hec_processor hec_processor_cpu; /* has no state: any thread may use it; hec_math_open first */
-
-#endif

@@ -2,8 +2,7 @@
  * heads m h/s .. (m+1) h/s - 1: these columns of Wq, Wk and Wv and rows of Wo, packed as a block of h/s heads. Norms,
  * gate and shared experts are whole on every rank. Sums over members of what their heads make of a row are what all
  * heads make of it. s = 1: the block itself. */
-#ifndef HEC_EXEC_DENSE_PART_H
-#define HEC_EXEC_DENSE_PART_H
+#pragma once
 #include "runtime/exec/model/expert_shard.h"
 
 typedef struct {
@@ -19,5 +18,3 @@ int32_t hec_dense_part_runs(const hec_dense_part *part);
 hec_shard_run hec_dense_part_run(const hec_dense_part *part, int32_t i);
 /* The part of an array of the block (parameters, gradients, moments). */
 void hec_dense_part_take(const hec_dense_part *part, const float *whole, float *out);
-
-#endif

@@ -2,8 +2,7 @@
  * m of s has columns m f/s .. (m+1) f/s - 1 of every matrix [d, f] and the same rows of the last one [f, d], packed as an
  * expert of width f/s. Sums over members of what shards make of a row are what the expert makes of it: the inner columns
  * are strangers to each other. s = 1: the expert itself. */
-#ifndef HEC_EXEC_EXPERT_SHARD_H
-#define HEC_EXEC_EXPERT_SHARD_H
+#pragma once
 #include "runtime/exec/model/model.h"
 
 typedef struct {
@@ -23,5 +22,3 @@ hec_shard_run hec_expert_shard_run(const hec_expert_shard *shard, int32_t i);
 
 /* The shard of an array of the expert (parameters, gradients, moments). */
 void hec_expert_shard_take(const hec_expert_shard *shard, const float *whole, float *out);
-
-#endif

@@ -8,8 +8,7 @@
  * Choices are constants of the derivative. A choice may look only at the affinities and at what hec_gate_call says. So
  * whoever has the affinities can make it again (the check does). Nothing of it depends on ranks, threads or the policy.
  * Replay forces the choice and has the default gate, softmax; the others compute on the host's memory. */
-#ifndef HEC_EXEC_GATE_H
-#define HEC_EXEC_GATE_H
+#pragma once
 #include "runtime/base/option.h"
 #include "runtime/exec/model/model.h"
 
@@ -98,5 +97,3 @@ void hec_gate_choose_top_k(const hec_model *model, const hec_gate_call *call, co
                            hec_assignments *out);
 /* The list of chosen [T, E] (0 or 1). */
 void hec_gate_list(const hec_model *model, const uint8_t *chosen, int32_t tokens, hec_assignments *out);
-
-#endif

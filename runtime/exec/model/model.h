@@ -16,8 +16,7 @@
  * are sparse small integers.
  * Measured (hec_reference_bits): at most 23 bits at d 8..64, f 8..128, E <= 64, top-k <= 8, seq <= 128 and 8192 tokens
  * over ranks and micro-batches. */
-#ifndef HEC_EXEC_MODEL_H
-#define HEC_EXEC_MODEL_H
+#pragma once
 #include "models/load.h"
 #include "models/moe.h"
 #include "runtime/base/arena.h"
@@ -189,5 +188,3 @@ typedef struct {
 } hec_expert_rows;
 void hec_experts_forward(hec_processor *on, const hec_model *model, const hec_expert_rows *list, int32_t n);
 void hec_experts_backward(hec_processor *on, const hec_model *model, const hec_expert_rows *list, int32_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* What only the files of the model share. */
-#ifndef HEC_EXEC_MODEL_PARTS_H
-#define HEC_EXEC_MODEL_PARTS_H
+#pragma once
 #include "runtime/exec/model/model.h"
 
 typedef struct {
@@ -20,5 +19,3 @@ typedef struct {
   int32_t f;  /* inner width */
   float keep; /* what becomes of what stands in out and din: 0 or 1 */
 } hec_ffn;
-
-#endif

@@ -279,14 +279,13 @@ static void assign_given(hec_reference *r, int64_t step, int32_t layer, const ui
   memcpy(a->token, r->text->choices + list * n, (size_t)a->n * sizeof *a->token);
   for (int32_t j = 0; j < a->n; j++)
     HEC_ASSERT(a->token[j] >= 0 && a->token[j] < r->tokens);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   const hec_gate_call call = {.step = step,
                               .first = ((int64_t)r->micro_batch * r->n_ranks + r->rank) * r->tokens,
                               .layer = layer,
                               .bias = r->text->bias_rate > 0 ? r->bias + (int64_t)layer * m->n_experts : NULL,
                               .arena = &arena};
   verify(r, list, &call, p, a);
-  hec_arena_free(&arena);
 }
 
 static void add_balance(hec_reference *r, int32_t layer, const float *p, hec_assignments *a) {

@@ -3,14 +3,14 @@
  *
  * One step = forward and backward of every micro-batch (gradients add up over ranks and micro-batches), then Adam. The
  * gradient of the dense parameters is the sum over ranks, as the dense all-reduce makes it. */
-#ifndef HEC_EXEC_REFERENCE_H
-#define HEC_EXEC_REFERENCE_H
+#pragma once
 #include "runtime/exec/train/language.h"
 
 typedef struct hec_reference hec_reference;
 
 hec_reference *hec_reference_new(const hec_model *model, int32_t n_ranks, int32_t tokens, bool train);
 void hec_reference_free(hec_reference *reference);
+HEC_OPENED_BY(hec_reference, hec_reference_free)
 
 /* loads [n_micro_batches], each [n_blocks][n_ranks][E]: forced routing. */
 void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *loads, int32_t n_micro_batches);
@@ -70,5 +70,3 @@ int32_t hec_reference_bits(const hec_reference *reference);
 double hec_relative_error(const float *a, const float *b, int64_t n);
 /* Largest relative error that summing in another order can explain after `steps` steps from the same state: derived in reference.c. */
 double hec_reference_tolerance(const hec_reference *reference, int64_t steps);
-
-#endif

@@ -386,7 +386,7 @@ static bool run(counter *c, int32_t micro_batch, int32_t rank, hec_assignments *
 int32_t hec_bits_of_step(const hec_bits_step *step) {
   const hec_model *m = step->model;
   HEC_ASSERT(m->exact && m->n_blocks == 1);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   counter c = {.step = step, .model = m, .w = hec_model_widths_of(m), .arena = &arena};
   int64_t block = hec_model_block(m).size, experts = m->n_experts * hec_model_expert_size(m), max = 0;
   c.block = tensor_of(&c, step->block, block);
@@ -413,6 +413,5 @@ int32_t hec_bits_of_step(const hec_bits_step *step) {
   if (step->train)
     equal = same(&c.block_grads, step->block_grads) && same(&c.expert_grads, step->expert_grads) && equal;
   HEC_ASSERT(equal || c.bits > 24);
-  hec_arena_free(&arena);
   return c.bits;
 }

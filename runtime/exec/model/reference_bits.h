@@ -1,7 +1,6 @@
 /* How many significant bits the sums of a step in exact mode need: the step once more, in double, by another
  * implementation. reference.c's own. */
-#ifndef HEC_EXEC_REFERENCE_BITS_H
-#define HEC_EXEC_REFERENCE_BITS_H
+#pragma once
 #include "runtime/exec/model/model.h"
 
 typedef struct {
@@ -18,5 +17,3 @@ typedef struct {
 /* The largest number of bits between the unit of a sum's terms and the sum of their absolute values. When it is at most
  * 24, every order of every sum is exact in float32, and the float step must equal this one everywhere (asserted). */
 int32_t hec_bits_of_step(const hec_bits_step *step);
-
-#endif

@@ -1,8 +1,7 @@
 /* The contract between the program and its MPI plug-in. The program never links MPI: backend_mpi.c loads
  * hecate-mpi-openmpi.so or hecate-mpi-mpich.so, whichever belongs to the process manager that started it. The plug-in
  * takes no symbol from the program; what it needs of it is handed over as `host`. */
-#ifndef HEC_EXEC_MPI_PLUGIN_H
-#define HEC_EXEC_MPI_PLUGIN_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 
 #include <stddef.h>
@@ -48,5 +47,3 @@ const hec_mpi_collectives *hec_mpi_collectives_of(void);
 #define HEC_MPI_LAYOUT                                                                                                 \
   ((uint64_t)sizeof(hec_rank) << 48 ^ (uint64_t)sizeof(hec_post) << 36 ^ (uint64_t)sizeof(hec_message) << 24 ^         \
    (uint64_t)sizeof(hec_transport) << 8 ^ (uint64_t)sizeof(hec_mpi_plugin) << 4 ^ (uint64_t)HEC_N_CHANNELS)
-
-#endif

@@ -31,14 +31,13 @@ static hec_status find_backend(const char *name, const hec_backend **backend) {
 }
 
 static hec_status check_available(const hec_backend *backend) {
-  hec_text why = {0};
+  HEC_SCOPED(hec_text) why = {0};
   hec_status status = HEC_OK;
   if (backend->link) /* a body would be given memory of a device, the collectives here read the host's */
     status = hec_fail(HEC_FAILED, "backend %s: the sparse collectives of libhecate do not run on devices yet",
                       backend->name);
   else if (!backend->available(&why))
     status = hec_fail(HEC_FAILED, "backend %s: %s", backend->name, why.data ? why.data : "not available");
-  hec_text_free(&why);
   return status;
 }
 
@@ -120,11 +119,9 @@ static hec_status check_run(const hec_run_options *o, run *r) {
   r->forced = o->collective ? hec_collective_find(o->collective) : NULL;
   if (o->collective && !r->forced)
     return hec_table_unknown(&(hec_table){.rows = hec_collectives}, "collective", o->collective);
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
-  hec_status status = load_cluster(o->cluster, o->n_ranks, &arena, &cluster);
-  hec_arena_free(&arena);
-  return status;
+  return load_cluster(o->cluster, o->n_ranks, &arena, &cluster);
 }
 
 int hec_run(const hec_run_options *options, hec_body *body, void *context) {

@@ -1,8 +1,7 @@
 /* The inside of libhecate's communicators: hecate_comm.c (ranks, memory), hecate_sparse.c (collectives).
  *
  * A rank's region:   heap of hec_comm_alloc | bounce of the gather | bounce of the scatter */
-#ifndef HEC_EXEC_HECATE_COMM_H
-#define HEC_EXEC_HECATE_COMM_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/package/hecate.h"
 #include "runtime/exec/stage.h"
@@ -60,5 +59,3 @@ struct hec_comm {
 
 bool hec_flight_open(const hec_comm *comm); /* one that was started and never waited for */
 void hec_flight_free(hec_flight *flight);
-
-#endif

@@ -274,12 +274,11 @@ int hec_sparse_reduce_scatter_start(hec_comm *comm, const hec_sparse_items *item
                                     float *const *buffers) {
   if (n_floats > SIZE_MAX / sizeof(float))
     return (int)hec_fail(HEC_BAD_INPUT, "floats of an item: %zu cannot be addressed", n_floats);
-  hec_arena pointers = {0};
+  HEC_SCOPED(hec_arena) pointers = {0};
   void **plain = HEC_NEW(&pointers, void *, items->n_items > 0 ? items->n_items : 0);
   for (int32_t i = 0; i < items->n_items; i++)
     plain[i] = buffers[i];
   hec_status status = start(comm, HECATE_SCATTER, items, n_floats * sizeof(float), plain);
-  hec_arena_free(&pointers);
   return (int)status;
 }
 

@@ -1,6 +1,5 @@
 /* What the files of libhecate's planner share: the planner, and a step of it. Internal to this folder. */
-#ifndef HEC_EXEC_PACKAGE_PLANNER_STATE_H
-#define HEC_EXEC_PACKAGE_PLANNER_STATE_H
+#pragma once
 #include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
@@ -53,5 +52,3 @@ hec_step *hec_step_new(hec_planner *planner);
 /* A decision into this step; arguments are checked. */
 void hec_step_decide(hec_step *step, int64_t iteration, int32_t micro_batch);
 hec_status hec_step_check(const hec_planner *planner, int64_t iteration, int32_t micro_batch) HEC_MUST_USE;
-
-#endif

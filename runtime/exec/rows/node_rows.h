@@ -8,8 +8,7 @@
  *                     rank that computes it, source, position), the order of the folded cells (rows.h)
  *
  * The numbers are gate weights on the way out, their gradients on the way home. */
-#ifndef HEC_EXEC_NODE_ROWS_H
-#define HEC_EXEC_NODE_ROWS_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/program/nodes.h"
 #include "runtime/program/program.h"
@@ -42,5 +41,3 @@ typedef struct {
 
 /* On `arena`. O(cells + assignments + sources of the proxy * (tokens + experts * devices of a node)). */
 hec_node_rows hec_node_rows_make(hec_arena *arena, const hec_node_cells *of, int32_t rank);
-
-#endif

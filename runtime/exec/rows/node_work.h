@@ -1,7 +1,6 @@
 /* What permutes and unpermutes compute where rows travel once per node (node_rows.h). A rank's own tokens and those that it
  * is proxy for are two lists of assignments, each with its rows, its sums and its weights. */
-#ifndef HEC_EXEC_NODE_WORK_H
-#define HEC_EXEC_NODE_WORK_H
+#pragma once
 #include "runtime/exec/exec.h"
 #include "runtime/exec/model/model.h"
 
@@ -18,5 +17,3 @@ typedef struct hec_node_work hec_node_work;
 /* While the operation, a permute or unpermute between nodes or inside them (op.by_node), is bound. */
 hec_node_work *hec_node_work_bind(hec_exec *exec, const hec_exec_op *op, const hec_node_places *places);
 void hec_node_work_run(hec_node_work *work, hec_processor *on, const hec_op *op);
-
-#endif

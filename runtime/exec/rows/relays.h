@@ -11,8 +11,7 @@
  *
  * so both ends agree without a word. Where cuts must agree too, for links, they are at experts. Rows that come to rest
  * are cut at destinations instead: at both ends one run each. */
-#ifndef HEC_EXEC_RELAYS_H
-#define HEC_EXEC_RELAYS_H
+#pragma once
 #include "runtime/exec/rows/rows.h"
 #include "runtime/program/token_route.h"
 
@@ -32,5 +31,3 @@ typedef struct hec_relays {
 /* On `arena`. O(cells + degree * ranks). */
 const hec_relays *hec_relays_make(hec_arena *arena, const hec_rows_cells *of, const hec_token_route *route,
                                   const hec_problem *problem, int32_t rank);
-
-#endif

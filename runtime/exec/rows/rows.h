@@ -10,8 +10,7 @@
  * In an expert-sharding group (problem.esp) a rank computes what arrived at any member. So computed rows are the
  * group's, by (chunk, expert, member it arrived at, source). They are the same rows at the same places on all members.
  */
-#ifndef HEC_EXEC_ROWS_H
-#define HEC_EXEC_ROWS_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/program/program.h"
 
@@ -50,5 +49,3 @@ typedef struct {
 
 /* On `arena`. O(cells + degree * (ranks + experts * esp) + assignments). */
 hec_rows hec_rows_make(hec_arena *arena, const hec_rows_cells *of, int32_t rank);
-
-#endif

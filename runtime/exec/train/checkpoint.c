@@ -234,12 +234,10 @@ static hec_status pass_loads(stream *s, const hec_checkpoint *c, int64_t step, h
 }
 
 static hec_status loads_file(const hec_checkpoint *c, int64_t step, bool writes, hec_record *record) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   stream s;
   HEC_TRY(open_stream(&s, c, step, LOADS_FILE, writes));
-  hec_status status = close_stream(&s, pass_loads(&s, c, step, record, hec_record_room(record, &arena)));
-  hec_arena_free(&arena);
-  return status;
+  return close_stream(&s, pass_loads(&s, c, step, record, hec_record_room(record, &arena)));
 }
 
 hec_status hec_checkpoint_loads(const hec_checkpoint *c, hec_record *record) {
@@ -262,7 +260,7 @@ static int64_t step_of(const char *name, bool part) {
 
 /* Files of ours, then the folder: what is not ours keeps it. */
 static void remove_checkpoint(const char *path) {
-  hec_text file = {0};
+  HEC_SCOPED(hec_text) file = {0};
   DIR *names = hec_folder_open(path);
   for (const struct dirent *found; names && (found = readdir(names)) != NULL;) {
     const char *name = found->d_name;
@@ -276,12 +274,11 @@ static void remove_checkpoint(const char *path) {
   if (names)
     (void)closedir(names);
   (void)rmdir(path);
-  hec_text_free(&file);
 }
 
 /* Those before `step`, complete or (part) begun and left. */
 static void remove_before(const hec_checkpoint *c, int64_t step, bool part) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   DIR *names = hec_folder_open(c->folder);
   for (const struct dirent *found; names && (found = readdir(names)) != NULL;) {
     int64_t of = step_of(found->d_name, part);
@@ -293,7 +290,6 @@ static void remove_before(const hec_checkpoint *c, int64_t step, bool part) {
   }
   if (names)
     (void)closedir(names);
-  hec_text_free(&path);
 }
 
 /* Names in it are on the disk, too. */
@@ -318,7 +314,7 @@ static hec_status make_folder(const char *path, hec_status code) {
 
 hec_status hec_checkpoint_hold(const hec_checkpoint *c) {
   HEC_TRY(make_folder(c->folder, HEC_BAD_INPUT));
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_text_printf(&path, "%s/.lock", c->folder);
   int file = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0666); /* stays open: closing it would give the lock back */
   hec_status status = HEC_OK;
@@ -327,7 +323,6 @@ hec_status hec_checkpoint_hold(const hec_checkpoint *c) {
   else if (!hec_file_claim(file))
     status = hec_fail(HEC_BAD_INPUT,
                       "%s: another run writes its checkpoints there; wait for it or choose another folder", c->folder);
-  hec_text_free(&path);
   return status;
 }
 
@@ -371,8 +366,8 @@ static hec_status compare(const hec_checkpoint *c, const hec_json *json, const c
 }
 
 hec_status hec_checkpoint_find(hec_checkpoint *c) {
-  hec_text path = {0};
-  hec_json *json;
+  HEC_SCOPED(hec_text) path = {0};
+  HEC_OPENED(hec_json) *json = NULL;
   DIR *names = hec_folder_open(c->folder);
   c->step = 0;
   for (const struct dirent *found; names && (found = readdir(names)) != NULL;) {
@@ -385,28 +380,21 @@ hec_status hec_checkpoint_find(hec_checkpoint *c) {
     return HEC_OK;
   add_path(&path, c, c->step, "/");
   hec_text_add(&path, description);
-  hec_status status = hec_json_read(path.data, &json);
-  if (status == HEC_OK) {
-    status = compare(c, json, path.data);
-    hec_json_free(json);
-  }
-  hec_text_free(&path);
-  return status;
+  HEC_TRY(hec_json_read(path.data, &json));
+  return compare(c, json, path.data);
 }
 
 /* ---- Writing ---- */
 
 static hec_status begin(const hec_checkpoint *c, int64_t step) {
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   add_path(&path, c, step, part_suffix);
   remove_before(c, step, true);
-  hec_status status = make_folder(path.data, HEC_FAILED);
-  hec_text_free(&path);
-  return status;
+  return make_folder(path.data, HEC_FAILED);
 }
 
 static hec_status put_in_place(const hec_checkpoint *c, int64_t step) {
-  hec_text part = {0}, path = {0};
+  HEC_SCOPED(hec_text) part = {0}, path = {0};
   hec_status status = HEC_OK;
   add_path(&part, c, step, part_suffix);
   add_path(&path, c, step, "");
@@ -414,20 +402,15 @@ static hec_status put_in_place(const hec_checkpoint *c, int64_t step) {
   if (rename(part.data, path.data) != 0)
     status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", path.data, strerror(errno));
   sync_folder(c->folder);
-  hec_text_free(&part);
-  hec_text_free(&path);
   return status;
 }
 
 static hec_status write_description(const hec_checkpoint *c, int64_t step) {
-  hec_text path = {0}, text = {0};
+  HEC_SCOPED(hec_text) path = {0}, text = {0};
   add_path(&path, c, step, part_suffix);
   hec_text_printf(&path, "/%s", description);
   describe(c, step, &text);
-  hec_status status = hec_write_file(path.data, text.data, text.length);
-  hec_text_free(&path);
-  hec_text_free(&text);
-  return status;
+  return hec_write_file(path.data, text.data, text.length);
 }
 
 /* Every rank names its phase: tests kill it there. */

@@ -11,8 +11,7 @@
  *
  * The newest checkpoint counts, and older ones are removed once it is in place. A process that is killed at any moment leaves
  * the last one that was. */
-#ifndef HEC_EXEC_CHECKPOINT_H
-#define HEC_EXEC_CHECKPOINT_H
+#pragma once
 #include "runtime/exec/exec.h"
 #include "runtime/exec/train/record.h"
 
@@ -46,5 +45,3 @@ hec_status hec_checkpoint_read(const hec_checkpoint *checkpoint, hec_record *rec
 /* By every rank, between two steps; the record has `step` steps. */
 hec_status hec_checkpoint_write(const hec_checkpoint *checkpoint, int64_t step, hec_record *record, hec_exec *exec,
                                 hec_rank *rank) HEC_MUST_USE;
-
-#endif

@@ -5,8 +5,7 @@
  *
  *     x = embedding[id]   ...blocks...   h = x / sqrt(mean(x^2) + 1e-6)   z = h head   loss = sum over tokens of
  *     ln(sum_v exp z_v) - z_next */
-#ifndef HEC_EXEC_LANGUAGE_H
-#define HEC_EXEC_LANGUAGE_H
+#pragma once
 #include "runtime/exec/model/model.h"
 
 enum { HEC_SYMBOLS_MAX = 256 };
@@ -59,5 +58,3 @@ typedef struct {
 hec_status hec_corpus_check(const hec_corpus *corpus, const hec_model *model, int32_t tokens) HEC_MUST_USE;
 void hec_corpus_batch(const hec_corpus *corpus, const hec_model *model, hec_corpus_place place, uint8_t *ids,
                       uint8_t *next);
-
-#endif

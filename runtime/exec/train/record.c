@@ -265,7 +265,7 @@ static uint64_t *all_transitions(const hec_record *record, hec_arena *arena) {
 
 static hec_status write_trace(const hec_record *record, const char *path, hec_trace_header header) {
   const hec_model *m = record->model;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_trace_writer *writer = NULL;
   header.n_layers = m->n_blocks;
   header.n_experts = m->n_experts;
@@ -283,7 +283,6 @@ static hec_status write_trace(const hec_record *record, const char *path, hec_tr
     status = hec_trace_finish(writer);
   else
     hec_trace_abandon(writer);
-  hec_arena_free(&arena);
   return status;
 }
 
@@ -293,11 +292,10 @@ hec_status hec_record_end(hec_record *record, hec_status status, const char *pat
     return write_trace(record, path, *header);
   if (steps == 0)
     return status;
-  hec_text failure = {0};
+  HEC_SCOPED(hec_text) failure = {0};
   hec_text_add(&failure, hec_last_error());
   if (write_trace(record, path, *header) == HEC_OK)
     hec_text_printf(&failure, "; %s has the loads of the %" PRId64 " finished steps", path, steps);
   status = hec_fail(status, "%s", failure.data);
-  hec_text_free(&failure);
   return status;
 }

@@ -4,8 +4,7 @@
  * It is made before the launch, in memory and a file that the ranks share. So the caller has every finished step, also of a
  * run in which a rank died. A step is finished when rank 0 has heard from all ranks. Counts go to a file without a name:
  * memory does not grow with the run. */
-#ifndef HEC_EXEC_RECORD_H
-#define HEC_EXEC_RECORD_H
+#pragma once
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/model/model.h"
 #include "traces/trace.h"
@@ -40,5 +39,3 @@ void hec_record_set_transitions(hec_record *record, int32_t rank, int64_t step, 
  * is a failure, its message then says what the trace has; without a finished step there is none. */
 hec_status hec_record_end(hec_record *record, hec_status status, const char *path,
                           const hec_trace_header *header) HEC_MUST_USE;
-
-#endif

@@ -5,8 +5,7 @@
  * Loss of a step: the mean cross entropy over all tokens of all ranks and micro-batches, plus the balance losses of the
  * layers. Those are hec_assign_balance with the counts and probabilities of all ranks, mean over micro-batches. So runs
  * with the same global batch agree whatever the policy and the number of ranks, up to rounding. */
-#ifndef HEC_EXEC_TRAIN_H
-#define HEC_EXEC_TRAIN_H
+#pragma once
 #include "runtime/exec/check.h"
 #include "runtime/exec/runner.h"
 #include "runtime/exec/train/checkpoint.h"
@@ -51,5 +50,3 @@ size_t hec_train_bytes(const hec_train *train, const hec_policy *policy);
 /* Called by every rank. `result` is filled in on rank 0 when check. */
 hec_status hec_train_run(const hec_train *train, const hec_policy *policy, hec_rank *rank,
                          hec_check_result *result) HEC_MUST_USE;
-
-#endif

@@ -1,8 +1,7 @@
 /* Connections over loopback. For every ordered pair of ranks and every channel there is one TCP connection. Its payload
  * flows from source to destination only; the other way it carries the destination's headers. Only transports include
  * this. */
-#ifndef HEC_EXEC_TCP_H
-#define HEC_EXEC_TCP_H
+#pragma once
 #include "runtime/exec/launch/world.h"
 
 /* What the ranks share; behind it the flows. */
@@ -21,5 +20,3 @@ hec_status hec_tcp_prepare(const hec_launch_options *options, hec_world *world) 
 /* Connects this rank with all others; waits for them at most rank->limit_ns. On failure what is open is in `ends` too. */
 hec_status hec_tcp_connect(hec_rank *rank, hec_tcp_ends *ends) HEC_MUST_USE;
 void hec_tcp_close(hec_rank *rank, hec_tcp_ends *ends);
-
-#endif

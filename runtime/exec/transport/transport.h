@@ -10,8 +10,7 @@
  *   wait    sleeps until something may have changed for this rank, or until_ns; spurious returns are fine
  *
  * Semantics in terms of time: bytes move once both ends have posted (rendezvous). */
-#ifndef HEC_EXEC_TRANSPORT_H
-#define HEC_EXEC_TRANSPORT_H
+#pragma once
 #include "models/cluster.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -77,5 +76,3 @@ typedef struct {
 HEC_TRANSPORT_LIST(HEC_TRANSPORT_DECLARE)
 extern const hec_transport *const hec_transports[]; /* NULL-terminated */
 const hec_transport *hec_transport_find(const char *name);
-
-#endif

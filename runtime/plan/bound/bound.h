@@ -1,6 +1,5 @@
 /* What iteration times of a class of policies on a load cannot go below: bound_time.c has the statements. */
-#ifndef HEC_PLAN_BOUND_H
-#define HEC_PLAN_BOUND_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/policy.h"
 
@@ -39,5 +38,3 @@ typedef struct {
 void hec_bound_begin(hec_bound *bound, hec_bound_case options);
 void hec_bound_add(hec_bound *bound, const hec_load *load);
 hec_bound_time hec_bound_end(hec_bound *bound);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the files of the bounds of times share: bound_cluster.c (what the cluster gives), bound_time.c (loads, and the
  * mathematics), bound_served.c (tokens or copies). */
-#ifndef HEC_PLAN_BOUND_STATE_H
-#define HEC_PLAN_BOUND_STATE_H
+#pragma once
 #include "runtime/plan/bound/bound.h"
 #include "runtime/plan/problem.h"
 
@@ -80,5 +79,3 @@ static inline double larger(double a, double b) {
 static inline double smaller(double a, double b) {
   return a < b ? a : b;
 }
-
-#endif

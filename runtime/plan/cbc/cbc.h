@@ -1,10 +1,7 @@
 /* The door of CBC, COIN-OR's branch-and-cut solver. Its library is opened by the first planner that asks
  * (hec_solver_ready), so that whoever solves nothing does not have it in his process. */
-#ifndef HEC_PLAN_CBC_CBC_H
-#define HEC_PLAN_CBC_CBC_H
+#pragma once
 #include "runtime/plan/milp.h"
 
 /* Never NULL. Programs that multiply matrices too call hec_math_open before it is ready: cbc.c says why. */
 const hec_solver *hec_solver_cbc(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the rows of collectives share. Internal to this folder. */
-#ifndef HEC_PLAN_COLLECTIVES_LOWER_H
-#define HEC_PLAN_COLLECTIVES_LOWER_H
+#pragma once
 #include "runtime/plan/collective.h"
 
 /* Consecutive items that travel alike: one owner (of slice `slice`), the same receivers. */
@@ -45,5 +44,3 @@ void hec_collective_two_level_gather(const hec_problem *problem, const hec_spars
 void hec_collective_finish(hec_collective_plan *plan, int32_t n_ranks);
 
 void hec_collective_two_level_scatter(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out);
-
-#endif

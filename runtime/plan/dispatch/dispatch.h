@@ -1,7 +1,6 @@
 /* Dispatch: which holder of an expert computes the assignments of a source. Integers only; every assignment exactly
  * once. */
-#ifndef HEC_PLAN_DISPATCH_H
-#define HEC_PLAN_DISPATCH_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/plan.h"
 
@@ -101,5 +100,3 @@ void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const h
 void hec_routing_shard(hec_routing *routing, const hec_problem *problem);
 
 double hec_routing_overload(const hec_routing *routing); /* busiest rank over mean; 1 when there are no tokens */
-
-#endif

@@ -102,14 +102,11 @@ static hec_status check(const hec_placement *p, const hec_placement_format *form
 }
 
 static hec_status unknown(const char *origin) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   for (int32_t i = 0; hec_placement_formats[i]; i++)
     hec_text_printf(&text, "%s%s (%s)", i > 0 ? "; " : "", hec_placement_formats[i]->name,
                     hec_placement_formats[i]->summary);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "%s: expected a placement of a known format, found none of: %s", origin, text.data);
-  hec_text_free(&text);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected a placement of a known format, found none of: %s", origin, text.data);
 }
 
 static hec_status read_as(const hec_placement_format *format, const hec_placement_file *file,
@@ -129,7 +126,7 @@ static hec_status read_as(const hec_placement_format *format, const hec_placemen
 
 hec_status hec_placement_parse(const char *text, size_t length, const char *origin, hec_placement_shape shape,
                                hec_arena *arena, hec_placement *placement) {
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   size_t begin = 0;
   while (begin < length && strchr(" \t\r\n", text[begin]) && text[begin])
     begin++;
@@ -146,11 +143,9 @@ hec_status hec_placement_parse(const char *text, size_t length, const char *orig
                         .slot_at = HEC_NEW(arena, int32_t, ranks + 1),
                         .n_slots_max = (int64_t)(length / 2) + 1}; /* a digit and what ends it */
   read.slot = HEC_NEW(arena, int32_t, read.n_slots_max);
-  hec_status status = read_as(format, &file, &read);
-  hec_json_free(json);
-  if (status == HEC_OK)
-    *placement = read;
-  return status;
+  HEC_TRY(read_as(format, &file, &read));
+  *placement = read;
+  return HEC_OK;
 }
 
 hec_status hec_placement_read(const char *path, hec_placement_shape shape, hec_arena *arena, hec_placement *placement) {

@@ -9,8 +9,7 @@
  *
  * So a plan whose homes are the lowest holders and whose copies are all resident comes back whole. So does every
  * placement, the order of a rank's slots included. */
-#ifndef HEC_PLAN_PLACEMENT_H
-#define HEC_PLAN_PLACEMENT_H
+#pragma once
 #include "models/json.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/plan.h"
@@ -98,5 +97,3 @@ void hec_placement_close_layer(hec_placement *placement, int32_t layer);
 /* The next slots, of an array of JSON: whole numbers from 0 to n_experts - 1. */
 hec_status hec_placement_json_slots(const hec_placement_file *file, const hec_json_value *array,
                                     hec_placement *placement) HEC_MUST_USE;
-
-#endif

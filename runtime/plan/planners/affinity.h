@@ -1,7 +1,6 @@
 /* Experts to ranks, equally many on each in every layer. As many tokens as possible find their experts of two
  * successive layers on one rank. */
-#ifndef HEC_PLAN_AFFINITY_H
-#define HEC_PLAN_AFFINITY_H
+#pragma once
 #include "runtime/base/arena.h"
 
 typedef struct {
@@ -25,5 +24,3 @@ hec_affinity hec_affinity_new(hec_arena *arena, int32_t n_layers, int32_t n_expe
 void hec_affinity_make(hec_affinity *affinity);
 /* Tokens whose part stays the same from a layer to the next. */
 uint64_t hec_affinity_kept(const hec_affinity *affinity);
-
-#endif

@@ -1,7 +1,6 @@
 /* The linear assignment problem: every row to a column of its own, at the least sum of costs. Own code: every rank must find the
  * same one, whatever libraries it has. */
-#ifndef HEC_PLAN_ASSIGNMENT_H
-#define HEC_PLAN_ASSIGNMENT_H
+#pragma once
 #include "runtime/base/arena.h"
 
 typedef struct {
@@ -15,5 +14,3 @@ typedef struct {
 
 hec_assignment hec_assignment_new(hec_arena *arena, int32_t n);
 double hec_assignment_make(hec_assignment *assignment); /* returns the sum; ties go to the lower column */
-
-#endif

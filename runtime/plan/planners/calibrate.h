@@ -20,8 +20,7 @@
  * fewest holders of the expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what
  * gains most per byte. And it leaves the plan as it was unless the layer, its work by the whole law of computing, ends
  * sooner than that. */
-#ifndef HEC_PLAN_CALIBRATE_H
-#define HEC_PLAN_CALIBRATE_H
+#pragma once
 #include "models/load.h"
 #include "runtime/plan/planners/layer_model.h"
 #include "runtime/plan/planners/spread_cost.h"
@@ -93,5 +92,3 @@ double hec_calibrate_end_s(const hec_calibrate *calibrate, const hec_layer_end *
 /* Adds guests to one layer of the plan. Returns the number of experts added; its inner steps are added to *units. */
 int32_t hec_calibrate_layer(hec_calibrate *calibrate, hec_plan *plan, int32_t layer, const hec_load *load, int32_t m,
                             uint64_t *units);
-
-#endif

@@ -1,7 +1,6 @@
 /* Groups of experts to ranks, layer after layer, so that few tokens change rank between layers: the second problem of
  * MoETuner. */
-#ifndef HEC_PLAN_CHAIN_H
-#define HEC_PLAN_CHAIN_H
+#pragma once
 #include "runtime/plan/milp.h"
 #include "runtime/plan/planners/assignment.h"
 
@@ -40,5 +39,3 @@ typedef struct {
 hec_chain_exact hec_chain_exact_new(hec_arena *arena, int32_t n_layers, int32_t n, const hec_solver *solver);
 /* After hec_chain_make, as hec_partition_improve. */
 hec_chain_verdict hec_chain_improve(hec_chain_exact *exact, hec_chain *chain, const hec_solver *solver);
-
-#endif

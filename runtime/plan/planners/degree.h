@@ -10,8 +10,7 @@
  * PipeMoE (INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874) as FSMoE (arXiv:2501.10714) has it: its cases 2 and 3
  * without intra-node collectives. There is one r for forward and backward, enumerated over the powers of two that its
  * code uses. */
-#ifndef HEC_PLAN_DEGREE_H
-#define HEC_PLAN_DEGREE_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -37,5 +36,3 @@ int32_t hec_degree_best(const hec_chunk_time *forward, const hec_chunk_time *bac
 hec_chunk_time hec_degree_balanced(const hec_problem *problem, int32_t degree, bool backward, hec_arena *arena);
 /* The best degree on balanced loads, as a planner before training has it. */
 int32_t hec_degree_of(const hec_problem *problem, hec_arena *arena);
-
-#endif

@@ -1,6 +1,5 @@
 /* EPLB's placement of replicated experts on slots: a pure function from loads to slots. */
-#ifndef HEC_PLAN_EPLB_CORE_H
-#define HEC_PLAN_EPLB_CORE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
@@ -23,5 +22,3 @@ typedef struct {
 hec_eplb hec_eplb_new(hec_arena *arena, int32_t n_experts, int32_t n_slots, int32_t n_groups, int32_t n_nodes,
                       int32_t n_ranks);
 void hec_eplb_place(hec_eplb *eplb, const uint64_t *load);
-
-#endif

@@ -1,8 +1,7 @@
 /* FSMoE's planner: in how many chunks a layer is cut, and which gradients are reduced beside which layer (arXiv
  * 2501.10714; the mathematics are in fsmoe.c). It places nothing and knows no tokens: its inputs are times, in any one
  * unit, of operations on three streams. */
-#ifndef HEC_PLAN_FSMOE_H
-#define HEC_PLAN_FSMOE_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -84,5 +83,3 @@ enum { HEC_FSMOE_QUANTA = 256 };
  * layer began. The arena is left as it was. O(n * quanta^2). */
 hec_fsmoe_partition hec_fsmoe_divide(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_reduce law,
                                      hec_fsmoe_options options, hec_arena *arena, hec_fsmoe_slot *slots);
-
-#endif

@@ -1,6 +1,5 @@
 /* What FSMoE's planner (fsmoe.h) sees of a problem: times in seconds by the cost laws, bytes of gradients. */
-#ifndef HEC_PLAN_FSMOE_PROBLEM_H
-#define HEC_PLAN_FSMOE_PROBLEM_H
+#pragma once
 #include "runtime/plan/planners/fsmoe.h"
 
 typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
@@ -24,5 +23,3 @@ typedef struct {
 } hec_fsmoe_decision;
 /* `folded`: as No-IIO sees it. What is decided stays on the arena. */
 hec_fsmoe_decision hec_fsmoe_decide(const hec_problem *problem, bool folded, hec_arena *arena);
-
-#endif

@@ -2,8 +2,7 @@
  * materialisation), and who owns them (Algorithm 2, heterogeneous sharding). Two numbers bound the copies: t experts of
  * a layer can be gathered under the attention, and m copies fit on a rank.
  * Every gap and tie of the paper is filled as reference hecate.md 4.3, 7 and 14 say. */
-#ifndef HEC_PLAN_FSSDP_H
-#define HEC_PLAN_FSSDP_H
+#pragma once
 #include "runtime/plan/planners/spread_cost.h"
 #include "runtime/plan/problem.h"
 
@@ -70,5 +69,3 @@ static inline int32_t hec_fssdp_even_owner(const hec_problem *problem, int32_t l
   int32_t rank = (int32_t)((int64_t)expert * problem->n_ranks / problem->n_experts);
   return problem->n_ranks > problem->n_experts ? (rank + layer) % problem->n_ranks : rank;
 }
-
-#endif

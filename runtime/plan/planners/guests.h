@@ -9,8 +9,7 @@
  *   split        plain, or balanced
  *
  * Whatever is chosen is predicted to end no later than nothing of it. */
-#ifndef HEC_PLAN_GUESTS_H
-#define HEC_PLAN_GUESTS_H
+#pragma once
 #include "runtime/plan/planners/layer_end.h"
 
 /* A copy on `to`, and what it takes over. */
@@ -42,5 +41,3 @@ double hec_guests_choose(hec_guests *guests);
 hec_layer_times hec_guests_split(hec_guests *guests);
 hec_layer_times hec_guests_hold_late(hec_guests *guests, hec_layer_times times);
 double hec_guests_spill(hec_guests *guests, const hec_layer_times *times, int32_t room, hec_held held);
-
-#endif

@@ -20,8 +20,7 @@
  * A split is made in two steps. First, each source's tokens go to itself, otherwise evenly to the holders of its node,
  * otherwise to all. Then, if wanted, they are split so that the busiest rank has least (min_max.h). Tokens keep to
  * their own rank and node as far as the loads allow. */
-#ifndef HEC_PLAN_LAYER_END_H
-#define HEC_PLAN_LAYER_END_H
+#pragma once
 #include "models/compute_cost.h"
 #include "models/link_cost.h"
 #include "runtime/plan/hiding.h"
@@ -143,5 +142,3 @@ bool hec_layer_all_stay(const hec_layer_end *end, int32_t expert);
 /* Which source's tokens go to which of the n listed holders, of the split's tokens: own rank, own node, anywhere, in the
  * order of ranks. Adds to to[holder * n_ranks + source], but for what stays on its rank. */
 void hec_layer_trace(hec_layer_end *end, int32_t expert, int32_t n, uint32_t *to);
-
-#endif

@@ -11,8 +11,7 @@
  * The linear part leaves out what an expert costs on a rank beside its rows. That is the start of its GEMMs, a tile
  * that is not full, and its weights from memory. hec_layer_model_work_s has all of it, for sets of copies that are
  * compared with none. */
-#ifndef HEC_PLAN_LAYER_MODEL_H
-#define HEC_PLAN_LAYER_MODEL_H
+#pragma once
 #include "runtime/plan/plan.h"
 #include "runtime/plan/problem.h"
 #include "runtime/plan/rank_links.h"
@@ -100,5 +99,3 @@ void hec_layer_model_work_s(const hec_layer_model *model, double work_s[2]);
 static inline double hec_layer_model_total(const hec_layer_model *model, hec_layer_time time) {
   return model->a2a_weight * time.a2a_s + model->compute_weight * time.compute_s;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Tokens over fixed replicas so that the busiest rank has least: the linear programme of LPLB and of MicroMoE, solved
  * exactly and in whole tokens. Apart from the policies, so that it can be tested exactly. */
-#ifndef HEC_PLAN_MIN_MAX_H
-#define HEC_PLAN_MIN_MAX_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -30,5 +29,3 @@ hec_min_max hec_min_max_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts
 /* Minimises the busiest rank. Only ranks above the mean give away more than they get. Deterministic; allocates nothing.
  */
 void hec_min_max_solve(hec_min_max *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* Experts by descending load, the way every planner here wants them: a total order, so any sorting method agrees. */
-#ifndef HEC_PLAN_ORDER_H
-#define HEC_PLAN_ORDER_H
+#pragma once
 #include <stdint.h>
 
 /* order[n] = 0..n-1 by descending key, ties to the lower index. O(n log n), 4 KiB of stack at most. Integer loads are
@@ -17,5 +16,3 @@ static inline uint64_t hec_largest(const uint64_t *load, int32_t n) { /* 0 of no
     max = load[i] > max ? load[i] : max;
   return max;
 }
-
-#endif

@@ -9,8 +9,7 @@
  *
  * and three latencies. Gradients come back the same way in reverse. It is what parts.c costs where nodes are full and parts are
  * equal (tests/plan/test_layer_end.c). Where another row of the table is cheaper, the price is too high. */
-#ifndef HEC_PLAN_PART_LANES_H
-#define HEC_PLAN_PART_LANES_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -41,5 +40,3 @@ void hec_part_lanes_add_all(hec_part_lanes *lanes, int32_t expert, int32_t owner
                             int sign);
 /* Seconds of all of them at `bytes` an expert; 0 if there are none. O(ranks + nodes). */
 double hec_part_lanes_s(const hec_part_lanes *lanes, double bytes);
-
-#endif

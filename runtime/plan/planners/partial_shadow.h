@@ -1,7 +1,6 @@
 /* Pro-Prophet's choice of experts to replicate on part of the ranks (reference policies.md 3.9). It stands apart from
  * the policy so that its model can be tested exactly. */
-#ifndef HEC_PLAN_PARTIAL_SHADOW_H
-#define HEC_PLAN_PARTIAL_SHADOW_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
@@ -48,5 +47,3 @@ hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int
  * O(ranks * experts), then O(ranks log ranks + experts) per tried expert. */
 void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cost *cost, const uint64_t *sent,
                                const int32_t *home, int32_t max);
-
-#endif

@@ -1,6 +1,5 @@
 /* Experts in as many groups as there are ranks, sums as equal as can be: the first problem of MoETuner. */
-#ifndef HEC_PLAN_PARTITION_H
-#define HEC_PLAN_PARTITION_H
+#pragma once
 #include "runtime/plan/milp.h"
 
 typedef struct {
@@ -43,5 +42,3 @@ hec_partition_exact hec_partition_exact_new(hec_arena *arena, int32_t n_items, i
  * the heuristic's stays. Without a solver the bound alone. */
 hec_partition_verdict hec_partition_improve(hec_partition_exact *exact, hec_partition *partition,
                                             const uint64_t *weight, const hec_solver *solver);
-
-#endif

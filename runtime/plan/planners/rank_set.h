@@ -1,6 +1,5 @@
 /* Sets of ranks as bits, 64 to a word: joined, compared and counted a word at a time. */
-#ifndef HEC_PLAN_RANK_SET_H
-#define HEC_PLAN_RANK_SET_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ static inline int32_t hec_rank_set_list(const uint64_t *set, int32_t n_words, in
       ranks[n++] = 64 * w + __builtin_ctzll(left);
   return n;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Fixed graphs of replicas: whose experts a rank replicates. */
-#ifndef HEC_PLAN_REPLICA_GRAPH_H
-#define HEC_PLAN_REPLICA_GRAPH_H
+#pragma once
 #include <stdint.h>
 
 enum { HEC_REPLICA_COLUMNS_MAX = 2 };
@@ -18,5 +17,3 @@ HEC_REPLICA_GRAPH_LIST(HEC_REPLICA_GRAPH_DECLARE)
 
 /* The first of the list that applies to that many ranks, `per_node` of them on each node; NULL for one rank. */
 const hec_replica_graph *hec_replica_graph_of(int32_t n_ranks, int32_t per_node, int32_t *from, int32_t *n_columns);
-
-#endif

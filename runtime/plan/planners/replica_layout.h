@@ -1,7 +1,6 @@
 /* LAER-MoE's planner (arXiv 2602.11686; reference hecate.md 10.3), apart from the policy so that it can be tested
  * exactly. It says how many replicas each expert gets, and on which ranks' slots they stand. */
-#ifndef HEC_PLAN_REPLICA_LAYOUT_H
-#define HEC_PLAN_REPLICA_LAYOUT_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdint.h>
@@ -45,5 +44,3 @@ void hec_replica_layout_choose(hec_replica_layout *layout, const hec_replica_cos
 
 /* The layout of no load: slots shared out evenly, the first experts one more. */
 void hec_replica_layout_even(hec_replica_layout *layout);
-
-#endif

@@ -1,6 +1,5 @@
 /* FasterMoE's choice of shadowed experts, apart from the policy so that its published model can be tested exactly. */
-#ifndef HEC_PLAN_SHADOW_H
-#define HEC_PLAN_SHADOW_H
+#pragma once
 #include "runtime/base/arena.h"
 
 #include <stdint.h>
@@ -32,5 +31,3 @@ hec_shadow hec_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts);
 /* load: [n_ranks][n_experts] assignments of this micro-batch; home: [n_experts].
  * O(ranks * experts) to add up, then O(ranks) per tried expert. */
 void hec_shadow_choose(hec_shadow *shadow, const hec_shadow_cost *cost, const uint32_t *load, const int32_t *home);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which rank takes over which pack of experts, so that as little as possible moves. EPLB's placement says what goes
  * together, not where (reference policies.md 4.1, issue 25 of EPLB). */
-#ifndef HEC_PLAN_SLOT_MATCH_H
-#define HEC_PLAN_SLOT_MATCH_H
+#pragma once
 #include "runtime/plan/planners/assignment.h"
 
 #include <stdint.h>
@@ -31,5 +30,3 @@ uint64_t hec_slot_match_place(hec_slot_match *match, const uint8_t *held, int32_
  * column_of[row]. Returns the sum. O(n^3). */
 int64_t hec_slot_match_assign(hec_slot_match *match, const int64_t *gain, int32_t n, int32_t stride,
                               int32_t *column_of);
-
-#endif

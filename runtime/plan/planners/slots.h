@@ -1,7 +1,6 @@
 /* From experts in slots of ranks to homes and resident copies: what EPLB, FlashLB and CRAFT have in common behind their
  * placements. */
-#ifndef HEC_PLAN_SLOTS_H
-#define HEC_PLAN_SLOTS_H
+#pragma once
 #include "runtime/plan/policy.h"
 
 typedef struct {
@@ -16,5 +15,3 @@ hec_slots hec_slots_new(hec_arena *arena, int32_t n_experts, int32_t n_ranks, in
 /* Writes a layer: slot i, of rank i / per_rank, holds expert slot[i] (-1: none). The home is the present one if it
  * still has a slot of the expert, otherwise the rank of its first slot. Every other slot is a resident copy. */
 void hec_slots_write(hec_slots *slots, hec_plan *plan, int32_t layer, const int32_t *slot, int32_t per_rank);
-
-#endif

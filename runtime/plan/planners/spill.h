@@ -3,8 +3,7 @@
  * other, with the experts at home there and their tokens. It answers with moves; here moves become guests and quotas.
  *
  * The domain is all ranks, or there is one for each node. Within a domain ranks count from 0. */
-#ifndef HEC_PLAN_SPILL_H
-#define HEC_PLAN_SPILL_H
+#pragma once
 #include "runtime/plan/policy.h"
 
 /* `tokens` assignments of the expert leave its home for `rank` (of the problem's). */
@@ -92,5 +91,3 @@ void hec_spill_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
 #define HEC_SPILL_GUESTS(i, who)                                                                                       \
   HEC_POLICY_WHOLE("guests", i, 0, 65536, .help = "guest slots of a rank; else what `slots` leaves", .source = who)
 int32_t hec_spill_slots(const hec_policy_run *run, int32_t i);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * which is the makespan of models/link_cost.h to the last bit: it too is a maximum over (transfer, link of its route).
  */
-#ifndef HEC_PLAN_SPREAD_COST_H
-#define HEC_PLAN_SPREAD_COST_H
+#pragma once
 #include "runtime/plan/collective.h"
 #include "runtime/plan/rank_links.h"
 
@@ -94,5 +93,3 @@ bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *h
 /* The row that hec_collective_choose would take for `sparse` (whole items of spread->bytes), without lowering it with
  * every row. `sum` likewise. */
 const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Beyond m copies a rank (m < k <= t: places by Algorithm 1, which are not nested) t, t/2, t/4, ... are tried.
  * O(experts * (ranks * route + cells)) to begin, O(cells + ranks) for each k up to m. */
-#ifndef HEC_PLAN_WEIGH_H
-#define HEC_PLAN_WEIGH_H
+#pragma once
 #include "runtime/plan/planners/calibrate.h"
 #include "runtime/plan/planners/fssdp.h"
 
@@ -34,5 +33,3 @@ typedef struct {
 } hec_weigh_case;
 /* Copies the k hottest experts of the layer (hec_fssdp_materialise) and returns k; inner steps are added to *units. */
 int32_t hec_weigh_layer(hec_weigh *weigh, hec_plan *plan, const hec_weigh_case *of, uint64_t *units);
-
-#endif

@@ -1,7 +1,6 @@
 /* Seconds of the experts that a rank computes (hec_work_experts_s), for planners that ask again and again: what so many rows of
  * one expert take is computed once, where the law is a sum over experts. */
-#ifndef HEC_PLAN_WORK_MEMO_H
-#define HEC_PLAN_WORK_MEMO_H
+#pragma once
 #include "models/compute_cost.h"
 #include "runtime/plan/problem.h"
 
@@ -18,5 +17,3 @@ enum { HEC_WORK_MEMO = 4096 };
 hec_work_memo hec_work_memo_new(hec_arena *arena, const hec_problem *problem, hec_work_shape shape);
 /* rows[0..n) of n experts, in this order to the last bit. O(n). */
 double hec_work_memo_s(hec_work_memo *memo, int32_t rank, const int32_t *rows, int32_t n);
-
-#endif

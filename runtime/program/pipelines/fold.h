@@ -1,6 +1,5 @@
 /* The order of DeepSeek's DualPipe, which the rows `dualpipe` and `dualpipev` share (fold.c). */
-#ifndef HEC_PIPELINE_FOLD_H
-#define HEC_PIPELINE_FOLD_H
+#pragma once
 #include "runtime/program/pipelines/pipeline_schedule.h"
 
 typedef struct {
@@ -11,5 +10,3 @@ typedef struct {
 } hec_pipeline_fold;
 
 void hec_pipeline_folded(hec_pipeline_order *order, const hec_pipeline_fold *fold);
-
-#endif

@@ -48,8 +48,8 @@ static hec_status fit(const hec_pipeline_schedule *s, hec_pipeline_shape *shape)
   if (shape->group == 0)
     shape->group = shape->n_stages;
   if ((int64_t)shape->n_stages * shape->n_chunks * shape->n_micro_batches > PIECES_MAX / KINDS)
-    return hec_pipeline_refuse(s->name, "fewer pieces (stages x virtual stages x micro-batches)", shape->n_micro_batches,
-                               "fewer micro-batches");
+    return hec_pipeline_refuse(s->name, "fewer pieces (stages x virtual stages x micro-batches)",
+                               shape->n_micro_batches, "fewer micro-batches");
   return s->fits ? s->fits(shape) : HEC_OK;
 }
 
@@ -128,12 +128,10 @@ void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const h
 }
 
 static hec_status wrong(const hec_pipeline_order *order, int32_t device, int32_t i, const char *what) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_piece_describe(order, device, &order->piece[i], &text);
-  hec_status status = hec_fail(HEC_FAILED, "pipeline %s, stage %d, piece %d (%s): %s; this is a bug of the schedule",
-                               order->schedule->name, (int)device, (int)(i - order->piece_at[device]), text.data, what);
-  hec_text_free(&text);
-  return status;
+  return hec_fail(HEC_FAILED, "pipeline %s, stage %d, piece %d (%s): %s; this is a bug of the schedule",
+                  order->schedule->name, (int)device, (int)(i - order->piece_at[device]), text.data, what);
 }
 
 /* What a (part, micro-batch) has had so far. */
@@ -167,7 +165,7 @@ static const char *step_piece(const hec_pipeline_order *order, int32_t device, c
 
 hec_status hec_pipeline_order_check(const hec_pipeline_order *order) {
   int32_t n = order->n_parts * order->shape.n_micro_batches;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   uint8_t *had = HEC_NEW(&arena, uint8_t, n); /* [n_parts][n_micro_batches] */
   hec_status status = HEC_OK;
   for (int32_t d = 0; status == HEC_OK && d < order->shape.n_stages; d++)
@@ -180,7 +178,6 @@ hec_status hec_pipeline_order_check(const hec_pipeline_order *order) {
       status = hec_fail(
           HEC_FAILED, "pipeline %s: micro-batch %d misses a piece in virtual stage %d; this is a bug of the schedule",
           order->schedule->name, (int)(i % order->shape.n_micro_batches), (int)(i / order->shape.n_micro_batches));
-  hec_arena_free(&arena);
   return status;
 }
 

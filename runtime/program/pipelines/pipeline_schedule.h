@@ -9,8 +9,7 @@
  *
  * Dependencies follow from the order. A forward waits for the forward of the part before it, a gradient for that of the
  * part behind it. A device runs one piece at a time. */
-#ifndef HEC_PIPELINE_SCHEDULE_H
-#define HEC_PIPELINE_SCHEDULE_H
+#pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/table.h"
@@ -114,5 +113,3 @@ hec_status hec_pipeline_refuse(const char *name, const char *expected, int32_t f
 /* "forward of micro-batch 3, virtual stage 2": for messages. Valid until the caller frees the text. */
 void hec_piece_describe(const hec_pipeline_order *order, int32_t device, const hec_pipeline_piece *piece,
                         hec_text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* A pipeline stage: the layers of one device's parts as a problem of their own, on the ranks of a stage. Policies plan for it, it
  * has a program of its own. What the executor and whoever predicts it do alike. */
-#ifndef HEC_PIPELINE_STAGE_H
-#define HEC_PIPELINE_STAGE_H
+#pragma once
 #include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
@@ -37,5 +36,3 @@ static inline int32_t hec_pipeline_device_of(const hec_pipeline_order *order, in
   return order->device[part * order->shape.n_micro_batches];
 }
 int32_t hec_pipeline_layers_of(hec_pipeline_parts parts, int32_t device);
-
-#endif

@@ -233,7 +233,7 @@ static void put_exchange(filler *f, int32_t id, const hec_step_stamp *stamps, in
 
 void hec_step_timeline(const hec_pipeline_order *order, const hec_step_ops *ops, const hec_program *program,
                        const hec_step_stamp *stamps, int32_t n_own, hec_timeline *timeline) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   int32_t n = program->n_ranks / order->shape.n_stages, n_ops = (int32_t)program->n_ops;
   filler f = {program, timeline, HEC_NEW(&arena, int64_t, HEC_N_LANES * program->n_ranks)};
   int32_t *own = HEC_NEW(&arena, int32_t, n_ops), *device = HEC_NEW(&arena, int32_t, n_ops);
@@ -255,5 +255,4 @@ void hec_step_timeline(const hec_pipeline_order *order, const hec_step_ops *ops,
     for (int32_t r = device[id] * n; op->kind != HEC_OP_EXCHANGE && r < (device[id] + 1) * n; r++)
       put(&f, id, r, ready_of(&f, op, r), stamps[(size_t)r * (size_t)n_own + (size_t)own[id]].end_ps);
   }
-  hec_arena_free(&arena);
 }

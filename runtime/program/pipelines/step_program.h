@@ -12,8 +12,7 @@
  *   E            what ends a step of a stage: what is left of the gradients' reduction, the optimizer
  *
  * Streams and their gradients have two lanes each, by whether the sender is an even or an odd stage, for a rank sends and receives. */
-#ifndef HEC_STEP_PROGRAM_H
-#define HEC_STEP_PROGRAM_H
+#pragma once
 #include "runtime/program/pipelines/pipeline_schedule.h"
 #include "runtime/program/timeline.h"
 
@@ -41,5 +40,3 @@ void hec_step_timeline(const hec_pipeline_order *order, const hec_step_ops *ops,
 /* Of the stages' own programs (hec_program_digest): one number for what a step executes. */
 uint64_t hec_stages_digest(const uint64_t *digest, int32_t n_stages);
 int32_t hec_step_own_max(const hec_pipeline_order *order); /* n_own */
-
-#endif

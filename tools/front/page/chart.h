@@ -1,6 +1,5 @@
 /* The charts of report.html, and what they share. */
-#ifndef HEC_PAGE_CHART_H
-#define HEC_PAGE_CHART_H
+#pragma once
 #include "tools/front/page/page.h"
 #include "tools/front/page/report.h"
 
@@ -69,5 +68,3 @@ void hec_memory_keys(hec_text *out);
 
 void hec_page_head(const hec_report *report, hec_text *out);    /* verdict, and what this is about */
 void hec_page_assumed(const hec_report *report, hec_text *out); /* what was assumed, synthetic, imitated, left out */
-
-#endif

@@ -95,7 +95,7 @@ static void weigh_path(const hec_critical_path *path, const hec_program *program
 }
 
 static void add_path(const painter *p, hec_arena *arena) {
-  hec_critical_path path = {0};
+  HEC_SCOPED(hec_critical_path) path = {0};
   hec_critical_path_find(&path, p->timeline, p->program);
   weigh_path(&path, p->program, p->out);
   p->out->path = HEC_NEW(arena, hec_report_step, path.n + 1);
@@ -108,7 +108,6 @@ static void add_path(const painter *p, hec_arena *arena) {
       p->out->path[p->out->n_path++] =
           (hec_report_step){begin, end - begin, (int32_t)op->role, op->layer, s->rank, op->backward};
   }
-  hec_critical_path_free(&path);
 }
 
 void hec_report_draw_timeline(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it) {

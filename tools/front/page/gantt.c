@@ -181,7 +181,7 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   const hec_report_iteration *it = &report->iterations[row];
   const hec_report_timeline *t = it->timeline;
   int32_t rows = 1 + t->n_ranks;
-  hec_text label = {0};
+  HEC_SCOPED(hec_text) label = {0};
   hec_text_printf(&label, "Timeline of iteration %" PRId64 " under %s, ranks downwards, with the critical path",
                   it->iter, report->summary->rows[row].label);
   const hec_plot plot = {.kind = "spans",
@@ -204,19 +204,17 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   hec_plot_y_begin(false, out);
   for (int32_t i = 0; i < rows; i++) {
     hec_number rank = hec_fixed(i > 0 ? t->rank[i - 1] : 0, 0);
-    hec_text name = {0};
+    HEC_SCOPED(hec_text) name = {0};
     if (i == 0)
       hec_text_add(&name, "path");
     else
       hec_text_printf(&name, "rank %s", rank.text);
     hec_plot_y_label(1 - ((double)i + 0.5) / rows, name.data, out);
-    hec_text_free(&name);
   }
   hec_plot_labels_end(out);
   hec_plot_x_axis(0, 1e3 * it->end_s, 8, out);
   hec_plot_end("ms of the iteration", out);
   hec_text_add(out, "</details>\n");
-  hec_text_free(&label);
 }
 
 static void draw(const hec_report *report, hec_text *out) {

@@ -204,7 +204,7 @@ void hec_memory_panel_draw(const hec_memory_panel *p, hec_text *out) {
 static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   const hec_report_iteration *it = &report->iterations[row];
   const char *name = report->summary->rows[row].label;
-  hec_text what = {0}, who = {0};
+  HEC_SCOPED(hec_text) what = {0}, who = {0};
   hec_text_printf(&what, "Bytes that rank %" PRId32 " holds over an iteration under %s", it->fullest, name);
   hec_text_printf(&who, "Rank %" PRId32 ", iteration %" PRId64, it->fullest, it->iter);
   hec_memory_panel_draw(&(hec_memory_panel){.chart = "memory",
@@ -216,8 +216,6 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
                                             .limit = hec_summary_memory(report->summary),
                                             .it = it},
                         out);
-  hec_text_free(&what);
-  hec_text_free(&who);
 }
 
 static void draw(const hec_report *report, hec_text *out) {

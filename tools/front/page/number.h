@@ -1,7 +1,6 @@
 /* Numbers as the page shows them: our own digits, whatever the locale. The value itself is on the stack, so that
  * hec_fixed(x, 2).text stands in a call. */
-#ifndef HEC_PAGE_NUMBER_H
-#define HEC_PAGE_NUMBER_H
+#pragma once
 #include <stdint.h>
 
 typedef struct {
@@ -17,5 +16,3 @@ hec_number hec_percent(double share);      /* "12 %", below 10 % one digit more 
 hec_number hec_times(double ratio);        /* "1.95", from 100 on fewer digits */
 int hec_decimals(double step);             /* digits that tell multiples of `step` apart, at most 6 */
 int64_t hec_round(double value);           /* half away from zero; inside of int64 */
-
-#endif

@@ -148,7 +148,7 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
     for (size_t k = 0; k < n; k++)
       value[(size_t)layer * n + k] =
           mean_of(report, row, layer, k * bin, (k + 1) * bin < passes ? (k + 1) * bin : passes);
-  hec_text label = {0};
+  HEC_SCOPED(hec_text) label = {0};
   hec_text_printf(&label, "Overload factor of layers over iterations under %s", report->summary->rows[row].label);
   hec_plot plot = {.label = label.data,
                    .width = (int32_t)n,
@@ -170,7 +170,6 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
     hec_plot_x_axis(0.5, (double)passes + 0.5, passes < 6 ? (int32_t)passes : 6, out);
   hec_plot_end(whole ? "iteration (downwards: MoE layer)" : "micro-batch, counted from 1 (downwards: MoE layer)", out);
   hec_text_add(out, "</details>\n");
-  hec_text_free(&label);
   free(value);
 }
 

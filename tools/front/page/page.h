@@ -7,8 +7,7 @@
  * a map by what is gained.
  *
  * The document may run one script, its own (page.js), by its digest; no request can leave it. */
-#ifndef HEC_PAGE_PAGE_H
-#define HEC_PAGE_PAGE_H
+#pragma once
 #include "runtime/base/text.h"
 #include "tools/front/page/number.h"
 
@@ -84,5 +83,3 @@ void hec_plot_cells(const uint8_t *class_of, int32_t rows, int32_t columns, hec_
 void hec_plot_values(const double *value, size_t n, hec_text *out);
 /* A legend of classes: class c is from[c] and more. */
 void hec_plot_classes(const hec_number *from, int32_t n, const char *unit, hec_text *out);
-
-#endif

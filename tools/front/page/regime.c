@@ -164,10 +164,9 @@ static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_
   hec_text_add(out, "</h3>\n");
   hec_page_wide("Regime map", out);
   hec_text_add(out, "<table class=\"map\">\n<thead><tr>");
-  hec_text corner = {0};
+  HEC_SCOPED(hec_text) corner = {0};
   hec_text_printf(&corner, "%s%s%s", maps->y_name, maps->y_name[0] && maps->x_name[0] ? " \\ " : "", maps->x_name);
   add_heading(corner.data, "col", out);
-  hec_text_free(&corner);
   for (int32_t x = 0; x < maps->n_x; x++)
     add_heading(maps->x_value[x], "col", out);
   hec_text_add(out, "</tr></thead>\n<tbody>\n");

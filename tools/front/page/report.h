@@ -10,8 +10,7 @@
  * Of an execution (summary->execution) nothing is drawn: the charts are those that need the rows alone.
  *
  * A chart is one file with everything static except one const struct, and one row of HEC_CHART_LIST (chart.h). */
-#ifndef HEC_PAGE_REPORT_H
-#define HEC_PAGE_REPORT_H
+#pragma once
 #include "runtime/program/summary.h"
 
 /* What a timeline's time is drawn as: books, but experts told from other computing. */
@@ -237,5 +236,3 @@ void hec_report_add_machine(const hec_summary_execution *execution, hec_text *ou
 void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out);
 
 void hec_report_write(const hec_report *report, hec_text *out);
-
-#endif

@@ -47,13 +47,12 @@ static void color_rows(hec_report *report) {
 }
 
 const char *hec_report_about(const char *summary, const char *source, const char *schedule, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_args_add_flags(summary, &text);
   hec_text_printf(&text, " (%s)", source);
   if (schedule)
     hec_text_printf(&text, "; schedule %s", schedule);
   const char *copy = hec_arena_text(arena, text.data);
-  hec_text_free(&text);
   return copy;
 }
 
@@ -256,10 +255,9 @@ void hec_chart_said(hec_text *out) {
 /* ---- The page ---- */
 
 void hec_report_write(const hec_report *report, hec_text *out) {
-  hec_text title = {0};
+  HEC_SCOPED(hec_text) title = {0};
   hec_text_printf(&title, "hecate: %s", report->title);
   hec_page_begin(title.data, out);
-  hec_text_free(&title);
   hec_page_head(report, out);
   for (int32_t i = 0; hec_charts[i]; i++) {
     const hec_chart *chart = hec_charts[i];

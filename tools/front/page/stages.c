@@ -54,16 +54,15 @@ static void add_labels(const hec_report_pipeline *p, hec_text *out) {
   int32_t step = p->n_stages > 16 ? (p->n_stages + 15) / 16 : 1;
   hec_plot_y_begin(false, out);
   for (int32_t i = 0; i < p->n_stages; i += step) {
-    hec_text name = {0};
+    HEC_SCOPED(hec_text) name = {0};
     hec_text_printf(&name, "stage %" PRId32, i);
     hec_plot_y_label(1 - ((double)i + 0.5) / p->n_stages, name.data, out);
-    hec_text_free(&name);
   }
   hec_plot_labels_end(out);
 }
 
 static void add_panel(const hec_report_pipeline *p, int32_t id, hec_text *out) {
-  hec_text label = {0};
+  HEC_SCOPED(hec_text) label = {0};
   hec_text_printf(&label, "A step of the pipeline under %s, stages downwards", p->name);
   const hec_plot plot = {.kind = "bars",
                          .label = label.data,
@@ -81,7 +80,6 @@ static void add_panel(const hec_report_pipeline *p, int32_t id, hec_text *out) {
   hec_plot_x_axis(0, 1e3 * p->held.end_s, 8, out);
   hec_plot_end("ms of the step", out);
   hec_text_add(out, "</details>\n");
-  hec_text_free(&label);
 }
 
 static void add_chips(const hec_report_training *t, const char *name, hec_text *out) {
@@ -169,7 +167,7 @@ static void draw_memory(const hec_report *report, hec_text *out) {
   hec_text_add(out, "<div class=\"panels\">\n");
   for (int32_t i = 0; i < t->n_pipelines; i++) {
     const hec_report_pipeline *p = &t->pipelines[i];
-    hec_text what = {0}, who = {0};
+    HEC_SCOPED(hec_text) what = {0}, who = {0};
     hec_text_printf(&what, "Bytes that stage %" PRId32 " holds over a step under %s", p->held.fullest, p->name);
     hec_text_printf(&who, "Stage %" PRId32, p->held.fullest);
     hec_memory_panel_draw(&(hec_memory_panel){.chart = "stage-memory",
@@ -182,8 +180,6 @@ static void draw_memory(const hec_report *report, hec_text *out) {
                                               .binary = true,
                                               .it = &p->held},
                           out);
-    hec_text_free(&what);
-    hec_text_free(&who);
   }
   hec_text_add(out, "</div>\n");
 }

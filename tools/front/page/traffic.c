@@ -120,7 +120,7 @@ static void add_panel(const hec_report *report, int32_t row, const double *from,
     while (class[i] + 1 < CLASSES && it->traffic[i] > 0 && it->traffic[i] >= from[class[i] + 1])
       class[i]++;
   }
-  hec_text label = {0};
+  HEC_SCOPED(hec_text) label = {0};
   hec_text_printf(&label, "Bytes from rank to rank under %s", report->summary->rows[row].label);
   const hec_plot plot = {.kind = "heat",
                          .label = label.data,
@@ -145,7 +145,6 @@ static void add_panel(const hec_report *report, int32_t row, const double *from,
   label_ranks(report, false, out);
   hec_plot_end("to rank (downwards: from rank)", out);
   hec_text_add(out, "</details>\n");
-  hec_text_free(&label);
   free(class);
 }
 

@@ -8,7 +8,7 @@
 
 /* Lines as paragraphs, their indent left out. */
 static void add_lines(const char *text, hec_text *out) {
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   while (*text) {
     text += strspn(text, " \n");
     size_t n = strcspn(text, "\n");
@@ -21,7 +21,6 @@ static void add_lines(const char *text, hec_text *out) {
     }
     text += n;
   }
-  hec_text_free(&line);
 }
 
 static void add_fact(const char *word, const char *text, hec_text *out) {
@@ -37,7 +36,7 @@ static void add_fact(const char *word, const char *text, hec_text *out) {
 static void add_job(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_problem *p = &job->problem;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_printf(&text,
                   "%s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32
                   ", d_ffn %" PRId32 ", attention ",
@@ -57,7 +56,6 @@ static void add_job(const hec_summary *summary, hec_text *out) {
   add_fact("work", text.data, out);
   if (!summary->execution)
     add_fact("network law", summary->law, out);
-  hec_text_free(&text);
 }
 
 void hec_report_add_machine(const hec_summary_execution *e, hec_text *out) {
@@ -69,7 +67,7 @@ void hec_report_add_machine(const hec_summary_execution *e, hec_text *out) {
 
 /* What was executed: where, and whether the answers were right. */
 static void add_execution(const hec_summary *summary, hec_text *out) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_report_add_machine(summary->execution, &text);
   add_fact("machine", text.data, out);
   int32_t n_failed = 0;
@@ -80,7 +78,6 @@ static void add_execution(const hec_summary *summary, hec_text *out) {
   if (n_failed == 0)
     hec_text_add(&text, summary->rows[0].check ? "passed, all rows, against a dense reference" : "not asked (--check)");
   add_fact("check", text.data, out);
-  hec_text_free(&text);
 }
 
 static const hec_summary_execution *execution_of(const hec_report *report) {
@@ -90,12 +87,11 @@ static const hec_summary_execution *execution_of(const hec_report *report) {
 /* What to do and what that gains, a sentence a line. */
 static void add_advice(const hec_report *report, hec_text *out) {
   hec_summary_advice(report->summary, "\n", out);
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   if (report->best >= 0)
     hec_summary_name_close(report->summary, report->best, &names);
   if (names.length > 0)
     hec_text_printf(out, "\nPractically as fast (within 0.5 %%): %s.", names.data);
-  hec_text_free(&names);
   hec_text_add(out, "\n");
   hec_summary_say_minds(report->summary, out);
   hec_text_add(out, report->summary->job->n_minds > 0 ? "\n" : "");
@@ -103,7 +99,7 @@ static void add_advice(const hec_report *report, hec_text *out) {
 }
 
 static void add_verdict(const hec_report *report, hec_text *out) {
-  hec_text verdict = {0};
+  HEC_SCOPED(hec_text) verdict = {0};
   if (report->verdict)
     hec_text_add(&verdict, report->verdict);
   else if (execution_of(report))
@@ -113,7 +109,6 @@ static void add_verdict(const hec_report *report, hec_text *out) {
   hec_text_add(out, "<div class=\"verdict\" id=\"verdict\">\n");
   add_lines(verdict.data ? verdict.data : "", out);
   hec_text_add(out, "</div>\n");
-  hec_text_free(&verdict);
 }
 
 void hec_page_head(const hec_report *report, hec_text *out) {
@@ -149,7 +144,7 @@ static void add_notes(const hec_summary *summary, hec_text *out) {
   bool some = false;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     const hec_summary_row *row = &summary->rows[i];
-    hec_text drops = {0}, note = {0};
+    HEC_SCOPED(hec_text) drops = {0}, note = {0};
     if (row->dropped_share >= 0)
       hec_text_printf(&drops, "%s drops %s of the token-expert assignments: its time buys less than the others'.",
                       row->label, hec_percent(row->dropped_share).text);
@@ -162,14 +157,12 @@ static void add_notes(const hec_summary *summary, hec_text *out) {
     if (note.length > 0)
       add_item(note.data, out);
     some = some || drops.length + note.length > 0;
-    hec_text_free(&drops);
-    hec_text_free(&note);
   }
   hec_text_add(out, some ? "</ul>\n" : "");
 }
 
 static void add_references(const hec_summary *summary, hec_text *out) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].reference)
       hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "reference rows (", summary->rows[i].label);
@@ -177,7 +170,6 @@ static void add_references(const hec_summary *summary, hec_text *out) {
     hec_text_add(&names, ") are no systems: they are in the ranking to measure others by");
     add_item(names.data, out);
   }
-  hec_text_free(&names);
 }
 
 static void add_summary(const hec_report *report, hec_text *out) {
@@ -212,14 +204,13 @@ void hec_page_assumed(const hec_report *report, hec_text *out) {
            out);
   for (int32_t i = 0; execution_of(report) && i < execution_of(report)->n_limits; i++)
     add_item(execution_of(report)->limits[i], out);
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   for (int32_t i = 0; i < report->n_assumed; i++) {
     line.length = 0;
     hec_text_printf(&line, "%s%s%s", report->assumed[i].word, report->assumed[i].word[0] ? ": " : "",
                     report->assumed[i].text);
     add_item(line.data, out);
   }
-  hec_text_free(&line);
   hec_text_add(out, "</ul>\n");
   if (report->summary)
     add_summary(report, out);

@@ -239,7 +239,7 @@ void hec_summary_say_minds(const hec_summary *summary, hec_text *words) {
 }
 
 static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_summary_advice(summary, " ", &words);
   hec_summary_add_paragraph(words.data, 0, out);
   words.length = 0;
@@ -248,7 +248,6 @@ static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
   hec_summary_say_minds(summary, &words);
   if (words.length > 0)
     hec_summary_add_paragraph(words.data, 0, out);
-  hec_text_free(&words);
   hec_summary_add_cross(summary, out);
 }
 
@@ -270,7 +269,7 @@ static bool same_bound(hec_summary_row *a, hec_summary_row *b) {
 static void add_other_bounds(hec_summary *summary, const chosen_rows *chosen, int32_t best, int decimals,
                              hec_text *out) {
   static const char title[] = "x bound:";
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   for (int32_t i = 0; i < chosen->n; i++) {
     hec_summary_row *row = &summary->rows[chosen->row[i]];
     bool again = !isfinite(hec_summary_vs_bound(row)) || same_bound(row, &summary->rows[best]);
@@ -280,14 +279,12 @@ static void add_other_bounds(hec_summary *summary, const chosen_rows *chosen, in
       hec_text_printf(&words, "%s%s %.*f ms", words.length > 0 ? ", " : "", row->label, decimals, 1e3 * bound_s(row));
   }
   if (words.length > 0) {
-    hec_text line = {0};
+    HEC_SCOPED(hec_text) line = {0};
     hec_text_printf(&line, "time over a bound for the policy's kind. The row bound is for %s's kind; other kinds: %s.",
                     summary->rows[best].label, words.data);
     hec_text_add(out, title);
     hec_summary_add_wrapped(line.data, sizeof title - 1, (int)sizeof title, out);
-    hec_text_free(&line);
   }
-  hec_text_free(&words);
 }
 
 static void add_table(hec_summary *summary, const chosen_rows *chosen, int32_t best, hec_text *out) {
@@ -324,7 +321,7 @@ static void add_table(hec_summary *summary, const chosen_rows *chosen, int32_t b
 /* What was not said by the user, by its name: a choice's sentence begins with it. */
 static void add_assumed(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   for (int32_t i = 0; i < job->n_defaults; i++) {
     size_t length = strcspn(job->defaults[i], ":");
     bool again = false;
@@ -337,12 +334,11 @@ static void add_assumed(const hec_summary *summary, hec_text *out) {
     hec_text_add(&words, ". --full says what and why.");
     hec_summary_add_foot("assumed:", words.data, out);
   }
-  hec_text_free(&words);
 }
 
 void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out) {
   const hec_job *job = summary->job;
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_text_printf(&words, "%s: ", summary->tool);
   hec_text_add_plain(&words, job->header.name[0] ? job->header.name : summary->trace);
   hec_text_printf(&words, "%s, %" PRId64 " iteration%s; model %s on %" PRId32 " ranks of %s, %" PRId32 " tokens each",
@@ -350,7 +346,6 @@ void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text 
                   summary->n_iterations == 1 ? "" : "s", job->moe.name, job->problem.n_ranks, job->cluster.name,
                   job->problem.tokens);
   hec_summary_add_paragraph(words.data, 2, out);
-  hec_text_free(&words);
   hec_text_add(out, "\n");
   int32_t best = hec_summary_winner(summary);
   add_verdict(summary, best, out);

@@ -129,13 +129,12 @@ static void json_kind(const hec_summary *summary, const hec_summary_attention *o
 
 void hec_summary_json_attention(const hec_summary *summary, hec_json_out *json) {
   const hec_problem *problem = &summary->job->problem;
-  hec_text kind = {0};
+  HEC_SCOPED(hec_text) kind = {0};
   hec_attention_write(problem->moe->attention, problem->moe->s2, problem->moe->n_heads, &kind);
   if (hec_moe_n_dense_attention(problem->moe, true) > 0)
     hec_json_double(json, "dense_window_s", problem->dense_window_s);
   HEC_JSON(json, HEC_REAL("window_bytes", hec_summary_reach_bytes(problem)), HEC_TEXT("attention", kind.data),
            HEC_REAL("attention_context", hec_moe_context(problem->moe, false)));
-  hec_text_free(&kind);
   if (summary->n_attentions == 0)
     return;
   hec_json_array(json, "attentions");

@@ -43,11 +43,10 @@ void hec_summary_say_cross(hec_summary *summary, hec_text *words) {
 }
 
 void hec_summary_add_cross(hec_summary *summary, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_summary_say_cross(summary, &words);
   if (words.length > 0)
     hec_summary_add_paragraph(words.data, 0, out);
-  hec_text_free(&words);
 }
 
 void hec_summary_json_cross(const hec_summary *summary, hec_json_out *json) {

@@ -1,6 +1,5 @@
 /* What the tables for people of simulated and of executed comparisons share. The summary's own. */
-#ifndef HEC_SUMMARY_PARTS_H
-#define HEC_SUMMARY_PARTS_H
+#pragma once
 #include "tools/front/summary/summary_write.h"
 
 /* "model ..." and "work ..." lines; the list of defaults; " 1.23x" or "-", right-aligned. */
@@ -37,5 +36,3 @@ void hec_summary_add_cross(hec_summary *summary, hec_text *out);
 void hec_summary_json_cross(const hec_summary *summary, hec_json_out *json);
 
 int hec_summary_schedule_width(const hec_summary *summary); /* columns of the longest name of a schedule */
-
-#endif

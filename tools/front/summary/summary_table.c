@@ -53,10 +53,9 @@ void hec_summary_add_foot(const char *name, const char *words, hec_text *out) {
 }
 
 void hec_summary_add_paragraph(const char *words, int indent, hec_text *out) {
-  hec_text lines = {0};
+  HEC_SCOPED(hec_text) lines = {0};
   hec_summary_add_wrapped(words, 0, indent, &lines);
   hec_text_add(out, lines.data + 1); /* without the blank before a first word */
-  hec_text_free(&lines);
 }
 
 void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
@@ -95,13 +94,12 @@ static void add_header(hec_summary *summary, hec_text *out) {
   hec_text_printf(out, "%s, %" PRId64 " iteration%s\n", job->header.synthetic ? " (synthetic)" : "",
                   summary->n_iterations, summary->n_iterations == 1 ? "" : "s");
   hec_summary_add_model(summary, out);
-  hec_text where = {0};
+  HEC_SCOPED(hec_text) where = {0};
   hec_text_printf(&where, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s",
                   job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
                   hec_summary_memory(summary) * 1e-9, summary->law);
   hec_text_add(out, "cluster ");
   hec_summary_add_wrapped(where.data, 8, 9, out);
-  hec_text_free(&where);
   hec_summary_add_work(summary, out);
   hec_text_add(out, "left out");
   hec_summary_add_wrapped(summary->not_modelled, 8, 9, out);
@@ -280,12 +278,11 @@ bool hec_summary_say_noted(const hec_summary *summary, int32_t index, hec_text *
 /* What policies say of themselves; who says the same, once. */
 static void add_notes(const hec_summary *summary, hec_text *out) {
   for (int32_t i = 0; i < summary->n_rows; i++) {
-    hec_text who = {0};
+    HEC_SCOPED(hec_text) who = {0};
     if (hec_summary_say_noted(summary, i, &who)) {
       hec_text_add(out, "\n");
       add_paragraph(who.data, summary->rows[i].note, out);
     }
-    hec_text_free(&who);
   }
 }
 
@@ -331,7 +328,7 @@ static void add_choices(const hec_summary *summary, hec_text *out) {
       before++;
     if (!chooses(row) || before < i || row->choice.n_layers == 0)
       continue;
-    hec_text what = {0};
+    HEC_SCOPED(hec_text) what = {0};
     describe_choice(row, &what);
     hec_text_printf(&what, " (%s", row->name);
     for (int32_t k = i + 1; k < summary->n_rows; k++)
@@ -341,7 +338,6 @@ static void add_choices(const hec_summary *summary, hec_text *out) {
     hec_text_add(out, some ? "" : "\n");
     some = true;
     add_paragraph(row->schedule, what.data, out);
-    hec_text_free(&what);
   }
 }
 
@@ -390,7 +386,7 @@ void hec_summary_name_close(hec_summary *summary, int32_t best, hec_text *names)
 }
 
 void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
-  hec_text names = {0};
+  HEC_SCOPED(hec_text) names = {0};
   hec_summary_name_close(summary, best, &names);
   if (names.length > 0) {
     static const char title[] = "  Within 0.5 % of it:";
@@ -398,7 +394,6 @@ void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
     hec_text_add(out, title);
     hec_summary_add_wrapped(names.data, sizeof title - 1, 4, out);
   }
-  hec_text_free(&names);
 }
 
 bool hec_summary_drops(const hec_summary *summary) {

@@ -1,6 +1,5 @@
 /* How a summary is written: for people, as JSON, as CSV, as timelines. */
-#ifndef HEC_SUMMARY_WRITE_H
-#define HEC_SUMMARY_WRITE_H
+#pragma once
 #include "runtime/program/summary.h"
 #include "tools/front/timelines/timeline_format.h"
 
@@ -46,5 +45,3 @@ void hec_summary_csv(hec_summary *summary, hec_text *out);
 /* Draws the iteration that was just lowered, as that of row `index`. */
 hec_status hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
                             const hec_timeline *timeline, const hec_timeline_out *out) HEC_MUST_USE;
-
-#endif

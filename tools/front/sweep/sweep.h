@@ -9,8 +9,7 @@
  *
  * A row depends on its configuration alone: which thread, shard or run computed it cannot be seen in the results. All
  * files are read once, before the first row; rows are computed from what was read, and the digest is of the same bytes. */
-#ifndef HEC_SWEEP_SWEEP_H
-#define HEC_SWEEP_SWEEP_H
+#pragma once
 #include "models/json.h"
 #include "runtime/program/summary.h"
 #include "sim/simulate.h"
@@ -201,5 +200,3 @@ typedef struct {
 
 /* Computes the rows of the shard that are not there. Memory: per thread one job and one comparison of some policies. */
 hec_status hec_sweep_run(hec_sweep_rows *rows, const hec_sweep_run_options *options) HEC_MUST_USE;
-
-#endif

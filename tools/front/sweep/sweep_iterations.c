@@ -65,11 +65,10 @@ static hec_status compare(const hec_sweep *s, int64_t index, const hec_policy *c
                                  .law = hec_law_find(hec_sweep_at(s, index, HEC_AXIS_law)->text)};
   if (strcmp(collective, HEC_SWEEP_AUTO) != 0)
     options.collective = hec_collective_find(collective);
-  hec_summary summary = {0};
+  HEC_SCOPED(hec_summary) summary = {0};
   hec_status status = hec_compare(&held->job, held->reader, &options, &held->arena, &summary);
   for (int32_t i = 0; status == HEC_OK && i < n; i++)
     take_values(&held->job, &summary, i, rows[i]);
-  hec_summary_free(&summary);
   return status;
 }
 

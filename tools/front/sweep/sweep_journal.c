@@ -40,13 +40,12 @@ static uint64_t sum_of(const char *bytes, size_t n) {
 static void add_header(const hec_sweep *s, const char *tool, int32_t shard, int32_t n_shards, hec_text *out) {
   char digest[24];
   (void)snprintf(digest, sizeof digest, "%016" PRIx64, s->digest);
-  hec_text spec = {0};
+  HEC_SCOPED(hec_text) spec = {0};
   hec_text_add_bytes(&spec, s->text, s->length);
   hec_json_out json = hec_json_begin(out, 0);
   HEC_JSON(&json, HEC_OBJECT(NULL, HEC_TEXT("format", HEC_FORMAT), HEC_INT("version", VERSION), HEC_TEXT("tool", tool),
                              HEC_TEXT("digest", digest), HEC_INT("shard", shard), HEC_INT("of", n_shards),
                              HEC_INT("rows", s->n), HEC_INT("values", s->kind->n), HEC_TEXT("spec", spec.data)));
-  hec_text_free(&spec);
 }
 
 static void add_row(const hec_sweep_rows *rows, int64_t index, hec_text *scratch, hec_text *out) {
@@ -66,12 +65,11 @@ static void add_row(const hec_sweep_rows *rows, int64_t index, hec_text *scratch
 }
 
 void hec_sweep_part(const hec_sweep_rows *rows, const char *tool, int32_t shard, int32_t n_shards, hec_text *out) {
-  hec_text scratch = {0};
+  HEC_SCOPED(hec_text) scratch = {0};
   add_header(rows->sweep, tool, shard, n_shards, out);
   for (int64_t i = 0; i < rows->sweep->n; i++)
     if (hec_sweep_mine(rows->sweep, i, shard, n_shards))
       add_row(rows, i, &scratch, out);
-  hec_text_free(&scratch);
 }
 
 static hec_status write_all(const hec_sweep_journal *journal, const hec_text *text) {
@@ -86,13 +84,10 @@ static hec_status write_all(const hec_sweep_journal *journal, const hec_text *te
 
 hec_status hec_sweep_journal_add(hec_sweep_journal *journal, const hec_sweep_rows *rows, const int64_t *index,
                                  int32_t n) {
-  hec_text text = {0}, scratch = {0};
+  HEC_SCOPED(hec_text) text = {0}, scratch = {0};
   for (int32_t i = 0; i < n; i++)
     add_row(rows, index[i], &scratch, &text);
-  hec_status status = write_all(journal, &text);
-  hec_text_free(&scratch);
-  hec_text_free(&text);
-  return status;
+  return write_all(journal, &text);
 }
 
 /* ---- Reading ---- */
@@ -208,12 +203,11 @@ hec_status hec_sweep_journal_open(const char *path, const char *tool, int32_t sh
     return hec_fail(HEC_BAD_INPUT, "%s: in use by another process", path);
   char *text = NULL;
   size_t length = 0;
-  hec_text header = {0};
+  HEC_SCOPED(hec_text) header = {0};
   add_header(rows->sweep, tool, shard, n_shards, &header);
   hec_status status = read_file(journal->file, path, &text, &length);
   if (status == HEC_OK)
     status = take_over(journal, &header, text, length, rows, (const int32_t[2]){shard, n_shards});
-  hec_text_free(&header);
   free(text);
   return status;
 }
@@ -320,18 +314,15 @@ static hec_status take_part(merger *m, const char *path, char *text, size_t leng
 
 /* Of the sweep that the parts are from, which ones were not given. */
 static hec_status all_there(const merger *m) {
-  hec_text missing = {0};
+  HEC_SCOPED(hec_text) missing = {0};
   int64_t n = 0;
   for (int64_t i = 0; i < m->of; i++)
     if (!m->seen[i] && ++n <= HEC_TABLE_LISTED)
       hec_text_printf(&missing, "%s%" PRId64, n > 1 ? ", " : "", i);
-  hec_status status =
-      n == 0 ? HEC_OK
-             : hec_fail(HEC_BAD_INPUT,
-                        "parts: expected all %" PRId64 ", missing: %s%s (made by --shard I/%" PRId64 ", I from 0)",
-                        m->of, missing.data, n > HEC_TABLE_LISTED ? ", ..." : "", m->of);
-  hec_text_free(&missing);
-  return status;
+  return n == 0 ? HEC_OK
+                : hec_fail(HEC_BAD_INPUT,
+                           "parts: expected all %" PRId64 ", missing: %s%s (made by --shard I/%" PRId64 ", I from 0)",
+                           m->of, missing.data, n > HEC_TABLE_LISTED ? ", ..." : "", m->of);
 }
 
 hec_status hec_sweep_merge(const char *const *paths, int32_t n, const char *tool, hec_sweep *sweep,

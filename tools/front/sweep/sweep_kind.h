@@ -1,6 +1,5 @@
 /* What a row of a sweep is, and how one is computed. A kind is one file; the spec chooses it. */
-#ifndef HEC_SWEEP_SWEEP_KIND_H
-#define HEC_SWEEP_SWEEP_KIND_H
+#pragma once
 #include "tools/front/sweep/sweep.h"
 #include "tools/front/training/set_up.h"
 
@@ -36,5 +35,3 @@ struct hec_sweep_kind {
                         hec_sweep_held *held, hec_sweep_row *const *rows);
 };
 extern const hec_sweep_kind hec_sweep_iterations, hec_sweep_steps;
-
-#endif

@@ -82,13 +82,12 @@ static hec_status make(const hec_synth_options *options, size_t left, char **byt
 
 /* Every record once: whoever runs later meets none that is broken. */
 static hec_status check_trace(const hec_sweep_trace *trace, const char *origin) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_trace_record *record = NULL;
   hec_status status = hec_trace_open_memory(trace->bytes, trace->length, origin, &reader);
   do
     status = status == HEC_OK ? hec_trace_next(reader, &record) : status;
   while (status == HEC_OK && record);
-  hec_trace_close(reader);
   return status;
 }
 
@@ -104,11 +103,10 @@ static hec_status blame_path(const hec_sweep *s, const hec_sweep_value *value, c
 /* The header alone is looked at first, so that something else of any size is told at once. */
 static hec_status read_trace(const char *path, size_t left, char **bytes, size_t *length) {
   struct stat info;
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "%s: expected a regular file, found something else", path);
   HEC_TRY(hec_trace_open(path, &reader));
-  hec_trace_close(reader);
   return read_source(path, left, bytes, length);
 }
 
@@ -135,14 +133,13 @@ static hec_status load_traces(hec_sweep *s) {
 static hec_status read_preset_or_file(hec_sweep *s, const char *kind, hec_sweep_value *value) {
   const hec_preset_data *preset = hec_preset_find(kind, value->text);
   size_t length = 0;
-  hec_json *json = NULL;
+  HEC_OPENED(hec_json) *json = NULL;
   if (preset)
     s->digest = add_text(s->digest, preset->text, preset->length);
   if (!value->path) /* a cluster's line is in the spec */
     return HEC_OK;
   HEC_TRY(hec_file_read(value->path, "a JSON file", HEC_JSON_BYTES_MAX, &value->content, &length));
   HEC_TRY(hec_json_parse(value->content, length, value->path, &json));
-  hec_json_free(json);
   s->digest = add_text(s->digest, value->content, length);
   return HEC_OK;
 }
@@ -159,12 +156,11 @@ hec_status hec_sweep_cluster(const hec_sweep_rows *rows, int64_t index, hec_aren
 }
 
 static hec_status load_cluster(hec_sweep *s, hec_sweep_value *value) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   hec_status status = read_preset_or_file(s, "cluster", value);
   if (status == HEC_OK)
     status = make_cluster(value, &arena, &cluster);
-  hec_arena_free(&arena);
   return status == HEC_OK ? HEC_OK
                           : blame_path(s, value, "a cluster: a preset of hecate-sim --list, a JSON file or a line");
 }
@@ -183,7 +179,7 @@ static hec_status load_model(hec_sweep *s, hec_sweep_value *value) {
 static hec_status load_setup(hec_sweep *s, hec_sweep_value *value) {
   static const char must[] =
       "a set-up (preset or JSON file) whose model and cluster are no files; name those in the spec";
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_setup setup = {.model = NULL};
   hec_status status = read_preset_or_file(s, "setup", value);
   if (status == HEC_OK)
@@ -193,7 +189,6 @@ static hec_status load_setup(hec_sweep *s, hec_sweep_value *value) {
       ((setup.model && !hec_preset_find("moe", setup.model)) ||
        (setup.cluster && !hec_preset_find("cluster", setup.cluster) && !hec_cluster_is_line(setup.cluster))))
     status = hec_fail(HEC_BAD_INPUT, "it names another file");
-  hec_arena_free(&arena);
   return status == HEC_OK ? HEC_OK : blame_path(s, value, must);
 }
 
@@ -213,14 +208,13 @@ static hec_status check_texts(const hec_sweep *s, hec_sweep_axis axis) {
   const hec_run_option *option = hec_sweep_option(axis);
   hec_status status = HEC_OK;
   for (int32_t i = 0; status == HEC_OK && i < s->axis[axis].n; i++) {
-    hec_arena arena = {0};
+    HEC_SCOPED(hec_arena) arena = {0};
     hec_training_args args = HEC_TRAINING_ARGS;
     const hec_sweep_value *value = &s->axis[axis].value[i];
     if (option->kind == HEC_RUN_TEXT && !is_auto(value))
       *(const char **)hec_run_option_in(option, &args) = value->text;
     if (hec_set_up_check_texts(&args, &arena) != HEC_OK)
       status = blame(s, value, "what some job can have", hec_last_error());
-    hec_arena_free(&arena);
   }
   return status;
 }
@@ -248,7 +242,7 @@ static hec_status load_once(loaded *last, const hec_sweep_value *value, int32_t 
 
 /* Ranks that a value of that axis, with a trace, asks for. */
 static hec_status ranks_wanted(const hec_sweep *s, const hec_sweep_value *ranks, int32_t trace, int32_t *wanted) {
-  hec_trace_reader *reader = NULL;
+  HEC_OPENED(hec_trace_reader) *reader = NULL;
   const hec_sweep_trace *t = &s->traces[trace];
   if (!is_auto(ranks)) {
     *wanted = (int32_t)ranks->number;
@@ -256,7 +250,6 @@ static hec_status ranks_wanted(const hec_sweep *s, const hec_sweep_value *ranks,
   }
   HEC_TRY(hec_trace_open_memory(t->bytes, t->length, s->axis[HEC_AXIS_trace].value[trace].text, &reader));
   *wanted = hec_job_ranks_wanted(0, hec_trace_header_of(reader));
-  hec_trace_close(reader);
   return HEC_OK;
 }
 

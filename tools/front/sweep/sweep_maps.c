@@ -84,10 +84,9 @@ static int32_t system_of(mapper *m, int64_t index) {
   const char *policy = hec_sweep_at(s, index, HEC_AXIS_policy)->text;
   if (s->axis[HEC_AXIS_schedule].n == 1)
     return name_of(m, policy, index);
-  hec_text name = {0};
+  HEC_SCOPED(hec_text) name = {0};
   hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(m->grid->rows, index));
   int32_t id = name_of(m, name.data, index);
-  hec_text_free(&name);
   return id;
 }
 
@@ -288,7 +287,7 @@ static int32_t group(const hec_sweep_grid *grid, int32_t *map_of, int64_t *first
  * no product of values, one after the other. */
 static const char *describe(const hec_sweep_grid *grid, const int32_t *map_of, int32_t map, hec_arena *arena) {
   const hec_sweep *s = grid->rows->sweep;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   int64_t n = 0, product = 1;
   bool *some[HEC_SWEEP_AXES];
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
@@ -323,7 +322,6 @@ static const char *describe(const hec_sweep_grid *grid, const int32_t *map_of, i
   if (told < of)
     hec_text_printf(&text, "; or %" PRId64 " other combinations", of - told);
   const char *copy = hec_arena_text(arena, text.data ? text.data : "");
-  hec_text_free(&text);
   return copy;
 }
 
@@ -335,10 +333,9 @@ static const char *const *values_of(const hec_sweep_grid *grid, int32_t axis, in
 }
 
 static const char *families_of(const hec_sweep_grid *grid, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_sweep_say_families(grid, &text);
   const char *copy = hec_arena_text(arena, text.data ? text.data : "");
-  hec_text_free(&text);
   return copy;
 }
 

@@ -1,7 +1,6 @@
 /* What the maps of a sweep (sweep_maps.c) and their words (sweep_words.c) share. A map is a grid over the two longest axes;
  * every combination of the other axes has one. Policies and schedules are what is chosen from: no axes here. */
-#ifndef HEC_SWEEP_MAPS_H
-#define HEC_SWEEP_MAPS_H
+#pragma once
 #include "tools/front/sweep/sweep_kind.h"
 
 static inline bool hec_sweep_is_choice(int64_t axis) {
@@ -54,5 +53,3 @@ void hec_sweep_say_best(const hec_sweep_rows *rows, hec_text *out);
 void hec_sweep_say_trust(const hec_sweep_rows *rows, hec_text *out);
 /* One sentence per family that the sweep has: where it wins, by how much. A line each. */
 void hec_sweep_say_families(const hec_sweep_grid *grid, hec_text *out);
-
-#endif

@@ -22,7 +22,7 @@ static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact
 }
 
 static const char *describe_sweep(const hec_sweep *s, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_printf(&text, "%" PRId64 " configurations", s->n);
   const char *before = ": ", *of = "values of";
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
@@ -33,14 +33,13 @@ static const char *describe_sweep(const hec_sweep *s, hec_arena *arena) {
     of = "of";
   }
   const char *copy = hec_arena_text(arena, text.data);
-  hec_text_free(&text);
   return copy;
 }
 
 void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out) {
   const hec_sweep *s = rows->sweep;
-  hec_arena arena = {0};
-  hec_text verdict = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_SCOPED(hec_text) verdict = {0};
   hec_report_maps maps = hec_sweep_maps(rows, &arena);
   hec_sweep_say_best(rows, &verdict);
   hec_report_maps_verdict(&maps, &verdict);
@@ -60,6 +59,4 @@ void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out)
   for (int64_t i = 0; i < s->n; i++)
     report.synthetic = report.synthetic || (!rows->row[i]->why && rows->row[i]->value[s->kind->synthetic] > 0);
   hec_report_write(&report, out);
-  hec_text_free(&verdict);
-  hec_arena_free(&arena);
 }

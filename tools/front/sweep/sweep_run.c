@@ -50,10 +50,9 @@ typedef struct worker {
 /* ---- One comparison ---- */
 
 static void cannot(worker *w, int32_t i, const char *why) {
-  hec_text named = {0};
+  HEC_SCOPED(hec_text) named = {0};
   hec_args_add_flags(why, &named);
   (void)snprintf(w->reason[i], sizeof w->reason[i], "%s", named.data ? named.data : "");
-  hec_text_free(&named);
   w->row[i] = (hec_sweep_row){.why = w->reason[i]};
 }
 
@@ -185,8 +184,8 @@ static void watch(void *context) {
 }
 
 static void run_items(shared *run) {
-  hec_arena arena = {0};
-  hec_pool *pool = hec_pool_new(run->options->n_threads);
+  HEC_SCOPED(hec_arena) arena = {0};
+  HEC_OPENED(hec_pool) *pool = hec_pool_new(run->options->n_threads);
   int32_t n = hec_pool_workers(pool);
   run->workers = HEC_NEW(&arena, worker, n);
   for (int32_t i = 0; i < n; i++) {
@@ -198,12 +197,10 @@ static void run_items(shared *run) {
   hec_pool_run(
       pool,
       &(hec_pool_job){.n = run->n_items, .work = work, .watch = run->options->progress ? watch : NULL, .context = run});
-  hec_pool_free(pool);
   for (int32_t i = 0; i < n; i++) {
     hec_trace_close(run->workers[i].held.reader);
     hec_arena_free(&run->workers[i].held.arena);
   }
-  hec_arena_free(&arena);
 }
 
 hec_status hec_sweep_run(hec_sweep_rows *rows, const hec_sweep_run_options *options) {

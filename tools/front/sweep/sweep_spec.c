@@ -79,11 +79,9 @@ static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_v
   if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->min,
                  hec_sweep_option(axis)->max))
     return number_error(s, v, axis);
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_add_double(&text, hec_json_number(v));
-  hec_status status = add_value(s, axis, text.data, hec_json_number(v), v);
-  hec_text_free(&text);
-  return status;
+  return add_value(s, axis, text.data, hec_json_number(v), v);
 }
 
 static hec_status add_policy(hec_sweep *s, const hec_policy *policy, const hec_json_value *at) {
@@ -102,11 +100,10 @@ static hec_status add_all_policies(hec_sweep *s, const hec_json_value *at) {
 /* A policy, with options or not. */
 static hec_status read_policy(hec_sweep *s, const hec_json_value *v) {
   const hec_policy *policy;
-  hec_text where = {0};
+  HEC_SCOPED(hec_text) where = {0};
   hec_json_where(s->json, v, &where);
   hec_status status = hec_policy_read(hec_json_text(v), hec_sweep_option(HEC_AXIS_policy)->values->table, where.data,
                                       &s->arena, &policy);
-  hec_text_free(&where);
   if (status == HEC_OK && !s->kind->takes(policy))
     return hec_json_error(s->json, v, "a policy that runs; balanced routing stands beside every row");
   return status == HEC_OK ? add_policy(s, policy, v) : status;
@@ -126,20 +123,17 @@ static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
   const void *row = hec_table_find(rows.rows, name);
   if (row && (!rows.offered || rows.offered(row)))
     return add_value(s, axis, name, 0, v);
-  hec_text expected = {0};
+  HEC_SCOPED(hec_text) expected = {0};
   hec_table_expect(&rows, name, &expected);
-  hec_status status = hec_json_error(s->json, v, expected.data);
-  hec_text_free(&expected);
-  return status;
+  return hec_json_error(s->json, v, expected.data);
 }
 
 /* The value added last names a file beside the spec. */
 static void set_path(hec_sweep *s, hec_sweep_axis axis) {
   hec_sweep_value *value = &s->axis[axis].value[s->axis[axis].n - 1];
-  hec_text path = {0};
+  HEC_SCOPED(hec_text) path = {0};
   hec_file_beside(s->origin, value->text, &path);
   value->path = hec_arena_text(&s->arena, path.data);
-  hec_text_free(&path);
 }
 
 static bool names_file(hec_sweep_axis axis, const char *text) {
@@ -245,12 +239,11 @@ static hec_status expand(hec_sweep *s, const hec_json_value *whole, const hec_js
   hec_status status = HEC_OK;
   for (; status == HEC_OK && n > 0; n--, v = hec_json_next(v)) {
     hec_synth_options one = o;
-    hec_text longer = {0};
+    HEC_SCOPED(hec_text) longer = {0};
     hec_text_add(&longer, label);
     status = set_synth(s, key, v, &one, &longer);
     if (status == HEC_OK)
       status = expand(s, whole, hec_json_next(member), one, longer.data);
-    hec_text_free(&longer);
   }
   return status;
 }
@@ -297,13 +290,10 @@ static hec_status add_one(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
 
 /* A key that the rows of this sweep do not have. */
 static hec_status refuse(const hec_sweep *s, const hec_json_value *v, const char *why) {
-  hec_text where = {0}, named = {0};
+  HEC_SCOPED(hec_text) where = {0}, named = {0};
   hec_json_where(s->json, v, &where);
   hec_args_add_flags(why, &named);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: %s", where.data, named.data);
-  hec_text_free(&where);
-  hec_text_free(&named);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s: %s", where.data, named.data);
 }
 
 static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {

@@ -117,7 +117,7 @@ static void add_trace(const hec_sweep *s, int32_t value, bool common, hec_text *
 }
 
 const char *hec_sweep_common(const hec_sweep *s, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   int32_t n = 0, first = 0;
   for (int32_t i = s->axis[HEC_AXIS_trace].n - 1; i >= 0; i--)
     if (s->traces[i].made) {
@@ -127,7 +127,6 @@ const char *hec_sweep_common(const hec_sweep *s, hec_arena *arena) {
   if (n > 1)
     add_trace(s, first, true, &text);
   const char *copy = n > 1 ? hec_arena_text(arena, text.data) : NULL;
-  hec_text_free(&text);
   return copy;
 }
 
@@ -146,10 +145,9 @@ static void add_value(const hec_sweep_rows *rows, int32_t axis, int32_t value, h
 }
 
 const char *hec_sweep_label(const hec_sweep_rows *rows, int32_t axis, int32_t value, hec_arena *arena) {
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   add_value(rows, axis, value, &text);
   const char *copy = hec_arena_text(arena, text.data ? text.data : "");
-  hec_text_free(&text);
   return copy;
 }
 
@@ -232,7 +230,7 @@ typedef struct {
 
 static void tell_cluster(const hec_sweep_rows *rows, int64_t index, told_clusters *told) {
   const char *name = rows->row[index]->cluster;
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_cluster cluster;
   for (int32_t i = 0; i < told->n; i++)
     if (strcmp(told->name[i], name) == 0)
@@ -241,7 +239,6 @@ static void tell_cluster(const hec_sweep_rows *rows, int64_t index, told_cluster
     told->name[told->n] = name;
     told->rates[told->n++] = hec_summary_rates(&cluster);
   }
-  hec_arena_free(&arena);
 }
 
 /* "the rates of p4d-4x8, dgx-h100 are scaled ...; those of mine are measured" */

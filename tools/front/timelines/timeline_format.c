@@ -40,14 +40,13 @@ hec_status hec_timeline_draw(const hec_timeline_out *out, const hec_drawing *dra
     out->format->add(drawing, -1, out->text);
     return HEC_OK;
   }
-  hec_text file = {0};
+  HEC_SCOPED(hec_text) file = {0};
   hec_status status = HEC_OK;
   for (int32_t r = 0; status == HEC_OK && r < drawing->timeline->n_ranks; r++) {
     file.length = 0;
     out->format->add(drawing, r, &file);
     status = out->put(out->context, drawing->folder, r, &file);
   }
-  hec_text_free(&file);
   return status;
 }
 

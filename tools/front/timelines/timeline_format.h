@@ -1,7 +1,6 @@
 /* Forms of timelines in files: one file, one row each. A form is either one file for all that is drawn, or a file for every
  * rank of every drawing. */
-#ifndef HEC_TIMELINES_TIMELINE_FORMAT_H
-#define HEC_TIMELINES_TIMELINE_FORMAT_H
+#pragma once
 #include "runtime/program/timeline.h"
 
 /* One iteration of one row. */
@@ -82,5 +81,3 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
 /* Appends the events of a text that was begun but not ended. */
 void hec_trace_events_append(hec_text *out, const hec_text *part);
 void hec_trace_events_end(hec_text *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What `recommend` may spend, in seconds of one core. Work is counted and no clock is read, so that the same input gives the same
  * answer. Each step may take its share of what is left then. What it leaves is there for the next ones. */
-#ifndef HEC_FRONT_TRAINING_BUDGET_H
-#define HEC_FRONT_TRAINING_BUDGET_H
+#pragma once
 #include "models/training/step.h"
 
 typedef struct {
@@ -35,5 +34,3 @@ enum { HEC_BUDGET_BEFORE = 5 };
 /* So many records of a step, at least `min`, fit into the time; 0: as many as any step takes. one_s: planning one of them, of all
  * layouts together. */
 int32_t hec_budget_records(double within_s, double one_s, int32_t min);
-
-#endif

@@ -1,8 +1,7 @@
 /* A training job as flags of Megatron-LM (Megatron Core 0.16), and Megatron-LM's own checks of them. Flags that it
  * would refuse are left out, and what the run then does otherwise than was predicted is said. Flags of the model,
  * its data and its optimizer are not among them: a run has those already. */
-#ifndef HEC_FRONT_MEGATRON_FLAGS_H
-#define HEC_FRONT_MEGATRON_FLAGS_H
+#pragma once
 #include "models/training/step.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
 
@@ -23,5 +22,3 @@ extern const hec_megatron_rule hec_megatron_rules[];
 extern const int32_t hec_n_megatron_rules;
 /* The first that `flags` break; NULL: Megatron-LM takes them. */
 const hec_megatron_rule *hec_megatron_broken(const char *flags, const hec_training *training);
-
-#endif

@@ -53,7 +53,7 @@ static const char *title_of(drawer *d, int32_t device, const hec_pipeline_piece 
   static const char *const kinds[] = {"forward", "input gradient", "weight gradient", "backward", "forward"};
   const int32_t *part = d->order->part + device * d->order->shape.n_chunks;
   bool parts = d->order->shape.n_chunks > 1;
-  hec_text text = {0};
+  HEC_SCOPED(hec_text) text = {0};
   hec_text_printf(&text, "%s %d", kinds[p->kind], (int)p->micro_batch);
   if (parts)
     hec_text_printf(&text, " of virtual stage %d", (int)part[p->chunk]);
@@ -62,7 +62,6 @@ static const char *title_of(drawer *d, int32_t device, const hec_pipeline_piece 
   if (p->kind == HEC_PIECE_PAIR && parts)
     hec_text_printf(&text, " of virtual stage %d", (int)part[p->beside_chunk]);
   const char *title = hec_arena_text(&d->out->arena, text.data);
-  hec_text_free(&text);
   return title;
 }
 

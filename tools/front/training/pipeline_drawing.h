@@ -10,8 +10,7 @@
  *
  * A piece alone is drawn as compute, then tensor, then dispatch: in truth they take turns in every layer. Of a pair, compute and
  * dispatch begin together. A stage's sends of a kind are drawn one after the other. */
-#ifndef HEC_FRONT_PIPELINE_DRAWING_H
-#define HEC_FRONT_PIPELINE_DRAWING_H
+#pragma once
 #include "runtime/program/timeline.h"
 #include "sim/training.h"
 #include "tools/front/page/report.h"
@@ -33,5 +32,3 @@ typedef struct {
 } hec_pipeline_drawn;
 void hec_pipeline_drawing_make(const hec_pipeline_drawn *of, hec_pipeline_drawing *drawing);
 void hec_pipeline_drawing_free(hec_pipeline_drawing *drawing);
-
-#endif

@@ -63,18 +63,16 @@ static void sort_rows(hec_recommended *rows, int32_t n) {
 /* ---- All layouts ---- */
 
 static hec_status nothing_fits(const hec_layout_found *found) {
-  hec_text layout = {0};
+  HEC_SCOPED(hec_text) layout = {0};
   hec_layout_write(&found->tightest.training.layout, &layout);
   const hec_training_memory *m = &found->tightest.result.memory;
-  hec_status status =
-      hec_fail(HEC_FAILED,
-               "none of %d layouts fits into the memory of a GPU; nearest is %s with full recomputation, "
-               "which needs %.1f of %.1f GiB; take more GPUs%s",
-               (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824, m->device_bytes / 1073741824,
-               hec_recipe_states(&found->tightest.training.recipe, "zero") ? ", shorter sequences or another zero="
-                                                                           : " or shorter sequences");
-  hec_text_free(&layout);
-  return status;
+  return hec_fail(HEC_FAILED,
+                  "none of %d layouts fits into the memory of a GPU; nearest is %s with full recomputation, "
+                  "which needs %.1f of %.1f GiB; take more GPUs%s",
+                  (int)found->n_tried, layout.data, (m->reserved + m->outside) / 1073741824,
+                  m->device_bytes / 1073741824,
+                  hec_recipe_states(&found->tightest.training.recipe, "zero") ? ", shorter sequences or another zero="
+                                                                              : " or shorter sequences");
 }
 
 static hec_status look_at_today(hec_set_up *base, hec_trace_reader *reader, hec_arena *arena, hec_recommended *today) {
@@ -228,7 +226,7 @@ static hec_status simulate_all(const rivals *p, simulation *all, int32_t n) {
   if (n == 0)
     return HEC_OK;
   int32_t n_threads = p->policies->n_threads < n ? p->policies->n_threads : n;
-  hec_pool *threads = hec_pool_new(n_threads > 1 ? n_threads : 1);
+  HEC_OPENED(hec_pool) *threads = hec_pool_new(n_threads > 1 ? n_threads : 1);
   int32_t n_workers = hec_pool_workers(threads);
   w.readers = HEC_NEW(p->arena, hec_trace_reader *, n_workers);
   for (int32_t i = 0; i < n; i++) {
@@ -238,7 +236,6 @@ static hec_status simulate_all(const rivals *p, simulation *all, int32_t n) {
   sort_by_cost(&w);
   hec_progress_stage("simulating layouts", "layouts");
   hec_pool_run(threads, &(hec_pool_job){.n = n, .work = simulate_one, .context = &w});
-  hec_pool_free(threads);
   for (int32_t i = 0; i < n_workers; i++)
     hec_trace_close(w.readers[i]);
   hec_status status = HEC_OK;

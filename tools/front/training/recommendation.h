@@ -1,7 +1,6 @@
 /* What to run: the fastest layout that fits, with as little recomputation as fits; the best policy for the trace's loads there.
  * Then why others lose, and how sure that is. */
-#ifndef HEC_FRONT_RECOMMENDATION_H
-#define HEC_FRONT_RECOMMENDATION_H
+#pragma once
 #include "sim/layout_search.h"
 #include "tools/front/training/training_summary.h"
 
@@ -72,5 +71,3 @@ extern const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES];
 /* Their texts, in that order; "" where there is nothing to say. Reads the trace. */
 hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
                                     hec_text text[HEC_RECOMMENDATION_FILES]) HEC_MUST_USE;
-
-#endif

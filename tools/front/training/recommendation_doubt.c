@@ -30,7 +30,7 @@ static void take_window(const otherwise *o, int32_t n_layers, int32_t n_micro, h
 }
 
 static hec_status step_otherwise(const hec_recommended *row, const otherwise *o, double *s) {
-  hec_arena arena = {0};
+  HEC_SCOPED(hec_arena) arena = {0};
   hec_training t = row->choice.training;
   hec_training_result result;
   hec_training_job job = row->policies.rows[row->best].job;
@@ -46,7 +46,6 @@ static hec_status step_otherwise(const hec_recommended *row, const otherwise *o,
   hec_status status = hec_training_run(&job, &result);
   *s = result.step_s * row->policies.factor +
        (o->balanced ? hec_recommended_best(row)->step_s - row->choice.result.step_s : 0);
-  hec_arena_free(&arena);
   return status;
 }
 

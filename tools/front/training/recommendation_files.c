@@ -23,7 +23,7 @@ typedef struct {
 } job;
 
 static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) {
-  hec_text flags = {0};
+  HEC_SCOPED(hec_text) flags = {0};
   hec_recommendation_megatron(j->r, false, &flags, cannot);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
   if (hec_megatron_environment(flags.data))
@@ -31,7 +31,6 @@ static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) 
   for (const char *c = flags.data; *c; c++) /* a flag a line */
     hec_text_add_bytes(out, strncmp(c, " --", 3) == 0 ? "\n" : c, 1);
   hec_text_add(out, "\n");
-  hec_text_free(&flags);
   return HEC_OK;
 }
 
@@ -174,14 +173,13 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
     hec_text_printf(cannot, "no file: policy %s keeps no placement from step to step; ", j->policy->name);
     return HEC_OK;
   }
-  hec_policy_run run = hec_policy_start(j->policy, &j->r->rows[0].set_up->job.problem, j->arena);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(j->policy, &j->r->rows[0].set_up->job.problem, j->arena);
   hec_status status = plan_of(j, &run);
   if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, cannot) != HEC_OK ||
                            hec_placement_write(&hec_placement_eplb, &placement, out, cannot) != HEC_OK)) {
     out->length = 0;
     hec_text_printf(cannot, "no file: %s; ", hec_last_error());
   }
-  hec_policy_stop(&run);
   return status;
 }
 
@@ -234,12 +232,11 @@ hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reade
   hec_recommendation_verdict(r, guide);
   hec_text_add(guide, "\n| file | for | what it cannot say |\n|---|---|---|\n");
   for (int32_t i = 0; status == HEC_OK && i < GUIDE; i++) {
-    hec_text cannot = {0};
+    HEC_SCOPED(hec_text) cannot = {0};
     status = writers[i].write(&j, &text[i], &cannot);
     hec_text_printf(guide, "| `%s` | %s | ", hec_recommendation_files[i], writers[i].of);
     add_cell(&cannot, guide);
     hec_text_add(guide, " |\n");
-    hec_text_free(&cannot);
   }
   if (!j.policy->baseline)
     hec_text_printf(

@@ -30,19 +30,18 @@ static void layout_words(const hec_layout *l, hec_text *out) {
 
 /* "norm+act", of "... recompute=norm+act ..." */
 static const char *part_of(const hec_recipe *recipe, const char *part, hec_text *text) {
-  hec_text all = {0};
+  HEC_SCOPED(hec_text) all = {0};
   hec_recipe_write(recipe, &all);
   const char *at = strstr(all.data, part) + strlen(part);
   hec_text_free(text);
   hec_text_add_bytes(text, at, strcspn(at, " "));
-  hec_text_free(&all);
   return text->data;
 }
 
 /* "tp=2 pp=8 ep=2 with micro-batches of 1, dispatcher alltoall, recomputation norm" */
 static void choice_words(const hec_layout_choice *choice, hec_text *out) {
   const hec_training *t = &choice->training;
-  hec_text part = {0};
+  HEC_SCOPED(hec_text) part = {0};
   layout_words(&t->layout, out);
   hec_text_printf(out, " with micro-batches of %d,", (int)t->micro_batch);
   if (t->layout.ep > 1)
@@ -52,7 +51,6 @@ static void choice_words(const hec_layout_choice *choice, hec_text *out) {
   if (choice->pipeline)
     hec_text_printf(out, " schedule %s,", choice->pipeline->name);
   hec_text_printf(out, " recomputation %s", part_of(&t->recipe, "recompute=", &part));
-  hec_text_free(&part);
 }
 
 static double needed_gib(const hec_training_memory *m) {
@@ -154,7 +152,7 @@ static bool may_not_fit(const hec_recommended *r) {
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
   const hec_training_row *row = best_of(best), *ep = &best->policies.rows[best->policies.baseline];
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_text_add(&words, "Run ");
   choice_words(&best->choice, &words);
   hec_text_printf(
@@ -188,7 +186,6 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
                     "both.",
                     100 * r->law.worst_regret);
   hec_summary_add_paragraph(words.data, 0, out);
-  hec_text_free(&words);
 }
 
 /* The columns of words, as wide as their longest. */
@@ -197,7 +194,7 @@ typedef struct {
 } widths;
 
 static void row_words(const hec_recommended *r, const char *mark, hec_text *layout, hec_text *how) {
-  hec_text recompute = {0};
+  HEC_SCOPED(hec_text) recompute = {0};
   layout_words(&r->choice.training.layout, layout);
   if (r->choice.training.recipe.zero >= 3)
     hec_text_add(layout, " zero=3");
@@ -206,7 +203,6 @@ static void row_words(const hec_recommended *r, const char *mark, hec_text *layo
   hec_text_add(layout, mark);
   hec_text_printf(how, "%d, %s", (int)r->choice.training.micro_batch,
                   part_of(&r->choice.training.recipe, "recompute=", &recompute));
-  hec_text_free(&recompute);
 }
 
 static const char *mark_of(const hec_recommendation *r, int32_t i) {
@@ -221,19 +217,17 @@ static widths widths_of(const hec_recommendation *r) {
   widths w = {30, 16, 10};
   for (int32_t i = 0; i < r->n + r->has_today; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
-    hec_text layout = {0}, how = {0};
+    HEC_SCOPED(hec_text) layout = {0}, how = {0};
     row_words(row, mark_of(r, i), &layout, &how);
     widen(&w.layout, layout.length);
     widen(&w.how, how.length);
     widen(&w.policy, strlen(best_of(row)->policy->name));
-    hec_text_free(&layout);
-    hec_text_free(&how);
   }
   return w;
 }
 
 static void add_row(const hec_recommended *r, const char *mark, const char *why, const widths *w, hec_text *out) {
-  hec_text layout = {0}, how = {0};
+  HEC_SCOPED(hec_text) layout = {0}, how = {0};
   row_words(r, mark, &layout, &how);
   hec_text_printf(out, "%-*s %-*s %8.4g  %8.4g  %-*s %5.1f GiB%s%s%s\n", w->layout, layout.data, w->how, how.data,
                   best_of(r)->result.step_s, r->choice.result.step_s, w->policy, best_of(r)->policy->name,
@@ -242,8 +236,6 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
                   : *why         ? " "
                                  : "",
                   *why ? " " : "", why);
-  hec_text_free(&layout);
-  hec_text_free(&how);
 }
 
 /* By how much, and the part of the step that makes most of it. */
@@ -265,12 +257,11 @@ static void add_table(const hec_recommendation *r, hec_text *out) {
                   "step (s)", "balanced", w.policy, "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
     const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
-    hec_text why = {0};
+    HEC_SCOPED(hec_text) why = {0};
     if (i == r->n && !r->has_today)
       continue;
     why_words(r, i, row, &why);
     add_row(row, mark_of(r, i), why.data ? why.data : "", &w, out);
-    hec_text_free(&why);
   }
   hec_text_add(out, "\n");
 }
@@ -349,7 +340,7 @@ static void peak_words(const hec_recommendation *r, hec_text *words) {
 }
 
 static void add_feet(const hec_recommendation *r, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_training_fit_say(&best_of(&r->rows[0])->result.memory, NULL, "The first", &words);
   if (best_of(&r->rows[0])->result.memory.fits)
     peak_words(r, &words);
@@ -378,7 +369,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!best_of(&r->rows[0])->policy->baseline)
     hec_text_printf(&words, "of what runs best without a policy (%.4g s): ", best_of(&r->plain)->result.step_s);
-  hec_text differs = {0};
+  HEC_SCOPED(hec_text) differs = {0};
   size_t from = words.length;
   hec_recommendation_megatron(r, true, &words, &differs);
   if (hec_megatron_environment(words.data + from))
@@ -386,8 +377,6 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_summary_add_foot("Megatron-LM:", words.data, out);
   if (differs.length > 0)
     hec_summary_add_foot("differs:", differs.data, out);
-  hec_text_free(&differs);
-  hec_text_free(&words);
 }
 
 static const char *cluster_of(const hec_set_up *s) {
@@ -398,7 +387,7 @@ static const char *cluster_of(const hec_set_up *s) {
 static void add_head(const hec_recommendation *r, hec_text *out) {
   const hec_set_up *s = r->rows[0].set_up;
   const hec_training *t = &s->training;
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_text_printf(&words, "%s: ", r->tool);
   hec_text_add_plain(&words, s->job.header.name[0] ? s->job.header.name : r->trace);
   hec_text_printf(&words, "%s; model %s on %d GPUs (", s->job.header.synthetic ? " (synthetic)" : "", s->moe.name,
@@ -407,7 +396,6 @@ static void add_head(const hec_recommendation *r, hec_text *out) {
   hec_text_printf(&words, "); a step of %d sequences of %d tokens", (int)t->global_batch, (int)t->seq);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_add(out, "\n");
-  hec_text_free(&words);
 }
 
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out) {
@@ -431,15 +419,13 @@ void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_t
 }
 
 static void add_training(hec_json_out *json, const hec_layout_choice *c) {
-  hec_text layout = {0}, recipe = {0};
+  HEC_SCOPED(hec_text) layout = {0}, recipe = {0};
   layout_words(&c->training.layout, &layout);
   hec_recipe_write(&c->training.recipe, &recipe);
   hec_json_string(json, "layout", layout.data);
   if (c->pipeline)
     hec_json_string(json, "pipeline", c->pipeline->name);
   HEC_JSON(json, HEC_INT("micro_batch", c->training.micro_batch), HEC_TEXT("recipe", recipe.data));
-  hec_text_free(&layout);
-  hec_text_free(&recipe);
 }
 
 static void add_choice(hec_json_out *json, const char *key, const hec_recommended *r, const hec_recommended *best) {
@@ -466,13 +452,12 @@ static void add_losers(const hec_recommendation *r, hec_json_out *json) {
   hec_json_array(json, "losers");
   for (int32_t i = 0; i < r->found.n; i++) {
     const hec_layout_choice *c = &r->found.choices[i];
-    hec_text layout = {0};
+    HEC_SCOPED(hec_text) layout = {0};
     hec_layout_reason reason = hec_layout_reason_of(&r->rows[0].choice, c);
     layout_words(&c->training.layout, &layout);
     HEC_JSON(json, HEC_OBJECT(NULL, HEC_TEXT("name", layout.data), HEC_REAL("balanced_step_s", c->result.step_s),
                               HEC_TEXT("why", reason.seconds > 0 ? reason.words
                                                                  : "the loads of the trace, or it is recommended")));
-    hec_text_free(&layout);
   }
   hec_json_close(json);
 }
@@ -489,7 +474,7 @@ static void add_job(const hec_set_up *s, hec_json_out *json) {
 }
 
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
   hec_json_string(&json, "tool", r->tool);
@@ -523,11 +508,9 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
   hec_json_close(&json);
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
-  hec_text differs = {0};
+  HEC_SCOPED(hec_text) differs = {0};
   hec_recommendation_megatron(r, false, &words, &differs);
   HEC_JSON(&json, HEC_TEXT("megatron", words.data), HEC_TEXT("megatron_differs", differs.data ? differs.data : ""));
-  hec_text_free(&differs);
-  hec_text_free(&words);
   hec_json_close(&json);
 }
 
@@ -543,9 +526,8 @@ void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
            HEC_INT("global_batch", t->global_batch), HEC_INT("micro_batch", t->micro_batch), HEC_INT("mtp", t->mtp));
   if (t->capacity > 0)
     hec_json_double(&json, "capacity", t->capacity);
-  hec_text recipe = {0};
+  HEC_SCOPED(hec_text) recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   hec_json_string(&json, "recipe", recipe.data);
-  hec_text_free(&recipe);
   hec_json_close(&json);
 }

@@ -47,7 +47,7 @@ hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_o
                                   hec_set_up **set_up) {
   const hec_training *t = &choice->training;
   hec_training_args with = *args;
-  hec_text recipe = {0}, layout = {0};
+  HEC_SCOPED(hec_text) recipe = {0}, layout = {0};
   hec_recipe_write(&t->recipe, &recipe);
   hec_layout_write_sizes(&t->layout, &layout);
   with.layout = hec_arena_text(arena, layout.data);
@@ -55,8 +55,6 @@ hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_o
   with.micro_batch = t->micro_batch;
   const hec_pipeline_schedule *schedule = choice->pipeline;
   with.pipeline = schedule ? schedule->name : hec_pipeline_default(t->layout.pp, t->layout.vpp)->name;
-  hec_text_free(&recipe);
-  hec_text_free(&layout);
   *set_up = HEC_NEW(arena, hec_set_up, 1);
   HEC_TRY(hec_set_up_make(&with, options, reader, arena, *set_up));
   /* The rest was written for the set-up, but nobody stated it: how sure the answer is hangs on that. */
@@ -221,7 +219,7 @@ static hec_status make_class(finder *f, const hec_layout_choice *choice, hec_are
 /* `alone`: it is enough if it has ep. NULL: there is no time for a new one. */
 static hec_status class_of(finder *f, const hec_layout_choice *choice, bool alone, group_class **to) {
   const hec_training *t = &choice->training;
-  hec_arena scratch = {0};
+  HEC_SCOPED(hec_arena) scratch = {0};
   bool made;
   *to = NULL;
   for (int32_t i = 0; i < f->n && !*to; i++)
@@ -230,7 +228,6 @@ static hec_status class_of(finder *f, const hec_layout_choice *choice, bool alon
     return HEC_OK;
   group_class c = {.ep = t->layout.ep, .etp = t->layout.etp, .tokens = tokens_of(t), .plain = alone};
   hec_status status = make_class(f, choice, &scratch, &c, &made);
-  hec_arena_free(&scratch);
   if (status != HEC_OK || !made)
     return status;
   HEC_RESERVE(f->classes, f->capacity, f->n + 1);

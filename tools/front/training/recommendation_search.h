@@ -1,7 +1,6 @@
 /* Of all layouts that fit into memory, those worth simulating under the loads of the trace, the fastest first. The balanced time
  * alone does not say: an overload costs one layout more than another. */
-#ifndef HEC_FRONT_RECOMMENDATION_SEARCH_H
-#define HEC_FRONT_RECOMMENDATION_SEARCH_H
+#pragma once
 #include "sim/layout_search.h"
 #include "tools/front/training/budget.h"
 #include "tools/front/training/training_summary.h"
@@ -43,5 +42,3 @@ hec_status hec_candidates_find(const hec_candidate_search *search, hec_trace_rea
 hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_options *options,
                                   const hec_layout_choice *choice, hec_trace_reader *reader, hec_arena *arena,
                                   hec_set_up **set_up) HEC_MUST_USE;
-
-#endif

@@ -42,13 +42,11 @@ static bool same(const hec_run_option *row, const void *a, const void *b) {
 }
 
 static hec_status flag_means_nothing(const char *key, const char *why) {
-  hec_text flag = {0};
+  HEC_SCOPED(hec_text) flag = {0};
   hec_text_printf(&flag, "--%s", key);
   for (char *at = flag.data; *at; at++)
     *at = *at == '_' ? '-' : *at;
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: %s", flag.data, why);
-  hec_text_free(&flag);
-  return status;
+  return hec_fail(HEC_BAD_INPUT, "%s: %s", flag.data, why);
 }
 
 /* Options of an iteration of one expert-parallel group. An option without a row is refused. */
@@ -195,11 +193,10 @@ static hec_status take_cluster(maker *m, const char *spec, const hec_gpu_laws **
   if (hec_cluster_is_line(spec) && !strstr(spec, "nics=") && cluster.n_nodes > 1 && cluster.devices_per_node > 1)
     say(m, "one NIC a node, for all its %d GPUs; choose with nics= in the cluster's line",
         (int)cluster.devices_per_node);
-  hec_text fast = {0};
+  HEC_SCOPED(hec_text) fast = {0};
   hec_cluster_doubt(&cluster, spec, &fast);
   if (fast.length > 0)
     say(m, "%s", fast.data);
-  hec_text_free(&fast);
   if (m->to->file.gpus == 0)
     m->to->file.gpus = cluster.n_devices;
   else if (m->to->file.gpus > cluster.n_devices)
@@ -246,7 +243,7 @@ static hec_status choose_gpus(maker *m) {
 static void say_stages(maker *m, const hec_layout *layout) {
   int32_t parts = layout->pp * layout->vpp, first;
   hec_layout chosen = *layout;
-  hec_text stages = {0};
+  HEC_SCOPED(hec_text) stages = {0};
   if (layout->n_given > 0 || m->to->moe.n_layers % parts == 0)
     return;
   for (int32_t p = 0; p < parts; p++)
@@ -254,7 +251,6 @@ static void say_stages(maker *m, const hec_layout *layout) {
   chosen.n_given = parts;
   hec_layout_write_given(&chosen, &stages);
   say(m, "%d layers in stages of pp=%d%s", (int)m->to->moe.n_layers, (int)layout->pp, stages.data);
-  hec_text_free(&stages);
 }
 
 static hec_status choose_layout(maker *m) {
@@ -353,7 +349,7 @@ static hec_status check_precision(maker *m) {
 
 static hec_status choose_recipe(maker *m) {
   hec_set_up *to = m->to;
-  hec_text assumed = {0};
+  HEC_SCOPED(hec_text) assumed = {0};
   to->training.recipe = hec_recipe_default();
   if (m->args->assumed)
     HEC_TRY(hec_recipe_read(m->args->assumed, &to->training.recipe));
@@ -363,7 +359,6 @@ static hec_status choose_recipe(maker *m) {
   hec_recipe_assumed(&to->training.recipe, &assumed);
   if (assumed.length > 0)
     say(m, "recipe %s", assumed.data);
-  hec_text_free(&assumed);
   return find_pipeline(to->file.pipeline, &to->pipeline);
 }
 
@@ -415,13 +410,12 @@ static hec_status make_job(maker *m) {
   own.dispatcher = own.dispatch_precision = NULL; /* the recipe's; a step prices them */
   int32_t near = hec_group_inside(&to->training, l->ep, l->etp);
   int32_t below = hec_group_below(&to->training, l->ep, l->etp);
-  hec_text line = {0};
+  HEC_SCOPED(hec_text) line = {0};
   add_nodes(m, l->ep / near, near, &line);
   if (below < l->ep) /* the group's share of the uplinks */
     hec_text_printf(&line, " leaf=%d uplink=%.6gM", (int)(below > near ? below / near : 1),
                     1e-6 * to->training.uplink * (double)below / (double)to->training.leaf_gpus);
   own.cluster = hec_arena_text(m->arena, line.data);
-  hec_text_free(&line);
   own.cluster_text = NULL;
   own.model = to->file.model;
   own.phase = "train";

@@ -1,8 +1,7 @@
 /* From --setup, --layout and the options beside them to a training job. It also gives the problem of one of the job's
  * expert-parallel groups to the placement policies. An option wins over the set-up's file, that over a default; every
  * default is said. */
-#ifndef HEC_FRONT_SET_UP_H
-#define HEC_FRONT_SET_UP_H
+#pragma once
 #include "models/training/setup.h"
 #include "runtime/program/job.h"
 #include "runtime/program/pipelines/pipeline_schedule.h"
@@ -44,5 +43,3 @@ hec_status hec_set_up_take_cluster(const hec_cluster *cluster, const char *spec,
                                    hec_gpu_sheet *sheet) HEC_MUST_USE;
 /* The options of a training job without --layout or --setup mean nothing: HEC_BAD_INPUT names the first. */
 hec_status hec_set_up_unwanted(const hec_training_args *args) HEC_MUST_USE;
-
-#endif

@@ -182,8 +182,8 @@ static void write_page(const hec_training_summary *s, page *p, hec_text *out) {
 
 hec_status hec_training_write_out(const hec_training_summary *s, const char *folder,
                                   const hec_timeline_format *format) {
-  hec_output_files files = {0};
-  page p = {.job = {0}};
+  HEC_SCOPED(hec_output_files) files = {0};
+  HEC_SCOPED(page) p = {.job = {0}};
   hec_timeline_files by_rank = {.out = folder, .format = format};
   const hec_timeline_out to = {format, &files.timeline, hec_timeline_files_put, &by_rank};
   hec_training_csv(s, &files.csv);
@@ -194,7 +194,5 @@ hec_status hec_training_write_out(const hec_training_summary *s, const char *fol
   if (status == HEC_OK)
     write_page(s, &p, &files.page);
   status = hec_timeline_files_finish(&by_rank, status, &files);
-  hec_output_free(&files);
-  page_free(&p);
   return status;
 }

@@ -49,7 +49,7 @@ const char *hec_training_pipeline_name(const hec_set_up *set_up) {
 static void job(const hec_training_summary *s, hec_json_out *json) {
   const hec_set_up *set_up = s->set_up;
   const hec_training *t = &set_up->training;
-  hec_text recipe = {0};
+  HEC_SCOPED(hec_text) recipe = {0};
   hec_recipe_write(&t->recipe, &recipe);
   layout(set_up, json);
   HEC_JSON(json, HEC_TEXT("pipeline", hec_training_pipeline_name(set_up)), HEC_TEXT("recipe", recipe.data),
@@ -63,7 +63,6 @@ static void job(const hec_training_summary *s, hec_json_out *json) {
                       HEC_REAL("half_within", hec_training_band(s)->half),
                       HEC_REAL("nine_of_ten_factor", hec_training_band(s)->nine)));
   hec_json_strings(json, "assumed", set_up->assumed, set_up->n_assumed);
-  hec_text_free(&recipe);
 }
 
 static void row(const hec_training_summary *s, const hec_training_row *r, hec_json_out *json) {

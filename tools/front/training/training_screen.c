@@ -22,7 +22,7 @@ const char hec_training_not_modelled[] =
 static void add_head(const hec_training_summary *s, hec_text *out) {
   const hec_training *t = &s->set_up->training;
   const hec_trace_header *header = &s->set_up->job.header;
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_text_printf(&words, "%s: ", s->tool);
   hec_text_add_plain(&words, header->name[0] ? header->name : s->trace);
   hec_text_printf(&words, "%s, %d record%s; model %s%s on %d GPUs (%s), ", header->synthetic ? " (synthetic)" : "",
@@ -32,7 +32,6 @@ static void add_head(const hec_training_summary *s, hec_text *out) {
   hec_text_printf(&words, "; a step of %d sequences of %d tokens", (int)t->global_batch, (int)t->seq);
   hec_summary_add_paragraph(words.data, 0, out);
   hec_text_add(out, "\n");
-  hec_text_free(&words);
 }
 
 /* Whether a row is faster than another, or fits where the other does not. */
@@ -245,13 +244,12 @@ static void add_records(const hec_training_summary *s, hec_text *words) {
 }
 
 static void add_assumed(const hec_training_summary *s, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   for (int32_t i = 0; i < s->set_up->n_assumed; i++)
     hec_text_printf(&words, "%s; ", s->set_up->assumed[i]);
   add_records(s, &words);
   hec_text_add(&words, ".");
   hec_summary_add_foot("assumed:", words.data, out);
-  hec_text_free(&words);
 }
 
 const hec_band *hec_training_band(const hec_training_summary *s) {
@@ -325,10 +323,9 @@ void hec_training_say_memory(const hec_training_summary *s, const char *between,
 }
 
 static void add_memory(const hec_training_summary *s, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   hec_training_say_memory(s, " ", &words);
   hec_summary_add_foot("memory:", words.data, out);
-  hec_text_free(&words);
 }
 
 /* Tokens really computed: what a capacity drops skips its experts. */
@@ -336,7 +333,7 @@ static void add_dropped(const hec_training_summary *s, hec_text *out) {
   const hec_training *t = &s->set_up->training;
   const hec_training_row *ep = &s->rows[s->baseline];
   double tokens = (double)t->global_batch * (double)t->seq;
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   if (t->capacity <= 0)
     return;
   hec_text_printf(
@@ -347,7 +344,6 @@ static void add_dropped(const hec_training_summary *s, hec_text *out) {
       t->capacity, 100 * ep->dropped_share, tokens * (1 - ep->dropped_share), tokens,
       ep->result.tokens_per_s_per_gpu * (1 - ep->dropped_share));
   hec_summary_add_foot("dropped:", words.data, out);
-  hec_text_free(&words);
 }
 
 /* What its source measured, beside this. */
@@ -365,7 +361,7 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
       {"thousand GPU hours for a trillion tokens", f->published.gpu_hours_per_1e12_tokens, b->gpu_hours_per_1e12_tokens,
        ep->gpu_hours_per_1e12_tokens, 1e-3}};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    hec_text words = {0};
+    HEC_SCOPED(hec_text) words = {0};
     if (all[i].published <= 0)
       continue;
     int digits = all[i].published * all[i].unit >= 1000 ? 0 : 1;
@@ -373,12 +369,11 @@ static void add_published(const hec_training_summary *s, hec_text *out) {
                     all[i].published * all[i].unit, all[i].what, digits, all[i].balanced * all[i].unit, digits,
                     all[i].natural * all[i].unit);
     hec_summary_add_foot("published:", words.data, out);
-    hec_text_free(&words);
   }
 }
 
 void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out) {
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   add_head(s, out);
   hec_training_verdict(s, " ", &words);
   hec_summary_add_paragraph(words.data, 0, out);
@@ -391,7 +386,6 @@ void hec_training_screen(const hec_training_summary *s, bool full, hec_text *out
   add_assumed(s, out);
   hec_training_band_say(s, &words);
   hec_summary_add_foot("band:", words.data, out);
-  hec_text_free(&words);
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (!full)
     hec_summary_add_foot(

@@ -1,6 +1,5 @@
 /* A training step under every placement policy, and with balanced routing: what is predicted, and how it is written. */
-#ifndef HEC_FRONT_TRAINING_SUMMARY_H
-#define HEC_FRONT_TRAINING_SUMMARY_H
+#pragma once
 #include "models/training/band.h"
 #include "runtime/base/text.h"
 #include "sim/training_fit.h"
@@ -100,5 +99,3 @@ void hec_training_csv(const hec_training_summary *summary, hec_text *out);
  * hec_timeline_files_check. */
 hec_status hec_training_write_out(const hec_training_summary *summary, const char *folder,
                                   const hec_timeline_format *format) HEC_MUST_USE;
-
-#endif
