@@ -17,6 +17,7 @@ enum {
   MICRO_STEPS_MAX = 12,
   BATCH = 256
 };
+static const double near_fastest = 1.04; /* so much slower a candidate may be whose stages are tried otherwise */
 
 static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_MOE,
                                      HEC_RECOMPUTE_FULL};
@@ -25,7 +26,6 @@ static const int32_t recomputes[] = {0, HEC_RECOMPUTE_NORM | HEC_RECOMPUTE_ACT, 
 typedef struct {
   const hec_layout_search *of;
   hec_layout layout;
-  hec_layout_choice best; /* of training.moe NULL: none fits */
   hec_layout_choice *all; /* [n_all] that fit; malloc */
   hec_layout_choice tightest;
   size_t capacity;
@@ -36,11 +36,10 @@ typedef struct {
   const hec_layout_search *of;
   hec_arena *arena;
   hec_layout_found *found;
-  hec_layout *layouts;     /* [n_layouts]; malloc */
-  hec_layout_choice *best; /* [n] of each layout; malloc */
-  hec_layout_choice *all;  /* [n_all] all that fit; malloc */
-  size_t layouts_capacity, best_capacity, all_capacity;
-  int32_t n_layouts, n, n_all;
+  hec_layout *layouts;    /* [n_layouts]; malloc */
+  hec_layout_choice *all; /* [n_all] all that fit; malloc */
+  size_t layouts_capacity, all_capacity;
+  int32_t n_layouts, n_all;
 } search;
 
 /* Some micro-batches of a step, so many that the pipeline is steady; groups of stages stay whole. */
@@ -129,6 +128,22 @@ static double longest(const hec_training *t, const hec_layout *layout, double he
   return max;
 }
 
+/* `last` of n layers in the last part; the others as even as they can be, the first ones with one less. */
+static void set_last(const hec_moe *moe, hec_layout *layout, int32_t last) {
+  hec_layout even = *layout;
+  int32_t parts = layout->pp * layout->vpp, others = parts - 1, rest = moe->n_layers - last, first;
+  even.n_given = 0;
+  memset(even.given, 0, sizeof even.given);
+  *layout = even;
+  for (int32_t p = 0; p < parts; p++) {
+    layout->given[p] = p == others ? last : rest / others + (others - 1 - p < rest % others);
+    if (layout->given[p] != hec_layout_layers(&even, moe, p, &first))
+      layout->n_given = parts;
+  }
+  if (layout->n_given == 0)
+    *layout = even;
+}
+
 /* The last part has the head, and so fewer layers; the others are as even as they can be. The first ones have one less,
  * for they hold the most micro-batches. How much longer than a layer the head takes depends on all that is tried. Of
  * equal splits the most even one; but few micro-batches wait for the last part, so for them the one that is shortest
@@ -149,10 +164,7 @@ static bool balance_stages(const hec_training *t, hec_layout *layout) {
   }
   if (best >= 0.995 * longest(t, layout, head))
     return false;
-  layout->n_given = parts;
-  layout->given[parts - 1] = last;
-  for (int32_t p = 0; p < parts - 1; p++)
-    layout->given[p] = (n - last) / (parts - 1) + (parts - 2 - p < (n - last) % (parts - 1));
+  set_last(t->moe, layout, last);
   return true;
 }
 
@@ -174,10 +186,7 @@ static bool predict(trial *s, const hec_training *t, const hec_pipeline_schedule
 static double keep(trial *s, const hec_training *t, const hec_pipeline_schedule *pipeline,
                    const hec_training_result *result) {
   HEC_RESERVE(s->all, s->capacity, s->n_all + 1);
-  s->all[s->n_all] = (hec_layout_choice){*t, pipeline, *result, floor_of(t, pipeline)};
-  if (!s->best.training.moe || result->step_s < s->best.result.step_s)
-    s->best = s->all[s->n_all];
-  s->n_all++;
+  s->all[s->n_all++] = (hec_layout_choice){*t, pipeline, *result, floor_of(t, pipeline)};
   return result->step_s;
 }
 
@@ -300,11 +309,17 @@ static int faster(const void *a, const void *b) {
   return order ? order : order_of(x->pipeline != NULL, y->pipeline != NULL);
 }
 
-static bool first_of_its_ep(const hec_layout_choice *all, int32_t i) {
-  for (int32_t j = 0; j < i; j++)
-    if (all[j].training.layout.ep == all[i].training.layout.ep)
+/* The fastest of its layout, whatever its stages, if that is among the fastest ones or the first of its ep. */
+static bool is_chosen(const hec_layout_found *found, const hec_layout *layout) {
+  bool first = true;
+  for (int32_t i = 0; i < found->n; i++) {
+    const hec_layout *l = &found->choices[i].training.layout;
+    if (l->tp == layout->tp && l->cp == layout->cp && l->pp == layout->pp && l->vpp == layout->vpp &&
+        l->ep == layout->ep && l->etp == layout->etp)
       return false;
-  return true;
+    first = first && l->ep != layout->ep;
+  }
+  return first || found->n < HEC_LAYOUT_CHOICES;
 }
 
 static void work(void *context, int32_t worker, int64_t item) {
@@ -320,8 +335,6 @@ static void take(search *s, trial *from) {
     keep_tightest(&s->found->tightest, &from->tightest.training, &from->tightest.result);
   if (from->n_all == 0)
     return;
-  HEC_RESERVE(s->best, s->best_capacity, s->n + 1);
-  s->best[s->n++] = from->best;
   HEC_RESERVE(s->all, s->all_capacity, s->n_all + from->n_all);
   memcpy(&s->all[s->n_all], from->all, (size_t)from->n_all * sizeof *from->all);
   s->n_all += from->n_all;
@@ -344,6 +357,30 @@ static void try_all(search *s) {
   free(trials);
 }
 
+/* The head's part of a step is known about; so with a layer more or less in the last part, as long as that is faster. */
+static void try_near(search *s) {
+  double limit_s = near_fastest * s->all[0].result.step_s;
+  for (int32_t i = 0; i < s->n_all && s->all[i].result.step_s <= limit_s; i++) {
+    hec_layout_choice *best = &s->all[i];
+    hec_training t = best->training;
+    const hec_layout *layout = &best->training.layout;
+    int32_t first, n = t.moe->n_layers, parts = layout->pp * layout->vpp;
+    if (layout->pp == 1 || best->pipeline)
+      continue;
+    int32_t from = hec_layout_layers(layout, t.moe, parts - 1, &first);
+    for (int32_t way = -1; way <= 1; way += 2) {
+      hec_training_result result;
+      for (int32_t last = from + way; last >= 0 && last <= n - (parts - 1); last += way) {
+        set_last(t.moe, &t.layout, last);
+        s->found->n_tried++;
+        if (!hec_layout_predict(&t, NULL, NULL, &result) || !result.memory.fits || result.step_s >= best->result.step_s)
+          break;
+        *best = (hec_layout_choice){t, NULL, result, floor_of(&t, NULL)};
+      }
+    }
+  }
+}
+
 static hec_status finish(search *s) {
   hec_layout_found *found = s->found;
   if (found->n_tried == 0)
@@ -352,17 +389,18 @@ static hec_status finish(search *s) {
         "no layout divides %d GPUs, the layers, heads and experts of %s and a global batch of %d; try a global "
         "batch that is a multiple of the GPUs",
         (int)s->of->base->layout.gpus, s->of->base->moe->name, (int)s->of->base->global_batch);
-  if (s->n == 0)
+  if (s->n_all == 0)
     return HEC_OK;
-  qsort(s->best, (size_t)s->n, sizeof *s->best, faster);
+  qsort(s->all, (size_t)s->n_all, sizeof *s->all, faster);
+  try_near(s);
   qsort(s->all, (size_t)s->n_all, sizeof *s->all, faster);
   found->n_all = s->n_all;
   found->all = HEC_NEW(s->arena, hec_layout_choice, s->n_all);
   memcpy(found->all, s->all, (size_t)s->n_all * sizeof *s->all);
-  found->choices = HEC_NEW(s->arena, hec_layout_choice, s->n);
-  for (int32_t i = 0; i < s->n; i++)
-    if (i < HEC_LAYOUT_CHOICES || first_of_its_ep(s->best, i))
-      found->choices[found->n++] = s->best[i];
+  found->choices = HEC_NEW(s->arena, hec_layout_choice, HEC_LAYOUT_CHOICES + s->of->base->moe->n_experts);
+  for (int32_t i = 0; i < s->n_all; i++)
+    if (is_chosen(found, &s->all[i].training.layout))
+      found->choices[found->n++] = s->all[i];
   for (int32_t i = 0; i < found->n; i++)
     HEC_TRY(hec_training_run(
         &(hec_training_job){.training = &found->choices[i].training, .pipeline = found->choices[i].pipeline},
@@ -382,7 +420,6 @@ hec_status hec_layout_search_run(const hec_layout_search *of, hec_arena *arena, 
   try_all(&s);
   hec_status status = finish(&s);
   free(s.layouts);
-  free(s.best);
   free(s.all);
   return status;
 }

@@ -4,7 +4,7 @@
  *   tp, etp         1, 2, 4 and 8, inside an NVLink domain
  *   cp, pp, vpp, ep all that divide: cp for sequences of 8,192 tokens and more, vpp up to 4 and where parts are even
  *   layers of a stage even; or, where that is better, fewer on the last one, which has the head. That is found for each
- *               micro-batch, dispatcher and recomputation
+ *               micro-batch, dispatcher and recomputation; near the fastest also with a layer more or less there
  *   micro-batch 1, 2, 4, and twice as much while that is faster; recomputation none, norm+act, moe, full; every
  *               dispatcher that suits the device
  *   zero        the recipe's, and FSDP (3) without a pipeline

@@ -178,8 +178,8 @@ static bool found_too(const hec_layout_found *found, const hec_layout_choice *wa
   return false;
 }
 
-/* What is found where more is stated is found without, with the same stages. Micro-batches beyond 4 are tried while they
- * are faster, which depends on the rest. */
+/* What is found where more is stated is found without, with the same stages; near the fastest, where other stages are
+ * tried, nothing is faster. Micro-batches beyond 4 are tried while they are faster, which depends on the rest. */
 static const struct {
   const char *model, *recipe;
   int32_t micro_batch; /* 0: any */
@@ -198,8 +198,34 @@ HEC_TEST_ROWS(restrictions_find_no_more, restrictions) {
   ck_ok(hec_layout_search_run(
       &(hec_layout_search){.base = &stated, .any_micro_batch = restrictions[_i].micro_batch == 0}, &arena, &found));
   ck_assert_int_gt(found.n_all, 0);
+  ck_assert_double_ge(found.all[0].result.step_s, free.all[0].result.step_s);
   for (int32_t i = 0; i < found.n_all; i += 7)
-    ck_assert(found.all[i].training.micro_batch > 4 || found_too(&free, &found.all[i]));
+    ck_assert(found.all[i].training.micro_batch > 4 || found.all[i].result.step_s < 1.1 * found.all[0].result.step_s ||
+              found_too(&free, &found.all[i]));
+}
+
+/* Near the fastest no candidate gains by a layer more or less in its last part. */
+HEC_TEST(stages_near_the_fastest) {
+  const hec_training base = base_of("mixtral-8x7b", 16, 16, "zero=1 graph=full");
+  hec_layout_found found;
+  ck_ok(hec_layout_search_run(&(hec_layout_search){.base = &base, .any_micro_batch = true}, &arena, &found));
+  int32_t n = 0;
+  for (int32_t i = 0; i < found.n_all && found.all[i].result.step_s <= 1.02 * found.all[0].result.step_s; i++) {
+    hec_training t = found.all[i].training;
+    int32_t first, parts = t.layout.pp * t.layout.vpp, last = hec_layout_layers(&t.layout, t.moe, parts - 1, &first);
+    for (int32_t way = -1; way <= 1 && t.layout.pp > 1; way += 2) {
+      int32_t rest = t.moe->n_layers - last - way, others = parts - 1;
+      hec_training_result result;
+      t.layout.n_given = parts;
+      for (int32_t p = 0; p < others; p++)
+        t.layout.given[p] = rest / others + (others - 1 - p < rest % others);
+      t.layout.given[others] = last + way;
+      n++;
+      if (last + way >= 0 && rest >= others && hec_layout_predict(&t, NULL, NULL, &result))
+        ck_assert(!result.memory.fits || result.step_s >= found.all[i].result.step_s);
+    }
+  }
+  ck_assert_int_gt(n, 0);
 }
 
 /* A schedule that is named is tried beside the others. */
