@@ -183,6 +183,7 @@ refuses 2 "--tokens" e8.jsonl --setup mixtral-8x7b-64-h100 --tokens 8
 refuses 2 "--micro-batches" e8.jsonl --setup mixtral-8x7b-64-h100 --micro-batches 2
 refuses 2 "--schedule" e8.jsonl --setup mixtral-8x7b-64-h100 --schedule serial
 refuses 2 "links of 1 MB/s and more, found 8 bytes/s" e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "2x8 gpu=h100 nic=8"
+refuses 2 "write mem=80G, not mem=80" e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "1x8 gpu=h100 nics=8 mem=80"
 refuses 2 "expected gpu=NAME" e8.jsonl --model mixtral-8x7b --layout ep=8 --cluster "1x8 nvlink=300G flops=312T mem=40G"
 refuses 2 "--pipeline: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --pipeline zigzag
 refuses 2 "pipeline dualpipe: expected" e8.jsonl --setup mixtral-8x7b-64-h100 --pipeline dualpipe --layout "pp=4 vpp=2 ep=8"

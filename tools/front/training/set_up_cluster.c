@@ -75,9 +75,15 @@ static hec_status check_alike(const hec_cluster *c, const char *spec) {
                           spec);
 }
 
-/* A unit that was left out, or nic=8 in place of nics=8: a step would take years. */
-static const double least_bandwidth = 1e6;
+/* A unit that was left out, or nic=8 in place of nics=8: a step would take years, or nothing would fit. */
+static const double least_bandwidth = 1e6, least_memory = 1e6;
 static hec_status check_rates(const hec_cluster *c, const char *spec) {
+  if (c->devices[0].memory_bytes < least_memory)
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "cluster %.200s: expected devices with 1 MB of memory and more, found %.4g bytes (write mem=80G, not "
+        "mem=80)",
+        spec, c->devices[0].memory_bytes);
   for (int32_t i = 0; i < c->n_links; i++)
     if (c->links[i].nominal < least_bandwidth)
       return hec_fail(

@@ -102,6 +102,7 @@ def library():
 def check(code):
     if code != 0:
         message = library().hec_error().decode(errors="replace")
+        message = message.replace('"hec_policy_name" lists', "hecate.policies() lists")  # its name in C
         raise (BadInput if code == 2 else Failed)(message)
 
 
