@@ -129,7 +129,17 @@ refuses 2 "in/data.json: expected a file that is no input, found the input in/da
 cmp -s kept.json in/data.json || fail "an input was overwritten"
 
 printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n0,1,0,1,4\n' >ranks.csv
-refuses 2 "ranks.csv:4: expert: expected every expert of a layer once in a step, found layer 0, expert 0 again (column rank is not read" ranks.csv --top-k 1 --out o
+makes ranks.csv --top-k 1
+tail -n +2 o.jsonl | grep -qxF '{"iter":0,"layers":[[[3,2],[1,4]]]}' || fail "ranks in a column: $(cat o.jsonl)"
+cp ranks.csv load_rank0.csv # its name has a rank: the column is not read
+refuses 2 "rank0.csv:4: expert: expected every expert of a layer once in a step, found layer 0, expert 0 again" load_rank0.csv --top-k 1 --out o
+refuses 2 "ranks.csv:5: rank: expected from 0 to 0 (--ranks), found 1" ranks.csv --top-k 1 --ranks 1 --out o
+printf '0,1,0,1,4\n' >>ranks.csv
+refuses 2 "ranks.csv:6: expert: expected every expert of a layer once in a step and rank, found layer 0, expert 1 again" ranks.csv --top-k 1 --out o
+printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n0,1,0,1,4\n1,2,0,0,1\n' >ranks.csv
+refuses 2 "ranks.csv:6: rank: expected from 0 to 1, as in the first step, found 2" ranks.csv --top-k 1 --out o
+printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n' >ranks.csv
+refuses 2 "expected a line for every expert of every layer and rank in step 0, found 3 for 4" ranks.csv --top-k 1 --out o
 
 # Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
 fresh megatron-router-trace

@@ -1,8 +1,8 @@
 /* Counts as a table, a line per expert. Columns layer (or layer_id), expert (expert_id) and count (tokens,
- * token_count, num_tokens), perhaps step (iter, iteration), method, model_name and phase. Others are
- * left out, and said. llama.cpp derivatives write one. SGLang before 2025-05 writes a file per rank and dump
+ * token_count, num_tokens), perhaps step (iter, iteration), rank (source_rank), method, model_name and phase.
+ * Others are left out, and said. llama.cpp derivatives write one. SGLang before 2025-05 writes a file per rank and dump
  * (expert_distribution_rank<r>_timestamp<t>.csv). Then rows are of source rank r, and the k-th file of each rank is
- * step k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens. But
+ * step k. A column says the rank of each line, in files whose names do not. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens. But
  * a layer whose table was complete in the first step must stay so, unless the user says that there are gaps. A lost
  * line is not a zero. */
 #include "runtime/base/arena.h"
@@ -13,20 +13,21 @@
 #include <string.h>
 
 #define COUNT "count|tokens|token_count|num_tokens"
+#define RANK "rank|source_rank"
 
 enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
+enum { RANK_MAX = (1 << 16) - 1 };
 
 typedef struct {
-  int32_t layer, expert;
+  int32_t layer, rank, expert;
   uint32_t count;
   int64_t line;
 } cell;
 
 typedef struct {
   hec_csv csv;
-  int layer, expert, count, step; /* columns; step -1: none */
-  bool has_rank;                  /* a column that is not read: ranks are in names of files */
-  cell *cells;                    /* of the step */
+  int layer, expert, count, step, rank; /* columns; step, rank -1: none */
+  cell *cells;                          /* of the step */
   size_t n, capacity, given;
   int64_t step_at, next_step; /* of the cells; of the line that is read already, -1: none */
   bool ended;
@@ -34,7 +35,6 @@ typedef struct {
 } table;
 
 static hec_status open_file(hec_import_file *file) {
-  int rank = -1;
   table *t = file->state;
   t->next_step = -1;
   HEC_TRY(hec_csv_open(&t->csv, file));
@@ -42,10 +42,11 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
   HEC_TRY(hec_csv_want(&t->csv, COUNT, &t->count));
   HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
+  t->rank = -1;
+  if (file->given < 0)
+    HEC_TRY(hec_csv_find(&t->csv, RANK, &t->rank));
   HEC_TRY(hec_csv_find_kinds(file, &t->csv, "train"));
   hec_csv_leave_columns(file, &t->csv);
-  HEC_TRY(hec_csv_find(&t->csv, "rank|source|source_rank", &rank));
-  t->has_rank = rank >= 0;
   file->dated = t->step >= 0;
   return HEC_OK;
 }
@@ -74,15 +75,17 @@ static hec_status advance(hec_import_file *file, table *t) {
 }
 
 static hec_status take_cell(table *t, int64_t n_experts) {
-  int64_t layer = 0, expert = 0, count = 0;
+  int64_t layer = 0, rank = 0, expert = 0, count = 0;
   HEC_TRY(hec_csv_integer(&t->csv, t->layer, (1 << 20) - 1, &layer));
   HEC_TRY(hec_csv_integer(&t->csv, t->expert, (n_experts > 0 ? n_experts : HEC_TRACE_DIMENSION_MAX) - 1, &expert));
   HEC_TRY(hec_csv_integer(&t->csv, t->count, UINT32_MAX, &count));
+  if (t->rank >= 0)
+    HEC_TRY(hec_csv_integer(&t->csv, t->rank, RANK_MAX, &rank));
   if (t->n == LINES_MAX)
     return hec_import_fail(t->csv.file, t->csv.line, "line", "expected at most %d lines of a step, found more",
                            LINES_MAX);
   HEC_RESERVE(t->cells, t->capacity, t->n + 1);
-  t->cells[t->n++] = (cell){(int32_t)layer, (int32_t)expert, (uint32_t)count, t->csv.line};
+  t->cells[t->n++] = (cell){(int32_t)layer, (int32_t)rank, (int32_t)expert, (uint32_t)count, t->csv.line};
   return HEC_OK;
 }
 
@@ -90,6 +93,8 @@ static int compare_cells(const void *a, const void *b) {
   const cell *x = a, *y = b;
   if (x->layer != y->layer)
     return x->layer < y->layer ? -1 : 1;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
   if (x->expert != y->expert)
     return x->expert < y->expert ? -1 : 1;
   return x->line < y->line ? -1 : 1;
@@ -100,13 +105,33 @@ static hec_status check_cells(const hec_import_file *file, const table *t, size_
   *n_layers = 1;
   for (size_t i = 1; i < t->n; i++) {
     const cell *a = &t->cells[i - 1], *b = &t->cells[i];
-    if (a->layer == b->layer && a->expert == b->expert)
-      return hec_import_fail(
-          file, b->line, hec_csv_name(&t->csv, t->expert),
-          "expected every expert of a layer once in a step, found layer %d, expert %d again%s", (int)b->layer,
-          (int)b->expert, !t->has_rank ? "" : " (column rank is not read: a file of each rank, named by it, will do)");
+    if (a->layer == b->layer && a->rank == b->rank && a->expert == b->expert)
+      return hec_import_fail(file, b->line, hec_csv_name(&t->csv, t->expert),
+                             "expected every expert of a layer once in a step%s, found layer %d, expert %d again",
+                             t->rank < 0 ? "" : " and rank", (int)b->layer, (int)b->expert);
     *n_layers += a->layer != b->layer;
   }
+  return HEC_OK;
+}
+
+/* Those of the first step are all there are. */
+static hec_status check_ranks(hec_import_file *file, const table *t) {
+  const hec_import_options *o = hec_import_options_of(file->job);
+  int64_t max = 0;
+  for (size_t i = 0; i < t->n; i++)
+    max = t->cells[i].rank > max ? t->cells[i].rank : max;
+  int64_t known = file->kept > 0 ? file->kept : o->ranks;
+  if (known > 0 && max >= known)
+    return hec_import_fail(file, t->cells[t->n - 1].line, hec_csv_name(&t->csv, t->rank),
+                           "expected from 0 to %" PRId64 "%s, found %" PRId64, known - 1,
+                           file->kept > 0 ? ", as in the first step" : " (--ranks)", max);
+  if (file->kept > 0)
+    return HEC_OK;
+  if (known == 0)
+    hec_import_assume(file->job, "ranks 0 to %" PRId64 " are all there are (--ranks N checks)", max);
+  file->kept = known > 0 ? known : max + 1;
+  HEC_TRY(hec_import_set_ranks(file, 0, "rank", (int32_t)file->kept));
+  hec_import_set_sources(file->job, (int32_t)file->kept);
   return HEC_OK;
 }
 
@@ -114,15 +139,18 @@ static hec_status judge(hec_import_file *file, table *t) {
   int32_t max = 0;
   size_t n_layers = 0;
   HEC_TRY(check_cells(file, t, &n_layers));
+  if (t->rank >= 0)
+    HEC_TRY(check_ranks(file, t));
   for (size_t i = 0; i < t->n; i++)
     max = t->cells[i].expert > max ? t->cells[i].expert : max;
   bool gaps = hec_import_options_of(file->job)->gaps, known = hec_import_experts(file->job) > 0;
-  size_t all = n_layers * (known ? (size_t)hec_import_experts(file->job) : (size_t)max + 1);
+  size_t all = n_layers * (t->rank >= 0 ? (size_t)file->kept : 1) *
+               (known ? (size_t)hec_import_experts(file->job) : (size_t)max + 1);
   if (t->n != all && !(gaps && known))
     return hec_import_fail(file, t->cells[t->n - 1].line, "line",
-                           "expected a line for every expert of every layer in step %" PRId64
+                           "expected a line for every expert of every layer%s in step %" PRId64
                            ", found %zu for %zu: sort the file by step (--gaps%s: those without one have no tokens)",
-                           t->step_at, t->n, all, known ? "" : " and --experts N");
+                           t->rank < 0 ? "" : " and rank", t->step_at, t->n, all, known ? "" : " and --experts N");
   if (t->n != all)
     hec_import_assume(file->job, "experts without a line have no tokens");
   if (known)
@@ -161,17 +189,17 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   if (!*more)
     return HEC_OK;
   size_t experts = (size_t)hec_import_experts(file->job);
-  int32_t layer = t->cells[t->given].layer;
+  int32_t layer = t->cells[t->given].layer, rank = t->cells[t->given].rank;
   if (!t->counts)
     t->counts = hec_malloc(experts, sizeof *t->counts);
   memset(t->counts, 0, experts * sizeof *t->counts);
   *row = (hec_import_row){.step = t->step_at,
                           .layer = layer,
-                          .source = -1,
+                          .source = t->rank < 0 ? -1 : rank,
                           .n = (int32_t)experts,
                           .counts = t->counts,
                           .line = t->cells[t->given].line};
-  for (; t->given < t->n && t->cells[t->given].layer == layer; t->given++) {
+  for (; t->given < t->n && t->cells[t->given].layer == layer && t->cells[t->given].rank == rank; t->given++) {
     const cell *c = &t->cells[t->given];
     if ((size_t)c->expert >= experts)
       return hec_import_fail(file, c->line, hec_csv_name(&t->csv, t->expert), "expected from 0 to %zu, found %d",
@@ -188,7 +216,7 @@ static bool recognise(const char *head, size_t n) {
 
 const hec_importer hec_importer_csv_counts = {
     .name = "csv-counts",
-    .summary = "CSV layer,expert,count, perhaps with step; by rank where names have one",
+    .summary = "CSV layer,expert,count, perhaps with step and rank; by rank, too, where names have one",
     .source = "llama.cpp derivatives; SGLang before 2025-05, expert_distribution_rank<r>_timestamp<t>.csv",
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_MAYBE_RANKS,
