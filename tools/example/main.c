@@ -86,13 +86,14 @@ static int body(hec_comm *comm, void *context) {
   static memory all[RANKS]; /* one each where ranks are threads */
   memory *m = &all[hec_comm_rank(comm)];
   hec_planner_options options = *(hec_planner_options *)context;
-  HEC_OPENED(hec_planner) *planner = NULL;
+  hec_planner *planner;
   for (int i = 0; i < LAYERS * EXPERTS; i++) {
     m->params[i / EXPERTS][i % EXPERTS] = hec_comm_alloc(comm, WIDTH * sizeof(float));
     m->grads[i / EXPERTS][i % EXPERTS] = hec_comm_alloc(comm, WIDTH * sizeof(float));
   }
   TRY(hec_planner_open(&options, &planner));
   int code = train(comm, planner, m);
+  hec_planner_close(planner);
   printf("rank %d: sent %lld bytes of experts\n", (int)hec_comm_rank(comm), (long long)hec_comm_sent(comm, NULL));
   return code;
 }
