@@ -151,12 +151,16 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   hec_lowering *low = lowering_new(problem, schedule, collective, arena);
   make_shared(low, policy);
   make_own(low);
-  bool among = policy->portfolio > 0 && schedule->own && problem->pricer, small = hec_portfolio_affordable(problem);
-  if (among && small)
-    hec_portfolio_start(low);
-  else if (among)
+  bool among = policy->portfolio > 0 && schedule->own && problem->pricer;
+  int64_t size = hec_portfolio_size(problem);
+  if (among && size > HEC_PORTFOLIO_STATIC_MAX)
     hec_policy_note(&low->in->shared->run, "no pairs tried, its own planner only: layers x ranks^2 is above %d",
+                    HEC_PORTFOLIO_STATIC_MAX);
+  else if (among && size > HEC_PORTFOLIO_SIZE_MAX)
+    hec_policy_note(&low->in->shared->run, "only pairs of rows that use no load: layers x ranks^2 is above %d",
                     HEC_PORTFOLIO_SIZE_MAX);
+  if (among && size <= HEC_PORTFOLIO_STATIC_MAX)
+    hec_portfolio_start(low);
   return low;
 }
 

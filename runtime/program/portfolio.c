@@ -88,8 +88,12 @@ static int32_t period_of(const hec_portfolio *p) {
   return run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
 }
 
-bool hec_portfolio_affordable(const hec_problem *problem) {
-  return (int64_t)problem->n_layers * problem->n_ranks * problem->n_ranks <= HEC_PORTFOLIO_SIZE_MAX;
+static bool is_large(const hec_problem *problem) {
+  return hec_portfolio_size(problem) > HEC_PORTFOLIO_SIZE_MAX;
+}
+
+static bool is_tried(const hec_policy *policy, bool sliced, const hec_problem *problem) {
+  return policy->tried && policy->sliced == sliced && (policy->known == HEC_KNOWN_STATIC || !is_large(problem));
 }
 
 /* All pairs but what is followed. */
@@ -287,8 +291,7 @@ static int32_t find_pairs(hec_portfolio *p, bool sliced, hec_pair list[PORTFOLIO
   const hec_problem *problem = p->own[0].low->problem;
   int32_t n = 0;
   for (int32_t i = 0; hec_policies[i]; i++)
-    if (hec_policies[i]->tried && hec_policies[i]->sliced == sliced &&
-        hec_policy_suits(hec_policies[i], problem) == HEC_OK)
+    if (is_tried(hec_policies[i], sliced, problem) && hec_policy_suits(hec_policies[i], problem) == HEC_OK)
       n = try_policy(p, hec_policies[i], !sliced, list, n);
   return p->varied.varies && !sliced ? try_policy(p, &p->varied, true, list, n) : n;
 }
@@ -394,7 +397,7 @@ static int64_t programs_of(const hec_portfolio *p, bool looks) {
   const hec_schedule *schedules[HEC_SCHEDULES_MAX + 1];
   int64_t n = looks ? RECORDS * (2 * own->in->shared->run.policy->portfolio + 2) : 0;
   for (int32_t i = 0; looks && hec_policies[i]; i++)
-    if (hec_policies[i]->tried && hec_policies[i]->sliced == p->sliced)
+    if (is_tried(hec_policies[i], p->sliced, own->problem))
       n += RECORDS * schedules_of(hec_policies[i], own->in->schedule, own->problem, schedules);
   n += looks && !p->sliced && p->varied.varies ? RECORDS : 0;
   for (int32_t i = p->sliced; i <= PORTFOLIO_KEPT; i++)
@@ -513,6 +516,7 @@ void hec_portfolio_start(hec_lowering *low) {
       (hec_pair){.policy = low->in->shared->run.policy, .schedule = low->in->schedule, .parts = true, .fits = true};
   p->varied = *p->own[0].pair.policy;
   p->varied.portfolio = 0;
+  p->varied.varies = p->varied.varies && !is_large(problem);
   p->varied.own[0] = 1 - p->varied.own[0];
   p->cost = hec_link_cost_new(problem->cluster, arena);
   p->scales = scales_new(problem, arena);

@@ -37,14 +37,18 @@
  * with one part the other way (policy.h, `varies`). Their copies may travel in parts (collectives/parts.c). Known are past loads
  * and the laws. All ranks compare alike. */
 #pragma once
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 typedef struct hec_portfolio hec_portfolio;
 
-/* Layers x ranks^2 up to which pairs are tried. Lowering them all takes time in that proportion: 45 s for 58 layers on 64
- * ranks (237,568), and an answer should take half a minute. */
-enum { HEC_PORTFOLIO_SIZE_MAX = 1 << 17 };
-bool hec_portfolio_affordable(const hec_problem *problem);
+/* Layers x ranks^2 up to which all pairs are tried. Lowering them takes time in that proportion: 45 s for 58 layers on 64
+ * ranks (237,568), and an answer should take half a minute. Of larger jobs, up to the second, only rows that use no load: they
+ * are two. */
+enum { HEC_PORTFOLIO_SIZE_MAX = 1 << 17, HEC_PORTFOLIO_STATIC_MAX = 1 << 20 };
+static inline int64_t hec_portfolio_size(const hec_problem *problem) {
+  return (int64_t)problem->n_layers * problem->n_ranks * problem->n_ranks;
+}
 
 /* For a new lowering whose policy has one (policy.h, `portfolio`) and whose problem has a pricer. From then on it stands for
  * what it follows. */

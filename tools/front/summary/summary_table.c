@@ -295,7 +295,11 @@ static void describe_choice(const hec_summary_row *row, hec_text *out) {
   for (int32_t r = 1; row->cuts && r <= HEC_DEGREE_MAX; r++) {
     if (row->choice.degree[r] == 0)
       continue;
-    hec_text_printf(out, "%s%" PRId32 " in %" PRId64, first ? "degree " : ", ", r, row->choice.degree[r]);
+    hec_text_printf(out, "%s%" PRId32 " in %" PRId64,
+                    !first         ? ", "
+                    : row->by_node ? "; degree "
+                                   : "degree ",
+                    r, row->choice.degree[r]);
     if (first)
       hec_text_printf(out, " of %" PRId64 " layers in %" PRId64 " iteration%s", row->choice.n_layers, row->n,
                       row->n == 1 ? "" : "s");
