@@ -53,11 +53,12 @@ await() {
   tail -n 5 task-*.log /run/slurm/controller.log 2>/dev/null
   exit 1
 }
-# Slurm holds back a task that it queues again for two minutes; an update of its start time lets it go.
+# Slurm holds back a task that it queues again for two minutes; an update of its start time lets it go. A squeue that the
+# controller of a busy machine does not answer lists nothing, too.
 all_done() {
-  local task
+  local task left
   for task in $(squeue -hr -t pending -o %i); do scontrol update "JobId=$task" StartTime=now; done
-  [ -z "$(squeue -h)" ]
+  left=$(squeue -h) && [ -z "$left" ]
 }
 
 # Task 2 is queued again, as a cluster does for a job of more weight. Task 3 loses its host.
