@@ -318,13 +318,6 @@ void hec_layer_passes_of(const hec_training *t, hec_layer_kind kind, const hec_l
   }
 }
 
-hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
-                                 bool backward) {
-  hec_layer_pass pass[2];
-  hec_layer_passes_of(t, kind, load, pass);
-  return pass[backward];
-}
-
 double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *p) {
   return (t->recipe.overlap ? 1 - t->constants.overlapped : 1) * p->dispatch_s;
 }

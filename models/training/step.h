@@ -52,10 +52,9 @@ hec_gpu_laws hec_training_laws(const hec_gpu_laws *laws);
 /* Rows that the busiest rank's experts compute; load NULL: balanced. */
 double hec_layer_rows(const hec_training *t, const hec_layer_load *load);
 
-/* Forward and backward; of one of them it takes as long. */
+/* Forward, then backward. */
 void hec_layer_passes_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
                          hec_layer_pass pass[2]);
-hec_layer_pass hec_layer_pass_of(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load, bool backward);
 /* What its dispatch adds to it; its time: hidden parts left out, never less than the host's. */
 double hec_layer_exposed_s(const hec_training *t, const hec_layer_pass *pass);
 double hec_layer_pass_s(const hec_training *t, const hec_layer_pass *pass);

@@ -43,8 +43,7 @@
 typedef struct hec_portfolio hec_portfolio;
 
 /* Layers x ranks^2 up to which all pairs are tried. Lowering them takes time in that proportion: 45 s for 58 layers on 64
- * ranks (237,568), and an answer should take half a minute. Of larger jobs, up to the second, only rows that use no load: they
- * are two. */
+ * ranks (237,568), and an answer should take half a minute. Of larger jobs, up to the second, only rows that use no load. */
 enum { HEC_PORTFOLIO_SIZE_MAX = 1 << 17, HEC_PORTFOLIO_STATIC_MAX = 1 << 20 };
 static inline int64_t hec_portfolio_size(const hec_problem *problem) {
   return (int64_t)problem->n_layers * problem->n_ranks * problem->n_ranks;

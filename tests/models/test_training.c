@@ -142,7 +142,7 @@ HEC_TEST(windows_take_turns) {
     hec_training t = training("ep=8", 8, "gpt-oss-120b", "");
     ck_assert_ptr_null(hec_attention_read(kinds[k], &moe.attention, &moe.s2));
     for (int32_t backward = 0; backward < 2; backward++)
-      seconds[k][backward] = hec_layer_pass_of(&t, HEC_LAYER_MOE, NULL, backward).compute_s;
+      seconds[k][backward] = hec_test_pass(&t, HEC_LAYER_MOE, NULL, backward).compute_s;
     flops[k] = hec_training_flops_per_token(&t, 0);
   }
   for (int32_t backward = 0; backward < 2; backward++) {
@@ -172,7 +172,7 @@ HEC_TEST(micro_batches) {
 }
 
 static double layer_s(const hec_training *t, bool backward) {
-  hec_layer_pass pass = hec_layer_pass_of(t, HEC_LAYER_MOE, NULL, backward);
+  hec_layer_pass pass = hec_test_pass(t, HEC_LAYER_MOE, NULL, backward);
   return hec_layer_pass_s(t, &pass);
 }
 
@@ -208,11 +208,11 @@ HEC_TEST(loads) {
   hec_training t = training("ep=8", 8, "mixtral-8x7b", "graph=full");
   int32_t rows[1] = {4096 * 2};
   hec_layer_load even = {.rows = rows, .n = 1, .received = 1};
-  hec_layer_pass by_rows = hec_layer_pass_of(&t, HEC_LAYER_MOE, &even, false);
+  hec_layer_pass by_rows = hec_test_pass(&t, HEC_LAYER_MOE, &even, false);
   ck_near(hec_layer_pass_s(&t, &by_rows), layer_s(&t, false));
   rows[0] *= 2;
   hec_layer_load hot = {.rows = rows, .n = 1, .received = 2};
-  hec_layer_pass busy = hec_layer_pass_of(&t, HEC_LAYER_MOE, &hot, false);
+  hec_layer_pass busy = hec_test_pass(&t, HEC_LAYER_MOE, &hot, false);
   ck_assert(busy.compute_s > by_rows.compute_s);
   ck_assert(busy.dispatch_s > 1.5 * by_rows.dispatch_s); /* small messages are slower */
 }
@@ -225,14 +225,14 @@ HEC_TEST(gradients_of_copies) {
     hec_training t = training("ep=4 etp=2", 64, "mixtral-8x7b", fused ? "graph=full fused=on" : "graph=full");
     int32_t rows[2] = {4096, 4096};
     hec_layer_load load = {.rows = rows, .n = 2, .received = 1};
-    double s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, true).weight_s;
-    double forward_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).compute_s;
+    double s = hec_test_pass(&t, HEC_LAYER_MOE, &load, true).weight_s;
+    double forward_s = hec_test_pass(&t, HEC_LAYER_MOE, &load, false).compute_s;
     load.guests = 2;
     load.replicas = 1;
     double params = 3 * hec_moe_expert_params(t.moe) / 2;
-    double copies_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, true).weight_s - s;
+    double copies_s = hec_test_pass(&t, HEC_LAYER_MOE, &load, true).weight_s - s;
     ck_assert_double_eq_tol(copies_s, t.constants.in_step * bytes[fused] * params * t.laws->add.byte_s, 1e-12);
-    ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).compute_s, forward_s);
+    ck_near(hec_test_pass(&t, HEC_LAYER_MOE, &load, false).compute_s, forward_s);
   }
 }
 
@@ -242,16 +242,16 @@ HEC_TEST(expert_tensor_traffic) {
   hec_training t = training("ep=4 etp=2", 64, "mixtral-8x7b", "");
   int32_t rows[2] = {8192, 8192}; /* the mean: 2 x 4,096 tokens, top 2 */
   hec_layer_load load = {.rows = rows, .n = 2, .received = 1};
-  double even_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, NULL, false).tensor_s;
-  ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
+  double even_s = hec_test_pass(&t, HEC_LAYER_MOE, NULL, false).tensor_s;
+  ck_near(hec_test_pass(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
   load.received = 0.1;
-  ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
+  ck_near(hec_test_pass(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
   load.received = 0;
-  ck_near(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
+  ck_near(hec_test_pass(&t, HEC_LAYER_MOE, &load, false).tensor_s, even_s);
   rows[0] /= 2; /* fewer rows take less */
-  ck_assert(hec_layer_pass_of(&t, HEC_LAYER_MOE, &load, false).tensor_s < 0.9 * even_s);
+  ck_assert(hec_test_pass(&t, HEC_LAYER_MOE, &load, false).tensor_s < 0.9 * even_s);
   t.layout.ep = 1;
-  double own_s = hec_layer_pass_of(&t, HEC_LAYER_MOE, NULL, false).tensor_s;
+  double own_s = hec_test_pass(&t, HEC_LAYER_MOE, NULL, false).tensor_s;
   ck_assert(own_s > 0 && own_s < 0.9 * even_s);
 }
 

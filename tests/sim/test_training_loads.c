@@ -431,9 +431,9 @@ HEC_TEST(replicas_of_a_step) {
     double params = 32 * hec_moe_expert_params(&moe), s = step_s(&with) - none_s, added_s = 0;
     for (int backward = 0; backward < 2; backward++) { /* in every layer of every micro-batch */
       hec_layer_load one = own[0];
-      added_s += n * hec_layer_pass_of(&t, HEC_LAYER_MOE, &one, backward).compute_s;
+      added_s += n * hec_test_pass(&t, HEC_LAYER_MOE, &one, backward).compute_s;
       one.replicas = 0;
-      added_s -= n * hec_layer_pass_of(&t, HEC_LAYER_MOE, &one, backward).compute_s;
+      added_s -= n * hec_test_pass(&t, HEC_LAYER_MOE, &one, backward).compute_s;
     }
     ck_assert_double_gt(added_s, 0);
     double updated_s = t.recipe.zero == 0 ? 50 * params * t.laws->norm.byte_s : 0;

@@ -10,3 +10,10 @@ extern const hec_moe hec_test_tiny_moe;
  * unchecked. What does not fit fails the test. */
 hec_training hec_test_training(const hec_moe *moe, const char *layout, int32_t gpus, int32_t batch, const char *recipe,
                                hec_arena *arena);
+
+static inline hec_layer_pass hec_test_pass(const hec_training *t, hec_layer_kind kind, const hec_layer_load *load,
+                                           bool backward) {
+  hec_layer_pass pass[2];
+  hec_layer_passes_of(t, kind, load, pass);
+  return pass[backward];
+}

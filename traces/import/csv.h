@@ -4,7 +4,7 @@
 #include "traces/digits.h"
 #include "traces/import/importer.h"
 
-enum { HEC_CSV_FIELDS = 64, HEC_CSV_LINE_MAX = 1 << 20, HEC_CSV_NAMES = 32 };
+enum { HEC_CSV_FIELDS = 64, HEC_CSV_LINE_MAX = 1 << 20, HEC_CSV_NAMES = 32, HEC_CSV_RANK_MAX = (1 << 16) - 1 };
 
 typedef struct {
   const hec_import_file *file;

@@ -16,7 +16,6 @@
 #define RANK "rank|source_rank"
 
 enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
-enum { RANK_MAX = (1 << 16) - 1 };
 
 typedef struct {
   int32_t layer, rank, expert;
@@ -80,7 +79,7 @@ static hec_status take_cell(table *t, int64_t n_experts) {
   HEC_TRY(hec_csv_integer(&t->csv, t->expert, (n_experts > 0 ? n_experts : HEC_TRACE_DIMENSION_MAX) - 1, &expert));
   HEC_TRY(hec_csv_integer(&t->csv, t->count, UINT32_MAX, &count));
   if (t->rank >= 0)
-    HEC_TRY(hec_csv_integer(&t->csv, t->rank, RANK_MAX, &rank));
+    HEC_TRY(hec_csv_integer(&t->csv, t->rank, HEC_CSV_RANK_MAX, &rank));
   if (t->n == LINES_MAX)
     return hec_import_fail(t->csv.file, t->csv.line, "line", "expected at most %d lines of a step, found more",
                            LINES_MAX);

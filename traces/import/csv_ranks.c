@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MAX = 1 << 27, RANK_MAX = (1 << 16) - 1 };
+enum { LINES_MAX = 1 << 27 };
 
 typedef struct {
   int64_t iter;
@@ -50,7 +50,7 @@ static void close_file(void *state) {
 
 static hec_status take_line(table *t) {
   int64_t rank = 0, layer = 0, iter = 0, tokens = 0;
-  HEC_TRY(hec_csv_integer(&t->csv, t->rank, RANK_MAX, &rank));
+  HEC_TRY(hec_csv_integer(&t->csv, t->rank, HEC_CSV_RANK_MAX, &rank));
   HEC_TRY(hec_csv_integer(&t->csv, t->layer, (1 << 20) - 1, &layer));
   HEC_TRY(hec_csv_integer(&t->csv, t->iter, (INT64_C(1) << 53) - 1, &iter));
   HEC_TRY(hec_csv_integer(&t->csv, t->tokens, UINT32_MAX, &tokens));

@@ -44,10 +44,11 @@ static double forward_s(const hec_training *t, double imbalance, hec_arena *aren
   for (int32_t e = 0; e < n; e++)
     of[e] = (int32_t)(rows * imbalance / (double)n);
   const hec_layer_load load = {.rows = of, .n = n, .received = imbalance};
-  hec_layer_pass moe = hec_layer_pass_of(t, HEC_LAYER_MOE, &load, false),
-                 dense = hec_layer_pass_of(t, HEC_LAYER_DENSE, NULL, false);
-  return (double)t->moe->n_moe_layers * (hec_layer_pass_s(t, &moe) + engine_s(t, of, n)) +
-         (double)(t->moe->n_layers - t->moe->n_moe_layers) * hec_layer_pass_s(t, &dense);
+  hec_layer_pass moe[2], dense[2];
+  hec_layer_passes_of(t, HEC_LAYER_MOE, &load, moe);
+  hec_layer_passes_of(t, HEC_LAYER_DENSE, NULL, dense);
+  return (double)t->moe->n_moe_layers * (hec_layer_pass_s(t, &moe[0]) + engine_s(t, of, n)) +
+         (double)(t->moe->n_layers - t->moe->n_moe_layers) * hec_layer_pass_s(t, &dense[0]);
 }
 
 static hec_status predict(hec_training_rules *rules, const hec_case_file *csv, const hec_step_constants *constants,

@@ -144,7 +144,7 @@ static void say_not_expressed(const hec_training_table *table, hec_doc *doc) {
   enum { REASONS = 5 };
   const char *reason[REASONS] = {0};
   int32_t count[REASONS] = {0}, n = 0, left = table->n - table->n_predicted;
-  hec_text words = {0};
+  HEC_SCOPED(hec_text) words = {0};
   for (int32_t i = 0; i < table->n; i++) {
     int32_t r = 0;
     if (!table->cases[i].why_not)
@@ -165,7 +165,6 @@ static void say_not_expressed(const hec_training_table *table, hec_doc *doc) {
   hec_text_add(&words, ". --details lists each row.");
   if (n > 0)
     hec_doc_note(doc, "%s", words.data);
-  hec_text_free(&words);
 }
 
 static void family_rows(const hec_training_table *table, hec_doc *doc) {
@@ -228,8 +227,7 @@ void hec_training_report(const void *of, hec_doc *doc) {
   if (table->n_anchored > 0)
     hec_doc_note(doc,
                  "Anchored: one factor from one run of a family predicts the family's other runs of the same recipe. "
-                 "Median over "
-                 "%d families: %.1f %%.",
+                 "Median over %d families: %.1f %%.",
                  (int)table->n_anchored, 100 * table->anchored);
   family_rows(table, doc);
   hec_training_bands_report(table, doc);

@@ -67,7 +67,7 @@ const char *hec_policy_name(int32_t i, const char **summary, const char **source
 }
 
 static hec_status find_policy(const char *name, hec_arena *arena, const hec_policy **policy) {
-  static const hec_table rows = {.rows = hec_policies, .offered = offered, .list = "hec_policy_name"};
+  static const hec_table rows = {.rows = hec_policies, .offered = offered, .list = "hec_policy_name (Python: hecate.policies)"};
   HEC_TRY(hec_policy_read(name ? name : "NULL", &rows, "policy", arena, policy));
   if (!offered(*policy))
     return hec_fail(HEC_BAD_INPUT, "policy: expected a row that a trainer can run, found %s, %s", name,

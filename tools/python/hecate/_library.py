@@ -24,6 +24,7 @@ class Failed(Error, RuntimeError):
     """The run failed."""
     __module__ = "hecate"
 
+
 _loaded = None
 _loaded_from = None
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -102,7 +103,6 @@ def library():
 def check(code):
     if code != 0:
         message = library().hec_error().decode(errors="replace")
-        message = message.replace('"hec_policy_name" lists', "hecate.policies() lists")  # its name in C
         raise (BadInput if code == 2 else Failed)(message)
 
 
