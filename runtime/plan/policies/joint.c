@@ -14,7 +14,7 @@
  *   (period)      replicas anywhere or inside a node, the one whose layer ends soonest on past loads, copies included; if what it
  *                 saves until the next time pays for moving parameters and optimizer state. Not before two records are known
  *   before the    on the mean of past loads: the k hottest experts everywhere, k = 0, 1, 2, 4 .. all, whichever ends soonest; and
- *   gate          from there copies one by one (spill)
+ *   gate          from there copies one by one (spill). Again where over 3 % of the expected tokens changed since
  *   after it      on the exact loads: more copies one by one, gathered in line, if that ends the layer sooner than without; and
  *                 the split, plainly local or balanced (min_max.h), whichever ends sooner
  *
@@ -33,6 +33,7 @@
  * each candidate, O(experts + ranks + nodes) for each copy. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/guests.h"
+#include "runtime/plan/planners/rank_set.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
@@ -50,10 +51,13 @@ typedef struct {
   int64_t last;         /* iteration of the last placement; -1: none */
   int32_t n_placements; /* EPLB's */
   hec_eplb placement[PLACEMENTS_MAX];
-  uint64_t *sum;                     /* [n_ranks * n_experts] of past loads */
-  uint32_t *mean, *other;            /* [n_ranks * n_experts] expected; the same of other experts */
-  uint64_t *expected;                /* [n_layers * n_experts] the window's mean at the last decision */
-  double *drift;                     /* [n_layers] share of tokens that were not expected, lately; < 0: not yet known */
+  uint64_t *sum;          /* [n_ranks * n_experts] of past loads */
+  uint32_t *mean, *other; /* [n_ranks * n_experts] expected; the same of other experts */
+  uint64_t *expected;     /* [n_layers * n_experts] the window's mean at the last decision */
+  double *drift;          /* [n_layers] share of tokens that were not expected, lately; < 0: not yet known */
+  uint64_t *decided;      /* [n_layers * n_experts] expected when the early guests were chosen; 0: not yet */
+  uint64_t *early;        /* [n_layers * n_experts * n_words] their ranks (rank_set.h) */
+  int32_t n_words;
   uint64_t *load;                    /* [n_experts] */
   int32_t *home, *best_home;         /* [n_experts] of a candidate */
   uint8_t *resident, *best_resident; /* [n_experts * n_ranks] likewise */
@@ -296,22 +300,50 @@ static void write_late(hec_policy_run *run, const joint *state, int32_t layer) {
         hec_plan_add_copy(&run->plan, layer, e, r, HEC_COPY_GUEST);
 }
 
-/* The layer's copies: residents, and early guests if wanted. */
-static void write_copies(hec_policy_run *run, const joint *state, int32_t layer) {
+static uint64_t *early_of(const joint *state, int32_t layer, int32_t expert) {
+  return state->early + ((size_t)layer * (size_t)state->guests.end.n_experts + (size_t)expert) * (size_t)state->n_words;
+}
+
+/* Early guests stay as they are while what is expected has hardly changed since they were chosen. */
+static bool is_as_decided(const joint *state, int32_t layer) {
+  size_t n = (size_t)state->guests.end.n_experts;
+  const uint64_t *now = state->expected + (size_t)layer * n, *then = state->decided + (size_t)layer * n;
+  uint64_t off = 0, all = 0;
+  for (size_t e = 0; e < n; e++) {
+    off += now[e] > then[e] ? now[e] - then[e] : then[e] - now[e];
+    all += now[e];
+  }
+  return (double)off < NEAR * (double)all;
+}
+
+static void choose_early(hec_policy_run *run, joint *state, int32_t layer) {
   const hec_layer_end *end = &state->guests.end;
+  size_t n = (size_t)run->plan.n_experts;
+  (void)try_on(run, state, layer, state->mean);
+  memcpy(state->decided + (size_t)layer * n, state->expected + (size_t)layer * n, n * sizeof *state->decided);
+  memset(early_of(state, layer, 0), 0, n * (size_t)state->n_words * sizeof *state->early);
+  for (int32_t e = 0; run->policy->own[EARLY] > 0 && e < run->plan.n_experts; e++)
+    for (int32_t r = 0; end->n_held[e] > 1 && r < run->plan.n_ranks; r++)
+      if (end->held[(size_t)e * (size_t)run->plan.n_ranks + (size_t)r] == HEC_HELD_EARLY)
+        hec_rank_set_add(early_of(state, layer, e), r);
+}
+
+/* The layer's copies: residents and early guests. */
+static void write_copies(hec_policy_run *run, const joint *state, int32_t layer) {
   hec_plan *plan = &run->plan;
   int32_t *copy_at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1), at = 0;
   int32_t *ranks = plan->copy_rank + (size_t)layer * (size_t)plan->copy_capacity;
   uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    const uint8_t *held = end->held + (size_t)e * (size_t)plan->n_ranks;
-    for (int32_t r = 0; end->n_held[e] > 1 && r < plan->n_ranks; r++) {
-      bool guest = held[r] == HEC_HELD_EARLY && run->policy->own[EARLY] > 0;
-      if (!guest && held[r] != HEC_HELD_RESIDENT)
+    const uint8_t *resident = state->resident + (size_t)e * (size_t)plan->n_ranks;
+    const uint64_t *early = early_of(state, layer, e);
+    bool any = hec_rank_set_size(early, state->n_words) > 0 || memchr(resident, 1, (size_t)plan->n_ranks);
+    for (int32_t r = 0; any && r < plan->n_ranks; r++) {
+      if (!resident[r] && !hec_rank_set_has(early, r))
         continue;
       HEC_ASSERT(at < plan->copy_capacity);
       ranks[at] = r;
-      kinds[at++] = guest ? HEC_COPY_GUEST : HEC_COPY_RESIDENT;
+      kinds[at++] = resident[r] ? HEC_COPY_RESIDENT : HEC_COPY_GUEST;
     }
     copy_at[e + 1] = at;
   }
@@ -328,10 +360,12 @@ static void decide(hec_policy_run *run) {
   for (int32_t layer = 0; layer < run->plan.n_layers; layer++) {
     read_history(run, state, layer);
     uint64_t before = run->units;
-    moved = (due && run->policy->own[HOMES] > 0 && replace(run, state, layer)) || moved;
+    bool anew = due && run->policy->own[HOMES] > 0 && replace(run, state, layer);
+    moved = moved || anew;
     run->units_once += run->units - before;
     read_placement(run, state, layer);
-    (void)try_on(run, state, layer, state->mean);
+    if (anew || !is_as_decided(state, layer))
+      choose_early(run, state, layer);
     write_copies(run, state, layer);
   }
   run->plan.version += moved;
@@ -427,12 +461,16 @@ static void init(hec_policy_run *run) {
                    .mean = HEC_NEW(arena, uint32_t, ranks * experts),
                    .expected = HEC_NEW(arena, uint64_t, (size_t)p->n_layers * experts),
                    .drift = HEC_NEW(arena, double, p->n_layers),
+                   .decided = HEC_NEW(arena, uint64_t, (size_t)p->n_layers * experts),
+                   .n_words = hec_rank_set_words(p->n_ranks),
                    .other = HEC_NEW(arena, uint32_t, ranks * experts),
                    .load = HEC_NEW(arena, uint64_t, experts),
                    .home = HEC_NEW(arena, int32_t, experts),
                    .best_home = HEC_NEW(arena, int32_t, experts),
                    .resident = HEC_NEW(arena, uint8_t, experts * ranks),
                    .best_resident = HEC_NEW(arena, uint8_t, experts * ranks)};
+  size_t words = (size_t)p->n_layers * experts * (size_t)state->n_words;
+  state->early = HEC_NEW(arena, uint64_t, words);
   state->guests.m = guest_room(p, &run->plan.rematerialise);
   state->guests.end.regathers = run->plan.rematerialise;
   if (run->policy->own[LANE] > 0)
@@ -452,6 +490,8 @@ static void init(hec_policy_run *run) {
   hec_policy_keep(run, &state->last, sizeof state->last);
   hec_policy_keep(run, state->expected, (size_t)p->n_layers * experts * sizeof *state->expected);
   hec_policy_keep(run, state->drift, (size_t)p->n_layers * sizeof *state->drift);
+  hec_policy_keep(run, state->decided, (size_t)p->n_layers * experts * sizeof *state->decided);
+  hec_policy_keep(run, state->early, words * sizeof *state->early);
   state->guests.end.link = &run->link;
   first_placement(run, state, room);
   hec_quota_reserve(&run->plan, arena, p->n_experts * 4 * p->n_ranks);
