@@ -12,11 +12,12 @@ typedef struct {
   const char *const *schedules;
   const hec_collective *collective; /* NULL: cheapest */
   const hec_law *law;
-  bool check;           /* verify every program and timeline (slow) */
-  int32_t n_threads;    /* 0, 1: none but the caller's */
-  int64_t n_iterations; /* of the trace, or more: for the progress, and to drop rows early; 0: not known */
-  bool silent;          /* one of many: says nothing of its progress */
-  int64_t every;        /* reports one iteration in so many; all are planned. 0: 1 */
+  const hec_law *expected; /* what policies plan by that price iterations; NULL: law */
+  bool check;              /* verify every program and timeline (slow) */
+  int32_t n_threads;       /* 0, 1: none but the caller's */
+  int64_t n_iterations;    /* of the trace, or more: for the progress, and to drop rows early; 0: not known */
+  bool silent;             /* one of many: says nothing of its progress */
+  int64_t every;           /* reports one iteration in so many; all are planned. 0: 1 */
 } hec_compare_options;
 
 /* "best": of the schedules that a policy allows (hec_schedules_of) the fastest by median of those that fit the memory; where

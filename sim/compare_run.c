@@ -101,7 +101,7 @@ void hec_comparison_run(hec_comparison *c, void (*work)(void *, int32_t, int64_t
 
 void hec_comparison_begin(hec_comparison *c) {
   c->problem = c->job->problem;
-  c->problem.pricer = hec_law_pricer(c->options->law);
+  c->problem.pricer = hec_law_pricer(c->options->expected ? c->options->expected : c->options->law);
   make_groups(c);
   int32_t n_threads = c->options->n_threads < c->n_groups ? c->options->n_threads : c->n_groups;
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);

@@ -5,7 +5,7 @@
  *   T = seq micro_batch / (tp cp) tokens of a rank, R = top_k T assignments, m = R etp / (experts / ep) rows of an expert
  *
  *   compute   norms, permutation and what else memory binds: laws of kernels alone, times `in_step`;
- *             GEMMs, attention and experts live from math: times its root
+ *             products feel a quarter of that, attention's core nothing
  *   tensor    all-gather and reduce-scatter of tp and etp groups; not hidden
  *   dispatch  dispatch and combine; `overlapped` of it is hidden where the recipe overlaps
  *   host      launches: a layer never takes less than the host needs for it

@@ -236,6 +236,46 @@ HEC_TEST(gradients_of_copies) {
   }
 }
 
+/* Four kernels of every expert that has rows beside its two products in fp8, and twice as many backward. A fused recipe has
+ * none, and its products have one launch less. */
+HEC_TEST(launches_of_experts) {
+  static const char *const recipes[] = {"precision=fp8", "precision=fp8-block", "precision=fp8 fused=on"};
+  int32_t rows[3] = {4096, 0, 512};
+  hec_layer_load load = {.rows = rows, .n = 3, .received = 1};
+  for (int i = 0; i < 3; i++)
+    for (int backward = 0; backward < 2; backward++) {
+      hec_training t = training("ep=4", 64, "mixtral-8x7b", recipes[i]);
+      hec_gpu_laws slower = *t.laws;
+      slower.gpu.sheet.launch_s += 1e-6;
+      double s = hec_test_pass(&t, HEC_LAYER_MOE, &load, backward).compute_s;
+      t.laws = &slower;
+      double late_s = hec_test_pass(&t, HEC_LAYER_MOE, &load, backward).compute_s - s;
+      if (t.recipe.fused)
+        ck_assert_double_lt(late_s, 0);
+      else
+        ck_assert_double_eq_tol(late_s, t.constants.in_step * (1 + backward) * 2 * 4e-6, 1e-12);
+    }
+}
+
+/* Of a step's slower kernels attention's core feels nothing: two sequences against one of twice the length differ by the
+ * core alone. The rest is slower, products by less than memory. */
+HEC_TEST(in_step) {
+  double longer_s[2], all_s[2];
+  for (int32_t i = 0; i < 2; i++) {
+    hec_training t = training("ep=8", 64, "mixtral-8x7b", "");
+    t.constants.in_step = i ? 1.4 : 1;
+    t.micro_batch = 2;
+    all_s[i] = hec_test_pass(&t, HEC_LAYER_MOE, NULL, false).compute_s;
+    t.micro_batch = 1;
+    t.seq *= 2;
+    longer_s[i] = hec_test_pass(&t, HEC_LAYER_MOE, NULL, false).compute_s - all_s[i];
+  }
+  ck_assert_double_gt(longer_s[0], 0);
+  ck_assert_double_eq_tol(longer_s[1], longer_s[0], 1e-12);
+  ck_assert_double_gt(all_s[1], 1.05 * all_s[0]);
+  ck_assert_double_lt(all_s[1], 1.3 * all_s[0]);
+}
+
 /* Ranks that share an expert share its rows, even those that did not travel to it: copies do not spare that, and there is no jump
  * where the last one stays. One group that has all experts gathers tokens. */
 HEC_TEST(expert_tensor_traffic) {

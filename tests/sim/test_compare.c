@@ -304,6 +304,38 @@ HEC_TEST(planning_is_paid_once) {
   finish(&c);
 }
 
+/* What `joint` sends in a run under `law`, planned by `expected`. */
+static double sent_by_joint(uint64_t seed, const hec_law *law, const hec_law *expected) {
+  static const hec_test_trace trace = {.layers = 3, .experts = 16, .top_k = 2, .sources = 8, .records = 8, .stride = 1};
+  comparison c = {0};
+  hec_job_options wanted = HEC_JOB_OPTIONS;
+  wanted.cluster = "2x4 nvlink=300G@2us nic=5G@5us flops=312T mem=40G nics=2";
+  wanted.model = "gpt-moe-s";
+  wanted.tokens = 1024;
+  policies[0] = hec_policy_find("joint");
+  c.reader = hec_test_trace_open(&trace, seed, &c.text);
+  hec_compare_options options = {
+      .policies = policies, .n_policies = 1, .schedule = "published", .law = law, .expected = expected};
+  ck_ok(hec_job_make(&wanted, c.reader, &c.arena, &c.job));
+  ck_ok(hec_compare(&c.job, c.reader, &options, &c.arena, &c.summary));
+  double sent = 0;
+  for (int32_t kind = 0; kind < HEC_N_TRAFFIC; kind++)
+    sent = 31 * sent + c.summary.rows[0].traffic[kind];
+  finish(&c);
+  return sent;
+}
+
+/* Under another law of the network, plans stay those of the law that they expect. */
+HEC_TEST(planned_by_another_law) {
+  int32_t other = 0;
+  for (uint64_t seed = 1; seed <= 12 && other == 0; seed++) {
+    double sent = sent_by_joint(seed, &hec_law_alpha_beta, NULL);
+    ck_assert_double_eq(sent_by_joint(seed, &hec_law_max_min, &hec_law_alpha_beta), sent);
+    other += sent_by_joint(seed, &hec_law_max_min, NULL) != sent; /* mostly the laws lead to the same plan */
+  }
+  ck_assert_int_gt(other, 0);
+}
+
 /* Each row under its best schedule is the fastest of that policy's rows under each schedule alone. Schedules of no paper are no
  * candidates, and a policy that plans by its schedule has but one. */
 HEC_TEST_LOOP(best_of_all, 2) {

@@ -53,7 +53,7 @@ hec_status hec_training_fit(const char *path, const char *part, hec_step_constan
     return hec_fail(HEC_BAD_INPUT,
                     "`fit` %s: expected a part of the ids of rows that can be predicted, found none in %s", part, path);
   for (int round = 0; round < ROUNDS; round++) {
-    bool moved = improve(&rows, c, &c->in_step, 100, 140, &best);
+    bool moved = improve(&rows, c, &c->in_step, 100, 160, &best);
     moved |= improve(&rows, c, &c->nic, 50, 100, &best);
     moved |= improve(&rows, c, &c->hidden, 0, 100, &best);
     if (!moved)

@@ -447,7 +447,8 @@ static int32_t most_promising(hec_calibrate *c, const search *s, int32_t *n) {
   return best >= 0 && beats(s, best, most) ? best : -1;
 }
 
-/* Finds the best expert of a step; s->best < 0 if none improves. By descending bounds, so that most need not be judged. */
+/* Finds the best expert of a step, with `some` the first that gains; s->best < 0 if none does. By descending bounds, so that
+ * most need not be judged. */
 static void find_best(hec_calibrate *c, search *s) {
   int32_t n_experts = c->problem->n_experts;
   s->best = -1;
@@ -461,10 +462,13 @@ static void find_best(hec_calibrate *c, search *s) {
   for (int32_t i = 0; i < n; i++)
     c->bound[c->hopeful[i]] = bound_of(c, s, c->hopeful[i]);
   c->units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
+  int32_t failed = 0;
   for (int32_t e = most_promising(c, s, &n); e >= 0; e = most_promising(c, s, &n)) {
     judge(c, s, e);
     c->bound[e] = 0;
     c->units += (uint64_t)n_experts / 8;
+    if (c->some && (s->best >= 0 || ++failed == HEC_CALIBRATE_TRIES))
+      break;
   }
 }
 

@@ -17,13 +17,21 @@
  * Where a copy everywhere is dear, this does nothing, though a few copies would pay. The gradients of n copies all end
  * at one owner. So with 63 copies of a large expert their return takes longer than the overload that it removes. With
  * `some`, which is not in the paper, a step also tries half as many guests, a quarter, ... one: on the nodes with
- * fewest holders of the expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what
- * gains most per byte. And it leaves the plan as it was unless the layer, its work by the whole law of computing, ends
- * sooner than that. */
+ * fewest holders of the expert, there on the ranks with fewest tokens. Of these it takes the number that ends the layer
+ * soonest, not what gains most per byte. And it leaves the plan as it was unless the layer, its work by the whole law of
+ * computing, ends sooner than that.
+ *
+ * With `some` a step takes the first expert that gains, by what the busiest link and rank would have left without it, and
+ * the search ends where HEC_CALIBRATE_TRIES in a row do not gain. The best of all experts costs more to find and leads to
+ * worse plans, since it sooner stands where none gains by itself. Over 270 settings of the joint grid's traces, models and
+ * clusters iterations became 1.8 % shorter in the mean: 29 % at best, 8 % longer at worst, 12 longer by over 1 %. All
+ * experts instead of 4: 2.4 % shorter, three times the planning. */
 #pragma once
 #include "models/load.h"
 #include "runtime/plan/planners/layer_model.h"
 #include "runtime/plan/planners/spread_cost.h"
+
+enum { HEC_CALIBRATE_TRIES = 4 };
 
 /* What a candidate's copies cost; < 0: not known yet. */
 typedef struct {
