@@ -70,6 +70,7 @@ static hec_status load(const char *spec, hec_arena *arena, const hec_gpu **gpu, 
     laws->flops[p] = max_flops(laws, (hec_law_precision)p);
     laws->grouped_byte_s[p] =
         grouped ? 1 / (constant_of(grouped, "elementwise") * laws->gpu.sheet.hbm_bandwidth) : laws->activation.byte_s;
+    laws->grouped_row_s[p] = grouped ? constant_of(grouped, "row") : 0;
   }
   *out = laws;
   return HEC_OK;
@@ -245,6 +246,12 @@ static double one_by_one_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec
   return s;
 }
 
+double hec_gpu_activation_s(const hec_gpu_laws *laws, const hec_work_dims *d, hec_law_precision precision,
+                            double rows) {
+  double bytes = 2 * (double)d->n_matrices * (double)d->inter * rows;
+  return bytes * laws->grouped_byte_s[precision] + rows * laws->grouped_row_s[precision];
+}
+
 double hec_gpu_experts_s(const hec_gpu_laws *laws, const hec_work_dims *d, const int32_t *rows, int32_t n,
                          int32_t stride, bool backward) {
   double factor;
@@ -255,8 +262,7 @@ double hec_gpu_experts_s(const hec_gpu_laws *laws, const hec_work_dims *d, const
   if (load.rows <= 0)
     return 0;
   double flops = 2 * (double)d->n_matrices * (double)d->hidden * (double)d->inter * load.rows;
-  double bytes = 2 * (double)d->n_matrices * (double)d->inter * load.rows;
-  double min_s = flops / laws->flops[precision], activation_s = bytes * laws->grouped_byte_s[precision];
+  double min_s = flops / laws->flops[precision], activation_s = hec_gpu_activation_s(laws, d, precision, load.rows);
   double kept = d->core > 0 ? 1 - d->core : 0; /* of the activation, what fusion saves */
   double s = laws->grouped[precision] ? grouped_s(laws, d, precision, &load) : 1e300;
   /* one by one is never faster than this: it starts each product and reaches no more than the best tile */

@@ -20,7 +20,8 @@ typedef struct hec_gpu_laws {
   hec_gpu gpu;
   const hec_law_fit *gemm[HEC_LAW_PRECISIONS], *grouped[HEC_LAW_PRECISIONS], *attention;
   hec_gpu_kernel add, norm, activation;      /* of bf16 */
-  double grouped_byte_s[HEC_LAW_PRECISIONS]; /* element-wise part of the grouped law */
+  double grouped_byte_s[HEC_LAW_PRECISIONS]; /* element-wise part of the grouped law, by bytes */
+  double grouped_row_s[HEC_LAW_PRECISIONS];  /* and by rows */
   double flops[HEC_LAW_PRECISIONS];          /* FLOP/s that no expert layer exceeds */
 } hec_gpu_laws;
 
@@ -62,6 +63,10 @@ double hec_gpu_work_s(const hec_gpu_laws *laws, const hec_work_dims *dims, doubl
 /* Seconds of the experts of a rank: rows[0], rows[stride], ... of `n` experts, n with stride int32s between. */
 double hec_gpu_experts_s(const hec_gpu_laws *laws, const hec_work_dims *dims, const int32_t *rows, int32_t n,
                          int32_t stride, bool backward);
+
+/* Seconds between the products of experts, forward: the activation, and what a row costs beside its bytes. */
+double hec_gpu_activation_s(const hec_gpu_laws *laws, const hec_work_dims *dims, hec_law_precision precision,
+                            double rows);
 
 /* FLOP/s of dense products in their best tile, all of it math. */
 double hec_gpu_dense_flops(const hec_gpu_laws *laws, hec_law_precision precision);

@@ -6,16 +6,18 @@
  *       math     = (q ceil(u) + (1 - q) u) block (1 + uneven (1 - mean/busiest)),  u = blocks / SMs
  *       memory   = element (A N K + R (K + N)) / (h B)        A: experts with rows, R: all rows
  *     t = t0 + gemm(g inter, hidden) + gemm(hidden, inter) + 2 (R (3 hidden + (g+1) inter)) / (h_el B)
- *          + route T top_k                                    g: 2 gated, 1 not
+ *          + route T top_k + row R                            g: 2 gated, 1 not
  *
  * A small tile is slow because it loads more per multiplication. One constant, `l2`, says so for all tiles. An
  * efficiency for each tile (five constants) has the same error. Only experts with rows stream their weights. Uneven
  * loads cost tiles (in the sum) and a little more (`uneven`; 0 for equal loads). T: tokens of the whole
- * expert-parallel group, whose routing every rank works out. Source: form after CUTLASS grouped GEMM; constants fitted
- * (models/presets/device-*.json). O(tiles) per call, after O(experts) for the load. */
+ * expert-parallel group, whose routing every rank works out. `row`: the kernels around the products look up where a row
+ * goes and take it up by itself, however narrow it is. Without it narrow rows come out too fast. Source: form after
+ * CUTLASS grouped GEMM; constants fitted (models/presets/device-*.json). O(tiles) per call, after O(experts) for the
+ * load. */
 #include "models/laws/work.h"
 
-enum { T0, QUANTISED, HBM, EXPOSED, ELEMENTWISE, UNEVEN, EFFICIENCY, L2, ROUTE, N_CONSTANTS };
+enum { T0, QUANTISED, HBM, EXPOSED, ELEMENTWISE, UNEVEN, EFFICIENCY, L2, ROUTE, ROW, N_CONSTANTS };
 
 static const hec_law_constant constants[N_CONSTANTS] = {
     {"t0", "s", "launches, top-k and alignment", 1e-6, 2.6e-5, 2e-4, -1},
@@ -27,6 +29,7 @@ static const hec_law_constant constants[N_CONSTANTS] = {
     {"efficiency", "share", "of peak inside a block that does not wait for loads", 0.1, 0.9, 1, -1},
     {"l2", "HBM rates", "rate at which all SMs load tiles", 0.3, 2.5, 50, 50},
     {"route", "s", "per token of the group and choice", 1e-13, 1e-10, 1e-8, 0},
+    {"row", "s", "per row to permute, activate and sum it, beside its bytes", 1e-12, 1e-9, 1e-7, 0},
 };
 
 const int64_t hec_grouped_tile[HEC_GROUPED_TILES] = {16, 32, 64, 128, 256};
@@ -71,13 +74,15 @@ static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *i
   double hidden = (double)work->hidden, inter = (double)work->inter, tokens = (double)work->tokens;
   double elements = work->load.rows * (3 * hidden + (double)up + inter);
   return c[T0] + gemm_s(sheet, c, work, up, work->hidden) + gemm_s(sheet, c, work, work->hidden, work->inter) +
-         2 * elements / (c[ELEMENTWISE] * sheet->hbm_bandwidth) + c[ROUTE] * tokens * (double)work->top_k;
+         2 * elements / (c[ELEMENTWISE] * sheet->hbm_bandwidth) + c[ROUTE] * tokens * (double)work->top_k +
+         c[ROW] * work->load.rows;
 }
 
 const hec_cost_law hec_cost_law_grouped = {
     .name = "grouped",
     .summary = "expert layer of a rank: grouped GEMMs over the load of each expert",
-    .formula = "t0 + two of min over tiles of overlap(waves block, active weights / hbm) + element-wise + routing",
+    .formula =
+        "t0 + two of min over tiles of overlap(waves block, active weights / hbm) + element-wise + routing + row",
     .source = "form: CUTLASS grouped GEMM; constants: published MoE layer times",
     .range = "CUTLASS-like kernels from 64 tokens on; Triton kernels without a tuned tile are not covered",
     .n_constants = N_CONSTANTS,

@@ -142,10 +142,9 @@ static double ffn_s(const hec_training *t, const sizes *z, hec_work_shape shape,
 static double experts_min_s(const hec_training *t, const hec_work_dims *dims, double rows) {
   double factor;
   hec_law_precision precision = hec_gpu_precision(t->laws, dims->dtype_bytes, &factor);
-  double elements = 2 * (double)dims->n_matrices * (double)dims->inter * rows;
-  return factor * elements *
-         ((double)dims->hidden / hec_gpu_dense_flops(t->laws, precision) +
-          dims->core * t->laws->grouped_byte_s[precision]);
+  double flops = 2 * (double)dims->n_matrices * (double)dims->inter * (double)dims->hidden * rows;
+  return factor * (flops / hec_gpu_dense_flops(t->laws, precision) +
+                   dims->core * hec_gpu_activation_s(t->laws, dims, precision, rows));
 }
 
 /* Each expert's rows are fp8 numbers of their own. Beside the kernel that quantises them, which the law of products holds, a

@@ -56,12 +56,14 @@ HEC_TEST(grouped_by_hand) {
   ck_assert(load.rows == 96 && load.active == 2 && load.busiest == 64);
   for (int t = 0; t < HEC_GROUPED_TILES; t++)
     near(load.tiles[t], tiles[t]);
-  /* t0 quantised hbm exposed elementwise uneven efficiency l2 route */
-  double c[9] = {1e-5, 1, 1, 0, 1, 0, 1, 50, 0};
+  /* t0 quantised hbm exposed elementwise uneven efficiency l2 route row */
+  double c[10] = {1e-5, 1, 1, 0, 1, 0, 1, 50, 0, 0};
   hec_grouped_work work = {.load = load, .hidden = 128, .inter = 64, .tokens = 48, .top_k = 2, .gated = true};
   near(hec_cost_law_grouped.seconds(&sheet, c, &work), 1e-5 + 1.14688e-7 + 6.9632e-8 + 1.10592e-7);
   c[8] = 1e-9; /* 96 choices to route */
   near(hec_cost_law_grouped.seconds(&sheet, c, &work), 1e-5 + 1.14688e-7 + 6.9632e-8 + 1.10592e-7 + 9.6e-8);
+  c[9] = 2e-9; /* 96 rows */
+  near(hec_cost_law_grouped.seconds(&sheet, c, &work), 1e-5 + 1.14688e-7 + 6.9632e-8 + 1.10592e-7 + 2.88e-7);
   work.load = hec_grouped_load_of(rows + 1, 1);
   near(hec_cost_law_grouped.seconds(&sheet, c, &work), 1e-5); /* nothing to do but the launches */
 }

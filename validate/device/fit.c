@@ -6,9 +6,9 @@
  *
  * A few shapes do not determine all constants: with two of A100's three shapes of MoE layers, the third was 4.7 / 14.7 % off
  * (median / 90th percentile). So squared logarithms of constants over where the law starts are added, with weight `prior`
- * over the number of shapes. Then A100 has 3.9 / 12.3 %, with three times the weight 3.9 / 12.4, with sixteen times
- * 3.8 / 12.6. B200's two shapes of flashinfer-cutlass have 12.1 / 37.6, not 13.8 / 60.5. Beyond FEW_SHAPES there is none:
- * it gained nothing.
+ * over the number of shapes. With nine constants A100 then had 3.9 / 12.3 %, with three times the weight 3.9 / 12.4,
+ * with sixteen times 3.8 / 12.6. B200's two shapes of flashinfer-cutlass had 12.1 / 37.6, not 13.8 / 60.5. Beyond
+ * FEW_SHAPES there is none: it gained nothing.
  * O(restarts * steps * constants * rows * one evaluation). */
 #include "validate/device/fit.h"
 
