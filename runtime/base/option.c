@@ -96,9 +96,11 @@ static hec_status unexpected(const reader *r, const char *text) {
 }
 
 static hec_status out_of_range(const reader *r, const hec_option *o, const char *text) {
-  return hec_fail(HEC_BAD_INPUT, "%s %s: %s: expected %s from %g to %g%s%s%s, found \"%.*s\"", r->where, r->row,
+  int length = (int)strcspn(text, ",");
+  return hec_fail(HEC_BAD_INPUT, "%s %s: %s: expected %s from %g to %g%s%s%s, found \"%.*s\"%s", r->where, r->row,
                   o->name, o->type == HEC_OPTION_REAL ? "a number" : "an integer", o->min, o->max,
-                  o->word ? " or \"" : "", o->word ? o->word : "", o->word ? "\"" : "", (int)strcspn(text, ","), text);
+                  o->word ? " or \"" : "", o->word ? o->word : "", o->word ? "\"" : "", length, text,
+                  memchr(text, ':', (size_t)length) ? " (a comma separates options)" : "");
 }
 
 /* One option=value. */

@@ -301,6 +301,8 @@ HEC_TEST(planner_refuses) {
   WITH(policy, NULL, "found \"NULL\"")
   WITH(policy, "ideal", "reference row")
   WITH(policy, "llep:cap=0", "policy llep: cap: expected a number from 0.01 to 1000, found \"0\"")
+  WITH(policy, "llep:cap=1:slots=2",
+       "policy llep: cap: expected a number from 0.01 to 1000, found \"1:slots=2\" (a comma separates options)")
   WITH(policy, "eplb:slots=0", "policy eplb: slots: expected an integer from 1 to 1e+06, found \"0\"")
   WITH(cluster, NULL, "cluster")
   WITH(cluster, "no/such/file", "no/such/file")

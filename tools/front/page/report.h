@@ -30,7 +30,7 @@ enum {
   HEC_REPORT_PIECES = 14000, /* of a timeline */
   HEC_REPORT_TIMELINES = 3,
   HEC_REPORT_SHOWN = 8, /* rows that a chart shows at first, each with a colour of its own; the others on demand */
-  HEC_REPORT_ROWS = 40  /* rows that are drawn one by one: the fastest, and the baseline */
+  HEC_REPORT_ROWS = 64  /* rows that are drawn one by one: the fastest, and the baseline */
 };
 
 typedef struct {
