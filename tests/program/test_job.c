@@ -17,7 +17,7 @@ static void must_fail(hec_status status, const char *part) {
 
 /* However much there is to say: a fixed array ended the run at the 34th once. */
 HEC_TEST(any_number_of_notes) {
-  char expected[16];
+  char expected[24];
   hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   int32_t before = made.job.n_defaults;
   for (int i = 0; i < 100; i++)

@@ -294,7 +294,7 @@ HEC_TEST_LOOP(transitions_are_of_what_is_written, 60) {
   int ranks = 1 + _i % 3, n_steps = REQUESTS_MAX / ranks, from = (int)hec_test_below(&seed, (uint64_t)n_steps);
   int until = _i % 2 ? -1 : from + (int)hec_test_below(&seed, (uint64_t)(n_steps - from));
   hec_text file[REQUESTS_MAX] = {{0}};
-  char names[REQUESTS_MAX][16];
+  char names[REQUESTS_MAX][24];
   hec_import_input inputs[REQUESTS_MAX];
   for (int r = 0; r < REQUESTS_MAX; r++) {
     int n = 1 + (int)hec_test_below(&seed, TOKENS_MAX), step = r / ranks;
