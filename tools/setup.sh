@@ -216,8 +216,8 @@ hec_test() {
   local dir=$1 said last rc=0
   shift
   n_passed=0 n_failed=0 n_skipped=0 failed_names=
-  # One more at a time than there are cores: some tests mostly wait, for a Slurm, for links, for what they time.
-  ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(($(hec_jobs) + 1))" "$@" >"$dir/ctest-output.txt" 2>&1 || rc=$?
+  # Two more at a time than there are cores: some tests mostly wait, for a Slurm, for links, for what they time.
+  ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(($(hec_jobs) + 2))" "$@" >"$dir/ctest-output.txt" 2>&1 || rc=$?
   cat "$dir/ctest-output.txt"
   if ! said=$(hec_count "$dir/ctest-output.txt" "$dir/Testing/Temporary/LastTest.log"); then
     n_failed=1
