@@ -2,7 +2,6 @@
 #include "sim/training_moves.h"
 
 #include "models/link_cost.h"
-#include "runtime/plan/problem.h"
 #include "runtime/plan/replicas.h"
 
 #include <stdlib.h>
@@ -21,7 +20,8 @@ hec_training_moves hec_training_moves_new(const hec_policy_run *run, const hec_t
                               .keeper = HEC_NEW(arena, int32_t, ranks),
                               .share = 1,
                               .kept = 1,
-                              .grad_bytes = p->bytes.expert_grad};
+                              .grad_bytes = p->bytes.expert_grad,
+                              .moved = *p};
   hec_plan_assign(&moves.before, &run->plan);
   if (training) {
     moves.share = 1 / (double)training->layout.etp;
@@ -29,6 +29,8 @@ hec_training_moves hec_training_moves_new(const hec_policy_run *run, const hec_t
     moves.added_s = 3 * training->constants.in_step * training->laws->add.byte_s; /* two read, one written */
     moves.shared = training->recipe.zero > 0;
     moves.kept = training->recipe.zero >= 3 ? 1 / (double)training->layout.edp : 1;
+    moves.moved.bytes.expert_param *= moves.kept;
+    moves.moved.bytes.expert_optimizer /= moves.shared ? training->layout.edp : 1;
   }
   return moves;
 }
@@ -146,7 +148,7 @@ double hec_training_migration_s(hec_training_moves *moves, hec_policy_run *run) 
     return 0;
   for (int32_t l = 0; l < run->plan.n_layers; l++) {
     moves->list.n = 0;
-    hec_plan_migration(&moves->before, &run->plan, run->problem, l, moves->bytes, &moves->list);
+    hec_plan_migration(&moves->before, &run->plan, &moves->moved, l, moves->bytes, &moves->list);
     s += hec_link_cost_exchange(&run->link, moves->list.data, (int32_t)moves->list.n, false, 1);
   }
   hec_plan_assign(&moves->before, &run->plan);

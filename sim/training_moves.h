@@ -6,13 +6,15 @@
  *              are gathered again
  *   a step     gradients of copies that stay are added up among those who keep the expert, as replicas.h does; beside what hides
  *              data-parallel traffic
- *              experts that move between ranks, once in a period of the policy; the stages of a pipeline move theirs at once
+ *              experts that move between ranks, once in a period of the policy; the stages of a pipeline move theirs at once.
+ *              Every group moves what it keeps: with ZeRO 1 / edp of the optimizer's state, with FSDP of the parameters, too
  *
  * An expert in etp parts: a rank of the problem is etp GPUs, which share all it does. So whatever it takes they take 1 / etp of. */
 #pragma once
 #include "models/training/groups.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   hec_sparse sparse;
@@ -25,6 +27,7 @@ typedef struct {
   double grad_bytes, added_s; /* of an expert's gradients; to add up one byte of them */
   double kept;                /* of an expert's gradients a keeper has its part: 1; FSDP: 1 / edp */
   bool shared;                /* ZeRO: each keeper updates a part, and parameters come back instead of gradients */
+  hec_problem moved;          /* the run's, with the bytes of an expert's state that a group keeps */
 } hec_training_moves;
 
 /* `training`: NULL: experts are whole, gradients as large as the problem's, added up in no time, and there is no ZeRO. */

@@ -57,6 +57,25 @@ HEC_TEST_ROWS(one_copy_by_hand, copies) {
   ck_assert_double_eq_tol(c.replicas_s, copies[_i].kept * part * (there_s + back_s), 1e-12);
 }
 
+/* Expert 0 goes from rank 0 to rank 1: 2 bytes of a parameter, and 12 of the optimizer, of which ZeRO leaves each of 8 copies
+ * of the group a part. */
+static const struct {
+  const char *recipe;
+  double bytes;
+} moved[] = {{"zero=0", 2 + 12}, {"zero=1", 2 + 12.0 / 8}, {"zero=3", (2 + 12.0) / 8}};
+
+HEC_TEST_ROWS(one_move_by_hand, moved) {
+  const double rate = 1e9, latency = 5e-6;
+  const hec_training t = hec_test_training(&hec_test_tiny_moe, "ep=4", 32, 0, moved[_i].recipe, &arena);
+  const hec_problem *p = hec_test_problem(&arena, "4x1 nic=1G@5us flops=312T mem=40G", 4, 2, 8, 1, true);
+  HEC_SCOPED(hec_policy_run) run = hec_policy_start(&hec_policy_ep, p, &arena);
+  HEC_SCOPED(hec_training_moves) moves = hec_training_moves_new(&run, &t, &arena);
+  hec_plan_set_home(&run.plan, 0, 0, 1);
+  run.plan.version++;
+  ck_assert_double_eq_tol(hec_training_migration_s(&moves, &run), latency + expert(moved[_i].bytes) / rate, 1e-11);
+  ck_near(hec_training_migration_s(&moves, &run), 0); /* they are there */
+}
+
 /* Faster links are never slower, and with nothing but speed copies are free. */
 HEC_TEST(links) {
   static const char *const nics[] = {"100M", "1G", "20G", "1000T"};
