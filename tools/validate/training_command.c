@@ -22,8 +22,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "project)",
        0, 0},
       {"--constants", HEC_ARG_TEXT, &s->constants, "LIST",
-       "other global constants than the fitted ones: \"in_step=1.183 nic=0.717 hidden=0.69 host=0.0041 "
-       "overlapped=0.45\"",
+       "other global constants than the fitted ones, such as \"in_step=1.2 nic=0.7\"; also hidden, host, overlapped",
        0, 0},
       {"--imbalance", HEC_ARG_TEXT, &s->imbalance, "FILE",
        "times under a given imbalance as CSV (default: imbalance.csv beside the published runs of --cases)", 0, 0},
