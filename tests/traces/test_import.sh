@@ -267,7 +267,9 @@ fresh trtllm
 imports in/* && same files with what is beside them
 imports 'in/rank*' && same what is beside a pattern
 refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --out o
-"$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
+"$build/hecate-sim" o.jsonl --policy ep --full >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
+tr -s '\n ' ' ' <sim.txt | grep -q "forward only, because the trace records prefill+decode (--phase train: backward too)" ||
+  fail "hecate-sim does not say how the backward pass is had"
 [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
 
 # Several tables of ranks: one after another in time, each of all ranks.

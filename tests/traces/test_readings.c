@@ -290,7 +290,8 @@ static const phase_case phase_cases[] = {
     {"csv-ranks", "rank,layer,iter,tokens\n0,0,0,3\n", .options.top_k = 1, .phase = "train",
      .note = "assumed   phase: train (--phase)"},
     {"eplb-json", "{`logical_count`:[[1,2]]}", .options.top_k = 1, .phase = "prefill+decode",
-     .note = "assumed   phase: prefill+decode (--phase)"},
+     .note = "assumed   phase: prefill+decode, so hecate-sim simulates the forward pass only (--phase train: backward "
+             "too)"},
 };
 
 HEC_TEST_ROWS(a_phase_is_known_or_said, phase_cases) {
