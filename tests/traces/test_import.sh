@@ -263,6 +263,22 @@ has "layers    1 to 2 of the recorder are 0 to 1 here (hecate-sim plan --export:
 sed -i 's/^2/0/' gaps.csv
 "${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
 ! grep -q "^layers" out.txt || fail "layers have their own numbers: $(cat out.txt)"
+# Layers are evenly spaced, behind dense ones; any other hole is named, as an error or as what was left out of the numbers.
+layers() { echo layer,expert,count && for i in "$@"; do echo "$i,0,1"; done; }
+layers {0..16} {18..47} >hole.csv
+refuses 2 "hole.csv: layer: expected layer 17, as layers are 1 apart (--gaps takes them as they come), found layer 18" hole.csv --top-k 1 --out o
+imports hole.csv --top-k 1 --gaps
+has "layers    0 to 16, 18 to 47 of the recorder are 0 to 46 here"
+sed 's/^16,0,1$/&\n17,0,0/' hole.csv >dense.csv # it has a line, so it is there
+imports dense.csv --top-k 1
+has "left out  layer 17: without tokens in the first step that has some, so dense"
+layers $(seq 3 2 61) >second.csv
+imports second.csv --top-k 1
+has "layers    3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61 of the recorder are 0 to 29 here"
+sed -i '/^31,/d' second.csv
+refuses 2 "second.csv: layer: expected layer 31, as layers are 2 apart (--gaps takes them as they come), found layer 33" second.csv --top-k 1 --out o
+(layers 1 3 5 && echo 0,0,0) >some-dense.csv
+imports some-dense.csv --top-k 1
 fresh trtllm
 imports in/* && same files with what is beside them
 imports 'in/rank*' && same what is beside a pattern

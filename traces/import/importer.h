@@ -32,7 +32,7 @@ typedef struct {
   bool sum;            /* micro-batches of a step are added up */
   bool renumber;       /* ranks are numbered anew, in order */
   bool no_transitions; /* do not count them */
-  bool gaps;           /* steps may be missing, and lines of tables that say nothing else */
+  bool gaps;           /* steps, layers and lines of tables may be missing */
 } hec_import_options;
 
 typedef struct {
