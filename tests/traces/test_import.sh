@@ -88,6 +88,9 @@ echo '[2026-01-01 12:00:00 TP0] Decode batch, #running-req: 1, #token: 100, gen 
 refuses 2 "send requests with return_routed_experts, save the responses as FILE, then hecate-trace import FILE --experts E" sglang.log --out o
 printf 'step\tlayer\texpert\tcount\n0\t0\t0\t5\n' >loads.tsv
 refuses 2 "loads.tsv: expected a format of hecate-trace import --list, found a table with tabs; commas are read: tr '\\t' , <FILE >FILE.csv" loads.tsv --top-k 1 --out o
+tr '\t' ';' <loads.tsv >loads.csv
+refuses 2 "loads.csv: expected a format of hecate-trace import --list, found a table with semicolons; commas are read: tr ';' , <FILE >FILE.csv" loads.csv --top-k 1 --out o
+refuses 2 "loads.csv:1: layer: expected a column of this name, found none; fields are separated by semicolons" --format csv-counts loads.csv --top-k 1 --out o
 printf 'PAR1\025\004' >loads.parquet
 refuses 2 "found a Parquet file; python3 -c \"import pandas" loads.parquet --out o
 head -n 1 "$fixtures/json-routed-experts/responses.jsonl" >FILE
@@ -97,6 +100,19 @@ refuses 2 "wide.csv: expected a format of hecate-trace import --list, found a ta
 eval "$(sed 's/.*column per expert: //' err.txt) wide.csv" >long.csv
 makes long.csv --top-k 1
 tail -n +2 o.jsonl | grep -qxF '{"iter":1,"layers":[[1,2,3],[3,2,1]]}' || fail "counts of wide.csv: $(cat o.jsonl)"
+# Misspelt columns, also of a table of ranks; one that is not there.
+columns() { # columns NAMES 'words of the message'
+  printf '%s\n0,0,0,5\n1,0,0,3\n' "$1" >columns.csv
+  refuses 2 "$2" columns.csv --top-k 1 --out o
+}
+columns step,layer,exprt,count 'columns.csv:1: expert: expected a column of this name, found none, but "exprt" (did you mean "expert"?)'
+columns step,layr,exprt,count 'columns.csv:1: layer: expected a column of this name, found none, but "layr" (did you mean "layer"?)'
+columns step,layer,expert,n 'columns.csv:1: count: expected a column of this name, found none'
+columns rnak,layer,iter,tokens 'columns.csv:1: rank: expected a column of this name, found none, but "rnak" (did you mean "rank"?)'
+columns itr,layer,expert,count 'columns.csv:3: expert: expected every expert of a layer once in a step, found layer 0, expert 0 again; no column is named step, iter or iteration, but "itr" (did you mean "iter"?)'
+sed -i '3s/0,0,3/0,1,3/' columns.csv
+makes columns.csv --top-k 1
+has 'left out  column "itr" (1, nearest known name: iter)'
 npy() { # npy DESCR SHAPE
   local head="{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
   printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head"

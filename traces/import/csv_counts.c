@@ -12,8 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT "count|tokens|token_count|num_tokens"
+#define STEP "step|iter|iteration"
 #define RANK "rank|source_rank"
+
+enum { LAYER, EXPERT, COUNT };
+static const char *const columns[] = {"layer|layer_id", "expert|expert_id", "count|tokens|token_count|num_tokens",
+                                      NULL};
 
 enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
 
@@ -37,10 +41,10 @@ static hec_status open_file(hec_import_file *file) {
   table *t = file->state;
   t->next_step = -1;
   HEC_TRY(hec_csv_open(&t->csv, file));
-  HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
-  HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
-  HEC_TRY(hec_csv_want(&t->csv, COUNT, &t->count));
-  HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
+  HEC_TRY(hec_csv_want(&t->csv, columns[LAYER], &t->layer));
+  HEC_TRY(hec_csv_want(&t->csv, columns[EXPERT], &t->expert));
+  HEC_TRY(hec_csv_want(&t->csv, columns[COUNT], &t->count));
+  HEC_TRY(hec_csv_find(&t->csv, STEP, &t->step));
   t->rank = -1;
   if (file->given < 0)
     HEC_TRY(hec_csv_find(&t->csv, RANK, &t->rank));
@@ -99,15 +103,29 @@ static int compare_cells(const void *a, const void *b) {
   return x->line < y->line ? -1 : 1;
 }
 
+/* Lines of several steps or ranks, whose column is not read, look like one. */
+static hec_status repeated_cell(const hec_import_file *file, const table *t, const cell *c) {
+  HEC_SCOPED(hec_text) hint = {0};
+  hec_text_add(&hint, "");
+  if (t->step < 0) {
+    hec_text_add(&hint, "; no column is named step, iter or iteration");
+    (void)hec_csv_add_near(&t->csv, STEP, &hint);
+  } else if (t->rank < 0 && file->given < 0) {
+    hec_text_add(&hint, "; no column is named rank or source_rank");
+    (void)hec_csv_add_near(&t->csv, RANK, &hint);
+  }
+  return hec_import_fail(file, c->line, hec_csv_name(&t->csv, t->expert),
+                         "expected every expert of a layer once in a step%s, found layer %d, expert %d again%s",
+                         t->rank < 0 ? "" : " and rank", (int)c->layer, (int)c->expert, hint.data);
+}
+
 /* After sorting: no expert twice, and how many layers there are. */
 static hec_status check_cells(const hec_import_file *file, const table *t, size_t *n_layers) {
   *n_layers = 1;
   for (size_t i = 1; i < t->n; i++) {
     const cell *a = &t->cells[i - 1], *b = &t->cells[i];
     if (a->layer == b->layer && a->rank == b->rank && a->expert == b->expert)
-      return hec_import_fail(file, b->line, hec_csv_name(&t->csv, t->expert),
-                             "expected every expert of a layer once in a step%s, found layer %d, expert %d again",
-                             t->rank < 0 ? "" : " and rank", (int)b->layer, (int)b->expert);
+      return repeated_cell(file, t, b);
     *n_layers += a->layer != b->layer;
   }
   return HEC_OK;
@@ -209,8 +227,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
 }
 
 static bool recognise(const char *head, size_t n) {
-  return hec_csv_head_has(head, n, "layer|layer_id") && hec_csv_head_has(head, n, "expert|expert_id") &&
-         hec_csv_head_has(head, n, COUNT);
+  return hec_csv_head_has_all(head, n, columns);
 }
 
 const hec_importer hec_importer_csv_counts = {
@@ -219,6 +236,7 @@ const hec_importer hec_importer_csv_counts = {
     .source = "llama.cpp derivatives; SGLang before 2025-05, expert_distribution_rank<r>_timestamp<t>.csv",
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_MAYBE_RANKS,
+    .columns = columns,
     .recognise = recognise,
     .state_bytes = sizeof(table),
     .open = open_file,

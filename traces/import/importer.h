@@ -93,7 +93,9 @@ struct hec_importer {
   bool tail;           /* a last step without all its sources is left out, not an error */
   hec_counted counted; /* unless the user says */
   const char *phase;   /* likewise; NULL: the importer says it (hec_import_assume_phase) */
-  bool axes;           /* has tables whose axes --axes may name */
+  /* Of a CSV: the columns that it must have, each "a|b", the last NULL; NULL: the format is no CSV with them. */
+  const char *const *columns;
+  bool axes; /* has tables whose axes --axes may name */
   /* Is it this format? `head`: the first bytes, gzip undone, with a zero byte behind. */
   bool (*recognise)(const char *head, size_t n);
   int32_t (*rank_of)(const char *path);                                 /* NULL: the number behind "rank"; -1: none */
