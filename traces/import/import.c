@@ -198,6 +198,7 @@ static hec_status finish(hec_import *job) {
                            n_read, n_lost);
   hec_import_say_left(job);
   hec_import_say_tokens(job);
+  hec_axes_say_sizes(job);
   return HEC_OK;
 }
 
