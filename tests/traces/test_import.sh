@@ -155,7 +155,7 @@ refuses 2 "ranks.csv:6: expert: expected every expert of a layer once in a step 
 printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n0,1,0,1,4\n1,2,0,0,1\n' >ranks.csv
 refuses 2 "ranks.csv:6: rank: expected from 0 to 1, as in the first step, found 2" ranks.csv --top-k 1 --out o
 printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n' >ranks.csv
-refuses 2 "expected a line for every expert of every layer and rank in step 0, found 3 for 4" ranks.csv --top-k 1 --out o
+refuses 2 "expected a line for every expert of every layer and rank in step 0, found 3 for 4, none for layer 0, rank 1, expert 1: sort" ranks.csv --top-k 1 --out o
 
 # Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
 fresh megatron-router-trace
@@ -347,7 +347,7 @@ refuses 2 "twice.csv:1: rank: expected one column of rank, found rank too" twice
 
 # Tables as pandas writes them: an index without a name, floats; without the experts that have no tokens, where asked.
 printf ',step,layer,expert,count\n0,0,0,0,5.0\n1,0,0,1,3.00\n2,1,0.0,1,8.0\n' >pandas.csv
-refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2: sort the file by step (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
+refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2, none for layer 0, expert 0: sort the file by step (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
 imports pandas.csv --top-k 1 --gaps
 has "assumed   experts without a line have no tokens"
 [ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,3]]}

@@ -9,6 +9,7 @@
 #include "traces/import/csv.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,37 @@ static hec_status check_ranks(hec_import_file *file, const table *t) {
   return HEC_OK;
 }
 
+/* The first line that should be there: cells are sorted, and some are missing. */
+static cell first_missing(const table *t, int64_t n_ranks, int64_t n_experts) {
+  cell wanted = {.layer = t->cells[0].layer};
+  for (size_t i = 0; i < t->n; i++) {
+    const cell *c = &t->cells[i];
+    if (wanted.rank == n_ranks)
+      wanted = (cell){.layer = c->layer};
+    if (c->layer != wanted.layer || c->rank != wanted.rank || c->expert != wanted.expert)
+      break;
+    if (++wanted.expert == n_experts) {
+      wanted.expert = 0;
+      wanted.rank++;
+    }
+  }
+  return wanted;
+}
+
+static hec_status missing_cells(const hec_import_file *file, const table *t, int64_t n_ranks, int64_t n_experts,
+                                size_t all) {
+  cell missing = first_missing(t, n_ranks, n_experts);
+  char rank[32] = "";
+  if (t->rank >= 0)
+    (void)snprintf(rank, sizeof rank, ", rank %d", (int)missing.rank);
+  return hec_import_fail(file, t->cells[t->n - 1].line, "line",
+                         "expected a line for every expert of every layer%s in step %" PRId64
+                         ", found %zu for %zu, none for layer %d%s, expert %d: sort the file by step (--gaps%s: those "
+                         "without one have no tokens)",
+                         t->rank < 0 ? "" : " and rank", t->step_at, t->n, all, (int)missing.layer, rank,
+                         (int)missing.expert, hec_import_experts(file->job) > 0 ? "" : " and --experts N");
+}
+
 static hec_status judge(hec_import_file *file, table *t) {
   int32_t max = 0;
   size_t n_layers = 0;
@@ -161,13 +193,11 @@ static hec_status judge(hec_import_file *file, table *t) {
   for (size_t i = 0; i < t->n; i++)
     max = t->cells[i].expert > max ? t->cells[i].expert : max;
   bool gaps = hec_import_options_of(file->job)->gaps, known = hec_import_experts(file->job) > 0;
-  size_t all = n_layers * (t->rank >= 0 ? (size_t)file->kept : 1) *
-               (known ? (size_t)hec_import_experts(file->job) : (size_t)max + 1);
+  int64_t n_ranks = t->rank >= 0 ? file->kept : 1;
+  int64_t n_experts = known ? hec_import_experts(file->job) : (int64_t)max + 1;
+  size_t all = n_layers * (size_t)n_ranks * (size_t)n_experts;
   if (t->n != all && !(gaps && known))
-    return hec_import_fail(file, t->cells[t->n - 1].line, "line",
-                           "expected a line for every expert of every layer%s in step %" PRId64
-                           ", found %zu for %zu: sort the file by step (--gaps%s: those without one have no tokens)",
-                           t->rank < 0 ? "" : " and rank", t->step_at, t->n, all, known ? "" : " and --experts N");
+    return missing_cells(file, t, n_ranks, n_experts, all);
   if (t->n != all)
     hec_import_assume(file->job, "experts without a line have no tokens");
   if (known)
@@ -222,6 +252,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
       return hec_import_fail(file, c->line, hec_csv_name(&t->csv, t->expert), "expected from 0 to %zu, found %d",
                              experts - 1, (int)c->expert);
     t->counts[c->expert] = c->count;
+    row->n_lines++;
   }
   return HEC_OK;
 }

@@ -138,7 +138,8 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
                           .first = e->rank % hec_import_experts(file->job),
                           .n = 1,
                           .counts = &e->tokens,
-                          .line = e->line};
+                          .line = e->line,
+                          .n_lines = 1};
   return HEC_OK;
 }
 

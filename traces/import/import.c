@@ -135,6 +135,7 @@ static hec_status read_step(hec_import *job, bool *any) {
         queue->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, queue));
       job->n_rows_read += !queue->row.goes_on;
+      job->n_lines_read += queue->row.n_lines;
       queue->from = queue->file.input;
       queue->from_step = queue->file_step;
       queue->from_line = queue->row.line;

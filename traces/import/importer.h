@@ -66,6 +66,7 @@ typedef struct {
   const uint32_t *counts; /* [n], till the next call */
   bool goes_on;           /* more tokens of the row that this step, layer and source had last */
   int64_t line;           /* 0: the format has no lines */
+  int64_t n_lines;        /* of a table, that make the row; 0: a row is as the file has it */
   /* Experts of every token in this layer and, of the same tokens in the same order, in the layer before; NULL: none. */
   const uint32_t *ids, *ids_before; /* [n_tokens][top_k] */
   const uint32_t *counts_before;    /* [n_experts] of ids_before */

@@ -94,7 +94,7 @@ struct hec_import {
   int64_t n_left[HEC_LEFT_KINDS]; /* also of names that are not kept */
   const struct hec_reading *axes; /* that --axes names and files were read by; NULL: none */
   int64_t shape[3];               /* of the file with the most tokens */
-  int64_t n_rows_read, n_steps_read, n_unwanted, n_incomplete;
+  int64_t n_rows_read, n_lines_read, n_steps_read, n_unwanted, n_incomplete;
   bool stopped; /* at --until */
 };
 
