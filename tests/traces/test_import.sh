@@ -88,6 +88,9 @@ echo '[2026-01-01 12:00:00 TP0] Decode batch, #running-req: 1, #token: 100, gen 
 refuses 2 "send requests with return_routed_experts, save the responses as FILE, then hecate-trace import FILE --experts E" sglang.log --out o
 printf 'step\tlayer\texpert\tcount\n0\t0\t0\t5\n' >loads.tsv
 refuses 2 "loads.tsv: expected a format of hecate-trace import --list, found a table with tabs; commas are read: tr '\\t' , <FILE >FILE.csv" loads.tsv --top-k 1 --out o
+tr '\t' ';' <loads.tsv >loads.csv
+refuses 2 "loads.csv: expected a format of hecate-trace import --list, found a table with semicolons; commas are read: tr ';' , <FILE >FILE.csv" loads.csv --top-k 1 --out o
+refuses 2 "loads.csv:1: layer: expected a column of this name, found none; fields are separated by semicolons" --format csv-counts loads.csv --top-k 1 --out o
 printf 'PAR1\025\004' >loads.parquet
 refuses 2 "found a Parquet file; python3 -c \"import pandas" loads.parquet --out o
 head -n 1 "$fixtures/json-routed-experts/responses.jsonl" >FILE
@@ -97,6 +100,19 @@ refuses 2 "wide.csv: expected a format of hecate-trace import --list, found a ta
 eval "$(sed 's/.*column per expert: //' err.txt) wide.csv" >long.csv
 makes long.csv --top-k 1
 tail -n +2 o.jsonl | grep -qxF '{"iter":1,"layers":[[1,2,3],[3,2,1]]}' || fail "counts of wide.csv: $(cat o.jsonl)"
+# Misspelt columns, also of a table of ranks; one that is not there.
+columns() { # columns NAMES 'words of the message'
+  printf '%s\n0,0,0,5\n1,0,0,3\n' "$1" >columns.csv
+  refuses 2 "$2" columns.csv --top-k 1 --out o
+}
+columns step,layer,exprt,count 'columns.csv:1: expert: expected a column of this name, found none, but "exprt" (did you mean "expert"?)'
+columns step,layr,exprt,count 'columns.csv:1: layer: expected a column of this name, found none, but "layr" (did you mean "layer"?)'
+columns step,layer,expert,n 'columns.csv:1: count: expected a column of this name, found none'
+columns rnak,layer,iter,tokens 'columns.csv:1: rank: expected a column of this name, found none, but "rnak" (did you mean "rank"?)'
+columns itr,layer,expert,count 'columns.csv:3: expert: expected every expert of a layer once in a step, found layer 0, expert 0 again; no column is named step, iter or iteration, but "itr" (did you mean "iter"?)'
+sed -i '3s/0,0,3/0,1,3/' columns.csv
+makes columns.csv --top-k 1
+has 'left out  column "itr" (1, nearest known name: iter)'
 npy() { # npy DESCR SHAPE
   local head="{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
   printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head"
@@ -139,7 +155,7 @@ refuses 2 "ranks.csv:6: expert: expected every expert of a layer once in a step 
 printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n0,1,0,1,4\n1,2,0,0,1\n' >ranks.csv
 refuses 2 "ranks.csv:6: rank: expected from 0 to 1, as in the first step, found 2" ranks.csv --top-k 1 --out o
 printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n' >ranks.csv
-refuses 2 "expected a line for every expert of every layer and rank in step 0, found 3 for 4" ranks.csv --top-k 1 --out o
+refuses 2 "expected a line for every expert of every layer and rank in step 0, found 3 for 4, none for layer 0, rank 1, expert 1: sort" ranks.csv --top-k 1 --out o
 
 # Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
 fresh megatron-router-trace
@@ -263,11 +279,29 @@ has "layers    1 to 2 of the recorder are 0 to 1 here (hecate-sim plan --export:
 sed -i 's/^2/0/' gaps.csv
 "${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
 ! grep -q "^layers" out.txt || fail "layers have their own numbers: $(cat out.txt)"
+# Layers are evenly spaced, behind dense ones; any other hole is named, as an error or as what was left out of the numbers.
+layers() { echo layer,expert,count && for i in "$@"; do echo "$i,0,1"; done; }
+layers {0..16} {18..47} >hole.csv
+refuses 2 "hole.csv: layer: expected layer 17, as layers are 1 apart (--gaps takes them as they come), found layer 18" hole.csv --top-k 1 --out o
+imports hole.csv --top-k 1 --gaps
+has "layers    0 to 16, 18 to 47 of the recorder are 0 to 46 here"
+sed 's/^16,0,1$/&\n17,0,0/' hole.csv >dense.csv # it has a line, so it is there
+imports dense.csv --top-k 1
+has "left out  layer 17: without tokens in the first step that has some, so dense"
+layers $(seq 3 2 61) >second.csv
+imports second.csv --top-k 1
+has "layers    3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61 of the recorder are 0 to 29 here"
+sed -i '/^31,/d' second.csv
+refuses 2 "second.csv: layer: expected layer 31, as layers are 2 apart (--gaps takes them as they come), found layer 33" second.csv --top-k 1 --out o
+(layers 1 3 5 && echo 0,0,0) >some-dense.csv
+imports some-dense.csv --top-k 1
 fresh trtllm
 imports in/* && same files with what is beside them
 imports 'in/rank*' && same what is beside a pattern
 refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --out o
-"$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
+"$build/hecate-sim" o.jsonl --policy ep --full >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
+tr -s '\n ' ' ' <sim.txt | grep -q "forward only, because the trace records prefill+decode (--phase train: backward too)" ||
+  fail "hecate-sim does not say how the backward pass is had"
 [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
 
 # Several tables of ranks: one after another in time, each of all ranks.
@@ -313,7 +347,7 @@ refuses 2 "twice.csv:1: rank: expected one column of rank, found rank too" twice
 
 # Tables as pandas writes them: an index without a name, floats; without the experts that have no tokens, where asked.
 printf ',step,layer,expert,count\n0,0,0,0,5.0\n1,0,0,1,3.00\n2,1,0.0,1,8.0\n' >pandas.csv
-refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2: sort the file by step (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
+refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2, none for layer 0, expert 0: sort the file by step (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
 imports pandas.csv --top-k 1 --gaps
 has "assumed   experts without a line have no tokens"
 [ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,3]]}

@@ -12,9 +12,10 @@ typedef struct {
   const char *format, *path, *bytes;
   size_t length; /* 0: of the text */
   hec_import_options options;
-  const char *error; /* words of the message; NULL: it is read */
-  const char *notes; /* words of what is said at the end; NULL: none asked for */
-  const char *read;  /* the line of what was read; likewise */
+  const char *error;  /* words of the message; NULL: it is read */
+  const char *notes;  /* words of what is said at the end; NULL: none asked for */
+  const char *read;   /* the line of what was read; likewise */
+  const char *silent; /* words that are not said; likewise */
 } reading;
 
 /* One import of one file to its end; its records' counts one behind the other. */
@@ -43,6 +44,8 @@ static hec_text run(const reading *quoted, hec_trace_header *header, hec_text *s
     ck_ok(status);
     if (r->notes)
       ck_assert_msg(strstr(result.notes, r->notes) != NULL, "\"%s\" does not say \"%s\"", result.notes, r->notes);
+    if (r->silent)
+      ck_assert_msg(strstr(result.notes, r->silent) == NULL, "\"%s\" says \"%s\"", result.notes, r->silent);
     if (r->read)
       ck_assert_str_eq(result.read.data, r->read);
     hec_text_add(source, result.header.source);
@@ -90,6 +93,7 @@ typedef struct {
   int (*value)(int i);
   hec_import_options options;
   const char *error, *notes, *wanted;
+  const char *silent; /* what is not said */
 } axes_case;
 
 static const axes_case axes_cases[] = {
@@ -101,6 +105,19 @@ static const axes_case axes_cases[] = {
      .wanted = "{`iter`:0,`layers`:[[683,683,682],[682,683,683],[683,682,683],[683,683,682]]}\n"},
     {"(4, 1024, 2)", 8192, two_of_three, .options.experts = 6, .options.layers = 4,
      .notes = "assumed   axes: layers,tokens,top_k (--axes)"},
+    /* What --axes makes unlikely is said, unless --layers confirms it. */
+    {"(1024, 4, 2)", 8192, two_of_three, .options.experts = 6, .options.axes = "layers,tokens,top_k",
+     .notes = "mind      shape 1024 x 4 x 2 is read as layers,tokens,top_k: 1024 layers of 4 tokens, more layers than "
+              "tokens; is --axes right (--layers N says so)?"},
+    {"(1, 300, 4)", 1200, small, .options.top_k = 1, .options.axes = "steps,layers,experts",
+     .notes = "mind      shape 1 x 300 x 4 is read as steps,layers,experts: 300 layers, more than models have; is"},
+    {"(1024, 4, 2)", 8192, two_of_three, .options.experts = 6, .options.axes = "tokens,layers,top_k", .silent = "mind"},
+    {"(4, 3, 2)", 24, two_of_three, .options.experts = 6, .options.axes = "layers,tokens,top_k", .options.layers = 4,
+     .silent = "mind"},
+    {"(6, 48, 512, 8)", 8, small, .options.experts = 8,
+     .error = "expected two or three sizes, as (tokens, layers, top_k), found (6, 48, 512, 8); of (steps, layers, "
+              "tokens, top_k) save a file a step: for i, a in enumerate(numpy.load(FILE)): numpy.save("},
+    {"(8,)", 8, small, .options.experts = 8, .error = "found (8,); counts of one layer are numpy.save(FILE, a[None])"},
     {"(1024, 4, 2)", 8192, two_of_three, .options.experts = 6, .notes = "assumed   axes: tokens,layers,top_k (--axes)"},
     {"(3, 3, 2)", 18, two_of_three, .options.experts = 6,
      .error = "expected axes that are certain, found 3: 3 x 3 x 2"},
@@ -137,7 +154,8 @@ HEC_TEST_ROWS(axes_are_not_guessed, axes_cases) {
                      .length = file.length,
                      .options = a->options,
                      .error = a->error,
-                     .notes = a->notes};
+                     .notes = a->notes,
+                     .silent = a->silent};
   check(&r, a->wanted);
 }
 
@@ -188,16 +206,16 @@ static const reading readings[] = {
               "(expert ids); layers,experts (counts); steps,experts (counts)"},
     {"eplb-json", "a.json", "[[[1,2],[3,4]]]", .options.top_k = 1, .error = "--axes NAME decides which it is: "},
     {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "steps,experts",
-     .read = "2 rows of counts in 2 steps; left out: nothing"},
+     .read = "2 rows of counts (per layer and source) in 2 steps; left out: nothing"},
     {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "layers,experts",
-     .read = "2 rows of counts in 1 step; left out: nothing"},
+     .read = "2 rows of counts (per layer and source) in 1 step; left out: nothing"},
     {"eplb-json", "a.json", "[[[1,2],[3,4]]]", .options.top_k = 1, .options.axes = "steps,layers,experts",
-     .read = "2 rows of counts in 1 step; left out: nothing"},
+     .read = "2 rows of counts (per layer and source) in 1 step; left out: nothing"},
     {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "tokens,layers",
      .error = "expected --axes of counts"},
     {"eplb-json", "a.json", "{`logical_count`:[[1,2],[3,4]],`logical_counts`:[[1,2]]}", .options.top_k = 1,
      .notes = "left out  key `logical_counts` (1, nearest known name: logical_count)",
-     .read = "2 rows of counts in 1 step; left out: 1 key"},
+     .read = "2 rows of counts (per layer and source) in 1 step; left out: 1 key"},
     {"csv-counts", "a.csv", COUNTS, .options.top_k = 1, .options.axes = "layers,experts",
      .error = "--axes: expected a format with bare tables"},
     {"eplb-json", "a.json", "[[1,2],[3,4]]", .options.top_k = 1, .options.axes = "layers,expert",
@@ -206,13 +224,13 @@ static const reading readings[] = {
     {"megatron-router-trace", "a.jsonl",
      "{`step`:0,`layer`:1,`mtp_indx`:3," RECORD "}\n{`step`:1,`layer`:1,`mtp_indx`:3,`hs`:[1]," RECORD "}\n",
      .options.experts = 4, .notes = "left out  keys `mtp_indx` (2, nearest known name: mtp_idx), `hs` (1)",
-     .read = "2 rows of counts in 2 steps; left out: 3 keys"},
+     .read = "2 rows of counts (per layer and source) in 2 steps; left out: 3 keys"},
     {"megatron-router-trace", "a.jsonl", "{`step`:0,`layr`:1," RECORD "}\n", .options.experts = 4,
      .error = "a.jsonl:1: layer: expected this key in every record, found no such key (but `layr`)"},
     /* So are requests of which nothing is known. */
     {"json-routed-experts", "a.jsonl", "{`choices`:[{`routed_experts`:`" NPY_1 "`},{`routed_expert`:`" NPY_1 "`}]}\n",
      .options.experts = 4, .notes = "left out  request with `routed_expert` (1, nearest known name: routed_experts)",
-     .read = "1 row of counts in 1 step; left out: 1 request"},
+     .read = "1 row of counts (per layer and source) in 1 step; left out: 1 request"},
     {"json-routed-experts", "a.jsonl",
      "{`choices`:[{`routed_experts`:`" NPY_1 "`},{`routed_experts`:null},{`routed_experts`:null}]}\n",
      .options.experts = 4,
@@ -220,7 +238,7 @@ static const reading readings[] = {
     {"json-routed-experts", "a.jsonl",
      "{`choices`:[{`routed_experts`:`" NPY_1 "`},{`routed_experts`:null},{`routed_experts`:null}]}\n",
      .options.experts = 4, .options.gaps = true, .notes = "left out  requests with `routed_experts: null` (2)",
-     .read = "1 row of counts in 1 step; left out: 2 requests"},
+     .read = "1 row of counts (per layer and source) in 1 step; left out: 2 requests"},
     {"json-routed-experts", "a.jsonl", "{`routed_expert`:`" NPY_1 "`}\n", .options.experts = 4,
      .error =
          "a.jsonl:1: routed_experts: expected this key in every response, found no such key (but `routed_expert`)"},
@@ -228,26 +246,31 @@ static const reading readings[] = {
     /* Columns that nobody reads; lines of other kinds. */
     {"csv-counts", "a.csv", "stpe,layer,expert,count,note\n0,0,0,3,x\n0,0,1,4,y\n", .options.top_k = 1,
      .notes = "left out  columns `stpe` (1, nearest known name: step), `note` (1)",
-     .read = "1 row of counts in 1 step; left out: 2 columns"},
+     .read = "2 lines in 1 step; left out: 2 columns"},
     {"csv-counts", "a.csv", "method,step,layer,expert,count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
      .options.top_k = 1, .error = "a.csv:4: method: expected --method, as there are several, found A and B"},
     {"csv-counts", "a.csv", "Method,Step,Layer,Expert,Count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
      .options.top_k = 1, .options.method = "B", .notes = "left out  lines of `A` (2)",
-     .read = "1 row of counts in 1 step; left out: 2 lines"},
+     .read = "2 lines in 1 step; left out: 2 lines"},
     {"csv-ranks", "a.csv", "Method,rank,layer,iter,tokens\nA,0,0,0,3\nB,0,0,1,4\n", .options.top_k = 1,
      .error = "a.csv:3: Method: expected --method, as there are several, found A and B"},
     {"csv-ranks", "a.csv", "phase,rank,layer,iter,tokens\ntrain,0,0,0,3\ndecode,0,0,1,4\n", .options.top_k = 1,
      .error = "a.csv:3: phase: expected train as before (a trace has one phase), found decode"},
     /* How many experts there are, sparse tables do not say; a line that was lost is not a zero. */
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1,
-     .error =
-         "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3: sort the file by "
-         "step (--gaps and --experts N: "},
+     .error = "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3, none for layer "
+              "0, expert 1: sort the file by "
+              "step (--gaps and --experts N: "},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
-     .error = "found 2 for 4: sort the file by step (--gaps: those without one have no tokens)"},
+     .error =
+         "found 2 for 4, none for layer 0, expert 1: sort the file by step (--gaps: those without one have no tokens)"},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,2,4\n", .options.top_k = 1, .options.experts = 4,
      .options.gaps = true, .notes = "assumed   experts without a line have no tokens",
-     .read = "1 row of counts in 1 step; left out: nothing"},
+     .read = "2 lines in 1 step; left out: nothing"},
+    {"csv-counts", "a.csv", "layer,expert,count\n3,1,3\n3,0,3\n4,0,2\n", .options.top_k = 1,
+     .error = "found 3 for 4, none for layer 4, expert 1: sort"},
+    {"csv-ranks", "a.csv", "rank,layer,iter,tokens\n0,0,0,3\n1,0,0,4\n", .options.top_k = 1,
+     .read = "2 lines in 1 step; left out: nothing"},
     {"csv-counts", "a.csv", "layer,expert,count\n0,0,3\n0,1,4", .options.top_k = 1,
      .notes = "assumed   the last line of a.csv is whole, though no line end is behind it"},
     {"csv-ranks", "a.csv", "rank,layer,iter,tokens\n0,0,0,3\n1,0,0,4\n", .options.top_k = 1,
@@ -263,10 +286,9 @@ static const reading readings[] = {
      .notes = "mind      expert 0 of layer 0 in step 1 has 7 assignments of 4 tokens, more than one each: are counts"},
     /* What the user chose is counted too. */
     {"csv-counts", "a.csv", COUNTS "1,0,0,3\n1,0,1,4\n2,0,0,3\n2,0,1,4\n", .options.top_k = 1, .options.first_step = 1,
-     .options.last_step = 1,
-     .read = "2 rows of counts in 2 steps; left out: 1 step before --from, and all behind --until"},
+     .options.last_step = 1, .read = "4 lines in 2 steps; left out: 1 step before --from, and all behind --until"},
     {"csv-counts", "a.csv", "step,layer,expert,count\n0,0,0,0\n0,1,0,4\n1,0,0,0\n1,1,0,0\n", .options.top_k = 1,
-     .read = "4 rows of counts in 2 steps; left out: 1 layer without tokens, 1 step without tokens"},
+     .read = "4 lines in 2 steps; left out: 1 layer without tokens, 1 step without tokens"},
 };
 
 HEC_TEST_ROWS(what_is_left_out_is_said, readings) {
@@ -290,7 +312,8 @@ static const phase_case phase_cases[] = {
     {"csv-ranks", "rank,layer,iter,tokens\n0,0,0,3\n", .options.top_k = 1, .phase = "train",
      .note = "assumed   phase: train (--phase)"},
     {"eplb-json", "{`logical_count`:[[1,2]]}", .options.top_k = 1, .phase = "prefill+decode",
-     .note = "assumed   phase: prefill+decode (--phase)"},
+     .note = "assumed   phase: prefill+decode, so hecate-sim simulates the forward pass only (--phase train: backward "
+             "too)"},
 };
 
 HEC_TEST_ROWS(a_phase_is_known_or_said, phase_cases) {

@@ -366,7 +366,8 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
     if (job->header.phase_text[0] == 0)
       hec_job_assume(job, arena, "phase: train (the trace does not say)");
     else if (!*train)
-      hec_job_assume(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
+      hec_job_assume(job, arena, "phase: forward only, because the trace records %s (--phase train: backward too)",
+                     job->header.phase_text);
     return HEC_OK;
   }
   int32_t which;

@@ -57,7 +57,8 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
       HEC_ARG_WHOLE("--until", o->last_step, "N", "last step: reading ends behind it", 0, HEC_ITER_MAX),
       {"--sum", HEC_ARG_FLAG, &o->sum, NULL, "add the micro-batches of a step up (default: a record each)", 0, 0},
       {"--gaps", HEC_ARG_FLAG, &o->gaps, NULL,
-       "recordings with holes: steps at any distance, experts without a line of a table have no tokens", 0, 0},
+       "recordings with holes: steps and layers at any distance, experts without a line of a table have no tokens", 0,
+       0},
       {"--renumber", HEC_ARG_FLAG, &o->renumber, NULL, "files of some ranks only: number them anew", 0, 0},
       {"--no-transitions", HEC_ARG_FLAG, &o->no_transitions, NULL,
        "do not count transitions between layers, where tokens were recorded", 0, 0},
@@ -69,10 +70,9 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
           "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in\n"
           "quotes; gzip is undone; - is standard input, and pipes will do. Files of ranks are put together step by "
           "step,\n"
-          "so a log may be of any length. What is derived is said (assumed), what is left out too; a missing step\n"
-          "(they must be as far apart as the first two) or layer is an error, and a missing rank, but for the last "
-          "ones:\n"
-          "--ranks N checks.",
+          "so a log may be of any length. What is derived is said (assumed), what is left out too. A missing step\n"
+          "or layer is an error: they must be evenly spaced. So is a missing rank, but for the last ones: --ranks N "
+          "checks.",
       .examples = "  hecate-trace import run/router_trace --experts 64 --out trace.jsonl.gz\n"
                   "  hecate-trace import 'eplb_load_*.jsonl' --top-k 8 --out trace.jsonl",
       .first = "--out --format --list --top-k --experts --layers --ranks --axes --counted --phase",

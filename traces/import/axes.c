@@ -3,6 +3,8 @@
  * documented one, if no other is likely or the format says so. All others are refused. */
 #include "traces/import/axes.h"
 
+#include "traces/import/job.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,4 +142,38 @@ hec_status hec_axes_choose(hec_import_file *file, int64_t line, const char *fiel
     hec_import_assume(file->job, "axes: %s (--axes)", (*reading)->name);
   hec_text_add(&file->words[0], (*reading)->name);
   return HEC_OK;
+}
+
+/* ---- sizes that --axes makes unlikely ---- */
+
+static int64_t size_in(const hec_reading *reading, const int64_t *shape, hec_axis axis) {
+  int place = hec_reading_place(reading, axis);
+  return place < 0 ? -1 : shape[place];
+}
+
+void hec_axes_keep_sizes(hec_import *job, const hec_reading *reading, const int64_t *shape) {
+  bool said = job->options.axes && job->options.layers == 0; /* --layers: the user knows them */
+  bool more = job->axes && size_in(reading, shape, HEC_AXIS_TOKENS) > size_in(reading, job->shape, HEC_AXIS_TOKENS);
+  if (said && (!job->axes || more)) {
+    job->axes = reading;
+    memcpy(job->shape, shape, (size_t)reading->n * sizeof *shape);
+  }
+}
+
+void hec_axes_say_sizes(hec_import *job) {
+  const hec_reading *r = job->axes;
+  HEC_SCOPED(hec_text) words = {0};
+  int64_t layers = r ? size_in(r, job->shape, HEC_AXIS_LAYERS) : -1;
+  int64_t tokens = r ? size_in(r, job->shape, HEC_AXIS_TOKENS) : -1;
+  bool beyond = layers > LAYERS_LIKELY, swapped = tokens >= 0 && layers > tokens;
+  if (!beyond && !swapped)
+    return;
+  for (int i = 0; i < r->n; i++)
+    hec_text_printf(&words, "%s%" PRId64, i > 0 ? " x " : "shape ", job->shape[i]);
+  hec_text_printf(&words, " is read as %s: %" PRId64 " layers", r->name, layers);
+  if (swapped)
+    hec_text_printf(&words, " of %" PRId64 " tokens", tokens);
+  hec_text_printf(&words, ", %s; is --axes right (--layers N says so)?",
+                  swapped ? "more layers than tokens" : "more than models have");
+  hec_import_note(job, "mind", words.data);
 }

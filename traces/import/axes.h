@@ -7,7 +7,7 @@
 
 typedef enum { HEC_AXIS_TOKENS, HEC_AXIS_LAYERS, HEC_AXIS_TOP_K, HEC_AXIS_STEPS, HEC_AXIS_EXPERTS } hec_axis;
 
-typedef struct {
+typedef struct hec_reading {
   const char *name; /* as --axes has it */
   int n;            /* axes */
   hec_axis axis[3]; /* the slowest first */
@@ -31,3 +31,7 @@ typedef struct {
  * file->words[0] keeps the name. */
 hec_status hec_axes_choose(hec_import_file *file, int64_t line, const char *field, const hec_axes_case *of,
                            const hec_reading **reading) HEC_MUST_USE;
+/* Keeps the sizes of an array that is read as --axes says: of all files those with the most tokens. */
+void hec_axes_keep_sizes(hec_import *job, const hec_reading *reading, const int64_t *shape);
+/* At the end: layers that are more than tokens, or than any model's, may be tokens. */
+void hec_axes_say_sizes(hec_import *job);

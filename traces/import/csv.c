@@ -3,6 +3,7 @@
 #include "traces/import/csv.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/nearest.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -195,11 +196,41 @@ hec_status hec_csv_find(hec_csv *csv, const char *names, int *column) {
   return HEC_OK;
 }
 
+bool hec_csv_add_near(const hec_csv *csv, const char *names, hec_text *words) {
+  for (int i = 0; i < csv->n_columns; i++) {
+    hec_nearest_search search = {.word = hec_csv_name(csv, i)};
+    char known[8][32]; /* of "a|b|c" */
+    const char *rest = names;
+    for (int k = 0; k < 8 && *rest && !csv->used[i]; k++) {
+      size_t n = strcspn(rest, "|");
+      (void)snprintf(known[k], sizeof known[k], "%.*s", (int)n, rest);
+      hec_nearest_offer(&search, known[k]);
+      rest += n + (rest[n] == '|');
+    }
+    if (!search.nearest)
+      continue;
+    hec_text_printf(words, ", but \"");
+    hec_text_add_plain(words, search.word);
+    hec_text_add(words, "\"");
+    hec_nearest_hint(&search, words);
+    return true;
+  }
+  return false;
+}
+
 hec_status hec_csv_want(hec_csv *csv, const char *names, int *column) {
+  HEC_SCOPED(hec_text) hint = {0};
   char name[64];
   HEC_TRY(hec_csv_find(csv, names, column));
+  if (*column >= 0)
+    return HEC_OK;
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(names, "|"), names);
-  return *column >= 0 ? HEC_OK : hec_import_fail(csv->file, 1, name, "expected a column of this name, found none");
+  hec_text_add(&hint, "");
+  if (csv->n_columns == 1 && strchr(hec_csv_name(csv, 0), ';'))
+    hec_text_add(&hint, "; fields are separated by semicolons, commas are read: tr ';' , <FILE >FILE.csv");
+  else
+    (void)hec_csv_add_near(csv, names, &hint);
+  return hec_import_fail(csv->file, 1, name, "expected a column of this name, found none%s", hint.data);
 }
 
 hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) {
@@ -249,6 +280,12 @@ bool hec_csv_head_has(const char *head, size_t n, const char *names) {
     p = next + 1;
   }
   return false;
+}
+
+bool hec_csv_head_has_all(const char *head, size_t n, const char *const *columns) {
+  while (*columns && hec_csv_head_has(head, n, *columns))
+    columns++;
+  return *columns == NULL;
 }
 
 void hec_csv_sort(void *lines, size_t n, size_t bytes, int (*compare)(const void *, const void *)) {

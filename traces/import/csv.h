@@ -33,6 +33,9 @@ hec_status hec_csv_next(hec_csv *csv, bool *more) HEC_MUST_USE;
  * not matter. */
 hec_status hec_csv_find(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
 hec_status hec_csv_want(hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
+/* Adds `, but "exprt" (did you mean "expert"?)` if a column that nobody reads is near to one of `names`, else nothing.
+ * Is there one? */
+bool hec_csv_add_near(const hec_csv *csv, const char *names, hec_text *words);
 /* qsort of lines, left alone where they are in order already, as they are as a rule. */
 void hec_csv_sort(void *lines, size_t n, size_t bytes, int (*compare)(const void *, const void *));
 /* A whole number, also as 7.0: what was a table of floats once writes them so. */
@@ -50,3 +53,4 @@ hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) HE
 
 /* For recognise: has the first line a column of one of these names? */
 bool hec_csv_head_has(const char *head, size_t n, const char *names);
+bool hec_csv_head_has_all(const char *head, size_t n, const char *const *columns); /* as hec_importer's */

@@ -9,11 +9,16 @@
 #include "traces/import/csv.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT "count|tokens|token_count|num_tokens"
+#define STEP "step|iter|iteration"
 #define RANK "rank|source_rank"
+
+enum { LAYER, EXPERT, COUNT };
+static const char *const columns[] = {"layer|layer_id", "expert|expert_id", "count|tokens|token_count|num_tokens",
+                                      NULL};
 
 enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
 
@@ -37,10 +42,10 @@ static hec_status open_file(hec_import_file *file) {
   table *t = file->state;
   t->next_step = -1;
   HEC_TRY(hec_csv_open(&t->csv, file));
-  HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
-  HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
-  HEC_TRY(hec_csv_want(&t->csv, COUNT, &t->count));
-  HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
+  HEC_TRY(hec_csv_want(&t->csv, columns[LAYER], &t->layer));
+  HEC_TRY(hec_csv_want(&t->csv, columns[EXPERT], &t->expert));
+  HEC_TRY(hec_csv_want(&t->csv, columns[COUNT], &t->count));
+  HEC_TRY(hec_csv_find(&t->csv, STEP, &t->step));
   t->rank = -1;
   if (file->given < 0)
     HEC_TRY(hec_csv_find(&t->csv, RANK, &t->rank));
@@ -99,15 +104,29 @@ static int compare_cells(const void *a, const void *b) {
   return x->line < y->line ? -1 : 1;
 }
 
+/* Lines of several steps or ranks, whose column is not read, look like one. */
+static hec_status repeated_cell(const hec_import_file *file, const table *t, const cell *c) {
+  HEC_SCOPED(hec_text) hint = {0};
+  hec_text_add(&hint, "");
+  if (t->step < 0) {
+    hec_text_add(&hint, "; no column is named step, iter or iteration");
+    (void)hec_csv_add_near(&t->csv, STEP, &hint);
+  } else if (t->rank < 0 && file->given < 0) {
+    hec_text_add(&hint, "; no column is named rank or source_rank");
+    (void)hec_csv_add_near(&t->csv, RANK, &hint);
+  }
+  return hec_import_fail(file, c->line, hec_csv_name(&t->csv, t->expert),
+                         "expected every expert of a layer once in a step%s, found layer %d, expert %d again%s",
+                         t->rank < 0 ? "" : " and rank", (int)c->layer, (int)c->expert, hint.data);
+}
+
 /* After sorting: no expert twice, and how many layers there are. */
 static hec_status check_cells(const hec_import_file *file, const table *t, size_t *n_layers) {
   *n_layers = 1;
   for (size_t i = 1; i < t->n; i++) {
     const cell *a = &t->cells[i - 1], *b = &t->cells[i];
     if (a->layer == b->layer && a->rank == b->rank && a->expert == b->expert)
-      return hec_import_fail(file, b->line, hec_csv_name(&t->csv, t->expert),
-                             "expected every expert of a layer once in a step%s, found layer %d, expert %d again",
-                             t->rank < 0 ? "" : " and rank", (int)b->layer, (int)b->expert);
+      return repeated_cell(file, t, b);
     *n_layers += a->layer != b->layer;
   }
   return HEC_OK;
@@ -134,6 +153,37 @@ static hec_status check_ranks(hec_import_file *file, const table *t) {
   return HEC_OK;
 }
 
+/* The first line that should be there: cells are sorted, and some are missing. */
+static cell first_missing(const table *t, int64_t n_ranks, int64_t n_experts) {
+  cell wanted = {.layer = t->cells[0].layer};
+  for (size_t i = 0; i < t->n; i++) {
+    const cell *c = &t->cells[i];
+    if (wanted.rank == n_ranks)
+      wanted = (cell){.layer = c->layer};
+    if (c->layer != wanted.layer || c->rank != wanted.rank || c->expert != wanted.expert)
+      break;
+    if (++wanted.expert == n_experts) {
+      wanted.expert = 0;
+      wanted.rank++;
+    }
+  }
+  return wanted;
+}
+
+static hec_status missing_cells(const hec_import_file *file, const table *t, int64_t n_ranks, int64_t n_experts,
+                                size_t all) {
+  cell missing = first_missing(t, n_ranks, n_experts);
+  char rank[32] = "";
+  if (t->rank >= 0)
+    (void)snprintf(rank, sizeof rank, ", rank %d", (int)missing.rank);
+  return hec_import_fail(file, t->cells[t->n - 1].line, "line",
+                         "expected a line for every expert of every layer%s in step %" PRId64
+                         ", found %zu for %zu, none for layer %d%s, expert %d: sort the file by step (--gaps%s: those "
+                         "without one have no tokens)",
+                         t->rank < 0 ? "" : " and rank", t->step_at, t->n, all, (int)missing.layer, rank,
+                         (int)missing.expert, hec_import_experts(file->job) > 0 ? "" : " and --experts N");
+}
+
 static hec_status judge(hec_import_file *file, table *t) {
   int32_t max = 0;
   size_t n_layers = 0;
@@ -143,13 +193,11 @@ static hec_status judge(hec_import_file *file, table *t) {
   for (size_t i = 0; i < t->n; i++)
     max = t->cells[i].expert > max ? t->cells[i].expert : max;
   bool gaps = hec_import_options_of(file->job)->gaps, known = hec_import_experts(file->job) > 0;
-  size_t all = n_layers * (t->rank >= 0 ? (size_t)file->kept : 1) *
-               (known ? (size_t)hec_import_experts(file->job) : (size_t)max + 1);
+  int64_t n_ranks = t->rank >= 0 ? file->kept : 1;
+  int64_t n_experts = known ? hec_import_experts(file->job) : (int64_t)max + 1;
+  size_t all = n_layers * (size_t)n_ranks * (size_t)n_experts;
   if (t->n != all && !(gaps && known))
-    return hec_import_fail(file, t->cells[t->n - 1].line, "line",
-                           "expected a line for every expert of every layer%s in step %" PRId64
-                           ", found %zu for %zu: sort the file by step (--gaps%s: those without one have no tokens)",
-                           t->rank < 0 ? "" : " and rank", t->step_at, t->n, all, known ? "" : " and --experts N");
+    return missing_cells(file, t, n_ranks, n_experts, all);
   if (t->n != all)
     hec_import_assume(file->job, "experts without a line have no tokens");
   if (known)
@@ -204,13 +252,13 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
       return hec_import_fail(file, c->line, hec_csv_name(&t->csv, t->expert), "expected from 0 to %zu, found %d",
                              experts - 1, (int)c->expert);
     t->counts[c->expert] = c->count;
+    row->n_lines++;
   }
   return HEC_OK;
 }
 
 static bool recognise(const char *head, size_t n) {
-  return hec_csv_head_has(head, n, "layer|layer_id") && hec_csv_head_has(head, n, "expert|expert_id") &&
-         hec_csv_head_has(head, n, COUNT);
+  return hec_csv_head_has_all(head, n, columns);
 }
 
 const hec_importer hec_importer_csv_counts = {
@@ -219,6 +267,7 @@ const hec_importer hec_importer_csv_counts = {
     .source = "llama.cpp derivatives; SGLang before 2025-05, expert_distribution_rank<r>_timestamp<t>.csv",
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_MAYBE_RANKS,
+    .columns = columns,
     .recognise = recognise,
     .state_bytes = sizeof(table),
     .open = open_file,

@@ -14,6 +14,8 @@
 #include <string.h>
 
 enum { LINES_MAX = 1 << 27 };
+enum { RANK, LAYER, ITER, TOKENS };
+static const char *const columns[] = {"rank", "layer", "iter|iteration|step", "tokens|token_num", NULL};
 
 typedef struct {
   int64_t iter;
@@ -32,10 +34,10 @@ typedef struct {
 static hec_status open_file(hec_import_file *file) {
   table *t = file->state;
   HEC_TRY(hec_csv_open(&t->csv, file));
-  HEC_TRY(hec_csv_want(&t->csv, "rank", &t->rank));
-  HEC_TRY(hec_csv_want(&t->csv, "layer", &t->layer));
-  HEC_TRY(hec_csv_want(&t->csv, "iter|iteration|step", &t->iter));
-  HEC_TRY(hec_csv_want(&t->csv, "tokens|token_num", &t->tokens));
+  HEC_TRY(hec_csv_want(&t->csv, columns[RANK], &t->rank));
+  HEC_TRY(hec_csv_want(&t->csv, columns[LAYER], &t->layer));
+  HEC_TRY(hec_csv_want(&t->csv, columns[ITER], &t->iter));
+  HEC_TRY(hec_csv_want(&t->csv, columns[TOKENS], &t->tokens));
   HEC_TRY(hec_csv_find_kinds(file, &t->csv, "train"));
   hec_csv_leave_columns(file, &t->csv);
   file->dated = true;
@@ -136,13 +138,13 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
                           .first = e->rank % hec_import_experts(file->job),
                           .n = 1,
                           .counts = &e->tokens,
-                          .line = e->line};
+                          .line = e->line,
+                          .n_lines = 1};
   return HEC_OK;
 }
 
 static bool recognise(const char *head, size_t n) {
-  return hec_csv_head_has(head, n, "rank") && hec_csv_head_has(head, n, "layer") &&
-         hec_csv_head_has(head, n, "iter|iteration|step") && hec_csv_head_has(head, n, "tokens|token_num");
+  return hec_csv_head_has_all(head, n, columns);
 }
 
 const hec_importer hec_importer_csv_ranks = {
@@ -152,6 +154,7 @@ const hec_importer hec_importer_csv_ranks = {
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_SEQUENCE,
     .totals = true,
+    .columns = columns,
     .recognise = recognise,
     .state_bytes = sizeof(table),
     .open = open_file,

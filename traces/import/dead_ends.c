@@ -1,4 +1,5 @@
 /* Files that people try first and that have no loads, or not in a form that is read: what is wrong, and what works instead. */
+#include "traces/import/csv.h"
 #include "traces/import/job.h"
 
 #include <string.h>
@@ -36,10 +37,70 @@ static const dead_end dead_ends[] = {
      "import ids.npy --experts E --axes tokens,layers,top_k"},
 };
 
-/* A table, but not one with a line per expert: its first line. */
-static bool is_table(const char *head, size_t n) {
-  size_t line = strcspn(head, "\r\n");
-  return line < n && head[0] != '{' && head[0] != '[' && memchr(head, ',', line) != NULL;
+/* How often the first line has this byte; 0 where it is JSON. */
+static int count_in_line(const char *head, char byte) {
+  int n = 0;
+  for (const char *p = head; head[0] != '{' && head[0] != '[' && *p && *p != '\r' && *p != '\n'; p++)
+    n += *p == byte;
+  return n;
+}
+
+/* Columns that a format must have and the table has not: n_near may be misspelt there, n_missing are not. */
+typedef struct {
+  int n_missing, n_near;
+} lacking;
+
+static lacking columns_lacking(hec_csv *csv, const char *const *columns) {
+  lacking l = {0};
+  memset(csv->used, 0, sizeof csv->used);
+  for (csv->n_wanted = 0; *columns; columns++) {
+    HEC_SCOPED(hec_text) hint = {0};
+    int column = -1;
+    if (hec_csv_find(csv, *columns, &column) == HEC_OK && column >= 0)
+      continue;
+    bool near = hec_csv_add_near(csv, *columns, &hint);
+    l.n_near += near;
+    l.n_missing += !near;
+  }
+  return l;
+}
+
+/* A table of a known form, but for misspelt columns or one that is missing: an error that names the first. A wide table
+ * has a column per expert, so it is none of them. */
+static hec_status check_columns(hec_csv *csv) {
+  const char *const *meant = NULL;
+  lacking least = {2, 0};
+  int column = -1;
+  for (size_t i = 0; hec_importers[i]; i++) {
+    const char *const *columns = hec_importers[i]->columns;
+    lacking l = columns ? columns_lacking(csv, columns) : least;
+    int n = 0;
+    while (columns && columns[n])
+      n++;
+    if (l.n_missing < least.n_missing && (l.n_missing == 0 || l.n_near > 0 || csv->n_columns <= n + 1)) {
+      least = l;
+      meant = columns;
+    }
+  }
+  for (csv->n_wanted = 0; meant && *meant; meant++)
+    HEC_TRY(hec_csv_want(csv, *meant, &column));
+  return HEC_OK;
+}
+
+static hec_status wrong_columns(const char *path, const char *head) {
+  hec_csv csv;
+  const hec_import_input input = {.path = path, .bytes = head, .length = strcspn(head, "\r\n")};
+  const hec_import_file file = {.input = &input};
+  hec_status status = HEC_OK;
+  if (hec_csv_open(&csv, &file) == HEC_OK) /* else it has more columns than any of these */
+    status = check_columns(&csv);
+  hec_csv_close(&csv);
+  return status;
+}
+
+static hec_status wrong_separator(const char *path, const char *expected, const char *name, char separator) {
+  return hec_fail(HEC_BAD_INPUT, "%s: %s a table with %s; commas are read: tr '%s' , <FILE >FILE.csv", path, expected,
+                  name, separator == '\t' ? "\\t" : ";");
 }
 
 hec_status hec_import_dead_end(const char *path, const char *head, size_t n) {
@@ -49,10 +110,12 @@ hec_status hec_import_dead_end(const char *path, const char *head, size_t n) {
     if (hec_import_has(head, n, d->words[0]) && (!d->words[1] || hec_import_has(head, n, d->words[1])))
       return hec_fail(HEC_BAD_INPUT, "%s: %s %s; %s", path, expected, d->found, d->instead);
   }
-  if (head[0] != '{' && head[0] != '[' && memchr(head, '\t', strcspn(head, "\r\n")))
-    return hec_fail(HEC_BAD_INPUT, "%s: %s a table with tabs; commas are read: tr '\\t' , <FILE >FILE.csv", path,
-                    expected);
-  if (is_table(head, n))
+  if (count_in_line(head, '\t') > 0)
+    return wrong_separator(path, expected, "tabs", '\t');
+  if (count_in_line(head, ';') > 1 && count_in_line(head, ',') == 0)
+    return wrong_separator(path, expected, "semicolons", ';');
+  if (count_in_line(head, ',') > 0 && strcspn(head, "\r\n") < n) {
+    HEC_TRY(wrong_columns(path, head));
     return hec_fail(
         HEC_BAD_INPUT,
         "%s: %s a table with other columns (%.*s); write a line per step, layer and expert under "
@@ -60,6 +123,7 @@ hec_status hec_import_dead_end(const char *path, const char *head, size_t n) {
         "expert: awk -F, -v OFS=, 'NR==1{print \"step,layer,expert,count\";next}{for(i=3;i<=NF;i++)print "
         "$1,$2,i-3,$i}'",
         path, expected, (int)(strcspn(head, "\r\n") < 60 ? strcspn(head, "\r\n") : 60), head);
+  }
   return hec_fail(HEC_BAD_INPUT,
                   "%s: %s nothing that begins like one; docs/traces.md says how each recorder is switched on, and how "
                   "to write a table",

@@ -135,6 +135,7 @@ static hec_status read_step(hec_import *job, bool *any) {
         queue->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, queue));
       job->n_rows_read += !queue->row.goes_on;
+      job->n_lines_read += queue->row.n_lines;
       queue->from = queue->file.input;
       queue->from_step = queue->file_step;
       queue->from_line = queue->row.line;
@@ -198,6 +199,7 @@ static hec_status finish(hec_import *job) {
                            n_read, n_lost);
   hec_import_say_left(job);
   hec_import_say_tokens(job);
+  hec_axes_say_sizes(job);
   return HEC_OK;
 }
 

@@ -32,7 +32,7 @@ typedef struct {
   bool sum;            /* micro-batches of a step are added up */
   bool renumber;       /* ranks are numbered anew, in order */
   bool no_transitions; /* do not count them */
-  bool gaps;           /* steps may be missing, and lines of tables that say nothing else */
+  bool gaps;           /* steps, layers and lines of tables may be missing */
 } hec_import_options;
 
 typedef struct {
@@ -66,6 +66,7 @@ typedef struct {
   const uint32_t *counts; /* [n], till the next call */
   bool goes_on;           /* more tokens of the row that this step, layer and source had last */
   int64_t line;           /* 0: the format has no lines */
+  int64_t n_lines;        /* of a table, that make the row; 0: a row is as the file has it */
   /* Experts of every token in this layer and, of the same tokens in the same order, in the layer before; NULL: none. */
   const uint32_t *ids, *ids_before; /* [n_tokens][top_k] */
   const uint32_t *counts_before;    /* [n_experts] of ids_before */
@@ -93,7 +94,9 @@ struct hec_importer {
   bool tail;           /* a last step without all its sources is left out, not an error */
   hec_counted counted; /* unless the user says */
   const char *phase;   /* likewise; NULL: the importer says it (hec_import_assume_phase) */
-  bool axes;           /* has tables whose axes --axes may name */
+  /* Of a CSV: the columns that it must have, each "a|b", the last NULL; NULL: the format is no CSV with them. */
+  const char *const *columns;
+  bool axes; /* has tables whose axes --axes may name */
   /* Is it this format? `head`: the first bytes, gzip undone, with a zero byte behind. */
   bool (*recognise)(const char *head, size_t n);
   int32_t (*rank_of)(const char *path);                                 /* NULL: the number behind "rank"; -1: none */

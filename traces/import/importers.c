@@ -75,7 +75,10 @@ void hec_import_assume_phase(hec_import *job, const char *phase) {
   if (job->options.phase || job->phase.length > 0)
     return;
   hec_text_add(&job->phase, phase);
-  hec_import_assume(job, "phase: %s (--phase)", phase);
+  bool forward = strcmp(phase, "train") != 0;
+  hec_import_assume(job, "phase: %s%s", phase,
+                    forward ? ", so hecate-sim simulates the forward pass only (--phase train: backward too)"
+                            : " (--phase)");
 }
 
 hec_status hec_import_set_phase(hec_import_file *file, int64_t line, const char *field, const char *phase) {

@@ -92,7 +92,9 @@ struct hec_import {
   hec_import_left_name left[HEC_LEFT_NAMES];
   size_t n_left_names, last_left;
   int64_t n_left[HEC_LEFT_KINDS]; /* also of names that are not kept */
-  int64_t n_rows_read, n_steps_read, n_unwanted, n_incomplete;
+  const struct hec_reading *axes; /* that --axes names and files were read by; NULL: none */
+  int64_t shape[3];               /* of the file with the most tokens */
+  int64_t n_rows_read, n_lines_read, n_steps_read, n_unwanted, n_incomplete;
   bool stopped; /* at --until */
 };
 

@@ -79,8 +79,10 @@ void hec_import_sum_up(hec_import *job, hec_text *line) {
   add_some(&left, job->n_empty, "step without tokens", "steps without tokens");
   add_some(&left, job->n_unwanted, "step before --from", "steps before --from");
   add_some(&left, job->n_incomplete, "incomplete step at the end", "incomplete steps at the end");
-  hec_text_printf(line, "%" PRId64 " row%s of counts in %" PRId64 " step%s; left out: %s", job->n_rows_read,
-                  job->n_rows_read == 1 ? "" : "s", job->n_steps_read, job->n_steps_read == 1 ? "" : "s",
+  bool table = job->n_lines_read > 0;
+  add_some(line, table ? job->n_lines_read : job->n_rows_read, table ? "line" : "row of counts (per layer and source)",
+           table ? "lines" : "rows of counts (per layer and source)");
+  hec_text_printf(line, " in %" PRId64 " step%s; left out: %s", job->n_steps_read, job->n_steps_read == 1 ? "" : "s",
                   left.length > 0 ? left.data : "nothing");
   if (job->stopped)
     hec_text_add(line, ", and all behind --until");

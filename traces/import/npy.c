@@ -43,6 +43,17 @@ static hec_status read_type(const hec_import_file *file, int64_t line, const cha
   return HEC_OK;
 }
 
+/* What to do with an array of other dimensions. A file of four is one of several steps, as a rule. */
+static const char *next_step(const char *shape) {
+  int n = 0;
+  for (const char *p = shape; *p; p++)
+    n += *p >= '0' && *p <= '9' && (p[1] < '0' || p[1] > '9');
+  if (n == 4)
+    return "; of (steps, layers, tokens, top_k) save a file a step: for i, a in enumerate(numpy.load(FILE)): "
+           "numpy.save(f\"step{i:05}.npy\", a), then hecate-trace import 'step*.npy' --axes layers,tokens,top_k";
+  return n == 1 ? "; counts of one layer are numpy.save(FILE, a[None]), then --axes layers,experts" : "";
+}
+
 static hec_status read_shape(const hec_import_file *file, int64_t line, const char *shape, hec_npy *a) {
   const char *p = *shape == '(' ? shape + 1 : "";
   bool comma = true;
@@ -58,8 +69,8 @@ static hec_status read_shape(const hec_import_file *file, int64_t line, const ch
   }
   p += strspn(p, " ");
   if (a->n_dimensions < 2 || *p != ')')
-    return hec_import_fail(file, line, "shape", "expected two or three sizes, as (tokens, layers, top_k), found %s",
-                           found(shape));
+    return hec_import_fail(file, line, "shape", "expected two or three sizes, as (tokens, layers, top_k), found %s%s",
+                           found(shape), next_step(shape));
   return HEC_OK;
 }
 

@@ -34,6 +34,7 @@ hec_status hec_npy_counts_read(hec_import_file *file, const hec_import_bytes *by
                            o->layers > 0 ? o->layers : 1, c->n_layers);
   HEC_TRY(hec_import_set_experts(file, 0, "shape (experts)", c->n_experts));
   HEC_TRY(hec_npy_check_length(file, 0, bytes, array, HEC_ROUTED_BYTES_MAX));
+  hec_axes_keep_sizes(file->job, reading, array->shape);
   hec_import_take_counts(file->job);
   c->room = hec_malloc((size_t)c->n_experts, 8);
   c->counts = hec_malloc((size_t)c->n_experts, sizeof *c->counts);

@@ -244,6 +244,7 @@ hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *fiel
   if (hec_import_experts(file->job) == 0)
     return hec_import_fail(file, line, "experts", "expected --experts N, as only ids were recorded");
   HEC_TRY(hec_npy_check_length(file, line, bytes, array, HEC_ROUTED_BYTES_MAX));
+  hec_axes_keep_sizes(file->job, reading, array->shape);
   if (sources_of(file->job) == 1)
     hec_import_assume(file->job, "every request is an iteration (--ranks R: so many are the sources of one)");
   r->bytes = bytes;

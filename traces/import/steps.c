@@ -141,41 +141,65 @@ static void note_dense(hec_import *job) {
   }
 }
 
+/* "0 to 16, 18 to 47": numbers one behind the other. RUNS_SHOWN: more than any model's pattern of layers has. */
+enum { RUNS_SHOWN = 64 };
+typedef struct {
+  hec_text words;
+  int64_t first, last, n; /* of the run at hand; n: all numbers */
+  int64_t n_runs;
+} layer_runs;
+
+static void end_run(layer_runs *runs) {
+  if (runs->n_runs > 0 && runs->n_runs <= RUNS_SHOWN)
+    hec_text_printf(&runs->words, runs->last > runs->first ? "%s%" PRId64 " to %" PRId64 : "%s%" PRId64,
+                    runs->n_runs > 1 ? ", " : "", runs->first, runs->last);
+}
+
+static void add_to_runs(layer_runs *runs, int64_t number) {
+  if (runs->n == 0 || number != runs->last + 1) {
+    end_run(runs);
+    runs->n_runs++;
+    runs->first = number;
+  }
+  runs->last = number;
+  runs->n++;
+}
+
+/* What is behind the decoder. */
+static void note_behind(hec_import *job, int64_t n) {
+  HEC_SCOPED(hec_text) words = {0};
+  if (n == 0 || !job->format->behind)
+    return;
+  hec_text_printf(&words, "the last %" PRId64 " here: %s, taken as MoE layers like the others", n, job->format->behind);
+  hec_import_note(job, "layers", words.data);
+}
+
 /* Layers of the decoder that have another number in the trace, and what is behind the decoder. */
 static void note_numbers(hec_import *job) {
-  HEC_SCOPED(hec_text) words = {0};
-  int64_t first = -1, last = -1, n = 0, n_behind = 0;
-  bool gaps = false;
+  layer_runs runs = {.last = -1};
+  int64_t n_behind = 0, lowest = -1;
   for (size_t i = 0; i < job->n_slots; i++) {
     const hec_import_slot *slot = &job->slots[job->order[i]];
     bool behind = (slot->key >> 20 & ((1 << 20) - 1)) > 0;
     n_behind += behind && !slot->dense;
     if (slot->dense || behind)
       continue;
-    gaps = gaps || (n > 0 && slot->key != last + 1);
-    last = slot->key;
-    first = n++ == 0 ? last : first;
-    if (n <= 16)
-      hec_text_printf(&words, "%s%" PRId64, n > 1 ? ", " : "", last);
+    lowest = runs.n == 0 ? slot->key : lowest;
+    add_to_runs(&runs, slot->key);
   }
-  if (gaps && n > 16)
-    hec_text_printf(&words, " ... %" PRId64, last);
-  if (!gaps && n > 1) {
-    words.length = 0;
-    hec_text_printf(&words, "%" PRId64 " to %" PRId64, first, last);
-  }
-  hec_text_printf(&words, n > 1 ? " of the recorder are 0 to %" PRId64 " here" : " of the recorder is %" PRId64 " here",
-                  n - 1);
-  if (!gaps)
-    hec_text_printf(&words, " (hecate-sim plan --export: --first-layer %" PRId64 ")", first);
-  if (job->n_stages == 1 && n > 0 && (gaps || first > 0)) /* of a stage they count from its own first */
-    hec_import_note(job, "layers", words.data);
-  words.length = 0;
-  if (n_behind > 0 && job->format->behind) {
-    hec_text_printf(&words, "the last %" PRId64 " here: %s, taken as MoE layers like the others", n_behind,
-                    job->format->behind);
-    hec_import_note(job, "layers", words.data);
-  }
+  end_run(&runs);
+  if (runs.n_runs > RUNS_SHOWN)
+    hec_text_printf(&runs.words, " and %" PRId64 " more parts up to %" PRId64, runs.n_runs - RUNS_SHOWN, runs.last);
+  hec_text_printf(&runs.words,
+                  runs.n > 1 ? " of the recorder are 0 to %" PRId64 " here" : " of the recorder is %" PRId64 " here",
+                  runs.n - 1);
+  if (runs.n_runs == 1)
+    hec_text_printf(&runs.words, " (hecate-sim plan --export: --first-layer %" PRId64 ")", lowest);
+  if (job->n_stages == 1 && runs.n > 0 &&
+      (runs.n_runs > 1 || lowest > 0)) /* of a stage they count from its own first */
+    hec_import_note(job, "layers", runs.words.data);
+  hec_text_free(&runs.words);
+  note_behind(job, n_behind);
 }
 
 /* Pipeline stages count from their own first layer each; in the trace they follow each other. */
@@ -201,8 +225,64 @@ static void note_stages(hec_import *job) {
   hec_import_note(job, "layers", words.data);
 }
 
+/* ---- layers that are missing ---- */
+
+/* A file of that rank, for messages: the one that its last row is from. */
+static hec_import_file file_of(const hec_import *job, int32_t column) {
+  const hec_import_queue *queue = &job->queues[0];
+  for (int32_t i = job->n_queues - 1; i >= 0; i--)
+    queue = job->queues[i].file.rank == column ? &job->queues[i] : queue;
+  hec_import_file file = queue->file;
+  file.input = queue->from ? queue->from : file.input;
+  return file;
+}
+
+typedef struct {
+  int64_t expected, found, distance; /* expected -1: no layer is missing */
+} layer_hole;
+
+/* The first layer of order[begin..end) that is further behind the one before than the closest two are. */
+static layer_hole hole_of(const hec_import *job, size_t begin, size_t end, bool with_dense) {
+  layer_hole hole = {.expected = -1};
+  for (int pass = 0; pass < 2; pass++) {
+    int64_t last = -1;
+    for (size_t i = begin; i < end; i++) {
+      const hec_import_slot *slot = &job->slots[job->order[i]];
+      if (slot->dense && !with_dense)
+        continue;
+      int64_t distance = last < 0 ? 0 : slot->key - last;
+      if (pass == 0 && distance > 0 && (hole.distance == 0 || distance < hole.distance))
+        hole.distance = distance;
+      if (pass == 1 && distance > hole.distance)
+        return (layer_hole){last + hole.distance, slot->key, hole.distance};
+      last = slot->key;
+    }
+  }
+  return hole;
+}
+
+/* Layers may begin above 0, behind dense ones, and every second one may be dense. Any other hole is a layer that was
+ * not recorded, or lost. Dense layers that have rows fill holes. Where only some of them have rows, MoE layers alone may
+ * be even. Pipeline stages number layers in ways of their own, such as in chunks. */
+static hec_status check_layers(const hec_import *job) {
+  for (size_t i = 0, end = 0; i < job->n_slots && job->n_stages == 1 && !job->options.gaps; i = end) {
+    int64_t block = job->slots[job->order[i]].key >> 20;
+    while (end < job->n_slots && job->slots[job->order[end]].key >> 20 == block)
+      end++;
+    layer_hole hole = hole_of(job, i, end, true);
+    char expected[64], found[64];
+    if (hole.expected < 0 || hole_of(job, i, end, false).expected < 0)
+      continue;
+    hec_import_file file = file_of(job, 0);
+    return hec_import_fail(
+        &file, 0, "layer", "expected %s, as layers are %" PRId64 " apart (--gaps takes them as they come), found %s",
+        hec_import_layer_name(hole.expected, expected), hole.distance, hec_import_layer_name(hole.found, found));
+  }
+  return HEC_OK;
+}
+
 /* The first step with tokens says which layers there are. */
-static void settle(hec_import *job) {
+static hec_status settle(hec_import *job) {
   int64_t *keys = hec_malloc(2 * job->n_slots, sizeof *keys);
   for (size_t s = 0; s < job->n_slots; s++) {
     keys[2 * s] = job->slots[s].key;
@@ -218,6 +298,7 @@ static void settle(hec_import *job) {
     job->n_layers += !slot->dense;
   }
   free(keys);
+  HEC_TRY(check_layers(job));
   job->n_sources = job->format->totals ? 1 : job->n_columns / job->n_stages;
   job->counts =
       hec_malloc((size_t)job->n_layers * (size_t)job->n_sources * (size_t)job->n_experts, sizeof *job->counts);
@@ -225,16 +306,7 @@ static void settle(hec_import *job) {
   note_dense(job);
   note_numbers(job);
   note_stages(job);
-}
-
-/* A file of that rank, for messages: the one that its last row is from. */
-static hec_import_file file_of(const hec_import *job, int32_t column) {
-  const hec_import_queue *queue = &job->queues[0];
-  for (int32_t i = job->n_queues - 1; i >= 0; i--)
-    queue = job->queues[i].file.rank == column ? &job->queues[i] : queue;
-  hec_import_file file = queue->file;
-  file.input = queue->from ? queue->from : file.input;
-  return file;
+  return HEC_OK;
 }
 
 /* Are columns of a slot those of its pipeline stage? */
@@ -308,7 +380,7 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
   if (total == 0)
     return HEC_OK;
   if (!job->settled)
-    settle(job);
+    HEC_TRY(settle(job));
   for (size_t s = 0; s < job->n_slots; s++) {
     if (job->slots[s].dense && job->slots[s].step_total > 0)
       return hec_import_fail(&job->queues[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
