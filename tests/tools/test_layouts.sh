@@ -61,6 +61,14 @@ cmp -s short.txt out.txt || fail "--precision and the like are no parts of --rec
 refuses 2 "--zero: expected a whole number from 0 to 3" e128.jsonl --setup mine.json --zero 4
 refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --recipe zero=4
 
+# ---- A config.json: which key gave what is said; what it leaves open is the recipe's ----
+hf='"hidden_size": 256, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 4, "num_experts": 128, "num_experts_per_tok": 2'
+echo "{\"model_type\": \"olmoe\", $hf}" >olmoe.json
+run e128.jsonl --model olmoe.json --layout ep=8 --policy ep --json
+expect out.txt '[("d_ffn from intermediate_size" in a, "optimizer" in a) for a in d["assumed"] if a.startswith("model shape: ")]' "[(True, False)]"
+echo "{\"model_type\": \"qwen3_moe\", \"moe_intermdiate_size\": 64, $hf}" >slip.json
+refuses 2 'expected a member "moe_intermediate_size", found none; the nearest there is "moe_intermdiate_size"' e128.jsonl --model slip.json --layout ep=8
+
 # ---- Capacity: what is dropped is not computed, and no FLOP of it counted; balanced routing drops nothing ----
 job=(e128.jsonl --setup mine.json --recipe graph=full --policy ep)
 run "${job[@]}" --json && mv out.txt all.txt
