@@ -69,6 +69,12 @@ expect out.txt '[("d_ffn from intermediate_size" in a, "optimizer" in a) for a i
 echo "{\"model_type\": \"qwen3_moe\", \"moe_intermdiate_size\": 64, $hf}" >slip.json
 refuses 2 'expected a member "moe_intermediate_size", found none; the nearest there is "moe_intermdiate_size"' e128.jsonl --model slip.json --layout ep=8
 
+# ---- Megatron-LM cuts experts as it cuts the rest; here they are whole unless etp says so ----
+for layout in "tp=2 ep=8" "tp=2 ep=8 etp=1" "ep=8"; do
+  run e128.jsonl --model qwen3-30b-a3b --layout "$layout" --policy ep --json
+  expect out.txt '[a for a in d["assumed"] if "etp" in a]' "$([ "$layout" = "tp=2 ep=8" ] && echo '["etp=1 (Megatron-LM'"'"'s own default is tp, here 2)"]' || echo "[]")"
+done
+
 # ---- Capacity: what is dropped is not computed, and no FLOP of it counted; balanced routing drops nothing ----
 job=(e128.jsonl --setup mine.json --recipe graph=full --policy ep)
 run "${job[@]}" --json && mv out.txt all.txt
@@ -168,6 +174,8 @@ run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=5000ms 
 expect out.txt 'abs(d["balanced"]["step_s"] - 5) < 1e-9' True
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=10min"
 has "WARNING: the factor is outside 0.7 to 1.4"
+tr -s "\n " " " <out.txt >line.txt
+has "Check etp, vpp, dispatcher, micro-batch and recompute first." line.txt
 grep -q "nine of ten" out.txt && fail "a band, although the run is not the one described"
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --measured "step=6s"
 flat() { tr -s "\n " " " <out.txt; }

@@ -268,7 +268,10 @@ static void say_stages(maker *m, const hec_layout *layout) {
 static hec_status choose_layout(maker *m) {
   hec_set_up *to = m->to;
   hec_layout *layout = &to->training.layout;
-  HEC_TRY(hec_layout_read(to->file.layout ? to->file.layout : "", layout));
+  const char *text = to->file.layout ? to->file.layout : "";
+  HEC_TRY(hec_layout_read(text, layout));
+  if (layout->tp > 1 && !strstr(text, "etp")) /* Megatron-LM: --expert-tensor-parallel-size is tp unless it is given */
+    say(m, "etp=1 (Megatron-LM's own default is tp, here %d)", (int)layout->tp);
   if (to->file.gpus == 0) {
     to->file.gpus = layout->pp * (layout->tp * layout->cp > layout->ep * layout->etp ? layout->tp * layout->cp
                                                                                      : layout->ep * layout->etp);

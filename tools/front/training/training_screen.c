@@ -271,7 +271,8 @@ bool hec_training_factor_say(const hec_training_summary *s, hec_text *words) {
   if (doubtful)
     hec_text_printf(words,
                     "WARNING: the factor is outside %.1f to %.1f. Something of that run is not in the recipe, layout "
-                    "or GPU given here. So no band is given, and relative statements are doubtful, too. ",
+                    "or GPU given here. Check etp, vpp, dispatcher, micro-batch and recompute first. So no band is "
+                    "given, and relative statements are doubtful, too. ",
                     factor_low, factor_high);
   hec_text_printf(words, "%sll times are multiplied by %.4g, ", doubtful ? "A" : "a", s->factor);
   hec_text_add(words, set_up->factor > 0 ? "of --measured. "
