@@ -75,6 +75,19 @@ for layout in "tp=2 ep=8" "tp=2 ep=8 etp=1" "ep=8"; do
   expect out.txt '[a for a in d["assumed"] if "etp" in a]' "$([ "$layout" = "tp=2 ep=8" ] && echo '["etp=1 (Megatron-LM'"'"'s own default is tp, here 2)"]' || echo "[]")"
 done
 
+# ---- Memory on the screen: a column of the full table; tensors, allocator and libraries are what is needed ----
+job=(e128.jsonl --setup mine.json --policy ep,eplb)
+run "${job[@]}" --json && mv out.txt memory.json
+run "${job[@]}" && mv out.txt short.txt
+grep -q "needed (GiB)" short.txt && fail "the short table has a column of memory"
+run "${job[@]}" --full
+while read -r name needed; do
+  grep -Eq "^$name .*x +$needed( |$)" out.txt || fail "the full table says nothing of $name and $needed GiB: $(cat out.txt)"
+done < <(value memory.json '"\n".join("%s %.1f" % (p["name"], (p["memory"]["reserved_bytes"] + p["memory"]["outside_bytes"]) / 2**30) for p in d["policies"])')
+parts=$(value memory.json '"tensors %.1f, allocator %.1f, CUDA and NCCL %.1f GiB" % tuple(b / 2**30 for m in [d["memory"]] for b in (m["peak_bytes"], m["reserved_bytes"] - m["peak_bytes"], m["outside_bytes"]))')
+tr -s "\n " " " <out.txt >line.txt
+has "$parts" line.txt
+
 # ---- Capacity: what is dropped is not computed, and no FLOP of it counted; balanced routing drops nothing ----
 job=(e128.jsonl --setup mine.json --recipe graph=full --policy ep)
 run "${job[@]}" --json && mv out.txt all.txt
