@@ -38,6 +38,8 @@ static const field wanted[] = {
     {"d_ffn", AT(d_ffn), WIDTH_MAX, {"moe_intermediate_size", "intermediate_size"}},
     {"heads", AT(n_heads), COUNT_MAX, {"num_attention_heads"}},
 };
+/* Types, by how they begin, that have the first key of d_ffn: the second is the width of their dense blocks. */
+static const char *const own_width[] = {"qwen", "deepseek", "kimi", "glm", "dots1", "bailing_moe"};
 /* Those that have a default. */
 static const field optional[] = {
     {"kv_heads", AT(n_kv_heads), COUNT_MAX, {"num_key_value_heads"}},
@@ -75,8 +77,22 @@ static void say(const reader *r, const field *f, const char *key) {
     hec_text_printf(r->said, ", %s from %s", f->name, key);
 }
 
+/* "": it has none. */
+static const char *type_of(const reader *r) {
+  const hec_json_value *type = hec_json_get(r->root, "model_type");
+  return type && hec_json_is_string(type) ? hec_json_text(type) : "";
+}
+
+static bool has_own_width(const reader *r) {
+  for (size_t i = 0; i < sizeof own_width / sizeof *own_width; i++)
+    if (strncmp(type_of(r), own_width[i], strlen(own_width[i])) == 0)
+      return true;
+  return false;
+}
+
 static const char *key_of(const reader *r, const field *f) {
-  for (size_t k = 0; k < sizeof f->keys / sizeof *f->keys && f->keys[k]; k++)
+  size_t n = f->offset == AT(d_ffn) && has_own_width(r) ? 1 : sizeof f->keys / sizeof *f->keys;
+  for (size_t k = 0; k < n && f->keys[k]; k++)
     if (member(r->root, f->keys[k]))
       return f->keys[k];
   return NULL;
@@ -134,8 +150,7 @@ static hec_status read_shared(const reader *r) {
   HEC_TRY(whole(r, "shared_expert_intermediate_size", 0, WIDTH_MAX, 0, &width));
   if (n == 0 && width > 0)
     n = 1; /* qwen2_moe: one, of a width of its own */
-  const hec_json_value *type = hec_json_get(r->root, "model_type");
-  if (n == 0 && type && hec_json_is_string(type) && strncmp(hec_json_text(type), "llama4", 6) == 0)
+  if (n == 0 && strncmp(type_of(r), "llama4", 6) == 0)
     n = 1; /* always one, as wide as the others; no key says so */
   r->moe->n_shared_experts = (int32_t)n;
   r->moe->d_ffn_shared = (int32_t)(width > 0 ? width : r->moe->d_ffn);
@@ -193,11 +208,10 @@ static bool sees_all(const hec_json_value *type) {
  * and all of other models. Our model counts full ones from the last: every dense-th. */
 static hec_status read_window(const reader *r, int64_t longest) {
   hec_moe *moe = r->moe;
-  const hec_json_value *types = member(r->root, "layer_types"), *type = hec_json_get(r->root, "model_type");
+  const hec_json_value *types = member(r->root, "layer_types");
   int64_t window;
   bool windowed, kept = true;
-  int32_t every = type && hec_json_is_string(type) && strcmp(hec_json_text(type), "gpt_oss") == 0 ? 2 : 0, n_full = 0,
-          i = 0;
+  int32_t every = strcmp(type_of(r), "gpt_oss") == 0 ? 2 : 0, n_full = 0, i = 0;
   HEC_TRY(whole(r, "sliding_window", 1, HEC_S2_TOKENS_MAX, 0, &window));
   HEC_TRY(hec_json_bool_or(r->json, r->root, "use_sliding_window", true, &windowed));
   types = types && hec_json_is_array(types) ? types : NULL;
@@ -235,17 +249,17 @@ static hec_status assume(const reader *r) {
   moe->seq_len = moe->tokens_per_rank = (int32_t)(longest < ASSUMED_SEQUENCE ? longest : ASSUMED_SEQUENCE);
   if (!r->said)
     return HEC_OK;
-  hec_text_printf(
-      r->said,
-      "; assumed: gated FFN (3 matrices), causal attention, sequences of %d tokens, bf16 parameters and gradients, "
-      "12 bytes of optimizer state per parameter",
-      (int)moe->seq_len);
   if (linear > 0)
     hec_text_printf(r->said, "; not modelled: linear attention, in %d of %d blocks (counted as the others')",
                     (int)linear, (int)moe->n_layers);
   if (predicted > 0)
     hec_text_printf(r->said, "; not counted: %lld layer%s of multi-token prediction", (long long)predicted,
                     predicted == 1 ? "" : "s");
+  hec_text_printf(r->said,
+                  HEC_HF_ASSUMED
+                  " gated FFN (3 matrices), causal attention, sequences of %d tokens, bf16 parameters and gradients, "
+                  "12 bytes of optimizer state per parameter",
+                  (int)moe->seq_len);
   return HEC_OK;
 }
 

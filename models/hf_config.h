@@ -11,6 +11,8 @@
 /* Whether a document is such a config.json, not a file of our own form (moe.h). */
 bool hec_hf_config_is(const hec_json_value *root);
 
-/* Fills `moe`; not checked yet (hec_moe_check). `origin` names the file. `said`: appended to, which key gave which number and what was assumed, for
- * people; NULL: nobody asks. HEC_BAD_INPUT names file, line and key: no experts (a dense model), a missing or wrong value. */
+/* Fills `moe`; not checked yet (hec_moe_check). `origin` names the file. `said`: appended to, for people: which key gave which
+ * number, what is not modelled, then HEC_HF_ASSUMED and what training adds. NULL: nobody asks. HEC_BAD_INPUT names file, line
+ * and key: no experts (a dense model), a missing or wrong value. */
+#define HEC_HF_ASSUMED "; assumed:"
 hec_status hec_hf_config_read(const hec_json *json, const char *origin, hec_moe *moe, hec_text *said) HEC_MUST_USE;

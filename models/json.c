@@ -5,6 +5,7 @@
 
 #include "models/json_scan.h"
 #include "runtime/base/files.h"
+#include "runtime/base/nearest.h"
 #include "runtime/base/text.h"
 
 #include <cjson/cJSON.h>
@@ -291,13 +292,24 @@ const hec_json_value *hec_json_get(const hec_json_value *object, const char *key
   return v;
 }
 
+/* A member that was probably meant: another at a slip or two. NULL: none. */
+static const char *slip_of(const hec_json_value *object, const char *key) {
+  enum { SLIPS_MAX = 2 };
+  hec_nearest_search search = {.word = key};
+  for (const hec_json_value *v = object->first; v; v = v->next)
+    hec_nearest_offer(&search, v->node->string);
+  return search.nearest && search.distance <= SLIPS_MAX ? search.nearest : NULL;
+}
+
 static hec_status missing(const hec_json *j, const hec_json_value *object, const char *key) {
   if (!hec_json_is_object(object))
     return hec_json_error(j, object, "an object");
   HEC_SCOPED(hec_text) path = {0};
+  const char *slip = slip_of(object, key);
   add_path(&path, object);
-  return hec_fail(HEC_BAD_INPUT, "%s:%d: %s: expected a member \"%s\", found none", j->origin, line_of(j, object->at),
-                  path.data, key);
+  return hec_fail(HEC_BAD_INPUT, "%s:%d: %s: expected a member \"%s\", found none%s%.60s%s", j->origin,
+                  line_of(j, object->at), path.data, key, slip ? "; the nearest there is \"" : "", slip ? slip : "",
+                  slip ? "\"" : "");
 }
 
 /* "a number from 0 to 1", "a number > 0", "an integer >= 1": limits that only mean "finite" or "positive" are not

@@ -58,18 +58,38 @@ static int32_t *field(hec_recipe *recipe, int i) {
   return (int32_t *)(void *)((char *)recipe + parts[i].at);
 }
 
-/* What frameworks call it. */
-static const char *ours_of(const char *theirs, size_t length) {
-  static const struct {
-    const char *theirs, *ours;
-  } names[] = {{"flex", "deepep"},         {"deep-ep", "deepep"},        {"hybrid-ep", "hybridep"},
-               {"selective", "norm+act"},  {"layernorm", "norm"},        {"moe_act", "act"},
-               {"core_attn", "attention"}, {"mla_up_proj", "attention"}, {"uniform", "full"},
-               {"block", "full"},          {"bfloat16", "bf16"},         {"float32", "fp32"},
-               {"blockwise", "fp8-block"}, {"tensorwise", "fp8"}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (strlen(names[i].theirs) == length && strncmp(names[i].theirs, theirs, length) == 0)
-      return names[i].ours;
+static bool has_word(int part, const char *name, size_t length) {
+  const word *w = parts[part].words;
+  while (w->word && (strlen(w->word) != length || strncmp(w->word, name, length) != 0))
+    w++;
+  return w->word != NULL;
+}
+
+/* What frameworks call it. `why`: NULL: it is the same thing. */
+typedef struct {
+  const char *theirs, *ours, *why;
+} foreign;
+
+static const char as_bf16[] = "fp16 has the size and speed of bf16";
+/* Megatron Core, transformer_config.py: recompute_modules is ["core_attn"] where selective is given alone */
+static const char core_alone[] = "Megatron-LM's selective recomputes core_attn unless recompute_modules says more";
+static const foreign foreign_words[] = {
+    {"flex", "deepep", NULL},         {"deep-ep", "deepep", NULL},
+    {"hybrid-ep", "hybridep", NULL},  {"selective", "attention", core_alone},
+    {"layernorm", "norm", NULL},      {"moe_act", "act", NULL},
+    {"core_attn", "attention", NULL}, {"mla_up_proj", "attention", NULL},
+    {"uniform", "full", NULL},        {"block", "full", NULL},
+    {"bfloat16", "bf16", NULL},       {"float32", "fp32", NULL},
+    {"blockwise", "fp8-block", NULL}, {"tensorwise", "fp8", NULL},
+    {"fp16", "bf16", as_bf16},        {"float16", "bf16", as_bf16},
+    {"half", "bf16", as_bf16},
+};
+
+static const foreign *foreign_of(int part, const char *theirs, size_t length) {
+  for (size_t i = 0; i < sizeof foreign_words / sizeof foreign_words[0]; i++)
+    if (strlen(foreign_words[i].theirs) == length && strncmp(foreign_words[i].theirs, theirs, length) == 0 &&
+        has_word(part, foreign_words[i].ours, strlen(foreign_words[i].ours)))
+      return &foreign_words[i];
   return NULL;
 }
 
@@ -80,16 +100,17 @@ static void hint(int part, const char *found, size_t length, hec_text *words) {
   for (size_t at = 0, n; at < length; at += n + 1) {
     n = strcspn(found + at, "+");
     n = n < length - at ? n : length - at;
-    const word *w = parts[part].words;
-    while (w->word && (strlen(w->word) != n || strncmp(w->word, found + at, n) != 0))
-      w++;
-    if (w->word)
+    if (has_word(part, found + at, n))
       continue;
+    const foreign *known = foreign_of(part, found + at, n);
+    if (known) {
+      hec_text_printf(words, " (did you mean \"%s\"?%s%s)", known->ours, known->why ? " " : "",
+                      known->why ? known->why : "");
+      return;
+    }
     (void)snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), found + at);
-    for (w = parts[part].words; w->word; w++)
+    for (const word *w = parts[part].words; w->word; w++)
       hec_nearest_offer(&search, w->word);
-    const char *ours = ours_of(found + at, n);
-    search.nearest = ours ? ours : search.nearest;
     hec_nearest_hint(&search, words);
     return;
   }

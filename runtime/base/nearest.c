@@ -1,5 +1,6 @@
 /* Distance: letters that are inserted, left out or exchanged (Levenshtein 1966), and neighbours that changed places. A name
- * is near within a third of its length. O(length of both) a name; longer words than any name of ours are near to none. */
+ * is near within a third of its length. The dashes before an option are no letters: with them --nodes would be near --model.
+ * O(length of both) a name; longer words than any name of ours are near to none. */
 #include "runtime/base/nearest.h"
 
 #include <ctype.h>
@@ -35,20 +36,41 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
   return last[m];
 }
 
-void hec_nearest_offer(hec_nearest_search *search, const char *name) {
-  size_t length = strlen(search->word), m = strlen(name);
-  if (length > LENGTH_MAX || m > LENGTH_MAX)
+static const char *behind_dashes(const char *word) {
+  return word + strspn(word, "-");
+}
+
+static bool is_near(size_t distance, size_t length) {
+  return 3 * distance <= length;
+}
+
+/* Keeps the shortest ones, in the order of their lengths; of equal ones the first. */
+static void add_longer(hec_nearest_search *search, const char *name) {
+  int at = search->n_longer;
+  while (at > 0 && strlen(search->longer[at - 1]) > strlen(name))
+    at--;
+  if (at == HEC_NEAREST_LONGER)
     return;
-  size_t d = distance(search->word, length, name, m);
-  if (3 * d <= m && (!search->nearest || d < search->distance)) {
+  search->n_longer += search->n_longer < HEC_NEAREST_LONGER;
+  for (int i = search->n_longer - 1; i > at; i--)
+    search->longer[i] = search->longer[i - 1];
+  search->longer[at] = name;
+}
+
+void hec_nearest_offer(hec_nearest_search *search, const char *name) {
+  const char *a = behind_dashes(search->word), *b = behind_dashes(name);
+  size_t n = strlen(a), m = strlen(b), same = 0;
+  if (n > LENGTH_MAX || m > LENGTH_MAX)
+    return;
+  size_t d = distance(a, n, b, m);
+  if (is_near(d, m) && (!search->nearest || d < search->distance)) {
     search->distance = d;
     search->nearest = name;
   }
-  size_t same = 0;
-  while (same < length && same < m && letter(search->word[same]) == letter(name[same]))
+  while (same < n && same < m && letter(a[same]) == letter(b[same]))
     same++;
-  if (same == length && length >= BEGINNING_MIN && search->n_longer < HEC_NEAREST_LONGER)
-    search->longer[search->n_longer++] = name;
+  if (same == n && n >= BEGINNING_MIN)
+    add_longer(search, name);
 }
 
 const char *hec_nearest(const char *word, const char *const *names, size_t n) {
@@ -58,11 +80,18 @@ const char *hec_nearest(const char *word, const char *const *names, size_t n) {
   return search.nearest;
 }
 
+/* Names that begin with the word: the shortest alone where it is near, too; else all, for nothing tells which was meant. */
+static int n_shown(const hec_nearest_search *search) {
+  const char *word = behind_dashes(search->word),
+             *name = search->n_longer > 0 ? behind_dashes(search->longer[0]) : NULL;
+  return name && is_near(strlen(name) - strlen(word), strlen(name)) ? 1 : search->n_longer;
+}
+
 void hec_nearest_hint(const hec_nearest_search *search, hec_text *words) {
-  if (search->nearest)
+  int n = n_shown(search);
+  if (n == 0 && search->nearest)
     hec_text_printf(words, " (did you mean \"%s\"?)", search->nearest);
-  else
-    for (int i = 0; i < search->n_longer; i++)
-      hec_text_printf(words, "%s\"%s\"%s", i == 0 ? " (did you mean " : " or ", search->longer[i],
-                      i == search->n_longer - 1 ? "?)" : "");
+  for (int i = 0; i < n; i++)
+    hec_text_printf(words, "%s\"%s\"%s", i == 0 ? " (did you mean " : " or ", search->longer[i],
+                    i == n - 1 ? "?)" : "");
 }

@@ -27,14 +27,22 @@ HEC_TEST(slips_of_the_keyboard) {
   ck_assert_ptr_null(hec_nearest("step", NULL, 0));
 }
 
-/* One that is near goes before those that begin with the word; a word of two letters begins too many. */
+/* Those that begin with the word go before one that is near; a word of two letters begins too many. The dashes of options
+ * do not make them alike. */
 HEC_TEST(names_that_begin_with_the_word) {
-  static const char *const known[] = {"mixtral-8x7b", "mixtral-8x22b", "tutel", "tutel-improved"};
+  static const char *const known[] = {"mixtral-8x7b", "mixtral-8x22b", "tutel",    "tutel-improved", "--model",
+                                      "--law",        "--layers",      "--layout", "--recipe",       "--gpus"};
   static const struct {
     const char *word, *hint;
   } cases[] = {{"Mixtral", " (did you mean \"mixtral-8x7b\" or \"mixtral-8x22b\"?)"},
                {"tutl", " (did you mean \"tutel\"?)"},
-               {"tutel-", " (did you mean \"tutel\"?)"},
+               {"tute", " (did you mean \"tutel\"?)"},
+               {"tutel-", " (did you mean \"tutel-improved\"?)"},
+               {"--lay", " (did you mean \"--layers\" or \"--layout\"?)"},
+               {"--layot", " (did you mean \"--layout\"?)"},
+               {"--lawe", " (did you mean \"--law\"?)"},
+               {"--recip", " (did you mean \"--recipe\"?)"},
+               {"--nodes", NULL},
                {"mi", NULL},
                {"mixtral-8x7b-long-name", NULL}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -46,4 +54,17 @@ HEC_TEST(names_that_begin_with_the_word) {
     ck_assert_msg(cases[i].hint ? hint.length > 0 && strcmp(hint.data, cases[i].hint) == 0 : hint.length == 0, "%s: %s",
                   cases[i].word, hint.data ? hint.data : "");
   }
+}
+
+/* Of more names than a hint shows, the shortest. */
+HEC_TEST(the_shortest_that_begin_with_the_word) {
+  static const char *const known[] = {"deepseek-v3-base", "deepseek-v2", "deepseek-v2-lite", "deepseek",
+                                      "deepseek-vl2"};
+  hec_nearest_search search = {.word = "deep"};
+  for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+    hec_nearest_offer(&search, known[k]);
+  HEC_SCOPED(hec_text) hint = {0};
+  hec_nearest_hint(&search, &hint);
+  ck_assert_str_eq(hint.data,
+                   " (did you mean \"deepseek\" or \"deepseek-v2\" or \"deepseek-vl2\" or \"deepseek-v3-base\"?)");
 }

@@ -117,6 +117,10 @@ HEC_TEST(latent_attention_without_a_rank_of_queries) {
 #define SMALL                                                                                                          \
   "\"model_type\": \"mixtral\", \"hidden_size\": 32, \"intermediate_size\": 64, \"num_attention_heads\": 4, "          \
   "\"num_hidden_layers\": 2, \"num_experts_per_tok\": 2"
+/* Its intermediate_size is that of dense blocks. */
+#define QWEN                                                                                                           \
+  "{`model_type`: `qwen3_moe`, `hidden_size`: 32, `intermediate_size`: 64, `num_attention_heads`: 4, "                 \
+  "`num_hidden_layers`: 2, `num_experts_per_tok`: 2, `num_experts`: 8, "
 static const char *const wrong[][2] = {
     {"{" SMALL "}", "expected the config.json of a Mixture-of-Experts model"},
     {"{" SMALL ", `num_local_experts`: null}", "expected the config.json of a Mixture-of-Experts model"},
@@ -127,6 +131,11 @@ static const char *const wrong[][2] = {
     {"{" SMALL ", `num_local_experts`: 8, `kv_lora_rank`: 4}", "qk_nope_head_dim"},
     {"{" SMALL ", `num_local_experts`: 8, `num_key_value_heads`: 8}", "kv_heads: expected at most"},
     {"{`model_type`: `mixtral`, `num_local_experts`: 8}", "num_hidden_layers"},
+    {QWEN "`moe_intermdiate_size`: 16}",
+     "expected a member \"moe_intermediate_size\", found none; the nearest there is "
+     "\"moe_intermdiate_size\""},
+    {QWEN "`hidden_act`: `silu`}", "expected a member \"moe_intermediate_size\", found none"},
+    {QWEN "`moe_intermediate_size`: null}", "moe_intermediate_size: expected an integer"},
 };
 
 HEC_TEST_ROWS(wrong_is_refused, wrong) {
@@ -177,6 +186,8 @@ HEC_TEST(says_what_it_took_and_assumed) {
     const char *there, *not_there;
   } cases[] = {{0, "experts from num_local_experts", "sliding"},
                {0, "assumed: gated FFN (3 matrices), causal attention, sequences of 4096 tokens", "not counted"},
+               {0, "d_ffn from intermediate_size", "moe_intermediate_size"},
+               {1, "d_ffn from moe_intermediate_size", "d_ffn from intermediate_size"},
                {1, "58 of 61 blocks have experts,", "alternate"},
                {1, "not counted: 1 layer of multi-token prediction", "sliding"},
                {4, "; attention of a window of 128 tokens but in every 2nd block;", "blocks have"},

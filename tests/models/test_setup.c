@@ -132,7 +132,13 @@ HEC_TEST(what_was_meant) {
     const char *text, *hint; /* hint: NULL: none */
   } cases[] = {
       {false, "dispatcher=flex", "(did you mean \"deepep\"?)"},
-      {false, "recompute=selective", "(did you mean \"norm+act\"?)"},
+      {false, "recompute=selective",
+       "(did you mean \"attention\"? Megatron-LM's selective recomputes core_attn unless recompute_modules says "
+       "more)"},
+      {false, "recompute=norm+block", "(did you mean \"full\"?)"},
+      {false, "precision=block", NULL}, /* "full" is no precision */
+      {false, "precision=fp16", "(did you mean \"bf16\"? fp16 has the size and speed of bf16)"},
+      {false, "grads=float16", "(did you mean \"bf16\"? fp16 has the size and speed of bf16)"},
       {false, "recompute=norm+moe_act", "(did you mean \"act\"?)"},
       {false, "recompute=norm+atention", "(did you mean \"attention\"?)"},
       {false, "precision=int3", NULL},

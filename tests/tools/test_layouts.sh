@@ -61,6 +61,33 @@ cmp -s short.txt out.txt || fail "--precision and the like are no parts of --rec
 refuses 2 "--zero: expected a whole number from 0 to 3" e128.jsonl --setup mine.json --zero 4
 refuses 2 "recipe: zero: expected 0, 1, 2, 3, found \"4\"" e128.jsonl --setup mine.json --recipe zero=4
 
+# ---- A config.json: which key gave what is said; what it leaves open is the recipe's ----
+hf='"hidden_size": 256, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 4, "num_experts": 128, "num_experts_per_tok": 2'
+echo "{\"model_type\": \"olmoe\", $hf}" >olmoe.json
+run e128.jsonl --model olmoe.json --layout ep=8 --policy ep --json
+expect out.txt '[("d_ffn from intermediate_size" in a, "optimizer" in a) for a in d["assumed"] if a.startswith("model shape: ")]' "[(True, False)]"
+echo "{\"model_type\": \"qwen3_moe\", \"moe_intermdiate_size\": 64, $hf}" >slip.json
+refuses 2 'expected a member "moe_intermediate_size", found none; the nearest there is "moe_intermdiate_size"' e128.jsonl --model slip.json --layout ep=8
+
+# ---- Megatron-LM cuts experts as it cuts the rest; here they are whole unless etp says so ----
+for layout in "tp=2 ep=8" "tp=2 ep=8 etp=1" "ep=8"; do
+  run e128.jsonl --model qwen3-30b-a3b --layout "$layout" --policy ep --json
+  expect out.txt '[a for a in d["assumed"] if "etp" in a]' "$([ "$layout" = "tp=2 ep=8" ] && echo '["etp=1 (Megatron-LM'"'"'s own default is tp, here 2)"]' || echo "[]")"
+done
+
+# ---- Memory on the screen: a column of the full table; tensors, allocator and libraries are what is needed ----
+job=(e128.jsonl --setup mine.json --policy ep,eplb)
+run "${job[@]}" --json && mv out.txt memory.json
+run "${job[@]}" && mv out.txt short.txt
+grep -q "needed (GiB)" short.txt && fail "the short table has a column of memory"
+run "${job[@]}" --full
+while read -r name needed; do
+  grep -Eq "^$name .*x +$needed( |$)" out.txt || fail "the full table says nothing of $name and $needed GiB: $(cat out.txt)"
+done < <(value memory.json '"\n".join("%s %.1f" % (p["name"], (p["memory"]["reserved_bytes"] + p["memory"]["outside_bytes"]) / 2**30) for p in d["policies"])')
+parts=$(value memory.json '"tensors %.1f, allocator %.1f, CUDA and NCCL %.1f GiB" % tuple(b / 2**30 for m in [d["memory"]] for b in (m["peak_bytes"], m["reserved_bytes"] - m["peak_bytes"], m["outside_bytes"]))')
+tr -s "\n " " " <out.txt >line.txt
+has "$parts" line.txt
+
 # ---- Capacity: what is dropped is not computed, and no FLOP of it counted; balanced routing drops nothing ----
 job=(e128.jsonl --setup mine.json --recipe graph=full --policy ep)
 run "${job[@]}" --json && mv out.txt all.txt
@@ -160,6 +187,8 @@ run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=5000ms 
 expect out.txt 'abs(d["balanced"]["step_s"] - 5) < 1e-9' True
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep --measured "step=10min"
 has "WARNING: the factor is outside 0.7 to 1.4"
+tr -s "\n " " " <out.txt >line.txt
+has "Check etp, vpp, dispatcher, micro-batch and recompute first." line.txt
 grep -q "nine of ten" out.txt && fail "a band, although the run is not the one described"
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb --measured "step=6s"
 flat() { tr -s "\n " " " <out.txt; }

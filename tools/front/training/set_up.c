@@ -1,6 +1,7 @@
 /* See set_up.h. */
 #include "tools/front/training/set_up.h"
 
+#include "models/hf_config.h"
 #include "models/preset_data.h"
 #include "sim/training_fit.h"
 #include "tools/front/job_make.h"
@@ -156,15 +157,26 @@ static hec_status check_experts(const maker *m) {
       (int)header->n_experts, (int)m->to->moe.n_experts);
 }
 
+/* Of a config.json, the keys of its shape; what it leaves open the recipe says here. */
+static hec_status load_model(maker *m) {
+  hec_set_up *to = m->to;
+  HEC_SCOPED(hec_text) said = {0};
+  const char *text = m->options->model ? m->options->model_text : NULL;
+  HEC_TRY(text ? hec_moe_parse_said(text, to->file.model, &to->moe, &said)
+               : hec_moe_load_said(to->file.model, &to->moe, &said));
+  if (said.length > 0) {
+    const char *end = strstr(said.data, HEC_HF_ASSUMED);
+    say(m, "model shape: %.*s", (int)(end ? end - said.data : (ptrdiff_t)said.length), said.data);
+  }
+  return check_experts(m);
+}
+
 /* A model that is named has its own layers, experts and top-k. One that follows from the trace has the trace's, unless it is a
  * preset with as many experts. */
 static hec_status choose_model(maker *m) {
   hec_set_up *to = m->to;
-  if (to->file.model) {
-    const char *text = m->options->model ? m->options->model_text : NULL;
-    HEC_TRY(text ? hec_moe_parse(text, to->file.model, &to->moe) : hec_moe_load(to->file.model, &to->moe));
-    return check_experts(m);
-  }
+  if (to->file.model)
+    return load_model(m);
   hec_job job;
   HEC_TRY(hec_job_make_model(m->options, m->reader, m->arena, &job));
   to->moe = job.moe;
@@ -256,7 +268,10 @@ static void say_stages(maker *m, const hec_layout *layout) {
 static hec_status choose_layout(maker *m) {
   hec_set_up *to = m->to;
   hec_layout *layout = &to->training.layout;
-  HEC_TRY(hec_layout_read(to->file.layout ? to->file.layout : "", layout));
+  const char *text = to->file.layout ? to->file.layout : "";
+  HEC_TRY(hec_layout_read(text, layout));
+  if (layout->tp > 1 && !strstr(text, "etp")) /* Megatron-LM: --expert-tensor-parallel-size is tp unless it is given */
+    say(m, "etp=1 (Megatron-LM's own default is tp, here %d)", (int)layout->tp);
   if (to->file.gpus == 0) {
     to->file.gpus = layout->pp * (layout->tp * layout->cp > layout->ep * layout->etp ? layout->tp * layout->cp
                                                                                      : layout->ep * layout->etp);

@@ -183,11 +183,20 @@ int32_t hec_training_choose_rows(const hec_training_summary *s, int32_t n_max, i
   return chosen.n;
 }
 
-static void add_row(const hec_training_summary *s, const char *name, int width, const hec_training_result *r,
+static double gib(double bytes) {
+  return bytes / 1073741824;
+}
+
+/* Memory in the full table alone: the short one has the columns that fit a terminal. */
+static void add_row(const hec_training_summary *s, const char *name, int width, bool full, const hec_training_result *r,
                     hec_text *out) {
-  hec_text_printf(out, "%-*s  %#9.4g  %12.0f  %5.1f %%  %4.1f %%  %14.1f %%  %9.2fx%s\n", width, name, r->step_s,
+  const hec_training_memory *m = &r->memory;
+  hec_text_printf(out, "%-*s  %#9.4g  %12.0f  %5.1f %%  %4.1f %%  %14.1f %%  %9.2fx", width, name, r->step_s,
                   r->tokens_per_s_per_gpu, 100 * r->mfu, 100 * r->bubble_s / r->step_s, 100 * r->dispatch_s / r->step_s,
-                  s->rows[s->baseline].result.step_s / r->step_s, r->memory.fits ? "" : "  does not fit");
+                  s->rows[s->baseline].result.step_s / r->step_s);
+  if (full)
+    hec_text_printf(out, "  %12.1f", gib(m->reserved + m->outside));
+  hec_text_printf(out, "%s\n", m->fits ? "" : "  does not fit");
 }
 
 static void add_table(const hec_training_summary *s, bool full, hec_text *out) {
@@ -198,17 +207,17 @@ static void add_table(const hec_training_summary *s, bool full, hec_text *out) {
     int length = (int)strlen(s->rows[chosen.row[i]].policy->name);
     width = length > width ? length : width;
   }
-  hec_text_printf(out, "\n%-*s  %9s  %12s  %7s  %6s  %16s  %10s\n", width, "policy", "step (s)", "tokens/s/GPU", "MFU",
-                  "bubble", "exposed dispatch", "against ep");
+  hec_text_printf(out, "\n%-*s  %9s  %12s  %7s  %6s  %16s  %10s%s\n", width, "policy", "step (s)", "tokens/s/GPU",
+                  "MFU", "bubble", "exposed dispatch", "against ep", full ? "  needed (GiB)" : "");
   bool there = false;
   for (int32_t i = 0; i <= chosen.n; i++) {
     const hec_training_row *row = i < chosen.n ? &s->rows[chosen.row[i]] : NULL;
     if (!there && (!row || s->balanced.step_s <= row->result.step_s)) {
-      add_row(s, balanced, width, &s->balanced, out);
+      add_row(s, balanced, width, full, &s->balanced, out);
       there = true;
     }
     if (row)
-      add_row(s, row->policy->name, width, &row->result, out);
+      add_row(s, row->policy->name, width, full, &row->result, out);
   }
 }
 
@@ -271,7 +280,8 @@ bool hec_training_factor_say(const hec_training_summary *s, hec_text *words) {
   if (doubtful)
     hec_text_printf(words,
                     "WARNING: the factor is outside %.1f to %.1f. Something of that run is not in the recipe, layout "
-                    "or GPU given here. So no band is given, and relative statements are doubtful, too. ",
+                    "or GPU given here. Check etp, vpp, dispatcher, micro-batch and recompute first. So no band is "
+                    "given, and relative statements are doubtful, too. ",
                     factor_low, factor_high);
   hec_text_printf(words, "%sll times are multiplied by %.4g, ", doubtful ? "A" : "a", s->factor);
   hec_text_add(words, set_up->factor > 0 ? "of --measured. "
@@ -323,8 +333,11 @@ void hec_training_say_memory(const hec_training_summary *s, const char *between,
 }
 
 static void add_memory(const hec_training_summary *s, hec_text *out) {
+  const hec_training_memory *m = &s->rows[s->baseline].result.memory;
   HEC_SCOPED(hec_text) words = {0};
   hec_training_say_memory(s, " ", &words);
+  hec_text_printf(&words, " What ep needs: tensors %.1f, allocator %.1f, CUDA and NCCL %.1f GiB.", gib(m->peak),
+                  gib(m->reserved - m->peak), gib(m->outside));
   hec_summary_add_foot("memory:", words.data, out);
 }
 
