@@ -1,0 +1,80 @@
+/* See recommendation_words.h. */
+#include "tools/front/training/recommendation_words.h"
+
+#include <string.h>
+
+void hec_layout_words(const hec_layout *l, hec_text *out) {
+  const struct {
+    const char *name;
+    int32_t size;
+  } sizes[] = {{"tp", l->tp}, {"cp", l->cp}, {"pp", l->pp}, {"vpp", l->vpp}, {"ep", l->ep}, {"etp", l->etp}};
+  enum { PP = 2 };
+  size_t from = out->length;
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    if (sizes[i].size > 1)
+      hec_text_printf(out, "%s%s=%d", out->length > from ? " " : "", sizes[i].name, (int)sizes[i].size);
+    if (i == PP)
+      hec_layout_write_given(l, out);
+  }
+  if (out->length == from)
+    hec_text_add(out, "dp alone");
+}
+
+/* "norm+act", of "... recompute=norm+act ..." */
+const char *hec_recipe_part(const hec_recipe *recipe, const char *part, hec_text *text) {
+  HEC_SCOPED(hec_text) all = {0};
+  hec_recipe_write(recipe, &all);
+  const char *at = strstr(all.data, part) + strlen(part);
+  hec_text_free(text);
+  hec_text_add_bytes(text, at, strcspn(at, " "));
+  return text->data;
+}
+
+/* "tp=2 pp=8 ep=2 with micro-batches of 1, dispatcher alltoall, recomputation norm" */
+void hec_choice_words(const hec_layout_choice *choice, hec_text *out) {
+  const hec_training *t = &choice->training;
+  HEC_SCOPED(hec_text) part = {0};
+  hec_layout_words(&t->layout, out);
+  hec_text_printf(out, " with micro-batches of %d,", (int)t->micro_batch);
+  if (t->layout.ep > 1)
+    hec_text_printf(out, " dispatcher %s,", hec_recipe_part(&t->recipe, "dispatcher=", &part));
+  if (t->recipe.zero >= 3)
+    hec_text_add(out, " FSDP (zero=3),");
+  if (choice->pipeline)
+    hec_text_printf(out, " schedule %s,", choice->pipeline->name);
+  hec_text_printf(out, " recomputation %s", hec_recipe_part(&t->recipe, "recompute=", &part));
+}
+
+double hec_memory_gib(const hec_training_memory *m) {
+  return (m->reserved + m->outside) / 1073741824;
+}
+
+const hec_training_row *hec_recommended_row(const hec_recommended *r) {
+  return &r->policies.rows[r->best];
+}
+
+/* A step is the balanced step and what the routing adds: the larger difference is the reason. */
+hec_layout_reason hec_recommended_reason(const hec_recommended *best, const hec_recommended *slower) {
+  double own_s = hec_recommended_row(slower)->result.step_s - slower->choice.result.step_s;
+  double routing_s = own_s - (hec_recommended_row(best)->result.step_s - best->choice.result.step_s);
+  hec_layout_reason balanced = hec_layout_reason_of(&best->choice, &slower->choice);
+  const char *words = own_s > routing_s / 2                           ? "more waiting for the busiest rank"
+                      : hec_recommended_row(slower)->policy->baseline ? "no policy saves traffic there"
+                                                                      : "its policy saves less traffic";
+  return routing_s > balanced.seconds ? (hec_layout_reason){words, routing_s} : balanced;
+}
+
+double hec_recommended_s(const hec_recommended *r) {
+  return hec_recommended_row(r)->result.step_s;
+}
+
+/* Less is left than predicted peaks of such runs were too low. */
+bool hec_recommended_may_not_fit(const hec_recommended *r) {
+  const hec_training_memory *m = &hec_recommended_row(r)->result.memory;
+  double needed = m->reserved + m->outside, too_low = hec_peak_band_of(&r->choice.training)->too_low;
+  return m->fits && m->device_bytes > 0 && needed > (1 - too_low) * m->device_bytes;
+}
+
+const char *hec_set_up_cluster(const hec_set_up *s) {
+  return s->file.cluster ? s->file.cluster : s->training.laws->gpu.name;
+}
