@@ -45,6 +45,33 @@ fitting = [p for p in json.load(open("hand.json"))["policies"] if p["memory"]["f
 best, today = json.load(open("today.json"))["ranked"][0], min(fitting, key=lambda p: p["step_s"])
 assert best["step_s"] <= today["step_s"], (best, today["name"], today["step_s"])
 P
+# ---- With data-sheet rates of the links: the rows as a run by hand has them, whose cluster says nvlink_eff=1 nic_eff=1 ----
+cat >sheet.py <<'P'
+import json, subprocess, sys
+sim, found, screen, cluster, *job = sys.argv[1:]
+r = json.load(open(found))
+def hand(row):
+    how = ["--layout", row["layout"] if "=" in row["layout"] else "ep=1", "--micro-batch", str(row["micro_batch"]), "--recipe", row["recipe"]]
+    run = json.loads(subprocess.run([sim, *job, "--cluster", cluster + " nvlink_eff=1 nic_eff=1", "--policy", "ep", "--json", *how], check=True,
+                                    capture_output=True).stdout)
+    return run["policies"][0]["step_s"]
+steps = [hand(row) for row in r["ranked"]]
+law, best, words = r["confidence"]["other_network_law"], min(range(len(steps)), key=steps.__getitem__), " ".join(open(screen).read().split())
+assert any("dispatcher=deepep" in row["recipe"] for row in r["ranked"]), "this test wants a row with deepep"
+assert abs(law["worst_regret"] - (steps[0] / steps[best] - 1)) < 1e-6, (law, steps)
+assert (law["stays_first"] == 1) == (best == 0) and law["faster_row"] == (best + 1 if best else 0), (law, steps)
+assert ("If links reach their data-sheet rates, row %d (%s" % (best + 1, r["ranked"][best]["layout"].split()[0]) in words) == (best > 0), words
+P
+"$build/hecate-trace" synth --workload zipf --exponent 0.1 --experts 128 --top-k 8 --layers 2 --iterations 4 --source-ranks 4 --out even.jsonl >/dev/null || fail "no trace"
+# CLUSTER JOB...
+sheet() {
+  "$sim" recommend "${@:2}" --cluster "$1" --policy ep --out sheet >sheet.txt || fail "data-sheet rates"
+  python3 sheet.py "$sim" sheet/recommendation.json sheet.txt "${1% nvlink_eff*}" "${@:2}" || fail "another order with data-sheet rates: $*"
+  expect sheet/recommendation.json 'd["confidence"]["other_network_law"]["faster_row"] > 1' True
+}
+sheet "32x8 gpu=h100 nics=8" even.jsonl --model qwen3-235b-a22b --global-batch 1024
+sheet "4x8 gpu=h100 nics=8 nvlink_eff=0.1" e32.jsonl --model gpt-oss-20b --global-batch 128
+
 # ---- A dispatcher that nobody stated ----
 small=(e32.jsonl --model gpt-oss-20b --cluster "4x8 gpu=h100 nics=8" --global-batch 128 --policy ep)
 "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --out assumed >assumed.txt || fail "assumed"

@@ -567,5 +567,5 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->budget = hec_budget_of(within_s);
   p->n_layers = hec_trace_header_of(reader)->n_layers;
   HEC_TRY(search_loads(p, base, to));
-  return hec_recommendation_doubt(to, arena);
+  return hec_recommendation_doubt(to);
 }

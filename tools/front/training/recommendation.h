@@ -21,6 +21,7 @@ static inline const hec_training_result *hec_recommended_best(const hec_recommen
 typedef struct {
   int32_t n, n_first;
   double worst_regret;
+  int32_t faster; /* the row that is faster where the first loses most; 0: it never loses */
 } hec_doubt;
 
 typedef struct {
@@ -39,7 +40,7 @@ typedef struct {
   /* How often the first stays first, and what it is slower than the best then, at most: */
   hec_doubt constants; /* of HEC_DOUBTS changes of a constant by a tenth */
   hec_doubt records;   /* of parts of the trace's records, each alone */
-  hec_doubt law;       /* collectives by latency and data-sheet rates instead of the measured ones */
+  hec_doubt law;       /* links at their data-sheet rates instead of the measured ones */
   int32_t n_records;   /* of the trace, for the first choice; rows that are shown have all that a step takes */
   const char *tool, *trace;
 } hec_recommendation;
@@ -53,7 +54,7 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
                          hec_recommendation *to) HEC_MUST_USE;
 
 /* Counts `constants`, `records` and `law` of rows that are there. */
-hec_status hec_recommendation_doubt(hec_recommendation *r, hec_arena *arena) HEC_MUST_USE;
+hec_status hec_recommendation_doubt(hec_recommendation *r) HEC_MUST_USE;
 
 /* What to run, and what it gains. */
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);

@@ -62,9 +62,11 @@ static void add_losers(const hec_recommendation *r, hec_json_out *json) {
   hec_json_close(json);
 }
 
+/* `faster_row`: as the table counts; 0: the first never loses. */
 static void add_doubt(hec_json_out *json, const char *key, const hec_doubt *doubt) {
   HEC_JSON(json, HEC_OBJECT(key, HEC_INT("tried", doubt->n), HEC_INT("stays_first", doubt->n_first),
-                            HEC_REAL("worst_regret", doubt->worst_regret)));
+                            HEC_REAL("worst_regret", doubt->worst_regret),
+                            HEC_INT("faster_row", doubt->faster > 0 ? doubt->faster + 1 : 0)));
 }
 
 static void add_job(const hec_set_up *s, hec_json_out *json) {

@@ -24,10 +24,7 @@ static void add_ties(const hec_recommendation *r, hec_text *words) {
     if (!ties(r, i))
       continue;
     hec_text_add(words, n++ == 0 ? " Within 2 % of it, which the model cannot tell apart: " : "; ");
-    hec_layout_words(&r->rows[i].choice.training.layout, words);
-    if (r->rows[i].choice.training.recipe.zero >= 3)
-      hec_text_add(words, " with FSDP");
-    hec_text_printf(words, ", policy %s", hec_recommended_row(&r->rows[i])->policy->name);
+    hec_recommended_row_words(r, i, words);
   }
   if (n > 0)
     hec_text_add(words, ".");
@@ -107,11 +104,11 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   }
   if (r->has_today)
     add_today(r, &words);
-  if (r->law.n > 0 && r->law.n_first == 0)
-    hec_text_printf(&words,
-                    " If links reach their data-sheet rates, another of the layouts below is %.1f %% faster: measure "
-                    "both.",
-                    100 * r->law.worst_regret);
+  if (r->law.n > 0 && r->law.n_first == 0) {
+    hec_text_add(&words, " If links reach their data-sheet rates, ");
+    hec_recommended_row_words(r, r->law.faster, &words);
+    hec_text_printf(&words, " is faster: the first row takes %.1f %% longer. Measure both.", 100 * r->law.worst_regret);
+  }
   hec_summary_add_paragraph(words.data, 0, out);
 }
 
@@ -120,20 +117,27 @@ typedef struct {
   int layout, how, policy;
 } widths;
 
-static void row_words(const hec_recommended *r, const char *mark, hec_text *layout, hec_text *how) {
+/* Row n: what runs today. */
+static const hec_recommended *shown(const hec_recommendation *r, int32_t i) {
+  return i < r->n ? &r->rows[i] : &r->today;
+}
+
+static void row_words(const hec_recommendation *all, int32_t i, hec_text *layout, hec_text *how) {
   HEC_SCOPED(hec_text) recompute = {0};
+  const hec_recommended *r = shown(all, i);
+  if (i < all->n)
+    hec_text_printf(layout, "%d  ", (int)i + 1);
+  else
+    hec_text_add(layout, "   ");
   hec_layout_words(&r->choice.training.layout, layout);
   if (r->choice.training.recipe.zero >= 3)
     hec_text_add(layout, " zero=3");
   if (r->choice.pipeline)
     hec_text_printf(layout, " %s", r->choice.pipeline->name);
-  hec_text_add(layout, mark);
+  if (i == all->n)
+    hec_text_add(layout, " (today)");
   hec_text_printf(how, "%d, %s", (int)r->choice.training.micro_batch,
                   hec_recipe_part(&r->choice.training.recipe, "recompute=", &recompute));
-}
-
-static const char *mark_of(const hec_recommendation *r, int32_t i) {
-  return i == r->n ? " (today)" : "";
 }
 
 static void widen(int *width, size_t length) {
@@ -141,21 +145,21 @@ static void widen(int *width, size_t length) {
 }
 
 static widths widths_of(const hec_recommendation *r) {
-  widths w = {30, 16, 10};
+  widths w = {33, 16, 10};
   for (int32_t i = 0; i < r->n + r->has_today; i++) {
-    const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     HEC_SCOPED(hec_text) layout = {0}, how = {0};
-    row_words(row, mark_of(r, i), &layout, &how);
+    row_words(r, i, &layout, &how);
     widen(&w.layout, layout.length);
     widen(&w.how, how.length);
-    widen(&w.policy, strlen(hec_recommended_row(row)->policy->name));
+    widen(&w.policy, strlen(hec_recommended_row(shown(r, i))->policy->name));
   }
   return w;
 }
 
-static void add_row(const hec_recommended *r, const char *mark, const char *why, const widths *w, hec_text *out) {
+static void add_row(const hec_recommendation *all, int32_t i, const char *why, const widths *w, hec_text *out) {
   HEC_SCOPED(hec_text) layout = {0}, how = {0};
-  row_words(r, mark, &layout, &how);
+  const hec_recommended *r = shown(all, i);
+  row_words(all, i, &layout, &how);
   hec_text_printf(out, "%-*s %-*s %8.4g  %8.4g  %-*s %5.1f GiB%s%s%s\n", w->layout, layout.data, w->how, how.data,
                   hec_recommended_row(r)->result.step_s, r->choice.result.step_s, w->policy,
                   hec_recommended_row(r)->policy->name, hec_memory_gib(&hec_recommended_row(r)->result.memory),
@@ -166,7 +170,8 @@ static void add_row(const hec_recommended *r, const char *mark, const char *why,
 }
 
 /* By how much, and the part of the step that makes most of it. */
-static void why_words(const hec_recommendation *r, int32_t i, const hec_recommended *row, hec_text *why) {
+static void why_words(const hec_recommendation *r, int32_t i, hec_text *why) {
+  const hec_recommended *row = shown(r, i);
   double slower = hec_recommended_s(row) / hec_recommended_s(&r->rows[0]) - 1;
   hec_layout_reason reason = hec_recommended_reason(&r->rows[0], row);
   if (!hec_recommended_row(row)->result.memory.fits)
@@ -180,20 +185,19 @@ static void why_words(const hec_recommendation *r, int32_t i, const hec_recommen
 
 static void add_table(const hec_recommendation *r, hec_text *out) {
   const widths w = widths_of(r);
-  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "layout", w.how, "micro, recompute",
+  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "#  layout", w.how, "micro, recompute",
                   "step (s)", "balanced", w.policy, "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
-    const hec_recommended *row = i < r->n ? &r->rows[i] : &r->today;
     HEC_SCOPED(hec_text) why = {0};
     if (i == r->n && !r->has_today)
       continue;
-    why_words(r, i, row, &why);
-    add_row(row, mark_of(r, i), why.data ? why.data : "", &w, out);
+    why_words(r, i, &why);
+    add_row(r, i, why.data ? why.data : "", &w, out);
   }
   hec_text_add(out, "\n");
 }
 
-static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words) {
+static void doubt_words(const hec_recommendation *r, const hec_doubt *doubt, const char *of, hec_text *words) {
   hec_text_add(words, of);
   if (doubt->n == 0)
     hec_text_add(words, "not tried");
@@ -203,9 +207,14 @@ static void doubt_words(const hec_doubt *doubt, const char *of, hec_text *words)
     hec_text_add(words, "no");
   else
     hec_text_printf(words, "in %d of %d cases", (int)doubt->n_first, (int)doubt->n);
-  if (doubt->n_first < doubt->n)
-    hec_text_printf(words, ", %s up to %.1f %% slower than another row", doubt->n_first > 0 ? "else" : "it is",
+  if (doubt->n_first < doubt->n) {
+    hec_text_printf(words, ", %s%.1f %% slower than ",
+                    doubt->n_first > 0 ? "else up to "
+                    : doubt->n > 1     ? "it is up to "
+                                       : "it is ",
                     100 * doubt->worst_regret);
+    hec_recommended_row_words(r, doubt->faster, words);
+  }
   hec_text_add(words, ".");
 }
 
@@ -217,9 +226,9 @@ static void confidence_words(const hec_recommendation *r, hec_text *words) {
     hec_text_printf(words, "%shere %s, half of the published runs took within %.0f %% of what is predicted. ",
                     words->length > 0 ? "W" : "w", band->of, 100 * band->half);
   hec_text_add(words, "Does the first row stay first?");
-  doubt_words(&r->law, " With data-sheet rates of the links: ", words);
-  doubt_words(&r->records, " On parts of the trace: ", words);
-  doubt_words(&r->constants, " With a constant 10 % off: ", words);
+  doubt_words(r, &r->law, " With data-sheet rates of the links: ", words);
+  doubt_words(r, &r->records, " On parts of the trace: ", words);
+  doubt_words(r, &r->constants, " With a constant 10 % off: ", words);
 }
 
 /* If the first leaves little room: the fastest that leaves some. */

@@ -45,6 +45,15 @@ void hec_choice_words(const hec_layout_choice *choice, hec_text *out) {
   hec_text_printf(out, " recomputation %s", hec_recipe_part(&t->recipe, "recompute=", &part));
 }
 
+void hec_recommended_row_words(const hec_recommendation *r, int32_t row, hec_text *out) {
+  const hec_recommended *of = &r->rows[row];
+  hec_text_printf(out, "row %d (", (int)row + 1);
+  hec_layout_words(&of->choice.training.layout, out);
+  if (of->choice.training.recipe.zero >= 3)
+    hec_text_add(out, " with FSDP");
+  hec_text_printf(out, ", policy %s)", hec_recommended_row(of)->policy->name);
+}
+
 double hec_memory_gib(const hec_training_memory *m) {
   return (m->reserved + m->outside) / 1073741824;
 }

@@ -8,6 +8,8 @@ void hec_layout_words(const hec_layout *l, hec_text *out);
 const char *hec_recipe_part(const hec_recipe *recipe, const char *part, hec_text *text);
 /* "tp=2 pp=8 ep=2 with micro-batches of 1, dispatcher alltoall, recomputation norm" */
 void hec_choice_words(const hec_layout_choice *choice, hec_text *out);
+/* "row 2 (pp=4 ep=16, policy eplb)": how the table has the row with that index. */
+void hec_recommended_row_words(const hec_recommendation *r, int32_t row, hec_text *out);
 double hec_memory_gib(const hec_training_memory *m);
 /* Under the best policy, and its step. */
 const hec_training_row *hec_recommended_row(const hec_recommended *r);
