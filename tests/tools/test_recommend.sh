@@ -84,6 +84,26 @@ for part in (confidence["parts_of_the_trace"], confidence["other_network_law"]):
     assert 0 <= part["stays_first"] <= part["tried"] and (part["worst_regret"] > 0) == (part["stays_first"] < part["tried"]), part
 assert confidence["parts_of_the_trace"]["tried"] == 4 and confidence["other_network_law"]["tried"] == 1
 P
+# Which row each file is of is said in the files, too. What Megatron-LM runs exactly is in the table.
+cat >rows.py <<'P'
+import json, sys
+folder, screen = sys.argv[1:]
+r, guide, flags = (open(f"{folder}/{f}").read() for f in ("recommendation.json", "what-to-change.md", "megatron.txt"))
+r = json.loads(r)
+words, at = " ".join(open(screen).read().split()), r["megatron_row"] - 1
+row, best = r["megatron_runs"], r["ranked"][0]
+if r["megatron_differs"] == "":
+    assert 0 <= at < len(r["ranked"]) <= 5 and {**r["ranked"][at], "why": 0, "why_s": 0} == {**row, "why": 0, "why_s": 0}, (at, row)
+assert row["policy"] == "ep" and row["step_s"] >= r["without_policy"]["step_s"]
+assert ("# The recommended row: " if at == 0 else "# Another row than the recommended one: " + row["layout"]) in flags, flags
+assert f"# Predicted: {row['step_s']:.4g} s, {row['step_s'] / best['step_s']:.2f}x the recommended step" in flags, flags
+table = {line.split("|")[1].strip(" `"): line.split("|")[3].strip() for line in guide.split("\n") if line.startswith("| `")}
+assert table["setup.json"] == "the recommended" and (table["megatron.txt"] == "the recommended") == (at == 0), table
+assert at <= 0 or f"row {at + 1}, which Megatron-LM runs as it is" in words or f"Megatron-LM runs row {at + 1} as it is" in words, words
+said = "this row is run by megatron.txt" if at == 0 else f"for policy {best['policy']} is not a setting of theirs" if best["policy"] != "ep" else "No framework's file"
+assert said in words and said in " ".join(guide.split()), said
+P
+python3 rows.py change out.txt || fail "which row a file is of"
 # The map is the policy's: with it the loads are as even as the policy makes them.
 "$build/hecate-trace" synth --workload zipf --experts 128 --layers 4 --top-k 8 --iterations 12 --source-ranks 1 --tokens 65536 \
   --exponent 0.8 --out skewed.jsonl >/dev/null || fail "no trace"
@@ -103,6 +123,7 @@ fi
   --exponent 0.4 --out e128.jsonl >/dev/null || fail "no trace"
 run_small=(e128.jsonl --model qwen3-30b-a3b --cluster "1x8 gpu=b200" --global-batch 64 --recipe zero=2)
 "$sim" recommend "${run_small[@]}" --policy ep --out change >out.txt || fail "--out again"
+python3 rows.py change out.txt && [ "$(value change/recommendation.json 'd["megatron_row"]')" = 1 ] || fail "which row, with ep alone"
 [ ! -e change/eplb.json ] && grep -q "eplb.json.*no file" change/what-to-change.md || fail "a map of ep, or one of the run before"
 expect change/deepspeed.json 'd["train_batch_size"] == d["train_micro_batch_size_per_gpu"] * d["gradient_accumulation_steps"] * (8 // d.get("tensor_parallel", {}).get("autotp_size", 1)), d["zero_optimization"]["stage"]' "(True, 2)"
 "$sim" e128.jsonl --setup change/setup.json --policy ep --out change >/dev/null || fail "two commands into one folder"
@@ -137,6 +158,7 @@ refuses 2 "what was measured" "${job[@]}" --measured "step=60s"
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --recipe "grads=bf16 overlap=on" --micro-batch 1 --out bf16 >out.txt || fail "grads=bf16"
 grep -q -- "--grad-reduce-in-bf16" bf16/megatron.txt && grep -q "torchtitan.*gradients in fp32" bf16/what-to-change.md || fail "grads=bf16"
 has "peaks were predicted up to"
+python3 rows.py bf16 out.txt || fail "which row, with overlap"
 
 # ---- Uneven stages and schedules: files say exactly what was predicted ----
 "$build/hecate-trace" synth --workload lognormal --experts 32 --top-k 4 --layers 2 --iterations 8 --source-ranks 4 --out e32.jsonl >/dev/null || fail "no trace"
@@ -163,6 +185,9 @@ modules = p["module_fqns_per_model_part"]
 assert [sum(m.startswith("layers.") for m in part) for part in modules] == parts
 assert sum(modules, []) == ["tok_embeddings"] + [f"layers.{i}" for i in range(24)] + ["norm", "output"]
 P
+# A schedule that Megatron-LM lacks: the row that it runs exactly is another one, and in the table.
+"$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --pipeline zb-h1 --recipe "zero=1 recompute=none" --out zb >out.txt || fail "zb-h1"
+python3 rows.py zb out.txt || fail "which row, with a schedule"
 # A schedule that is named is searched, and runs as it was predicted.
 "$sim" recommend "${job[@]}" --pipeline dualpipev --out folded >/dev/null || fail "--pipeline"
 "$sim" trace.jsonl --setup folded/setup.json --policy ep,eplb,hecate --json >run.json || fail "the set-up with a schedule does not run"

@@ -31,6 +31,10 @@ typedef struct {
                                      fastest other layout and the fastest of other ep */
   int32_t n;
   hec_recommended plain; /* the fastest layout with ep: what a framework without placement policies runs */
+  /* The fastest with ep whose flags of Megatron-LM do exactly what was predicted: row `megatron_row` of the table. Where
+   * there is none it is `plain`, and the row -1. */
+  hec_recommended megatron;
+  int32_t megatron_row;
   /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated
    * under the loads. */
   int32_t n_estimated, n_beaten, n_left, n_simulated;
@@ -60,12 +64,14 @@ hec_status hec_recommendation_doubt(hec_recommendation *r) HEC_MUST_USE;
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
-/* Flags of Megatron-LM, which has no placement policies: of `plain`. `quoted`: for a shell; `differs`: from what was predicted,
+/* Flags of Megatron-LM, which has no placement policies: of `megatron`. `quoted`: for a shell; `differs`: from what was predicted,
  * "" if in nothing (megatron_flags.h). A set-up for --setup: of the first row. */
 void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs);
 const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
 void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);
 
+/* Which of the frameworks' files run the first row, and which another: sentences. */
+void hec_recommendation_runs(const hec_recommendation *r, hec_text *words);
 /* What carries it out: a file for each framework, and what-to-change.md, which says what each was written for and cannot say. */
 enum { HEC_RECOMMENDATION_FILES = 7 };
 extern const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES];

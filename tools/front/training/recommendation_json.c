@@ -12,7 +12,7 @@ const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *
 }
 
 void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs) {
-  hec_megatron_flags(&r->plain.choice.training, r->plain.choice.pipeline, quoted, out, differs);
+  hec_megatron_flags(&r->megatron.choice.training, r->megatron.choice.pipeline, quoted, out, differs);
   while (differs->length > 0 && strchr("; ", differs->data[differs->length - 1]))
     differs->data[--differs->length] = '\0';
 }
@@ -92,6 +92,8 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
     add_choice(&json, NULL, &r->rows[i], &r->rows[0]);
   hec_json_close(&json);
   add_choice(&json, "without_policy", &r->plain, &r->rows[0]);
+  add_choice(&json, "megatron_runs", &r->megatron, &r->rows[0]);
+  hec_json_int(&json, "megatron_row", r->megatron_row + 1); /* of the table; 0: no row is run exactly */
   if (r->has_today)
     add_choice(&json, "today", &r->today, &r->rows[0]);
   if (r->has_today_with)

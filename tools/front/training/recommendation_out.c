@@ -72,6 +72,29 @@ static void add_today(const hec_recommendation *r, hec_text *words) {
     add_assumed_dispatcher(r, words);
 }
 
+static void add_plain(const hec_recommendation *r, hec_text *words) {
+  hec_text_add(words, " Without a policy, run ");
+  if (r->megatron_row > 0 && hec_recommended_same(&r->megatron, &r->plain))
+    hec_text_printf(words, "row %d, which Megatron-LM runs as it is: ", (int)r->megatron_row + 1);
+  hec_choice_words(&r->plain.choice, words);
+  hec_text_add(words, ": ");
+  hec_recommended_cost_words(r, &r->plain, words);
+  hec_text_add(words, ".");
+}
+
+/* What Megatron-LM runs, where that is another row than the first, and was not said. */
+static void add_megatron(const hec_recommendation *r, bool said, hec_text *words) {
+  if (r->megatron_row < 0)
+    hec_text_add(words, " Megatron-LM runs no row exactly as predicted; see \"differs\".");
+  if (r->megatron_row <= 0 || (said && hec_recommended_same(&r->megatron, &r->plain)))
+    return;
+  hec_text_printf(words, " Megatron-LM runs row %d as it is: ", (int)r->megatron_row + 1);
+  hec_choice_words(&r->megatron.choice, words);
+  hec_text_add(words, ", policy ep: ");
+  hec_recommended_cost_words(r, &r->megatron, words);
+  hec_text_add(words, ".");
+}
+
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
   const hec_recommended *best = &r->rows[0];
   const hec_training_row *row = hec_recommended_row(best), *ep = &best->policies.rows[best->policies.baseline];
@@ -91,17 +114,11 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
                     ep->result.memory.fits ? "" : ", which does not fit into memory");
   hec_text_printf(&words, "%.4g s if routing is balanced.", best->choice.result.step_s);
   add_host("the recommended step", &row->result, &words);
+  hec_recommendation_runs(r, &words);
   add_ties(r, &words);
-  if (row != ep) {
-    hec_text_add(&words, " Without a policy, run ");
-    hec_choice_words(&r->plain.choice, &words);
-    hec_text_printf(&words, ": %.4g s, %.2fx the recommended step, %.1f GiB%s.", hec_recommended_s(&r->plain),
-                    hec_recommended_s(&r->plain) / row->result.step_s,
-                    hec_memory_gib(&hec_recommended_row(&r->plain)->result.memory),
-                    !hec_recommended_row(&r->plain)->result.memory.fits ? ", predicted not to fit into memory"
-                    : hec_recommended_may_not_fit(&r->plain)            ? ", which may not fit"
-                                                                        : "");
-  }
+  if (row != ep)
+    add_plain(r, &words);
+  add_megatron(r, row != ep, &words);
   if (r->has_today)
     add_today(r, &words);
   if (r->law.n > 0 && r->law.n_first == 0) {
@@ -306,9 +323,10 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
                        "1f1b, interleaved and the one that --pipeline or the set-up names.",
                        out);
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
-  if (!hec_recommended_row(&r->rows[0])->policy->baseline)
-    hec_text_printf(&words,
-                    "of what runs best without a policy (%.4g s): ", hec_recommended_row(&r->plain)->result.step_s);
+  if (r->megatron_row != 0)
+    hec_text_printf(&words, "of %s (%.4g s): ",
+                    r->megatron_row > 0 ? "the row that it runs as it is" : "what runs best without a policy",
+                    hec_recommended_s(&r->megatron));
   HEC_SCOPED(hec_text) differs = {0};
   size_t from = words.length;
   hec_recommendation_megatron(r, true, &words, &differs);

@@ -1,6 +1,8 @@
 /* See recommendation_words.h. */
 #include "tools/front/training/recommendation_words.h"
 
+#include "tools/front/training/megatron_flags.h"
+
 #include <string.h>
 
 void hec_layout_words(const hec_layout *l, hec_text *out) {
@@ -52,6 +54,37 @@ void hec_recommended_row_words(const hec_recommendation *r, int32_t row, hec_tex
   if (of->choice.training.recipe.zero >= 3)
     hec_text_add(out, " with FSDP");
   hec_text_printf(out, ", policy %s)", hec_recommended_row(of)->policy->name);
+}
+
+bool hec_recommended_same(const hec_recommended *a, const hec_recommended *b) {
+  const hec_training *x = &a->choice.training, *y = &b->choice.training;
+  hec_recipe of_x = x->recipe, of_y = y->recipe;
+  of_x.stated = of_y.stated = 0;
+  return memcmp(&x->layout, &y->layout, sizeof x->layout) == 0 && a->choice.pipeline == b->choice.pipeline &&
+         x->micro_batch == y->micro_batch && memcmp(&of_x, &of_y, sizeof of_x) == 0 &&
+         hec_recommended_row(a)->policy == hec_recommended_row(b)->policy;
+}
+
+int32_t hec_recommendation_find(const hec_recommendation *r, const hec_recommended *like) {
+  for (int32_t i = 0; i < r->n; i++)
+    if (hec_recommended_same(&r->rows[i], like))
+      return i;
+  return -1;
+}
+
+bool hec_choice_suits_megatron(const hec_layout_choice *choice) {
+  HEC_SCOPED(hec_text) flags = {0}, differs = {0};
+  hec_megatron_flags(&choice->training, choice->pipeline, false, &flags, &differs);
+  return differs.length == 0;
+}
+
+void hec_recommended_cost_words(const hec_recommendation *r, const hec_recommended *of, hec_text *out) {
+  const hec_training_memory *memory = &hec_recommended_row(of)->result.memory;
+  hec_text_printf(out, "%.4g s, %.2fx the recommended step, %.1f GiB%s", hec_recommended_s(of),
+                  hec_recommended_s(of) / hec_recommended_s(&r->rows[0]), hec_memory_gib(memory),
+                  !memory->fits                     ? ", predicted not to fit into memory"
+                  : hec_recommended_may_not_fit(of) ? ", which may not fit"
+                                                    : "");
 }
 
 double hec_memory_gib(const hec_training_memory *m) {
