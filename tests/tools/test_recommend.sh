@@ -153,6 +153,14 @@ assert factor > 1.4 and "confidence: WARNING: the factor is outside 0.7 to 1.4."
 assert "All times are multiplied by %.4g, of --measured." % factor in screen and "half of the published runs" not in screen, screen
 P
 refuses 2 "what was measured" "${job[@]}" --measured "step=60s"
+# The narrow band is that of one recipe: it holds if the first row has the recipe of the measured run.
+narrow="half of the published runs took within 5 % of what is predicted"
+alike="precision=bf16 dispatcher=alltoall recompute=norm+act zero=1"
+step=$("$sim" trace.jsonl "${job[@]:1:6}" --layout "pp=8 ep=4" --recipe "$alike grads=fp32" --policy ep --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["policies"][0]["step_s"])')
+"$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --recipe "$alike" --measured "step=${step}s" | tr -s "\n " " " >alike.txt || fail "measured, the same recipe"
+has "Where times are relative to a measured run of the same recipe, $narrow" alike.txt
+"$sim" recommend "${job[@]}" --measured "factor=1.1" | tr -s "\n " " " >factor.txt || fail "factor alone"
+has "Whether the first row has the recipe of the measured run is not known" factor.txt
 
 # Gradients that the recipe states in bf16 have a flag; torchtitan cannot.
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --recipe "grads=bf16 overlap=on" --micro-batch 1 --out bf16 >out.txt || fail "grads=bf16"

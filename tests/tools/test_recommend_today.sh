@@ -81,6 +81,11 @@ dispatcher=$(value assumed/recommendation.json '[w for w in d["today_with_that_d
 has "With dispatcher ${dispatcher#*=} it takes" line.txt
 "$sim" "${small[@]}" --layout "pp=2 ep=16" --recipe "$dispatcher" --json >with.json || fail "with its dispatcher"
 [ "$(value assumed/recommendation.json 'd["today_with_that_dispatcher"]["step_s"]')" = "$(value with.json 'd["policies"][0]["step_s"]')" ] || fail "another time with $dispatcher"
+# A measured run has a narrow band for runs of its recipe alone. Here the first row has another one.
+step=$(value assumed/recommendation.json 'd["today"]["step_s"]')
+"$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --measured "step=${step}s" --out measured | tr -s "\n " " " >line.txt || fail "measured"
+has "The recipe of the first row differs from the measured run's in recompute, zero. So its band is that of runs without a measured one. Where main settings of the recipe are not stated, half" line.txt
+expect measured/recommendation.json 'd["confidence"]["half_within"] > 0.05' True
 "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --recipe dispatcher=alltoall >stated.txt || fail "stated"
 ! grep -q "is assumed;" stated.txt || fail "a stated dispatcher is called assumed"
 

@@ -60,6 +60,9 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
 /* Counts `constants`, `records` and `law` of rows that are there. */
 hec_status hec_recommendation_doubt(hec_recommendation *r) HEC_MUST_USE;
 
+/* How far off the first row's time may be. That of times relative to a measured run holds for runs of the same recipe: where
+ * the row has another one than what runs today, or nobody said what was measured, `why` says so. */
+const hec_band *hec_recommendation_band(const hec_recommendation *r, hec_text *why);
 /* What to run, and what it gains. */
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);

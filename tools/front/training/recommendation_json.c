@@ -104,12 +104,13 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
                       HEC_INT("cannot_win", r->n_beaten), HEC_INT("estimated", r->n_estimated),
                       HEC_INT("left", r->n_left), HEC_INT("simulated", r->n_simulated),
                       HEC_INT("records", r->n_records), HEC_INT("records_of_a_step", r->rows[0].policies.n_records)));
+  HEC_SCOPED(hec_text) why = {0};
   hec_json_object(&json, "confidence");
   HEC_JSON(&json, HEC_INT("constants_changed", r->constants.n), HEC_INT("stays_first", r->constants.n_first),
            HEC_REAL("worst_regret", r->constants.worst_regret));
   add_doubt(&json, "parts_of_the_trace", &r->records);
   add_doubt(&json, "other_network_law", &r->law);
-  hec_json_double(&json, "half_within", hec_training_band(&r->rows[0].policies)->half);
+  hec_json_double(&json, "half_within", hec_recommendation_band(r, &why)->half);
   hec_json_close(&json);
   hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
   HEC_SCOPED(hec_text) differs = {0};

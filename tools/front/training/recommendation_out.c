@@ -238,8 +238,12 @@ static void doubt_words(const hec_recommendation *r, const hec_doubt *doubt, con
 /* How far off a prediction may be, and what the order survives. */
 static void confidence_words(const hec_recommendation *r, hec_text *words) {
   const hec_training_summary *first = &r->rows[0].policies;
-  const hec_band *band = hec_training_band(first);
-  if (hec_training_factor_say(first, words))
+  HEC_SCOPED(hec_text) why = {0};
+  const hec_band *band = hec_recommendation_band(r, &why);
+  bool holds = hec_training_factor_say(first, words);
+  if (holds && why.length > 0)
+    hec_text_add(words, why.data);
+  if (holds)
     hec_text_printf(words, "%shere %s, half of the published runs took within %.0f %% of what is predicted. ",
                     words->length > 0 ? "W" : "w", band->of, 100 * band->half);
   hec_text_add(words, "Does the first row stay first?");

@@ -117,6 +117,42 @@ bool hec_recommended_may_not_fit(const hec_recommended *r) {
   return m->fits && m->device_bytes > 0 && needed > (1 - too_low) * m->device_bytes;
 }
 
+/* "dispatcher, recompute": parts of the recipe that differ. Without ep there is no dispatcher. */
+static void add_differences(const hec_training *a, const hec_training *b, hec_text *words) {
+  HEC_SCOPED(hec_text) of_a = {0}, of_b = {0};
+  hec_recipe_write(&a->recipe, &of_a);
+  hec_recipe_write(&b->recipe, &of_b);
+  for (const char *x = of_a.data, *y = of_b.data; *x; x += strspn(x, " "), y += strspn(y, " ")) {
+    size_t n = strcspn(x, " "), m = strcspn(y, " "), key = strcspn(x, "=");
+    bool unused = b->layout.ep == 1 && strncmp(x, "dispatch", strlen("dispatch")) == 0;
+    if (!unused && (n != m || strncmp(x, y, n) != 0)) {
+      hec_text_add(words, words->length > 0 ? ", " : "");
+      hec_text_add_bytes(words, x, key);
+    }
+    x += n;
+    y += m;
+  }
+}
+
+const hec_band *hec_recommendation_band(const hec_recommendation *r, hec_text *why) {
+  const hec_set_up *s = r->rows[0].set_up;
+  const hec_training *t = &r->rows[0].choice.training;
+  HEC_SCOPED(hec_text) differs = {0};
+  bool anchored = s->measured_step_s > 0 || s->factor > 0;
+  if (anchored && r->has_today)
+    add_differences(&r->today.choice.training, t, &differs);
+  if (differs.length > 0)
+    hec_text_printf(why,
+                    "The recipe of the first row differs from the measured run's in %s. So its band is that of runs "
+                    "without a measured one. ",
+                    differs.data);
+  else if (anchored && !r->has_today)
+    hec_text_add(why,
+                 "Whether the first row has the recipe of the measured run is not known. So its band is that of runs "
+                 "without a measured one. --layout, --micro-batch and --recipe say what was measured. ");
+  return &hec_bands[hec_band_of(t, anchored && r->has_today && differs.length == 0, hec_recipe_stated(&t->recipe))];
+}
+
 const char *hec_set_up_cluster(const hec_set_up *s) {
   return s->file.cluster ? s->file.cluster : s->training.laws->gpu.name;
 }
