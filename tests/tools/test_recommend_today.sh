@@ -87,6 +87,13 @@ step=$(value assumed/recommendation.json 'd["today"]["step_s"]')
 has "The recipe of the first row differs from the measured run's in recompute, zero. So its band is that of runs without a measured one. Where main settings of the recipe are not stated, half" line.txt
 expect measured/recommendation.json 'd["confidence"]["half_within"] > 0.05' True
 "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --recipe dispatcher=alltoall >stated.txt || fail "stated"
+# JSON has the assumptions of the screen. A recipe that is stated as a whole has none.
+tr -s "\n " " " <assumed.txt >line.txt
+expect assumed/recommendation.json '"assumed: %s not searched:" % "; ".join(d["assumed"]) in open("line.txt").read()' True
+expect assumed/recommendation.json 'd["assumed"][-1].startswith("recipe: precision=bf16 dispatch=bf16 ")' True
+stated="precision=bf16 dispatch=bf16 overlap=off graph=none fused=off grads=fp32 dp-overlap=on head=last fabric=infiniband"
+"$sim" recommend "${small[@]}" --seq 4096 --recipe "$stated" --json >all.json || fail "all stated"
+expect all.json 'd["assumed"]' "[]"
 ! grep -q "is assumed;" stated.txt || fail "a stated dispatcher is called assumed"
 
 # ---- Products so small that the host launches them more slowly than they run: that is said, and a CUDA graph ends it ----

@@ -112,7 +112,10 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   add_doubt(&json, "other_network_law", &r->law);
   hec_json_double(&json, "half_within", hec_recommendation_band(r, &why)->half);
   hec_json_close(&json);
-  hec_json_strings(&json, "assumed", r->rows[0].set_up->assumed, r->rows[0].set_up->n_assumed);
+  const char *assumed[HEC_ASSUMED_MAX + 1];
+  HEC_SCOPED(hec_text) recipe = {0};
+  int32_t n_assumed = hec_recommendation_assumed(r, &recipe, assumed);
+  hec_json_strings(&json, "assumed", assumed, n_assumed);
   HEC_SCOPED(hec_text) differs = {0};
   hec_recommendation_megatron(r, false, &words, &differs);
   HEC_JSON(&json, HEC_TEXT("megatron", words.data), HEC_TEXT("megatron_differs", differs.data ? differs.data : ""));

@@ -298,6 +298,16 @@ static void peak_words(const hec_recommendation *r, hec_text *words) {
     }
 }
 
+static void add_assumed(const hec_recommendation *r, hec_text *out) {
+  const char *assumed[HEC_ASSUMED_MAX + 1];
+  HEC_SCOPED(hec_text) recipe = {0}, words = {0};
+  int32_t n = hec_recommendation_assumed(r, &recipe, assumed);
+  for (int32_t i = 0; i < n; i++)
+    hec_text_printf(&words, "%s%s", i ? "; " : "", assumed[i]);
+  if (n > 0)
+    hec_summary_add_foot("assumed:", words.data, out);
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   HEC_SCOPED(hec_text) words = {0};
   hec_training_fit_say(&hec_recommended_row(&r->rows[0])->result.memory, NULL, "The first", &words);
@@ -315,13 +325,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   confidence_words(r, &words);
   hec_summary_add_foot("confidence:", words.data, out);
   hec_text_free(&words);
-  for (int32_t i = 0; i < r->rows[0].set_up->n_assumed; i++)
-    hec_text_printf(&words, "%s%s", i ? "; " : "", r->rows[0].set_up->assumed[i]);
-  hec_text_add(&words, words.length > 0 ? "; recipe:" : "recipe:");
-  hec_recipe_assumed(&r->rows[0].choice.training.recipe, &words);
-  if (words.length > 0)
-    hec_summary_add_foot("assumed:", words.data, out);
-  hec_text_free(&words);
+  add_assumed(r, out);
   hec_summary_add_foot("not searched:",
                        "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
                        "1f1b, interleaved and the one that --pipeline or the set-up names.",

@@ -153,6 +153,21 @@ const hec_band *hec_recommendation_band(const hec_recommendation *r, hec_text *w
   return &hec_bands[hec_band_of(t, anchored && r->has_today && differs.length == 0, hec_recipe_stated(&t->recipe))];
 }
 
+int32_t hec_recommendation_assumed(const hec_recommendation *r, hec_text *recipe,
+                                   const char *assumed[HEC_ASSUMED_MAX + 1]) {
+  const hec_set_up *s = r->rows[0].set_up;
+  HEC_SCOPED(hec_text) parts = {0};
+  int32_t n = 0;
+  for (; n < s->n_assumed; n++)
+    assumed[n] = s->assumed[n];
+  hec_recipe_assumed(&r->rows[0].choice.training.recipe, &parts);
+  if (parts.length == 0)
+    return n;
+  hec_text_printf(recipe, "recipe: %s", parts.data);
+  assumed[n] = recipe->data;
+  return n + 1;
+}
+
 const char *hec_set_up_cluster(const hec_set_up *s) {
   return s->file.cluster ? s->file.cluster : s->training.laws->gpu.name;
 }

@@ -25,4 +25,7 @@ double hec_recommended_s(const hec_recommended *r);
 /* Less is left than predicted peaks of such runs were too low. */
 bool hec_recommended_may_not_fit(const hec_recommended *r);
 hec_layout_reason hec_recommended_reason(const hec_recommended *best, const hec_recommended *slower);
+/* What nobody stated: of the job, then of the recipe, whose text is in `recipe`. How many. */
+int32_t hec_recommendation_assumed(const hec_recommendation *r, hec_text *recipe,
+                                   const char *assumed[HEC_ASSUMED_MAX + 1]);
 const char *hec_set_up_cluster(const hec_set_up *s);
