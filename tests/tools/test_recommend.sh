@@ -133,6 +133,25 @@ mkdir -p theirs && echo mine >theirs/setup.json
 refuses 2 "setup.json" "${job[@]}" --out theirs
 [ "$(cat theirs/setup.json)" = mine ] && [ "$(ls theirs)" = setup.json ] || fail "a file of theirs was touched"
 
+# A set-up names the files of model and cluster as its own folder sees them, so it runs from any other. A link leads to the folder.
+mkdir -p mine/deep elsewhere real
+ln -s ../real mine/link
+"$sim" --preset mixtral-8x7b >mine/config.json && "$sim" --preset dgx-h100 >mine/cluster.json || fail "no files"
+paths=(trace.jsonl --model mine/config.json --cluster mine/cluster.json --global-batch 128 --policy ep)
+for to in mine/deep/new mine/link; do
+  "$sim" recommend "${paths[@]}" --out $to --setup-out mine/best.json >/dev/null || fail "files of a set-up: $to"
+  (cd elsewhere && "$sim" ../trace.jsonl --setup ../$to/setup.json --policy ep --json) >run.json || fail "from another folder: $to/setup.json"
+  [ "$(value run.json 'd["balanced"]["step_s"]')" = "$(value $to/recommendation.json 'd["ranked"][0]["balanced_step_s"]')" ] || fail "another step: $to"
+done
+expect mine/deep/new/setup.json 'd["model"], d["cluster"]' "('../../config.json', '../../cluster.json')"
+expect mine/link/setup.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
+expect mine/best.json 'd["model"], d["cluster"]' "('config.json', 'cluster.json')"
+(cd elsewhere && "$sim" recommend ../trace.jsonl --setup ../mine/best.json --policy ep --setup-out again.json) >/dev/null || fail "a set-up of a set-up"
+expect elsewhere/again.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
+sed 's/config.json/none.json/' mine/best.json >mine/none.json
+"$sim" trace.jsonl --setup mine/none.json --policy ep >out.txt 2>err.txt && fail "a model that is not there"
+has "mine/none.json" err.txt
+
 # What runs today stands beside it.
 "$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --out free >today.txt || fail "today"
 tr -s "\n " " " <today.txt | grep -qE "What runs today \(pp=8 ep=4 with micro-batches of 1.*\) takes [0-9.]+ s with ep, [0-9.]+x the recommended step" && grep -q "pp=8 ep=4 (today)" today.txt || fail "today is not in: $(cat today.txt)"

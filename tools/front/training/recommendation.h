@@ -68,16 +68,17 @@ void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
 /* Flags of Megatron-LM, which has no placement policies: of `megatron`. `quoted`: for a shell; `differs`: from what was predicted,
- * "" if in nothing (megatron_flags.h). A set-up for --setup: of the first row. */
+ * "" if in nothing (megatron_flags.h). A set-up for --setup: of the first row; `file` is what it is
+ * written to, for paths in it are relative to its folder. */
 void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs);
 const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
-void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);
+void hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out);
 
 /* Which of the frameworks' files run the first row, and which another: sentences. */
 void hec_recommendation_runs(const hec_recommendation *r, hec_text *words);
 /* What carries it out: a file for each framework, and what-to-change.md, which says what each was written for and cannot say. */
 enum { HEC_RECOMMENDATION_FILES = 7 };
 extern const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES];
-/* Their texts, in that order; "" where there is nothing to say. Reads the trace. */
-hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
-                                    hec_text text[HEC_RECOMMENDATION_FILES]) HEC_MUST_USE;
+/* Their texts, in that order, to be written into `folder`; "" where there is nothing to say. Reads the trace. */
+hec_status hec_recommendation_write(const hec_recommendation *r, const char *folder, hec_trace_reader *reader,
+                                    hec_arena *arena, hec_text text[HEC_RECOMMENDATION_FILES]) HEC_MUST_USE;

@@ -18,6 +18,7 @@ typedef struct {
   const hec_recommendation *r;
   const hec_training *t; /* what torchtitan and DeepSpeed run: `plain` */
   const hec_policy *policy;
+  const char *folder;
   hec_trace_reader *reader;
   hec_arena *arena;
 } job;
@@ -198,7 +199,9 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
 
 static hec_status write_setup(const job *j, hec_text *out, hec_text *cannot) {
   (void)cannot;
-  hec_recommendation_setup(j->r, out);
+  HEC_SCOPED(hec_text) file = {0};
+  hec_text_printf(&file, "%s/setup.json", j->folder);
+  hec_recommendation_setup(j->r, file.data, out);
   return HEC_OK;
 }
 
@@ -273,12 +276,13 @@ void hec_recommendation_runs(const hec_recommendation *r, hec_text *words) {
                     policy->name);
 }
 
-hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
-                                    hec_text text[HEC_RECOMMENDATION_FILES]) {
+hec_status hec_recommendation_write(const hec_recommendation *r, const char *folder, hec_trace_reader *reader,
+                                    hec_arena *arena, hec_text text[HEC_RECOMMENDATION_FILES]) {
   const hec_recommended *best = &r->rows[0];
   const job j = {.r = r,
                  .t = &r->plain.choice.training,
                  .policy = best->policies.rows[best->best].policy,
+                 .folder = folder,
                  .reader = reader,
                  .arena = arena};
   hec_text *guide = &text[GUIDE];

@@ -1,4 +1,7 @@
 /* A recommendation for programs, as flags of Megatron-LM and as a set-up. */
+#include "models/cluster.h"
+#include "models/preset_data.h"
+#include "runtime/base/files.h"
 #include "runtime/base/value.h"
 #include "tools/front/summary/summary_write.h"
 #include "tools/front/training/megatron_flags.h"
@@ -122,14 +125,32 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out) {
   hec_json_close(&json);
 }
 
-void hec_recommendation_setup(const hec_recommendation *r, hec_text *out) {
+/* A name that is not known is a path. */
+static void add_name(hec_json_out *json, const char *key, const char *name, bool known, const char *file) {
+  HEC_SCOPED(hec_text) path = {0};
+  if (!known)
+    hec_file_seen_from(file, name, &path);
+  hec_json_string(json, key, known ? name : path.data);
+}
+
+/* The model, and what the job runs on. */
+static void add_names(hec_json_out *json, const hec_set_up *s, const char *file) {
+  const char *model = s->file.model, *cluster = s->file.cluster, *device = s->file.device;
+  add_name(json, "model", model ? model : s->moe.name, !model || hec_preset_find("moe", model), file);
+  if (cluster)
+    add_name(json, "cluster", cluster, hec_preset_find("cluster", cluster) || hec_cluster_is_line(cluster), file);
+  else
+    add_name(json, "device", device ? device : s->training.laws->gpu.name, !device || hec_gpu_known(device), file);
+}
+
+void hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out) {
   const hec_set_up *s = r->rows[0].set_up;
   const hec_training *t = &s->training;
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
-  HEC_JSON(&json, HEC_TEXT("name", "recommended"), HEC_TEXT("model", s->file.model ? s->file.model : s->moe.name),
-           HEC_TEXT(s->file.cluster ? "cluster" : "device", s->file.cluster ? s->file.cluster : t->laws->gpu.name),
-           HEC_INT("gpus", t->layout.gpus), HEC_TEXT("layout", s->file.layout),
+  hec_json_string(&json, "name", "recommended");
+  add_names(&json, s, file);
+  HEC_JSON(&json, HEC_INT("gpus", t->layout.gpus), HEC_TEXT("layout", s->file.layout),
            HEC_TEXT("pipeline", hec_recommendation_pipeline(&r->rows[0])->name), HEC_INT("seq", t->seq),
            HEC_INT("global_batch", t->global_batch), HEC_INT("micro_batch", t->micro_batch), HEC_INT("mtp", t->mtp));
   if (t->capacity > 0)
