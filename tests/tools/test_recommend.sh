@@ -110,6 +110,7 @@ python3 rows.py change out.txt || fail "which row a file is of"
 "$sim" recommend skewed.jsonl --model qwen3-30b-a3b --cluster "2x8 gpu=h100 nics=8" --global-batch 256 --recipe zero=3 --within 3s \
   --policy ep,eplb --out map >/dev/null || fail "--out map"
 policy=$(value map/recommendation.json 'd["ranked"][0]["policy"]')
+has "Its readers take the first rank that has the expert; for " map/what-to-change.md
 [ "$policy" = eplb ] || fail "the recommended policy is $policy"
 ranks=$(sed -n 's/.* ep=\([0-9]*\) .*/\1/p' map/setup.json)
 "$sim" skewed.jsonl --model qwen3-30b-a3b --ranks "$ranks" --cluster "1x8 gpu=h100" --placement map/eplb.json --policy ep,given --json >given.json ||

@@ -105,6 +105,12 @@ grep -q "(today).*: the host launches kernels more slowly than they run$" cut.tx
 [ "$(value cut/recommendation.json 'd["today"]["why"]')" = "the host launches kernels more slowly than they run" ] || fail "its reason in JSON"
 ! grep -q "host" graph.txt || fail "the host of a CUDA graph: $(grep host graph.txt)"
 
+# ---- Words of the table are explained below it ----
+tr -s "\n " " " <assumed.txt >line.txt
+has "step (s) even (s) policy" line.txt
+has "columns: step (s): a training step with the loads of this trace. even (s): the same step if every expert got the same number of tokens" line.txt
+has "its busiest GPU gets more tokens, and all wait for it" assumed.txt
+
 # ---- The screen says what was asked; a model is not guessed ----
 head -3 assumed.txt | tr "\n" " " | tr -s " " >head.txt
 for words in "model gpt-oss-20b on 32 GPUs (4x8 gpu=h100 nics=8)" "a step of 128 sequences of 4096 tokens"; do has "$words" head.txt; done

@@ -177,7 +177,7 @@ static void add_row(const hec_recommendation *all, int32_t i, const char *why, c
   HEC_SCOPED(hec_text) layout = {0}, how = {0};
   const hec_recommended *r = shown(all, i);
   row_words(all, i, &layout, &how);
-  hec_text_printf(out, "%-*s %-*s %8.4g  %8.4g  %-*s %5.1f GiB%s%s%s\n", w->layout, layout.data, w->how, how.data,
+  hec_text_printf(out, "%-*s %-*s %8.4g %9.4g  %-*s %5.1f GiB%s%s%s\n", w->layout, layout.data, w->how, how.data,
                   hec_recommended_row(r)->result.step_s, r->choice.result.step_s, w->policy,
                   hec_recommended_row(r)->policy->name, hec_memory_gib(&hec_recommended_row(r)->result.memory),
                   hec_recommended_may_not_fit(r) ? "?"
@@ -202,8 +202,8 @@ static void why_words(const hec_recommendation *r, int32_t i, hec_text *why) {
 
 static void add_table(const hec_recommendation *r, hec_text *out) {
   const widths w = widths_of(r);
-  hec_text_printf(out, "\n%-*s %-*s %8s  %8s  %-*s %9s  %s\n", w.layout, "#  layout", w.how, "micro, recompute",
-                  "step (s)", "balanced", w.policy, "policy", "memory", "why it is slower");
+  hec_text_printf(out, "\n%-*s %-*s %8s %9s  %-*s %9s  %s\n", w.layout, "#  layout", w.how, "micro, recompute",
+                  "step (s)", "even (s)", w.policy, "policy", "memory", "why it is slower");
   for (int32_t i = 0; i <= r->n; i++) {
     HEC_SCOPED(hec_text) why = {0};
     if (i == r->n && !r->has_today)
@@ -308,8 +308,17 @@ static void add_assumed(const hec_recommendation *r, hec_text *out) {
     hec_summary_add_foot("assumed:", words.data, out);
 }
 
+static void add_columns(hec_text *out) {
+  hec_summary_add_foot(
+      "columns:",
+      "step (s): a training step with the loads of this trace. even (s): the same step if every expert "
+      "got the same number of tokens (balanced routing). memory: what the fullest GPU needs.",
+      out);
+}
+
 static void add_feet(const hec_recommendation *r, hec_text *out) {
   HEC_SCOPED(hec_text) words = {0};
+  add_columns(out);
   hec_training_fit_say(&hec_recommended_row(&r->rows[0])->result.memory, NULL, "The first", &words);
   if (hec_recommended_row(&r->rows[0])->result.memory.fits)
     peak_words(r, &words);

@@ -100,7 +100,7 @@ hec_layout_reason hec_recommended_reason(const hec_recommended *best, const hec_
   double own_s = hec_recommended_row(slower)->result.step_s - slower->choice.result.step_s;
   double routing_s = own_s - (hec_recommended_row(best)->result.step_s - best->choice.result.step_s);
   hec_layout_reason balanced = hec_layout_reason_of(&best->choice, &slower->choice);
-  const char *words = own_s > routing_s / 2                           ? "more waiting for the busiest rank"
+  const char *words = own_s > routing_s / 2 ? "its busiest GPU gets more tokens, and all wait for it"
                       : hec_recommended_row(slower)->policy->baseline ? "no policy saves traffic there"
                                                                       : "its policy saves less traffic";
   return routing_s > balanced.seconds ? (hec_layout_reason){words, routing_s} : balanced;
