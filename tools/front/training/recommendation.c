@@ -6,7 +6,6 @@
 #include "runtime/base/progress.h"
 #include "tools/front/job_make.h"
 #include "tools/front/training/recommendation_search.h"
-#include "tools/front/training/recommendation_words.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -49,6 +49,13 @@ typedef struct {
   const char *tool, *trace;
 } hec_recommendation;
 
+/* The same layout, recipe and policy. */
+bool hec_recommended_same(const hec_recommended *a, const hec_recommended *b);
+/* The row of the table that is the same; -1: none. */
+int32_t hec_recommendation_find(const hec_recommendation *r, const hec_recommended *like);
+/* Whether flags of Megatron-LM do exactly what was predicted with ep. */
+bool hec_choice_suits_megatron(const hec_layout_choice *choice);
+
 /* `args`: those of a training job; a layout in them is what runs today. Needs a global batch. HEC_FAILED: nothing fits into
  * memory; the message says what comes nearest. `within_s` decides how many layouts are
  * estimated and how many records are planned. It counts work and reads no clock, so that the same input gives the same

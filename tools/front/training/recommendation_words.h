@@ -10,12 +10,6 @@ const char *hec_recipe_part(const hec_recipe *recipe, const char *part, hec_text
 void hec_choice_words(const hec_layout_choice *choice, hec_text *out);
 /* "row 2 (pp=4 ep=16, policy eplb)": how the table has the row with that index. */
 void hec_recommended_row_words(const hec_recommendation *r, int32_t row, hec_text *out);
-/* The same layout, recipe and policy. */
-bool hec_recommended_same(const hec_recommended *a, const hec_recommended *b);
-/* The row of the table that is the same; -1: none. */
-int32_t hec_recommendation_find(const hec_recommendation *r, const hec_recommended *like);
-/* Whether flags of Megatron-LM do exactly what was predicted with ep. */
-bool hec_choice_suits_megatron(const hec_layout_choice *choice);
 /* "4.6 s, 1.08x the recommended step, 70.8 GiB, which may not fit" */
 void hec_recommended_cost_words(const hec_recommendation *r, const hec_recommended *of, hec_text *out);
 double hec_memory_gib(const hec_training_memory *m);
