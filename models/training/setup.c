@@ -1,10 +1,13 @@
 /* Reads set-ups: see setup.h. Layout and recipe are read here, too, so that a mistake is told with its line. */
 #include "models/training/setup.h"
 
+#include "models/cluster.h"
+#include "models/gpu.h"
 #include "models/json.h"
 #include "models/preset_data.h"
 #include "models/training/layout.h"
 #include "models/training/recipe.h"
+#include "runtime/base/files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -114,6 +117,18 @@ hec_status hec_setup_parse(const char *text, size_t length, const char *origin, 
   return read_document(json, arena, setup);
 }
 
+/* A file beside the set-up's. A name that is neither there nor looks like a file is left: somebody mistyped a preset. */
+static void take_beside(const char *file, bool known, hec_arena *arena, const char **name) {
+  HEC_SCOPED(hec_text) path = {0};
+  if (!*name || known)
+    return;
+  size_t n = strlen(*name);
+  bool looks = strchr(*name, '/') || (n > 5 && strcmp(*name + n - 5, ".json") == 0);
+  hec_file_beside(file, *name, &path);
+  if (looks || access(path.data, F_OK) == 0)
+    *name = hec_arena_text(arena, path.data);
+}
+
 hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) {
   static const char prefix[] = "setup-";
   const char *name = strncmp(spec, prefix, sizeof prefix - 1) == 0 ? spec + sizeof prefix - 1 : spec;
@@ -124,7 +139,13 @@ hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) 
     return hec_preset_unknown("setup", "setup", name, " or the path of a JSON file");
   HEC_OPENED(hec_json) *json = NULL;
   HEC_TRY(hec_json_read(spec, &json));
-  return read_document(json, arena, setup);
+  HEC_TRY(read_document(json, arena, setup));
+  const char *model = setup->model, *device = setup->device, *cluster = setup->cluster;
+  take_beside(spec, model && hec_preset_find("moe", model), arena, &setup->model);
+  take_beside(spec, device && hec_gpu_known(device), arena, &setup->device);
+  take_beside(spec, cluster && (hec_preset_find("cluster", cluster) || hec_cluster_is_line(cluster)), arena,
+              &setup->cluster);
+  return HEC_OK;
 }
 
 hec_status hec_setup_recipe(const char *spec, hec_arena *arena, const char **text) {

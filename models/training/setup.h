@@ -7,7 +7,7 @@
  *      "published": {"gpu_hours_per_1e12_tokens": 180e3}, "sources": {"layout": "where it is from"}}
  *
  * `cluster` (preset, line or file) may stand instead of `device`: its GPU, its nodes and its NICs. `published`: what its source
- * measured, to be shown beside the prediction. */
+ * measured, to be shown beside the prediction. Paths of a model, a device or a cluster are relative to the file's folder. */
 #pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -24,7 +24,8 @@ typedef struct {
 } hec_setup;
 
 /* `spec`: a preset's name (models/presets/setup-NAME.json, with or without "setup-"), else the path of a JSON file. Texts are
- * copies on the arena. Errors name file, line and field. */
+ * copies on the arena. Errors name file, line and field. Paths are as hec_setup_load's caller sees them; hec_setup_parse
+ * leaves them as they are written. */
 hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) HEC_MUST_USE;
 hec_status hec_setup_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                            hec_setup *setup) HEC_MUST_USE;

@@ -1,10 +1,12 @@
 /* See files.h. Reading is O(bytes). */
+#define _GNU_SOURCE /* realpath */
 #include "runtime/base/files.h"
 
 #include "runtime/base/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,6 +72,45 @@ void hec_file_beside(const char *file, const char *name, hec_text *path) {
   if (name[0] != '/' && slash)
     hec_text_add_bytes(path, file, (size_t)(slash - file) + 1);
   hec_text_add(path, name);
+}
+
+/* Without links, "." and "..", as far as it is there; "" for the root. */
+static void add_real(const char *folder, hec_text *real) {
+  HEC_SCOPED(hec_text) there = {0};
+  char found[PATH_MAX];
+  size_t n = strlen(folder);
+  hec_text_add(&there, folder);
+  while (!realpath(n > 0 ? there.data : folder[0] == '/' ? "/" : ".", found)) {
+    if (n == 0)
+      return;
+    do
+      there.data[--n] = '\0';
+    while (n > 0 && folder[n] != '/');
+  }
+  hec_text_add(real, strcmp(found, "/") == 0 ? "" : found);
+  hec_text_printf(real, "%s%s", folder[n] && folder[n] != '/' ? "/" : "", folder + n);
+}
+
+void hec_file_seen_from(const char *file, const char *path, hec_text *name) {
+  HEC_SCOPED(hec_text) folder = {0}, from = {0};
+  char to[PATH_MAX];
+  hec_file_beside(file, "", &folder);
+  while (folder.length > 1 && folder.data[folder.length - 1] == '/')
+    folder.data[--folder.length] = '\0';
+  add_real(folder.data, &from);
+  if (!realpath(path, to)) {
+    hec_text_add(name, path);
+    return;
+  }
+  size_t common = 0; /* folders of both, as a length */
+  for (size_t i = 0; from.data[i] == to[i] || strchr("/", from.data[i]); i++) {
+    common = strchr("/", from.data[i]) && strchr("/", to[i]) ? i : common;
+    if (from.data[i] != to[i] || !to[i])
+      break;
+  }
+  for (const char *at = strchr(from.data + common, '/'); at; at = strchr(at + 1, '/'))
+    hec_text_add(name, "../");
+  hec_text_add(name, to + common + (to[common] == '/'));
 }
 
 bool hec_file_claim(int file) {

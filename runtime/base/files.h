@@ -19,6 +19,8 @@ DIR *hec_folder_open(const char *path);
 hec_status hec_file_read(const char *path, const char *wanted, size_t limit, char **bytes, size_t *length) HEC_MUST_USE;
 /* Adds the path of `name` as seen from `file`'s folder: names in a file are relative to it. Absolute ones stay. */
 void hec_file_beside(const char *file, const char *name, hec_text *path);
+/* The other way round: adds `path`, which is there, as seen from `file`'s folder, which need not be there yet. */
+void hec_file_seen_from(const char *file, const char *path, hec_text *name);
 
 /* Takes a file that is open for writing for this process alone; children that are forked do not have it. Until it is closed. False:
  * another process has it. A file system without locks takes all. */

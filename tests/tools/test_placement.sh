@@ -149,7 +149,7 @@ refuses 2 "--iter: the trace has no iteration 3; its last is 1, and 2 plans afte
 # What a format cannot say.
 refuses 2 "--export eplb: expected as many slots on every rank" plan "$sample" --policy hecate --iter 9 --export eplb --out never
 refuses 2 "--export: expected a plan of whole experts" plan "$sample" --policy fsdp --iter 9 --export vllm-ascend --out never
-accepts plan "$sample" --policy hecate --iter 9 --export vllm-ascend --out ragged && has "copies gathered for this micro-batch"
+accepts plan "$sample" --policy hecate --iter 9 --export vllm-ascend --out ragged && has "copies that are gathered for one micro-batch"
 has "vllm-ascend itself loads"
 accepts "$sample" --policy ep --placement ragged
 refuses 2 "--first-layer: expected 0 or nothing beside --export vllm-ascend" plan "$sample" --policy ep --iter 9 --export vllm-ascend --out never --first-layer 1

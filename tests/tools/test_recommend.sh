@@ -84,12 +84,33 @@ for part in (confidence["parts_of_the_trace"], confidence["other_network_law"]):
     assert 0 <= part["stays_first"] <= part["tried"] and (part["worst_regret"] > 0) == (part["stays_first"] < part["tried"]), part
 assert confidence["parts_of_the_trace"]["tried"] == 4 and confidence["other_network_law"]["tried"] == 1
 P
+# Which row each file is of is said in the files, too. What Megatron-LM runs exactly is in the table.
+cat >rows.py <<'P'
+import json, sys
+folder, screen = sys.argv[1:]
+r, guide, flags = (open(f"{folder}/{f}").read() for f in ("recommendation.json", "what-to-change.md", "megatron.txt"))
+r = json.loads(r)
+words, at = " ".join(open(screen).read().split()), r["megatron_row"] - 1
+row, best = r["megatron_runs"], r["ranked"][0]
+if r["megatron_differs"] == "":
+    assert 0 <= at < len(r["ranked"]) <= 5 and {**r["ranked"][at], "why": 0, "why_s": 0} == {**row, "why": 0, "why_s": 0}, (at, row)
+assert row["policy"] == "ep" and row["step_s"] >= r["without_policy"]["step_s"]
+assert ("# The recommended row: " if at == 0 else "# Another row than the recommended one: " + row["layout"]) in flags, flags
+assert f"# Predicted: {row['step_s']:.4g} s, {row['step_s'] / best['step_s']:.2f}x the recommended step" in flags, flags
+table = {line.split("|")[1].strip(" `"): line.split("|")[3].strip() for line in guide.split("\n") if line.startswith("| `")}
+assert table["setup.json"] == "the recommended" and (table["megatron.txt"] == "the recommended") == (at == 0), table
+assert at <= 0 or f"row {at + 1}, which Megatron-LM runs as it is" in words or f"Megatron-LM runs row {at + 1} as it is" in words, words
+said = "this row is run by megatron.txt" if at == 0 else f"for policy {best['policy']} is not a setting of theirs" if best["policy"] != "ep" else "No framework's file"
+assert said in words and said in " ".join(guide.split()), said
+P
+python3 rows.py change out.txt || fail "which row a file is of"
 # The map is the policy's: with it the loads are as even as the policy makes them.
 "$build/hecate-trace" synth --workload zipf --experts 128 --layers 4 --top-k 8 --iterations 12 --source-ranks 1 --tokens 65536 \
   --exponent 0.8 --out skewed.jsonl >/dev/null || fail "no trace"
 "$sim" recommend skewed.jsonl --model qwen3-30b-a3b --cluster "2x8 gpu=h100 nics=8" --global-batch 256 --recipe zero=3 --within 3s \
   --policy ep,eplb --out map >/dev/null || fail "--out map"
 policy=$(value map/recommendation.json 'd["ranked"][0]["policy"]')
+has "Its readers take the first rank that has the expert; for " map/what-to-change.md
 [ "$policy" = eplb ] || fail "the recommended policy is $policy"
 ranks=$(sed -n 's/.* ep=\([0-9]*\) .*/\1/p' map/setup.json)
 "$sim" skewed.jsonl --model qwen3-30b-a3b --ranks "$ranks" --cluster "1x8 gpu=h100" --placement map/eplb.json --policy ep,given --json >given.json ||
@@ -103,6 +124,7 @@ fi
   --exponent 0.4 --out e128.jsonl >/dev/null || fail "no trace"
 run_small=(e128.jsonl --model qwen3-30b-a3b --cluster "1x8 gpu=b200" --global-batch 64 --recipe zero=2)
 "$sim" recommend "${run_small[@]}" --policy ep --out change >out.txt || fail "--out again"
+python3 rows.py change out.txt && [ "$(value change/recommendation.json 'd["megatron_row"]')" = 1 ] || fail "which row, with ep alone"
 [ ! -e change/eplb.json ] && grep -q "eplb.json.*no file" change/what-to-change.md || fail "a map of ep, or one of the run before"
 expect change/deepspeed.json 'd["train_batch_size"] == d["train_micro_batch_size_per_gpu"] * d["gradient_accumulation_steps"] * (8 // d.get("tensor_parallel", {}).get("autotp_size", 1)), d["zero_optimization"]["stage"]' "(True, 2)"
 "$sim" e128.jsonl --setup change/setup.json --policy ep --out change >/dev/null || fail "two commands into one folder"
@@ -111,6 +133,25 @@ expect change/deepspeed.json 'd["train_batch_size"] == d["train_micro_batch_size
 mkdir -p theirs && echo mine >theirs/setup.json
 refuses 2 "setup.json" "${job[@]}" --out theirs
 [ "$(cat theirs/setup.json)" = mine ] && [ "$(ls theirs)" = setup.json ] || fail "a file of theirs was touched"
+
+# A set-up names the files of model and cluster as its own folder sees them, so it runs from any other. A link leads to the folder.
+mkdir -p mine/deep elsewhere real
+ln -s ../real mine/link
+"$sim" --preset mixtral-8x7b >mine/config.json && "$sim" --preset dgx-h100 >mine/cluster.json || fail "no files"
+paths=(trace.jsonl --model mine/config.json --cluster mine/cluster.json --global-batch 128 --policy ep)
+for to in mine/deep/new mine/link; do
+  "$sim" recommend "${paths[@]}" --out $to --setup-out mine/best.json >/dev/null || fail "files of a set-up: $to"
+  (cd elsewhere && "$sim" ../trace.jsonl --setup ../$to/setup.json --policy ep --json) >run.json || fail "from another folder: $to/setup.json"
+  [ "$(value run.json 'd["balanced"]["step_s"]')" = "$(value $to/recommendation.json 'd["ranked"][0]["balanced_step_s"]')" ] || fail "another step: $to"
+done
+expect mine/deep/new/setup.json 'd["model"], d["cluster"]' "('../../config.json', '../../cluster.json')"
+expect mine/link/setup.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
+expect mine/best.json 'd["model"], d["cluster"]' "('config.json', 'cluster.json')"
+(cd elsewhere && "$sim" recommend ../trace.jsonl --setup ../mine/best.json --policy ep --setup-out again.json) >/dev/null || fail "a set-up of a set-up"
+expect elsewhere/again.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
+sed 's/config.json/none.json/' mine/best.json >mine/none.json
+"$sim" trace.jsonl --setup mine/none.json --policy ep >out.txt 2>err.txt && fail "a model that is not there"
+has "mine/none.json" err.txt
 
 # What runs today stands beside it.
 "$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --out free >today.txt || fail "today"
@@ -132,11 +173,20 @@ assert factor > 1.4 and "confidence: WARNING: the factor is outside 0.7 to 1.4."
 assert "All times are multiplied by %.4g, of --measured." % factor in screen and "half of the published runs" not in screen, screen
 P
 refuses 2 "what was measured" "${job[@]}" --measured "step=60s"
+# The narrow band is that of one recipe: it holds if the first row has the recipe of the measured run.
+narrow="half of the published runs took within 5 % of what is predicted"
+alike="precision=bf16 dispatcher=alltoall recompute=norm+act zero=1"
+step=$("$sim" trace.jsonl "${job[@]:1:6}" --layout "pp=8 ep=4" --recipe "$alike grads=fp32" --policy ep --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["policies"][0]["step_s"])')
+"$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --recipe "$alike" --measured "step=${step}s" | tr -s "\n " " " >alike.txt || fail "measured, the same recipe"
+has "Where times are relative to a measured run of the same recipe, $narrow" alike.txt
+"$sim" recommend "${job[@]}" --measured "factor=1.1" | tr -s "\n " " " >factor.txt || fail "factor alone"
+has "Whether the first row has the recipe of the measured run is not known" factor.txt
 
 # Gradients that the recipe states in bf16 have a flag; torchtitan cannot.
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --recipe "grads=bf16 overlap=on" --micro-batch 1 --out bf16 >out.txt || fail "grads=bf16"
 grep -q -- "--grad-reduce-in-bf16" bf16/megatron.txt && grep -q "torchtitan.*gradients in fp32" bf16/what-to-change.md || fail "grads=bf16"
 has "peaks were predicted up to"
+python3 rows.py bf16 out.txt || fail "which row, with overlap"
 
 # ---- Uneven stages and schedules: files say exactly what was predicted ----
 "$build/hecate-trace" synth --workload lognormal --experts 32 --top-k 4 --layers 2 --iterations 8 --source-ranks 4 --out e32.jsonl >/dev/null || fail "no trace"
@@ -163,6 +213,9 @@ modules = p["module_fqns_per_model_part"]
 assert [sum(m.startswith("layers.") for m in part) for part in modules] == parts
 assert sum(modules, []) == ["tok_embeddings"] + [f"layers.{i}" for i in range(24)] + ["norm", "output"]
 P
+# A schedule that Megatron-LM lacks: the row that it runs exactly is another one, and in the table.
+"$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --pipeline zb-h1 --recipe "zero=1 recompute=none" --out zb >out.txt || fail "zb-h1"
+python3 rows.py zb out.txt || fail "which row, with a schedule"
 # A schedule that is named is searched, and runs as it was predicted.
 "$sim" recommend "${job[@]}" --pipeline dualpipev --out folded >/dev/null || fail "--pipeline"
 "$sim" trace.jsonl --setup folded/setup.json --policy ep,eplb,hecate --json >run.json || fail "the set-up with a schedule does not run"

@@ -45,6 +45,33 @@ fitting = [p for p in json.load(open("hand.json"))["policies"] if p["memory"]["f
 best, today = json.load(open("today.json"))["ranked"][0], min(fitting, key=lambda p: p["step_s"])
 assert best["step_s"] <= today["step_s"], (best, today["name"], today["step_s"])
 P
+# ---- With data-sheet rates of the links: the rows as a run by hand has them, whose cluster says nvlink_eff=1 nic_eff=1 ----
+cat >sheet.py <<'P'
+import json, subprocess, sys
+sim, found, screen, cluster, *job = sys.argv[1:]
+r = json.load(open(found))
+def hand(row):
+    how = ["--layout", row["layout"] if "=" in row["layout"] else "ep=1", "--micro-batch", str(row["micro_batch"]), "--recipe", row["recipe"]]
+    run = json.loads(subprocess.run([sim, *job, "--cluster", cluster + " nvlink_eff=1 nic_eff=1", "--policy", "ep", "--json", *how], check=True,
+                                    capture_output=True).stdout)
+    return run["policies"][0]["step_s"]
+steps = [hand(row) for row in r["ranked"]]
+law, best, words = r["confidence"]["other_network_law"], min(range(len(steps)), key=steps.__getitem__), " ".join(open(screen).read().split())
+assert any("dispatcher=deepep" in row["recipe"] for row in r["ranked"]), "this test wants a row with deepep"
+assert abs(law["worst_regret"] - (steps[0] / steps[best] - 1)) < 1e-6, (law, steps)
+assert (law["stays_first"] == 1) == (best == 0) and law["faster_row"] == (best + 1 if best else 0), (law, steps)
+assert ("If links reach their data-sheet rates, row %d (%s" % (best + 1, r["ranked"][best]["layout"].split()[0]) in words) == (best > 0), words
+P
+"$build/hecate-trace" synth --workload zipf --exponent 0.1 --experts 128 --top-k 8 --layers 2 --iterations 4 --source-ranks 4 --out even.jsonl >/dev/null || fail "no trace"
+# CLUSTER JOB...
+sheet() {
+  "$sim" recommend "${@:2}" --cluster "$1" --policy ep --out sheet >sheet.txt || fail "data-sheet rates"
+  python3 sheet.py "$sim" sheet/recommendation.json sheet.txt "${1% nvlink_eff*}" "${@:2}" || fail "another order with data-sheet rates: $*"
+  expect sheet/recommendation.json 'd["confidence"]["other_network_law"]["faster_row"] > 1' True
+}
+sheet "32x8 gpu=h100 nics=8" even.jsonl --model qwen3-235b-a22b --global-batch 1024
+sheet "4x8 gpu=h100 nics=8 nvlink_eff=0.1" e32.jsonl --model gpt-oss-20b --global-batch 128
+
 # ---- A dispatcher that nobody stated ----
 small=(e32.jsonl --model gpt-oss-20b --cluster "4x8 gpu=h100 nics=8" --global-batch 128 --policy ep)
 "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --out assumed >assumed.txt || fail "assumed"
@@ -54,7 +81,19 @@ dispatcher=$(value assumed/recommendation.json '[w for w in d["today_with_that_d
 has "With dispatcher ${dispatcher#*=} it takes" line.txt
 "$sim" "${small[@]}" --layout "pp=2 ep=16" --recipe "$dispatcher" --json >with.json || fail "with its dispatcher"
 [ "$(value assumed/recommendation.json 'd["today_with_that_dispatcher"]["step_s"]')" = "$(value with.json 'd["policies"][0]["step_s"]')" ] || fail "another time with $dispatcher"
+# A measured run has a narrow band for runs of its recipe alone. Here the first row has another one.
+step=$(value assumed/recommendation.json 'd["today"]["step_s"]')
+"$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --measured "step=${step}s" --out measured | tr -s "\n " " " >line.txt || fail "measured"
+has "The recipe of the first row differs from the measured run's in recompute, zero. So its band is that of runs without a measured one. Where main settings of the recipe are not stated, half" line.txt
+expect measured/recommendation.json 'd["confidence"]["half_within"] > 0.05' True
 "$sim" recommend "${small[@]}" --layout "pp=2 ep=16" --recipe dispatcher=alltoall >stated.txt || fail "stated"
+# JSON has the assumptions of the screen. A recipe that is stated as a whole has none.
+tr -s "\n " " " <assumed.txt >line.txt
+expect assumed/recommendation.json '"assumed: %s not searched:" % "; ".join(d["assumed"]) in open("line.txt").read()' True
+expect assumed/recommendation.json 'd["assumed"][-1].startswith("recipe: precision=bf16 dispatch=bf16 ")' True
+stated="precision=bf16 dispatch=bf16 overlap=off graph=none fused=off grads=fp32 dp-overlap=on head=last fabric=infiniband"
+"$sim" recommend "${small[@]}" --seq 4096 --recipe "$stated" --json >all.json || fail "all stated"
+expect all.json 'd["assumed"]' "[]"
 ! grep -q "is assumed;" stated.txt || fail "a stated dispatcher is called assumed"
 
 # ---- Products so small that the host launches them more slowly than they run: that is said, and a CUDA graph ends it ----
@@ -65,6 +104,12 @@ has "of today's step is waiting for the host, which launches kernels more slowly
 grep -q "(today).*: the host launches kernels more slowly than they run$" cut.txt || fail "today's reason: $(grep "(today)" cut.txt)"
 [ "$(value cut/recommendation.json 'd["today"]["why"]')" = "the host launches kernels more slowly than they run" ] || fail "its reason in JSON"
 ! grep -q "host" graph.txt || fail "the host of a CUDA graph: $(grep host graph.txt)"
+
+# ---- Words of the table are explained below it ----
+tr -s "\n " " " <assumed.txt >line.txt
+has "step (s) even (s) policy" line.txt
+has "columns: step (s): a training step with the loads of this trace. even (s): the same step if every expert got the same number of tokens" line.txt
+has "its busiest GPU gets more tokens, and all wait for it" assumed.txt
 
 # ---- The screen says what was asked; a model is not guessed ----
 head -3 assumed.txt | tr "\n" " " | tr -s " " >head.txt

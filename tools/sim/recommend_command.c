@@ -73,7 +73,7 @@ static hec_status write_out(const settings *s, const hec_recommendation *r, hec_
                             hec_arena *arena) {
   hec_text texts[HEC_RECOMMENDATION_FILES] = {{0}};
   hec_named_file files[HEC_RECOMMENDATION_FILES];
-  hec_status status = hec_recommendation_write(r, reader, arena, texts);
+  hec_status status = hec_recommendation_write(r, s->out, reader, arena, texts);
   for (int32_t i = 0; i < HEC_RECOMMENDATION_FILES; i++)
     files[i] = (hec_named_file){hec_recommendation_files[i], texts[i]};
   if (status == HEC_OK)
@@ -89,7 +89,7 @@ static hec_status write_files(const settings *s, const hec_recommendation *r) {
   const char *const paths[2] = {s->setup_out, s->flags_out};
   hec_file_out files[2];
   int32_t n = 0;
-  hec_recommendation_setup(r, &texts[0]);
+  hec_recommendation_setup(r, s->setup_out ? s->setup_out : "", &texts[0]);
   hec_recommendation_megatron(r, false, &texts[1], &differs);
   hec_text_add(&texts[1], "\n");
   for (int i = 0; i < 2; i++)

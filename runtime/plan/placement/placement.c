@@ -216,12 +216,12 @@ static void say_lost(const hec_plan *plan, hec_text *out) {
   losses lost = {0};
   count_losses(plan, &lost);
   if (lost.n_guests > 0)
-    hec_text_printf(out, "%" PRId64 " copies gathered for this micro-batch are slots like others in it. ",
+    hec_text_printf(out, "In it %" PRId64 " copies that are gathered for one micro-batch look like those that stay. ",
                     lost.n_guests);
   if (lost.n_homes > 0)
     hec_text_printf(out,
-                    "It does not say where parameters are kept: read back, the lowest rank with the expert, another "
-                    "than here for %" PRId64 " experts. ",
+                    "It does not say which rank keeps the parameters of an expert. Its readers take the first rank "
+                    "that has the expert; for %" PRId64 " experts the policy chose another rank. ",
                     lost.n_homes);
   if (plan->quota_at)
     hec_text_add(out, "It does not say how tokens are split over copies. ");

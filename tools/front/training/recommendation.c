@@ -422,28 +422,51 @@ static hec_training_choice ep_alone(const hec_training_choice *fitting) {
   return alone;
 }
 
-/* What ep alone runs best: of what is simulated, and of the layouts that ep is estimated fastest with. */
+static void take_better(const hec_recommended *row, hec_recommended *to) {
+  if (!to->set_up || better(hec_recommended_best(row), hec_recommended_best(to)))
+    *to = *row;
+}
+
+static void take_plain(const hec_recommended *of, hec_recommendation *to) {
+  hec_recommended row = *of;
+  row.best = row.policies.baseline;
+  take_better(&row, &to->plain);
+  if (hec_choice_suits_megatron(&row.choice))
+    take_better(&row, &to->megatron);
+}
+
+/* What ep alone runs best: of what is simulated, and of the layouts that ep is estimated fastest with. The same of those that
+ * Megatron-LM runs as they are. */
 static hec_status choose_plain(rivals *p, const hec_training_choice *fitting, hec_recommendation *to) {
   const hec_training_choice alone = ep_alone(fitting);
-  for (int32_t i = 0; i < p->n_rows; i++) {
-    hec_recommended row = p->row[i];
-    row.best = row.policies.baseline;
-    if (i == 0 || better(hec_recommended_best(&row), hec_recommended_best(&to->plain)))
-      to->plain = row;
-  }
   qsort(p->from.of, (size_t)p->from.n, sizeof *p->from.of, by_plain);
-  hec_recommended *rows = HEC_NEW(p->arena, hec_recommended, PLAIN_TRIED);
-  simulation *all = HEC_NEW(p->arena, simulation, PLAIN_TRIED);
-  int32_t n = 0;
-  for (; n < p->from.n && n < PLAIN_TRIED && p->from.of[n].plain_s > 0; n++) {
+  hec_recommended *rows = HEC_NEW(p->arena, hec_recommended, 2 * PLAIN_TRIED);
+  simulation *all = HEC_NEW(p->arena, simulation, 2 * PLAIN_TRIED);
+  int32_t n = 0, n_suit = 0;
+  for (int32_t i = 0; i < p->from.n && p->from.of[i].plain_s > 0 && n_suit < PLAIN_TRIED; i++) {
+    bool suits = hec_choice_suits_megatron(&p->from.of[i].choice);
+    if (i >= PLAIN_TRIED && !suits)
+      continue;
+    n_suit += suits;
     all[n] = (simulation){.to = &rows[n], .with = alone};
-    HEC_TRY(prepare(p, p->from.of[n].of, &rows[n]));
+    HEC_TRY(prepare(p, p->from.of[i].of, &rows[n++]));
   }
   HEC_TRY(simulate_all(p, all, n));
+  for (int32_t i = 0; i < p->n_rows; i++)
+    take_plain(&p->row[i], to);
   for (int32_t i = 0; i < n; i++)
-    if (better(hec_recommended_best(&rows[i]), hec_recommended_best(&to->plain)))
-      to->plain = rows[i];
+    take_plain(&rows[i], to);
   return HEC_OK;
+}
+
+/* It stands in the table, in place of the last row if there is no room. */
+static void show_megatron(hec_recommendation *to) {
+  bool any = to->megatron.set_up != NULL;
+  if (any && hec_recommendation_find(to, &to->megatron) < 0)
+    to->rows[to->n < HEC_RECOMMENDED_ROWS ? to->n++ : to->n - 1] = to->megatron;
+  sort_rows(to->rows, to->n);
+  to->megatron_row = any ? hec_recommendation_find(to, &to->megatron) : -1;
+  to->megatron = any ? to->megatron : to->plain;
 }
 
 /* With all records that a step takes, as a run by hand has them, and the policy that was best with some. `rows`: [n] */
@@ -476,12 +499,13 @@ static hec_status finish_rows(rivals *p, const hec_training_choice *fitting, hec
   alone.records = 0;
   alone.recompute_more = false;
   to->n_records = to->rows[0].policies.n_records;
-  hec_recommended *rows[HEC_RECOMMENDED_ROWS + 1] = {[HEC_RECOMMENDED_ROWS] = NULL};
+  hec_recommended *rows[HEC_RECOMMENDED_ROWS + 2] = {NULL};
   for (int32_t i = 0; i < to->n; i++)
     rows[i] = &to->rows[i];
   rows[to->n] = &to->plain;
-  HEC_TRY(simulate_fully(p, fitting, rows, to->n + 1));
-  sort_rows(to->rows, to->n);
+  rows[to->n + 1] = &to->megatron;
+  HEC_TRY(simulate_fully(p, fitting, rows, to->n + 1 + (to->megatron.set_up != NULL)));
+  show_megatron(to);
   return to->has_today ? look_at_today_with(p, &alone, to) : HEC_OK;
 }
 
@@ -567,5 +591,5 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
   p->budget = hec_budget_of(within_s);
   p->n_layers = hec_trace_header_of(reader)->n_layers;
   HEC_TRY(search_loads(p, base, to));
-  return hec_recommendation_doubt(to, arena);
+  return hec_recommendation_doubt(to);
 }

@@ -21,6 +21,7 @@ static inline const hec_training_result *hec_recommended_best(const hec_recommen
 typedef struct {
   int32_t n, n_first;
   double worst_regret;
+  int32_t faster; /* the row that is faster where the first loses most; 0: it never loses */
 } hec_doubt;
 
 typedef struct {
@@ -30,6 +31,10 @@ typedef struct {
                                      fastest other layout and the fastest of other ep */
   int32_t n;
   hec_recommended plain; /* the fastest layout with ep: what a framework without placement policies runs */
+  /* The fastest with ep whose flags of Megatron-LM do exactly what was predicted: row `megatron_row` of the table. Where
+   * there is none it is `plain`, and the row -1. */
+  hec_recommended megatron;
+  int32_t megatron_row;
   /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated
    * under the loads. */
   int32_t n_estimated, n_beaten, n_left, n_simulated;
@@ -39,10 +44,17 @@ typedef struct {
   /* How often the first stays first, and what it is slower than the best then, at most: */
   hec_doubt constants; /* of HEC_DOUBTS changes of a constant by a tenth */
   hec_doubt records;   /* of parts of the trace's records, each alone */
-  hec_doubt law;       /* collectives by latency and data-sheet rates instead of the measured ones */
+  hec_doubt law;       /* links at their data-sheet rates instead of the measured ones */
   int32_t n_records;   /* of the trace, for the first choice; rows that are shown have all that a step takes */
   const char *tool, *trace;
 } hec_recommendation;
+
+/* The same layout, recipe and policy. */
+bool hec_recommended_same(const hec_recommended *a, const hec_recommended *b);
+/* The row of the table that is the same; -1: none. */
+int32_t hec_recommendation_find(const hec_recommendation *r, const hec_recommended *like);
+/* Whether flags of Megatron-LM do exactly what was predicted with ep. */
+bool hec_choice_suits_megatron(const hec_layout_choice *choice);
 
 /* `args`: those of a training job; a layout in them is what runs today. Needs a global batch. HEC_FAILED: nothing fits into
  * memory; the message says what comes nearest. `within_s` decides how many layouts are
@@ -53,21 +65,27 @@ hec_status hec_recommend(const hec_training_args *args, const hec_job_options *o
                          hec_recommendation *to) HEC_MUST_USE;
 
 /* Counts `constants`, `records` and `law` of rows that are there. */
-hec_status hec_recommendation_doubt(hec_recommendation *r, hec_arena *arena) HEC_MUST_USE;
+hec_status hec_recommendation_doubt(hec_recommendation *r) HEC_MUST_USE;
 
+/* How far off the first row's time may be. That of times relative to a measured run holds for runs of the same recipe: where
+ * the row has another one than what runs today, or nobody said what was measured, `why` says so. */
+const hec_band *hec_recommendation_band(const hec_recommendation *r, hec_text *why);
 /* What to run, and what it gains. */
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_screen(const hec_recommendation *r, hec_text *out);
 void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
-/* Flags of Megatron-LM, which has no placement policies: of `plain`. `quoted`: for a shell; `differs`: from what was predicted,
- * "" if in nothing (megatron_flags.h). A set-up for --setup: of the first row. */
+/* Flags of Megatron-LM, which has no placement policies: of `megatron`. `quoted`: for a shell; `differs`: from what was predicted,
+ * "" if in nothing (megatron_flags.h). A set-up for --setup: of the first row; `file` is what it is
+ * written to, for paths in it are relative to its folder. */
 void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs);
 const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
-void hec_recommendation_setup(const hec_recommendation *r, hec_text *out);
+void hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out);
 
+/* Which of the frameworks' files run the first row, and which another: sentences. */
+void hec_recommendation_runs(const hec_recommendation *r, hec_text *words);
 /* What carries it out: a file for each framework, and what-to-change.md, which says what each was written for and cannot say. */
 enum { HEC_RECOMMENDATION_FILES = 7 };
 extern const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES];
-/* Their texts, in that order; "" where there is nothing to say. Reads the trace. */
-hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
-                                    hec_text text[HEC_RECOMMENDATION_FILES]) HEC_MUST_USE;
+/* Their texts, in that order, to be written into `folder`; "" where there is nothing to say. Reads the trace. */
+hec_status hec_recommendation_write(const hec_recommendation *r, const char *folder, hec_trace_reader *reader,
+                                    hec_arena *arena, hec_text text[HEC_RECOMMENDATION_FILES]) HEC_MUST_USE;

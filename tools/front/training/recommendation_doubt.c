@@ -1,15 +1,24 @@
 /* How sure a recommendation is: the rows that are shown, predicted again when something is otherwise. */
-#include "models/laws/cost_law.h"
 #include "tools/front/training/recommendation.h"
 
 /* A row under its policy, or balanced, when something is otherwise. */
 typedef struct {
-  double constant;          /* factor on constant `which`; 1: as it is */
-  int32_t which;            /* of 5 */
-  int32_t window, of;       /* part of the step's records; of 0: all */
-  bool balanced;            /* what routing adds stays as it was */
-  const hec_gpu_laws *laws; /* NULL: the job's */
+  double constant;    /* factor on constant `which`; 1: as it is */
+  int32_t which;      /* of 5 */
+  int32_t window, of; /* part of the step's records; of 0: all */
+  bool balanced;      /* what routing adds stays as it was */
+  bool sheet;         /* links reach their data-sheet rates */
 } otherwise;
+
+/* As nvlink_eff=1 nic_eff=1 in the cluster's line: all the rest stays, the kernels of dispatchers too. */
+static void take_sheet_rates(hec_training *t) {
+  const hec_gpu *gpu = &t->laws->gpu;
+  hec_collective_how how;
+  double s = hec_gpu_collective_s(gpu, HEC_ALL_TO_ALL, gpu->sheet.nvlink_ranks, 0, &how);
+  if (t->nvlink_share <= 0)
+    t->nvlink_latency_s = how == HEC_COLLECTIVE_NONE ? hec_assumed_latency_s : s;
+  t->nvlink_share = t->constants.nic = 1;
+}
 
 /* The loads of one part of the step's micro-batches, again and again. */
 static void take_window(const otherwise *o, int32_t n_layers, int32_t n_micro, hec_arena *arena,
@@ -37,7 +46,8 @@ static hec_status step_otherwise(const hec_recommended *row, const otherwise *o,
   double *constants[HEC_DOUBTS / 2] = {&t.constants.in_step, &t.constants.nic, &t.constants.hidden, &t.constants.host_s,
                                        &t.constants.overlapped};
   *constants[o->which] *= o->constant;
-  t.laws = o->laws ? o->laws : t.laws;
+  if (o->sheet)
+    take_sheet_rates(&t);
   job.training = &t;
   if (o->balanced)
     job = (hec_training_job){.training = &t, .pipeline = job.pipeline};
@@ -52,17 +62,22 @@ static hec_status step_otherwise(const hec_recommended *row, const otherwise *o,
 /* Rows that do not fit into memory are no rivals of one that does. */
 static hec_status try_otherwise(const hec_recommendation *r, const otherwise *o, hec_doubt *doubt) {
   double first_s = 0, min_s = 0;
+  int32_t fastest = 0;
   for (int32_t c = 0; c < r->n; c++) {
     double s;
     if (hec_recommended_best(&r->rows[0])->memory.fits && !hec_recommended_best(&r->rows[c])->memory.fits)
       continue;
     HEC_TRY(step_otherwise(&r->rows[c], o, &s));
     first_s = c == 0 ? s : first_s;
-    min_s = c == 0 || s < min_s ? s : min_s;
+    fastest = c == 0 || s < min_s ? c : fastest;
+    min_s = fastest == c ? s : min_s;
   }
   doubt->n++;
   doubt->n_first += first_s <= min_s;
-  doubt->worst_regret = first_s / min_s - 1 > doubt->worst_regret ? first_s / min_s - 1 : doubt->worst_regret;
+  if (first_s / min_s - 1 > doubt->worst_regret) {
+    doubt->worst_regret = first_s / min_s - 1;
+    doubt->faster = fastest;
+  }
   return HEC_OK;
 }
 
@@ -77,28 +92,13 @@ static int32_t windows_of(const hec_recommendation *r) {
   return n;
 }
 
-/* Without fitted collectives: latency and rate of the data sheet price all traffic (models/training/groups.h). */
-static const hec_gpu_laws *other_law(const hec_gpu_laws *laws, hec_arena *arena) {
-  hec_gpu_laws *other = HEC_NEW(arena, hec_gpu_laws, 1);
-  *other = *laws;
-  other->gpu.fits = HEC_NEW(arena, hec_law_fit, laws->gpu.n_fits + 1);
-  other->gpu.n_fits = other->gpu.n_own = 0;
-  for (int32_t i = 0; i < laws->gpu.n_fits; i++) {
-    const hec_law_fit *fit = &laws->gpu.fits[i];
-    if (fit->law != &hec_cost_law_collective && fit->law != &hec_cost_law_dispatch)
-      other->gpu.fits[other->gpu.n_fits++] = *fit;
-  }
-  return other;
-}
-
-/* Whether the order of the rows hangs on a constant, on the records, on the law of the network. */
-hec_status hec_recommendation_doubt(hec_recommendation *to, hec_arena *arena) {
-  const hec_gpu_laws *law = other_law(to->rows[0].choice.training.laws, arena);
+/* Whether the order of the rows hangs on a constant, on the records, on the rates of the links. */
+hec_status hec_recommendation_doubt(hec_recommendation *to) {
   int32_t windows = windows_of(to);
   for (int32_t i = 0; i < HEC_DOUBTS; i++)
     HEC_TRY(try_otherwise(to, &(otherwise){.constant = i % 2 ? 1.1 : 0.9, .which = i / 2, .balanced = true},
                           &to->constants));
   for (int32_t i = 0; i < windows; i++)
     HEC_TRY(try_otherwise(to, &(otherwise){.constant = 1, .window = i, .of = windows}, &to->records));
-  return try_otherwise(to, &(otherwise){.constant = 1, .laws = law}, &to->law);
+  return try_otherwise(to, &(otherwise){.constant = 1, .sheet = true}, &to->law);
 }

@@ -10,22 +10,35 @@
 #include "runtime/base/value.h"
 #include "runtime/plan/placement/placement.h"
 #include "tools/front/training/megatron_flags.h"
-#include "tools/front/training/recommendation.h"
+#include "tools/front/training/recommendation_words.h"
 
 #include <string.h>
 
 typedef struct {
   const hec_recommendation *r;
-  const hec_training *t; /* what frameworks run: `plain` */
+  const hec_training *t; /* what torchtitan and DeepSpeed run: `plain` */
   const hec_policy *policy;
+  const char *folder;
   hec_trace_reader *reader;
   hec_arena *arena;
 } job;
+
+/* Comments on top of a file: whose it is, and what was predicted. */
+static void add_row(const hec_recommendation *r, const hec_recommended *of, hec_text *out) {
+  hec_text_add(out, hec_recommended_same(of, &r->rows[0]) ? "# The recommended row: "
+                                                          : "# Another row than the recommended one: ");
+  hec_choice_words(&of->choice, out);
+  hec_text_add(out, ", policy ep.\n# Predicted: ");
+  hec_recommended_cost_words(r, of, out);
+  hec_text_add(out, hec_recommended_row(of)->result.memory.fits && !hec_recommended_may_not_fit(of) ? ", which fits.\n"
+                                                                                                    : ".\n");
+}
 
 static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) {
   HEC_SCOPED(hec_text) flags = {0};
   hec_recommendation_megatron(j->r, false, &flags, cannot);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
+  add_row(j->r, &j->r->megatron, out);
   if (hec_megatron_environment(flags.data))
     hec_text_printf(out, "# Environment: %s\n", hec_megatron_environment(flags.data));
   for (const char *c = flags.data; *c; c++) /* a flag a line */
@@ -73,8 +86,9 @@ static hec_status write_torchtitan(const job *j, hec_text *out, hec_text *cannot
   const hec_layout *l = &t->layout;
   const hec_recipe *recipe = &t->recipe;
   int32_t local = t->micro_batch * (l->pp > 1 ? hec_training_micro_batches(t) : 1);
+  hec_text_add(out, "# torchtitan 0.2.2; put these into your own TOML, over its values\n");
+  add_row(j->r, &j->r->plain, out);
   hec_text_printf(out,
-                  "# torchtitan 0.2.2; put these into your own TOML, over its values\n"
                   "[training]\nlocal_batch_size = %d\nglobal_batch_size = %d\nseq_len = %d\n\n[parallelism]\n"
                   "data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = %d\n"
                   "fsdp_reshard_after_forward = \"%s\"\ntensor_parallel_degree = %d\ncontext_parallel_degree = %d\n"
@@ -185,7 +199,9 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
 
 static hec_status write_setup(const job *j, hec_text *out, hec_text *cannot) {
   (void)cannot;
-  hec_recommendation_setup(j->r, out);
+  HEC_SCOPED(hec_text) file = {0};
+  hec_text_printf(&file, "%s/setup.json", j->folder);
+  hec_recommendation_setup(j->r, file.data, out);
   return HEC_OK;
 }
 
@@ -196,15 +212,17 @@ static hec_status write_summary(const job *j, hec_text *out, hec_text *cannot) {
 }
 
 enum { GUIDE = HEC_RECOMMENDATION_FILES - 1 };
+typedef enum { ALL_ROWS, FIRST_ROW, MEGATRON_ROW, PLAIN_ROW } file_row; /* the row that a file is of */
 static const struct {
   const char *of; /* framework and version */
+  file_row row;
   hec_status (*write)(const job *j, hec_text *out, hec_text *cannot);
-} writers[GUIDE] = {{"hecate: `hecate-sim TRACE --setup setup.json` predicts the same", write_setup},
-                    {"Megatron-LM, Megatron Core 0.16", write_megatron},
-                    {"torchtitan 0.2.2", write_torchtitan},
-                    {"DeepSpeed 0.19, AutoEP", write_deepspeed},
-                    {"EPLB: physical_to_logical_map of each MoE layer of the trace", write_eplb},
-                    {"all figures", write_summary}};
+} writers[GUIDE] = {{"hecate: `hecate-sim TRACE --setup setup.json` predicts the same", FIRST_ROW, write_setup},
+                    {"Megatron-LM, Megatron Core 0.16", MEGATRON_ROW, write_megatron},
+                    {"torchtitan 0.2.2", PLAIN_ROW, write_torchtitan},
+                    {"DeepSpeed 0.19, AutoEP", PLAIN_ROW, write_deepspeed},
+                    {"EPLB: physical_to_logical_map of each MoE layer of the trace", FIRST_ROW, write_eplb},
+                    {"all figures", ALL_ROWS, write_summary}};
 const char *const hec_recommendation_files[HEC_RECOMMENDATION_FILES] = {
     "setup.json", "megatron.txt",        "torchtitan.toml",  "deepspeed.json",
     "eplb.json",  "recommendation.json", "what-to-change.md"};
@@ -218,31 +236,74 @@ static void add_cell(const hec_text *words, hec_text *out) {
     hec_text_add_bytes(out, words->data[i] == '\n' || words->data[i] == '|' ? " " : words->data + i, 1);
 }
 
-hec_status hec_recommendation_write(const hec_recommendation *r, hec_trace_reader *reader, hec_arena *arena,
-                                    hec_text text[HEC_RECOMMENDATION_FILES]) {
+static const hec_recommended *row_of(const hec_recommendation *r, file_row row) {
+  return row == MEGATRON_ROW ? &r->megatron : row == PLAIN_ROW ? &r->plain : &r->rows[0];
+}
+
+static void add_runs(const hec_recommendation *r, file_row row, bool written, hec_text *out) {
+  const hec_recommended *of = row_of(r, row);
+  if (row == ALL_ROWS || !written)
+    hec_text_add(out, "-");
+  else if (hec_recommended_same(of, &r->rows[0]))
+    hec_text_add(out, "the recommended");
+  else {
+    hec_text_add(out, "another: ");
+    hec_choice_words(&of->choice, out);
+    hec_text_printf(out, ", policy ep, %.4g s", hec_recommended_s(of));
+  }
+}
+
+void hec_recommendation_runs(const hec_recommendation *r, hec_text *words) {
+  const job j = {.r = r, .t = &r->plain.choice.training};
+  int32_t n = 0;
+  for (int32_t i = 0; i < GUIDE; i++) {
+    HEC_SCOPED(hec_text) text = {0}, cannot = {0};
+    if (writers[i].row != MEGATRON_ROW && writers[i].row != PLAIN_ROW)
+      continue;
+    if (!hec_recommended_same(row_of(r, writers[i].row), &r->rows[0]) ||
+        writers[i].write(&j, &text, &cannot) != HEC_OK || cannot.length > 0)
+      continue;
+    hec_text_printf(words, "%s%s", n++ == 0 ? " Of the frameworks' files, this row is run by " : ", ",
+                    hec_recommendation_files[i]);
+  }
+  const hec_policy *policy = hec_recommended_row(&r->rows[0])->policy;
+  if (n > 0)
+    hec_text_add(words, " as it is.");
+  else if (policy->baseline)
+    hec_text_add(words, " No framework's file runs this row exactly; what-to-change.md says why.");
+  else
+    hec_text_printf(words, " No framework's file runs this row, for policy %s is not a setting of theirs.",
+                    policy->name);
+}
+
+hec_status hec_recommendation_write(const hec_recommendation *r, const char *folder, hec_trace_reader *reader,
+                                    hec_arena *arena, hec_text text[HEC_RECOMMENDATION_FILES]) {
   const hec_recommended *best = &r->rows[0];
   const job j = {.r = r,
                  .t = &r->plain.choice.training,
                  .policy = best->policies.rows[best->best].policy,
+                 .folder = folder,
                  .reader = reader,
                  .arena = arena};
   hec_text *guide = &text[GUIDE];
   hec_status status = HEC_OK;
   hec_text_add(guide, "# What to change\n\n");
   hec_recommendation_verdict(r, guide);
-  hec_text_add(guide, "\n| file | for | what it cannot say |\n|---|---|---|\n");
+  hec_text_add(guide, "\n| file | for | which row | what it cannot say |\n|---|---|---|---|\n");
   for (int32_t i = 0; status == HEC_OK && i < GUIDE; i++) {
     HEC_SCOPED(hec_text) cannot = {0};
     status = writers[i].write(&j, &text[i], &cannot);
     hec_text_printf(guide, "| `%s` | %s | ", hec_recommendation_files[i], writers[i].of);
+    add_runs(r, writers[i].row, text[i].length > 0, guide);
+    hec_text_add(guide, " | ");
     add_cell(&cannot, guide);
     hec_text_add(guide, " |\n");
   }
   if (!j.policy->baseline)
     hec_text_printf(
         guide,
-        "\nPlacement policy `%s` is not a setting of Megatron-LM, torchtitan and DeepSpeed. Their files say "
-        "what runs best without it. With it take the layout of `setup.json`. A PyTorch trainer runs it with "
+        "\nPlacement policy `%s` is not a setting of Megatron-LM, torchtitan and DeepSpeed. Their files are "
+        "of another row, see above. With it take the layout of `setup.json`. A PyTorch trainer runs it with "
         "hecate.torch, for instance `hecate.torch.hf.replace(model, \"%s\", tokens=...)`; see docs/torch.md.\n",
         j.policy->name, j.policy->name);
   return status;
