@@ -90,7 +90,7 @@ has "| compare | failed | exit code 2: hecate-validate: no such thing |" worse/p
 # ---- Ranks of MPI, and predictions for real: whether there was time for them is the machine's business ----
 if has_mpi openmpi; then
   tool=("$source_dir/tools/cluster-check" --build "$build")
-  "${tool[@]}" --launch "$launcher -n 2" --steps check,compare --model tiny --seconds 22 --out real >out.txt 2>err.txt
+  "${tool[@]}" --launch "$launcher -n 2" --steps check,compare --model tiny --seconds 30 --out real >out.txt 2>err.txt
   has "| hosts | passed | 1 x 2 ranks, started by $launcher -n 2 |" real/page.md
   has "| check | passed | 2 policies on 2 ranks" real/page.md
   grep -qE '^\| compare \| (passed \| ten configurations: median error [0-9.]+ %|failed \| (nothing could be executed in|not done in time))' \
