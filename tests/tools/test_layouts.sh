@@ -253,6 +253,18 @@ for words in 'id="steps"' 'id="stages"' 'id="stage-memory"' "A step takes" "bala
   grep -q -- "$words" files/report.html || fail "report.html has no $words"
 done
 grep -oE "[0-9] [kMGT]B" files/report.html && fail "report.html has other units of memory than the screen"
+# Groups with the same records in another order need as much memory: the page and summary.json speak of the same one.
+"$build/hecate-trace" synth --workload zipf --exponent 0.6 --layers 48 --experts 128 --top-k 8 --iterations 6 --out long.jsonl.gz >/dev/null 2>&1
+run long.jsonl.gz --model qwen3-30b-a3b --cluster "64x8 gpu=h100 nics=8" --layout "tp=2 pp=4 vpp=3 ep=16" --global-batch 2048 --seq 4096 \
+  --policy ep,eplb --out groups
+python3 - <<'P' || fail "moments of a peak"
+import json, re
+d, page = json.load(open("groups/summary.json")), open("groups/report.html").read()
+held = re.findall(r"([a-z][a-z -]*) holds [0-9.]+ GiB at most, on stage \d+ at ([0-9.]+) (m?s)\.", page)
+peaks = [("balanced routing", d["balanced"])] + [(p["name"], p) for p in d["policies"]]
+scale = {"s": 1, "ms": 1e3}
+assert held == [(name, "%.3g" % (scale[h[2]] * of["memory"]["at_s"]), h[2]) for h, (name, of) in zip(held, peaks)] and len(held) == 3, held
+P
 run e8.jsonl --setup mixtral-8x22b-128-h100 --policy ep,eplb,hecate --json --out files
 cmp -s printed.json files/summary.json || fail "a second run into the folder"
 for format in kineto chakra; do
