@@ -158,10 +158,10 @@ static void draw_memory(const hec_report *report, hec_text *out) {
   }
   hec_chart_said(out);
   hec_chart_note(out);
-  hec_text_add(out,
-               "Bytes of tensors on the fullest stage of the group that ends last, its busiest expert-parallel rank; "
-               "another group may need more. The limit is what is left to tensors when the allocator and libraries have "
-               "taken theirs.");
+  hec_text_add(
+      out, "Bytes of tensors on the fullest stage of the group that ends last, its busiest expert-parallel rank; "
+           "another group may need more. The limit is what is left to tensors when the allocator and libraries have "
+           "taken theirs.");
   hec_chart_said(out);
   hec_memory_keys(out);
   add_chips(t, "stage-memory", out);

@@ -52,7 +52,7 @@ static hec_training_job job_of(const hec_set_up *set_up, const hec_training_load
                             .dropped_share = of->dropped_share};
 }
 
-/* The group that ends last; of memory, what the group says that needs most. Of equal ones the former, which the page draws. */
+/* The group that ends last; of memory, what the group says that needs most. If that is both, it is the one drawn. */
 static hec_status run_groups(const hec_set_up *set_up, const hec_training_loads *loads, int32_t row, int32_t *slowest,
                              hec_training_result *result) {
   hec_training_memory memory = {0};
