@@ -69,9 +69,10 @@ hec_status hec_file_read(const char *path, const char *wanted, size_t limit, cha
 
 void hec_file_beside(const char *file, const char *name, hec_text *path) {
   const char *slash = strrchr(file, '/');
-  if (name[0] != '/' && slash)
+  bool inside = name[0] != '/' && slash;
+  if (inside)
     hec_text_add_bytes(path, file, (size_t)(slash - file) + 1);
-  hec_text_add(path, name);
+  hec_text_add(path, inside && strncmp(name, "./", 2) == 0 ? name + 2 : name);
 }
 
 /* Without links, "." and "..", as far as it is there; "" for the root. */
@@ -108,7 +109,9 @@ void hec_file_seen_from(const char *file, const char *path, hec_text *name) {
     if (from.data[i] != to[i] || !to[i])
       break;
   }
-  for (const char *at = strchr(from.data + common, '/'); at; at = strchr(at + 1, '/'))
+  const char *up = strchr(from.data + common, '/');
+  hec_text_add(name, up ? "" : "./"); /* or a file may have the name of a preset */
+  for (; up; up = strchr(up + 1, '/'))
     hec_text_add(name, "../");
   hec_text_add(name, to + common + (to[common] == '/'));
 }

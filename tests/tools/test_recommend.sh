@@ -146,12 +146,28 @@ for to in mine/deep/new mine/link; do
 done
 expect mine/deep/new/setup.json 'd["model"], d["cluster"]' "('../../config.json', '../../cluster.json')"
 expect mine/link/setup.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
-expect mine/best.json 'd["model"], d["cluster"]' "('config.json', 'cluster.json')"
+expect mine/best.json 'd["model"], d["cluster"]' "('./config.json', './cluster.json')"
 (cd elsewhere && "$sim" recommend ../trace.jsonl --setup ../mine/best.json --policy ep --setup-out again.json) >/dev/null || fail "a set-up of a set-up"
 expect elsewhere/again.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
 sed 's/config.json/none.json/' mine/best.json >mine/none.json
 "$sim" trace.jsonl --setup mine/none.json --policy ep >out.txt 2>err.txt && fail "a model that is not there"
 has "mine/none.json" err.txt
+
+# A file with the name of a preset stays a file. A set-up that comes through a pipe names files as the working folder sees them.
+cp mine/config.json mine/qwen3-30b-a3b
+sed 's/config.json/qwen3-30b-a3b/' mine/best.json >mine/named.json
+"$sim" recommend trace.jsonl --setup mine/named.json --policy ep --setup-out mine/renamed.json >/dev/null || fail "a name of a preset"
+expect mine/renamed.json 'd["model"]' "./qwen3-30b-a3b"
+for file in best renamed; do "$sim" trace.jsonl --setup mine/$file.json --policy ep --json >$file.out.json || fail "--setup $file"; done
+[ "$(value best.out.json 'd["balanced"]["step_s"]')" = "$(value renamed.out.json 'd["balanced"]["step_s"]')" ] || fail "the preset was taken"
+(cd mine && "$sim" ../trace.jsonl --setup <(cat best.json) --policy ep) >/dev/null || fail "a set-up through a pipe"
+
+# Nothing that is read is written over, and no file is written twice.
+cp trace.jsonl kept.jsonl && cp -r mine kept
+refuses 2 "expected a file that is no input" "${paths[@]}" --setup-out trace.jsonl
+refuses 2 "expected a file that is no input" "${paths[@]}" --flags-out mine/config.json
+refuses 2 "--setup-out" "${paths[@]}" --setup-out x.json --flags-out ./x.json
+cmp -s trace.jsonl kept.jsonl && diff -r mine kept >/dev/null && [ ! -e x.json ] || fail "a file was touched"
 
 # What runs today stands beside it.
 "$sim" recommend "${job[@]}" --layout "pp=8 ep=4" --out free >today.txt || fail "today"
@@ -170,6 +186,8 @@ for a, b in zip(free["ranked"], anchored["ranked"]):
 # As hecate-sim says it of one layout: the factor, and no band where it is far from 1.
 screen = " ".join(open("anchored.txt").read().split())
 assert factor > 1.4 and "confidence: WARNING: the factor is outside 0.7 to 1.4." in screen, (factor, screen)
+row = [line for line in open("anchored/what-to-change.md") if "`setup.json`" in line][0]
+assert "--measured \"factor=" in row and abs(float(row.split("factor=")[1].split('"')[0]) / factor - 1) < 1e-9, row
 assert "All times are multiplied by %.4g, of --measured." % factor in screen and "half of the published runs" not in screen, screen
 P
 refuses 2 "what was measured" "${job[@]}" --measured "step=60s"

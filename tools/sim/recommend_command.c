@@ -61,12 +61,16 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 }
 
 static hec_status check_out(const settings *s) {
-  hec_path_use reads[HEC_JOB_READS + 1];
+  enum { USES = HEC_JOB_READS + 3 };
+  hec_path_use uses[USES];
+  hec_job_args_reads(&s->job, s->trace, uses);
+  uses[HEC_JOB_READS] = (hec_path_use){"--setup", s->training.setup, false};
+  uses[HEC_JOB_READS + 1] = (hec_path_use){"--setup-out", s->setup_out, true};
+  uses[HEC_JOB_READS + 2] = (hec_path_use){"--flags-out", s->flags_out, true};
+  HEC_TRY(hec_paths_check(uses, USES));
   if (!s->out)
     return HEC_OK;
-  hec_job_args_reads(&s->job, s->trace, reads);
-  reads[HEC_JOB_READS] = (hec_path_use){"--setup", s->training.setup, false};
-  return hec_output_check_named(s->out, hec_recommendation_files, HEC_RECOMMENDATION_FILES, reads, HEC_JOB_READS + 1);
+  return hec_output_check_named(s->out, hec_recommendation_files, HEC_RECOMMENDATION_FILES, uses, USES);
 }
 
 static hec_status write_out(const settings *s, const hec_recommendation *r, hec_trace_reader *reader,

@@ -198,8 +198,10 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
 }
 
 static hec_status write_setup(const job *j, hec_text *out, hec_text *cannot) {
-  (void)cannot;
   HEC_SCOPED(hec_text) file = {0};
+  double factor = j->r->rows[0].policies.factor;
+  if (factor != 1)
+    hec_text_printf(cannot, "the factor of the measured run: add `--measured \"factor=%.17g\"`; ", factor);
   hec_text_printf(&file, "%s/setup.json", j->folder);
   hec_recommendation_setup(j->r, file.data, out);
   return HEC_OK;
