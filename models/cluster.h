@@ -147,7 +147,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC
  *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's uplink
  *      "gpu": "a100",      instead of flops to launch_s below, and of bandwidth, latency, efficiency of "nvlink" and "nic"
- *                          that are not given: a device of models/presets/device-NAME.json, or the path of a file
+ *                          that are not given: a device of models/presets/device-NAME.json, or the path of a file,
+ *                          relative to the folder of this file (in a line: to the working folder)
  *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
  *                 "comm_share": 0, "speed": 1, "skew_s": 0, "in_step": 1.183},       in_step: with "gpu" only
@@ -169,6 +170,10 @@ double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes);
  * rate of the ports before it, as if they were free (law nccl_rounds). */
 int64_t hec_cluster_relay_ps(const hec_cluster *c, int32_t s, int32_t d, double bytes);
 bool hec_cluster_is_line(const char *spec); /* is its first word NxM? */
+/* Does a cluster's line name a device file, gpu=NAME? Adds its name. The other: adds that line with `path` instead, which
+ * is refused if it has blanks, for they separate words. */
+bool hec_cluster_line_file(const char *line, hec_text *name);
+hec_status hec_cluster_line_move(const char *line, const char *path, hec_text *moved) HEC_MUST_USE;
 /* Of a cluster's line: a sentence on NICs faster than those that are sold, for 400G is bytes/s and 400Gb bits/s.
  * Else nothing. */
 void hec_cluster_doubt(const hec_cluster *c, const char *spec, hec_text *words);

@@ -14,7 +14,9 @@
 
 #include "models/gpu_compute.h"
 #include "models/preset_data.h"
+#include "runtime/base/files.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static const double nic_exchange = 0.718;
@@ -47,19 +49,27 @@ static void take_shares(const hec_gpu *gpu, int32_t ranks, hec_arena *arena, hec
   port->n_shares = SHARES;
 }
 
-static hec_status unknown(const char *name) {
-  HEC_SCOPED(hec_text) near = {0};
-  hec_preset_suggest("device", name, &near);
+/* `path`: where it was looked for. */
+static hec_status unknown(const char *name, const char *path) {
+  HEC_SCOPED(hec_text) near = {0}, at = {0};
+  hec_preset_suggest("device", strrchr(name, '/') ? strrchr(name, '/') + 1 : name, &near);
+  if (strcmp(name, path) != 0)
+    hec_text_printf(&at, "; no file %.500s", path);
   return hec_fail(HEC_BAD_INPUT,
-                  "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither%s",
-                  name, near.data ? near.data : "");
+                  "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither%s%s",
+                  name, near.data ? near.data : "", at.data ? at.data : "");
 }
 
-hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, hec_arena *arena) {
+hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, const char *file, hec_arena *arena) {
   const hec_gpu *gpu;
-  if (!hec_gpu_known(name) && access(name, F_OK) != 0)
-    return unknown(name);
-  HEC_TRY(hec_gpu_laws_load(name, arena, &gpu, &spec->gpu));
+  HEC_SCOPED(hec_text) path = {0};
+  bool known = hec_gpu_known(name);
+  if (name[0] == '\0')
+    return unknown(name, name);
+  hec_file_beside(known ? "" : file, name, &path);
+  if (!known && access(path.data, F_OK) != 0)
+    return unknown(name, path.data);
+  HEC_TRY(hec_gpu_laws_load(path.data, arena, &gpu, &spec->gpu));
   const hec_gpu_sheet *sheet = &gpu->sheet;
   hec_device *device = &spec->device;
   device->flops = sheet->flops[HEC_LAW_BF16];

@@ -160,16 +160,18 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
   return HEC_OK;
 }
 
-static hec_status read_gpu(const hec_json *json, const hec_json_value *root, hec_arena *arena, hec_cluster_spec *spec) {
+/* A device's file is relative to the cluster's file, `origin`; where that comes through a pipe, to the working folder. */
+static hec_status read_gpu(const hec_json *json, const char *origin, hec_arena *arena, hec_cluster_spec *spec) {
+  const hec_json_value *root = hec_json_root(json);
   const char *name;
   if (!hec_json_get(root, "gpu"))
     return HEC_OK;
   HEC_TRY(hec_json_want_text(json, root, "gpu", &name));
-  return hec_cluster_spec_take_gpu(spec, name, arena);
+  return hec_cluster_spec_take_gpu(spec, name, strncmp(origin, "/dev/", 5) == 0 ? "" : origin, arena);
 }
 
-static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_arena *arena,
-                            hec_cluster_spec *spec) {
+static hec_status read_spec(const hec_json *json, const char *origin, hec_arena *arena, hec_cluster_spec *spec) {
+  const hec_json_value *root = hec_json_root(json);
   static const char *const known[] = {"name",        "nodes",    "devices_per_node",
                                       "nics",        "pxn",      "nic_through_port",
                                       "nvlink",      "nic",      "leaf",
@@ -189,7 +191,7 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
   HEC_TRY(hec_json_double_or(json, root, "cores", 0, HEC_DEVICES_MAX, 0, &spec->cores));
   HEC_TRY(hec_json_bool_or(json, root, "pxn", false, &spec->pxn));
   HEC_TRY(hec_json_bool_or(json, root, "nic_through_port", false, &spec->nic_through_port));
-  HEC_TRY(read_gpu(json, root, arena, spec));
+  HEC_TRY(read_gpu(json, origin, arena, spec));
   HEC_TRY(read_link(json, root, "nvlink", arena, &spec->port));
   HEC_TRY(read_link(json, root, "nic", arena, &spec->nic));
   HEC_TRY(read_link(json, root, "leaf", arena, &spec->leaf));
@@ -334,7 +336,7 @@ static hec_status read_cluster(const hec_json *json, const char *origin, hec_are
   hec_cluster built;
   const char *base = strrchr(origin, '/');
   hec_name_copy(spec.name, sizeof spec.name, base ? base + 1 : origin);
-  HEC_TRY(read_spec(json, hec_json_root(json), arena, &spec));
+  HEC_TRY(read_spec(json, origin, arena, &spec));
   HEC_TRY(hec_cluster_spec_check(&spec, origin));
   hec_cluster_build(&spec, arena, &built);
   HEC_TRY(override_devices(json, hec_json_root(json), &built));

@@ -2,6 +2,8 @@
  * it stands, so that what is given beside it counts. */
 #include "models/cluster_spec.h"
 
+#include "models/gpu.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +46,9 @@ static const line_key keys[] = {
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
-enum { WORD_MAX = 100, SLOW_MAX = 64 };
+enum { WORD_MAX = 100, PATH_WORD_MAX = 1000, SLOW_MAX = 64 }; /* a set-up's folder may stand in gpu= */
+
+static const char gpu_word[] = "gpu=";
 
 typedef struct {
   const char *line;
@@ -57,11 +61,11 @@ typedef struct {
   bool given[N_KEYS];
   /* the word being read */
   size_t column;
-  char word[WORD_MAX + 1];
+  char word[PATH_WORD_MAX + 1];
 } parser;
 
 static hec_status bad_word(const parser *p, const char *expected) {
-  return hec_fail(HEC_BAD_INPUT, "cluster \"%.200s\": column %zu: expected %s, found \"%s\"", p->line, p->column,
+  return hec_fail(HEC_BAD_INPUT, "cluster \"%.200s\": column %zu: expected %s, found \"%.100s\"", p->line, p->column,
                   expected, p->word);
 }
 
@@ -251,7 +255,7 @@ static hec_status check_gpu(const parser *p, const line_key *key) {
 static hec_status read_gpu(parser *p, const line_key *key) {
   if (key->kind != GPU || !p->gpu_pass || p->spec.device.flops > 0)
     return HEC_OK;
-  return hec_cluster_spec_take_gpu(&p->spec, p->word + strlen(key->key) + 1, p->arena);
+  return hec_cluster_spec_take_gpu(&p->spec, p->word + strlen(key->key) + 1, "", p->arena);
 }
 
 static hec_status explain_value(const parser *p, const line_key *key) {
@@ -320,9 +324,10 @@ static hec_status read_words(parser *p) {
   while (*at || first) {
     size_t n = strcspn(at, space);
     p->column = (size_t)(at - p->line) + 1;
-    (void)snprintf(p->word, sizeof p->word, "%.*s", (int)(n < WORD_MAX ? n : WORD_MAX), at);
-    if (n > WORD_MAX)
-      return bad_word(p, "words of at most 100 characters");
+    (void)snprintf(p->word, sizeof p->word, "%.*s", (int)(n < PATH_WORD_MAX ? n : PATH_WORD_MAX), at);
+    bool path = strncmp(at, gpu_word, strlen(gpu_word)) == 0;
+    if (n > (path ? PATH_WORD_MAX : WORD_MAX))
+      return bad_word(p, path ? "gpu= with at most 996 characters" : "words of at most 100 characters");
     HEC_TRY(first ? read_size(p) : read_word(p));
     first = false;
     at += n;
@@ -365,5 +370,39 @@ hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluste
   hec_cluster_build(&p.spec, arena, cluster);
   for (int i = 0; i < p.n_slow; i++)
     cluster->devices[p.slow_device[i]].speed = p.slow_speed[i];
+  return HEC_OK;
+}
+
+/* Behind the first gpu=; NULL: none. */
+static const char *find_gpu(const char *line, size_t *length) {
+  for (const char *at = strstr(line, gpu_word); at; at = strstr(at + 1, gpu_word))
+    if (at > line && strchr(" \t", at[-1])) {
+      at += strlen(gpu_word);
+      *length = strcspn(at, " \t");
+      return at;
+    }
+  return NULL;
+}
+
+bool hec_cluster_line_file(const char *line, hec_text *name) {
+  size_t n = 0;
+  const char *at = find_gpu(line, &n);
+  if (n == 0)
+    return false;
+  hec_text_add_bytes(name, at, n);
+  return !hec_gpu_known(name->data);
+}
+
+hec_status hec_cluster_line_move(const char *line, const char *path, hec_text *moved) {
+  size_t n = 0;
+  const char *at = find_gpu(line, &n);
+  HEC_ASSERT(at);
+  if (path[strcspn(path, " \t")])
+    return hec_fail(HEC_BAD_INPUT,
+                    "cluster \"%.200s\": gpu=: expected the path of a device file without blanks, found \"%.400s\"; "
+                    "put the cluster into a JSON file, with \"gpu\" in it",
+                    line, path);
+  hec_text_add_bytes(moved, line, (size_t)(at - line));
+  hec_text_printf(moved, "%s%s", path, at + n);
   return HEC_OK;
 }

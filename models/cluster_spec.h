@@ -69,8 +69,10 @@ bool hec_cluster_read_seconds(const char **text, double *value);
 
 /* Device and links of a GPU (hec_gpu_laws_load), before anything else that is given. Of devices_per_node, which is known:
  *   port   the data sheet's rate; latency and shares by message size from the all-to-all law of a node's GPUs
- *   NIC    the data sheet's rate; the share of it as measured for send and receive between nodes (cluster_gpu.c) */
-hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, hec_arena *arena) HEC_MUST_USE;
+ *   NIC    the data sheet's rate; the share of it as measured for send and receive between nodes (cluster_gpu.c)
+ * `name`: a preset, or a path relative to the folder of `file`; "": to the working folder. */
+hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, const char *file,
+                                     hec_arena *arena) HEC_MUST_USE;
 
 /* The fields of a device that names a GPU which sum its laws up (hec_device). Others are left as they are. */
 void hec_cluster_sum_up(hec_device *device);

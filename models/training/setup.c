@@ -129,6 +129,17 @@ static void take_beside(const char *file, bool known, hec_arena *arena, const ch
     *name = hec_arena_text(arena, path.data);
 }
 
+/* The device file in a cluster's line. */
+static hec_status take_line(const char *file, hec_arena *arena, const char **line) {
+  HEC_SCOPED(hec_text) name = {0}, path = {0}, moved = {0};
+  if (!hec_cluster_line_file(*line, &name))
+    return HEC_OK;
+  hec_file_beside(strncmp(file, "/dev/", 5) == 0 ? "" : file, name.data, &path); /* as take_beside */
+  HEC_TRY(hec_cluster_line_move(*line, path.data, &moved));
+  *line = hec_arena_text(arena, moved.data);
+  return HEC_OK;
+}
+
 hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) {
   static const char prefix[] = "setup-";
   const char *name = strncmp(spec, prefix, sizeof prefix - 1) == 0 ? spec + sizeof prefix - 1 : spec;
@@ -143,8 +154,9 @@ hec_status hec_setup_load(const char *spec, hec_arena *arena, hec_setup *setup) 
   const char *model = setup->model, *device = setup->device, *cluster = setup->cluster;
   take_beside(spec, model && hec_preset_find("moe", model), arena, &setup->model);
   take_beside(spec, device && hec_gpu_known(device), arena, &setup->device);
-  take_beside(spec, cluster && (hec_preset_find("cluster", cluster) || hec_cluster_is_line(cluster)), arena,
-              &setup->cluster);
+  if (cluster && hec_cluster_is_line(cluster))
+    return take_line(spec, arena, &setup->cluster);
+  take_beside(spec, cluster && hec_preset_find("cluster", cluster), arena, &setup->cluster);
   return HEC_OK;
 }
 

@@ -7,7 +7,8 @@
  *      "published": {"gpu_hours_per_1e12_tokens": 180e3}, "sources": {"layout": "where it is from"}}
  *
  * `cluster` (preset, line or file) may stand instead of `device`: its GPU, its nodes and its NICs. `published`: what its source
- * measured, to be shown beside the prediction. Paths of a model, a device or a cluster are relative to the file's folder. */
+ * measured, to be shown beside the prediction. Paths of a model, a device or a cluster are relative to the file's folder, that of
+ * a device file in a cluster's line, too. */
 #pragma once
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"

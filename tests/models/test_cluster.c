@@ -72,6 +72,7 @@ static const struct {
     {"4096x2 flops=1", "at most 4096 devices"},
     {"4x1.5 flops=1", "column 1:"},
     {"4x8 nvlink", "column 5: expected KEY=VALUE"},
+    {"4x8 gpu=", "expected a device"},
     {"4x8 speed=1", "column 5: expected KEY=VALUE"},
     {"4x8 flops=1T flops=2T", "column 14: expected every key once"},
     {"4x8 flops=", "column 5: expected flops= with a number"},

@@ -149,6 +149,37 @@ expect mine/link/setup.json 'd["model"], d["cluster"]' "('../mine/config.json', 
 expect mine/best.json 'd["model"], d["cluster"]' "('./config.json', './cluster.json')"
 (cd elsewhere && "$sim" recommend ../trace.jsonl --setup ../mine/best.json --policy ep --setup-out again.json) >/dev/null || fail "a set-up of a set-up"
 expect elsewhere/again.json 'd["model"], d["cluster"]' "('../mine/config.json', '../mine/cluster.json')"
+# A device file is relative to what names it: to the folder of a cluster's file or of a set-up, and in the command's own line to the
+# working folder. Another file of that name in the working folder is not taken.
+mkdir -p gpus "gpus/a b"
+"$sim" --preset h100 >gpus/dev.json && "$sim" --preset a100 >elsewhere/dev.json || fail "no devices"
+echo '{"nodes": 4, "devices_per_node": 8, "nics": 8, "gpu": "dev.json"}' >gpus/cluster.json
+balanced() { # ARGUMENTS
+  (cd elsewhere && "$sim" ../trace.jsonl --policy ep --json "$@" >../run.json) || fail "in another folder: $*"
+  value run.json 'd["balanced"]["step_s"]'
+}
+with=(--model mixtral-8x7b --layout "pp=2 ep=8" --seq 4096 --global-batch 128)
+of_preset=$(balanced "${with[@]}" --cluster "4x8 gpu=h100 nics=8")
+[ "$(balanced "${with[@]}" --cluster ../gpus/cluster.json)" = "$of_preset" ] || fail "a device beside a cluster's file"
+[ "$(balanced "${with[@]}" --cluster "4x8 gpu=../gpus/dev.json nics=8")" = "$of_preset" ] || fail "a device in a line"
+[ "$(balanced "${with[@]}" --cluster "4x8 gpu=dev.json nics=8")" != "$of_preset" ] || [ -z "$of_preset" ] || fail "another device in a line"
+recommend=(recommend trace.jsonl --model mixtral-8x7b --cluster "4x8 gpu=gpus/dev.json nics=8" --global-batch 128 --policy ep)
+"$sim" "${recommend[@]}" --out gpus/out --setup-out gpus/best.json >/dev/null || fail "recommend with a device file"
+expect gpus/out/setup.json 'd["cluster"]' "4x8 gpu=../dev.json nics=8"
+expect gpus/best.json 'd["cluster"]' "4x8 gpu=./dev.json nics=8"
+for file in out/setup.json best.json; do
+  [ "$(balanced --setup ../gpus/$file)" = "$(value gpus/out/recommendation.json 'd["ranked"][0]["balanced_step_s"]')" ] || fail "a device beside a set-up: $file"
+done
+(cd elsewhere && "$sim" ../trace.jsonl "${with[@]}" --policy ep --json --cluster /dev/stdin <../gpus/cluster.json >../run.json) || fail "a cluster through a pipe"
+[ "$(value run.json 'd["balanced"]["step_s"]')" != "$of_preset" ] || [ -z "$of_preset" ] || fail "beside a pipe"
+# What is in the working folder alone is not there; words of a line end at blanks.
+cp gpus/cluster.json gpus/best.json "gpus/a b" && mkdir bare && cp gpus/best.json gpus/cluster.json bare
+(cd elsewhere && "$sim" ../trace.jsonl "${with[@]}" --cluster ../bare/cluster.json >/dev/null 2>../err.txt) && fail "a device of the working folder"
+has "no file ../bare/dev.json" err.txt
+(cd elsewhere && "$sim" ../trace.jsonl --setup ../bare/best.json >/dev/null 2>../err.txt) && fail "a set-up's device of the working folder"
+has "gpu ../bare/dev.json: expected a device" err.txt
+"$sim" trace.jsonl --setup "gpus/a b/best.json" >/dev/null 2>err.txt && fail "a folder with blanks"
+has "put the cluster into a JSON file" err.txt
 sed 's/config.json/none.json/' mine/best.json >mine/none.json
 "$sim" trace.jsonl --setup mine/none.json --policy ep >out.txt 2>err.txt && fail "a model that is not there"
 has "mine/none.json" err.txt

@@ -83,6 +83,17 @@ refuses 2 "not of this sweep" near/spec.json --out shards --shard 0/2
 cp model.json near/own.json
 sed -i 's/mixtral-8x7b/own.json/' near/job.json
 refuses 2 "it names another file" near/spec.json
+sed -i 's/own.json/mixtral-8x7b/; s/gpu=h100/gpu=dev.json/' near/job.json
+refuses 2 "it names another file" near/spec.json
+# A device file is relative to the cluster's file, and in a line to the spec.
+mkdir -p near/clusters
+"$sim" --preset a100 >near/dev.json && "$sim" --preset h100 >near/clusters/dev.json || fail "no devices"
+echo '{"nodes": 2, "devices_per_node": 8, "nics": 8, "gpu": "dev.json"}' >near/clusters/mine.json
+echo '{"trace": "../e8.jsonl", "model": "mixtral-8x7b", "policy": "ep", "layout": "ep=8", "global_batch": 32, "cluster":
+  ["clusters/mine.json", "2x8 gpu=h100 nics=8", "2x8 gpu=dev.json nics=8", "2x8 gpu=a100 nics=8"]}' >near/devices.json
+"${tool[@]}" near/devices.json --out devices.json >out.txt 2>err.txt || fail "device files: $(cat err.txt)"
+expect devices.json '[r["step_s"] for r in d["rows"]]' "$(value devices.json '[d["rows"][i]["step_s"] for i in (1, 1, 3, 3)]')"
+expect devices.json 'd["rows"][0]["step_s"] < d["rows"][2]["step_s"], d["rows"][2]["cluster"]' "(True, '2x8 gpu=dev.json nics=8')"
 
 # ---- What does not combine ----
 try() { # PART KEYS

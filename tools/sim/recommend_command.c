@@ -93,13 +93,14 @@ static hec_status write_files(const settings *s, const hec_recommendation *r) {
   const char *const paths[2] = {s->setup_out, s->flags_out};
   hec_file_out files[2];
   int32_t n = 0;
-  hec_recommendation_setup(r, s->setup_out ? s->setup_out : "", &texts[0]);
+  hec_status status = s->setup_out ? hec_recommendation_setup(r, s->setup_out, &texts[0]) : HEC_OK;
   hec_recommendation_megatron(r, false, &texts[1], &differs);
   hec_text_add(&texts[1], "\n");
   for (int i = 0; i < 2; i++)
     if (paths[i])
       files[n++] = (hec_file_out){paths[i], texts[i].data, texts[i].length};
-  hec_status status = n > 0 ? hec_write_files(files, n) : HEC_OK;
+  if (status == HEC_OK && n > 0)
+    status = hec_write_files(files, n);
   hec_text_free(&texts[0]);
   hec_text_free(&texts[1]);
   return status;

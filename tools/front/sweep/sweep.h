@@ -48,10 +48,11 @@ typedef struct hec_sweep_kind hec_sweep_kind; /* sweep_kind.h */
 #define HEC_SWEEP_AUTO "auto" /* text of a value that is left to the job */
 
 typedef struct {
-  const char *text;         /* as results show it; "" of slow and skew: none */
-  const char *path;         /* of the file that `text` names, relative to the spec; NULL: it names none */
-  char *content;            /* of a model's, cluster's or set-up's file, with a zero behind it; NULL until loaded */
-  double number;            /* of numeric axes */
+  const char *text; /* as results show it; "" of slow and skew: none */
+  const char *path; /* of the file that `text` names, relative to the spec; NULL: it names none */
+  const char *line; /* a cluster's line whose device file is beside the spec, as the working folder sees it; or NULL */
+  char *content;    /* of a model's, cluster's or set-up's file, with a zero behind it; NULL until loaded */
+  double number;    /* of numeric axes */
   const hec_policy *policy; /* of the axis of policies */
   const hec_json_value *at; /* for messages; NULL: not in the file */
 } hec_sweep_value;

@@ -6,6 +6,7 @@
  * happens to the files later changes nothing. */
 #include "tools/front/sweep/sweep_kind.h"
 
+#include "models/gpu.h"
 #include "models/preset_data.h"
 #include "models/straggler.h"
 #include "models/training/dispatcher.h"
@@ -146,7 +147,7 @@ static hec_status read_preset_or_file(hec_sweep *s, const char *kind, hec_sweep_
 
 static hec_status make_cluster(const hec_sweep_value *value, hec_arena *arena, hec_cluster *cluster) {
   return value->content ? hec_cluster_parse_json(value->content, value->path, arena, cluster)
-                        : hec_cluster_load(value->text, arena, cluster);
+                        : hec_cluster_load(value->line ? value->line : value->text, arena, cluster);
 }
 
 hec_status hec_sweep_cluster(const hec_sweep_rows *rows, int64_t index, hec_arena *arena, hec_cluster *cluster) {
@@ -175,19 +176,25 @@ static hec_status load_model(hec_sweep *s, hec_sweep_value *value) {
 
 /* ---- Training jobs ---- */
 
+static bool names_file(const hec_setup *setup) {
+  HEC_SCOPED(hec_text) name = {0};
+  const char *cluster = setup->cluster;
+  return (setup->model && !hec_preset_find("moe", setup->model)) || (setup->device && !hec_gpu_known(setup->device)) ||
+         (cluster && !hec_preset_find("cluster", cluster) && !hec_cluster_is_line(cluster)) ||
+         (cluster && hec_cluster_is_line(cluster) && hec_cluster_line_file(cluster, &name));
+}
+
 /* What it names has to be in this program: other files would be read while rows are computed. */
 static hec_status load_setup(hec_sweep *s, hec_sweep_value *value) {
   static const char must[] =
-      "a set-up (preset or JSON file) whose model and cluster are no files; name those in the spec";
+      "a set-up (preset or JSON file) whose model, device and cluster are no files; name those in the spec";
   HEC_SCOPED(hec_arena) arena = {0};
   hec_setup setup = {.model = NULL};
   hec_status status = read_preset_or_file(s, "setup", value);
   if (status == HEC_OK)
     status = value->content ? hec_setup_parse(value->content, strlen(value->content), value->path, &arena, &setup)
                             : hec_setup_load(value->text, &arena, &setup);
-  if (status == HEC_OK &&
-      ((setup.model && !hec_preset_find("moe", setup.model)) ||
-       (setup.cluster && !hec_preset_find("cluster", setup.cluster) && !hec_cluster_is_line(setup.cluster))))
+  if (status == HEC_OK && names_file(&setup))
     status = hec_fail(HEC_BAD_INPUT, "it names another file");
   return status == HEC_OK ? HEC_OK : blame_path(s, value, must);
 }

@@ -144,6 +144,18 @@ static bool names_file(hec_sweep_axis axis, const char *text) {
   return false;
 }
 
+/* The cluster added last may be a line that names a device file beside the spec. */
+static hec_status set_line(hec_sweep *s) {
+  hec_sweep_value *value = &s->axis[HEC_AXIS_cluster].value[s->axis[HEC_AXIS_cluster].n - 1];
+  HEC_SCOPED(hec_text) name = {0}, path = {0}, moved = {0};
+  if (!hec_cluster_is_line(value->text) || !hec_cluster_line_file(value->text, &name))
+    return HEC_OK;
+  hec_file_beside(s->origin, name.data, &path);
+  HEC_TRY(hec_cluster_line_move(value->text, path.data, &moved));
+  value->line = hec_arena_text(&s->arena, moved.data);
+  return HEC_OK;
+}
+
 static bool may_be_none(hec_sweep_axis axis) {
   return axis != HEC_AXIS_trace && hec_sweep_option(axis)->kind == HEC_RUN_MAYBE;
 }
@@ -165,7 +177,7 @@ static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_val
   HEC_TRY(add_value(s, axis, text, 0, v));
   if (names_file(axis, text))
     set_path(s, axis);
-  return HEC_OK;
+  return axis == HEC_AXIS_cluster ? set_line(s) : HEC_OK;
 }
 
 /* ---- Traces ---- */
@@ -381,7 +393,10 @@ void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *optio
       *(int32_t *)to = (int32_t)v->number;
   }
   options->model_text = hec_sweep_at(s, index, HEC_AXIS_model)->content;
-  options->cluster_text = hec_sweep_at(s, index, HEC_AXIS_cluster)->content;
+  const hec_sweep_value *cluster = hec_sweep_at(s, index, HEC_AXIS_cluster);
+  options->cluster_text = cluster->content;
+  if (cluster->content || cluster->line) /* a device file is relative to what names it */
+    options->cluster = cluster->content ? cluster->path : cluster->line;
   training->setup_text = hec_sweep_at(s, index, HEC_AXIS_setup)->content;
 }
 

@@ -79,7 +79,7 @@ void hec_recommendation_json(const hec_recommendation *r, hec_text *out);
  * written to, for paths in it are relative to its folder. */
 void hec_recommendation_megatron(const hec_recommendation *r, bool quoted, hec_text *out, hec_text *differs);
 const hec_pipeline_schedule *hec_recommendation_pipeline(const hec_recommended *recommended);
-void hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out);
+hec_status hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out) HEC_MUST_USE;
 
 /* Which of the frameworks' files run the first row, and which another: sentences. */
 void hec_recommendation_runs(const hec_recommendation *r, hec_text *words);

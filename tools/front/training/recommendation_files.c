@@ -203,8 +203,7 @@ static hec_status write_setup(const job *j, hec_text *out, hec_text *cannot) {
   if (factor != 1)
     hec_text_printf(cannot, "the factor of the measured run: add `--measured \"factor=%.17g\"`; ", factor);
   hec_text_printf(&file, "%s/setup.json", j->folder);
-  hec_recommendation_setup(j->r, file.data, out);
-  return HEC_OK;
+  return hec_recommendation_setup(j->r, file.data, out);
 }
 
 static hec_status write_summary(const job *j, hec_text *out, hec_text *cannot) {

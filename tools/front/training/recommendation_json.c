@@ -133,23 +133,37 @@ static void add_name(hec_json_out *json, const char *key, const char *name, bool
   hec_json_string(json, key, known ? name : path.data);
 }
 
-/* The model, and what the job runs on. */
-static void add_names(hec_json_out *json, const hec_set_up *s, const char *file) {
-  const char *model = s->file.model, *cluster = s->file.cluster, *device = s->file.device;
-  add_name(json, "model", model ? model : s->moe.name, !model || hec_preset_find("moe", model), file);
-  if (cluster)
-    add_name(json, "cluster", cluster, hec_preset_find("cluster", cluster) || hec_cluster_is_line(cluster), file);
-  else
-    add_name(json, "device", device ? device : s->training.laws->gpu.name, !device || hec_gpu_known(device), file);
+static hec_status add_line(hec_json_out *json, const char *line, const char *file) {
+  HEC_SCOPED(hec_text) name = {0}, path = {0}, moved = {0};
+  bool moves = hec_cluster_line_file(line, &name);
+  if (moves) {
+    hec_file_seen_from(file, name.data, &path);
+    HEC_TRY(hec_cluster_line_move(line, path.data, &moved));
+  }
+  hec_json_string(json, "cluster", moves ? moved.data : line);
+  return HEC_OK;
 }
 
-void hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out) {
+/* The model, and what the job runs on. */
+static hec_status add_names(hec_json_out *json, const hec_set_up *s, const char *file) {
+  const char *model = s->file.model, *cluster = s->file.cluster, *device = s->file.device;
+  add_name(json, "model", model ? model : s->moe.name, !model || hec_preset_find("moe", model), file);
+  if (cluster && hec_cluster_is_line(cluster))
+    return add_line(json, cluster, file);
+  if (cluster)
+    add_name(json, "cluster", cluster, hec_preset_find("cluster", cluster), file);
+  else
+    add_name(json, "device", device ? device : s->training.laws->gpu.name, !device || hec_gpu_known(device), file);
+  return HEC_OK;
+}
+
+hec_status hec_recommendation_setup(const hec_recommendation *r, const char *file, hec_text *out) {
   const hec_set_up *s = r->rows[0].set_up;
   const hec_training *t = &s->training;
   hec_json_out json = hec_json_begin(out, 2);
   hec_json_object(&json, NULL);
   hec_json_string(&json, "name", "recommended");
-  add_names(&json, s, file);
+  HEC_TRY(add_names(&json, s, file));
   HEC_JSON(&json, HEC_INT("gpus", t->layout.gpus), HEC_TEXT("layout", s->file.layout),
            HEC_TEXT("pipeline", hec_recommendation_pipeline(&r->rows[0])->name), HEC_INT("seq", t->seq),
            HEC_INT("global_batch", t->global_batch), HEC_INT("micro_batch", t->micro_batch), HEC_INT("mtp", t->mtp));
@@ -159,4 +173,5 @@ void hec_recommendation_setup(const hec_recommendation *r, const char *file, hec
   hec_recipe_write(&t->recipe, &recipe);
   hec_json_string(&json, "recipe", recipe.data);
   hec_json_close(&json);
+  return HEC_OK;
 }
