@@ -213,6 +213,23 @@ modules = p["module_fqns_per_model_part"]
 assert [sum(m.startswith("layers.") for m in part) for part in modules] == parts
 assert sum(modules, []) == ["tok_embeddings"] + [f"layers.{i}" for i in range(24)] + ["norm", "output"]
 P
+# ---- With little time few layouts are estimated, and others are simulated, too: each number says what it counts ----
+"$build/hecate-trace" synth --workload lognormal --experts 8 --layers 8 --iterations 12 --source-ranks 8 --out t8.jsonl >/dev/null || fail "no trace"
+big=(t8.jsonl --model mixtral-8x22b --cluster "16x8 gpu=h100 nics=8" --global-batch 256)
+"$sim" recommend "${big[@]}" --within 2s --out hurried | tr -s "\n " " " >all.txt || fail "--within 2s"
+"$sim" recommend "${big[@]}" --within 1s --policy ideal,lplb --layout "tp=2 pp=8 ep=8" | tr -s "\n " " " >mixed.txt || fail "--within 1s, today"
+cat >simulated.py <<'P'
+import json, re, sys
+s = json.load(open("hurried/recommendation.json"))["searched"]
+assert s["simulated"] > s["estimated"], f"this test wants less time: {s}"
+for i, screen in enumerate(open(f).read() for f in sys.argv[1:]):
+    n = re.search(r"(\d+) were estimated under the loads of the trace\. (\d+) were simulated with [^:]*: the (\d+) most promising of these", screen)
+    estimated, simulated, promising = map(int, n.groups())
+    even = re.search(r"(\d+) that (?:is|are) fast with balanced routing", screen)
+    today = simulated - promising - (int(even[1]) if even else 0)
+    assert promising <= estimated and (1 <= today <= 2 and "and what runs today." in screen if i else today == 0), n[0]
+P
+python3 simulated.py all.txt mixed.txt || fail "what was simulated: $(grep -oh 'searched: .* confidence' all.txt mixed.txt)"
 # A schedule that Megatron-LM lacks: the row that it runs exactly is another one, and in the table.
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --pipeline zb-h1 --recipe "zero=1 recompute=none" --out zb >out.txt || fail "zb-h1"
 python3 rows.py zb out.txt || fail "which row, with a schedule"

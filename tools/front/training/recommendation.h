@@ -38,6 +38,8 @@ typedef struct {
   /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated
    * under the loads. */
   int32_t n_estimated, n_beaten, n_left, n_simulated;
+  /* Of n_simulated: the best estimates; fast with balanced routing, where those were too few. The rest runs today. */
+  int32_t n_promising, n_even;
   bool has_today, has_today_with;
   hec_recommended today;      /* what --layout or --setup says runs now; its policy is ep */
   hec_recommended today_with; /* the same with the dispatcher of the recommendation, where nobody said today's */

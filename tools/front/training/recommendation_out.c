@@ -265,18 +265,37 @@ static void add_roomier(const hec_recommendation *r, hec_text *words) {
   }
 }
 
+/* ": the 8 most promising of these, 3 that are fast with balanced routing, and what runs today." Only the first were
+ * estimated. */
+static void simulated_words(const hec_recommendation *r, hec_text *words) {
+  HEC_SCOPED(hec_text) promising = {0}, even = {0};
+  const char *part[3];
+  int n = 0;
+  hec_text_printf(&promising, "the %d most promising of these", (int)r->n_promising);
+  hec_text_printf(&even, "%d that %s fast with balanced routing", (int)r->n_even, r->n_even == 1 ? "is" : "are");
+  if (r->n_promising > 0)
+    part[n++] = promising.data;
+  if (r->n_even > 0)
+    part[n++] = even.data;
+  if (r->has_today)
+    part[n++] = "what runs today";
+  for (int i = 0; i < n; i++)
+    hec_text_printf(words, "%s%s", i == 0 ? ": " : i < n - 1 ? ", " : n == 2 ? " and " : ", and ", part[i]);
+  hec_text_add(words, ".");
+}
+
 static void searched_words(const hec_recommendation *r, hec_text *words) {
   int32_t all = r->rows[0].policies.n_records;
   hec_text_printf(words,
                   "%d combinations of layout, micro-batch, dispatcher and recomputation with balanced routing; %d fit "
                   "into memory. Of these %d cannot be the fastest, whatever the policy. %d were estimated under the "
-                  "loads of the trace, and the %d most promising simulated with %d record%s of it%s",
+                  "loads of the trace. %d were simulated with %d record%s of it%s",
                   (int)r->found.n_tried, (int)r->found.n_all, (int)r->n_beaten, (int)r->n_estimated,
                   (int)r->n_simulated, (int)r->n_records, r->n_records == 1 ? "" : "s",
                   r->n_records < all ? "" : ", all that a step takes");
+  simulated_words(r, words);
   if (r->n_records < all)
-    hec_text_printf(words, ", and the layouts above with all %d that a step takes", (int)all);
-  hec_text_add(words, ".");
+    hec_text_printf(words, " The layouts above were simulated with all %d that a step takes.", (int)all);
   if (r->n_left > 0)
     hec_text_printf(words, " %d were left out for want of time.", (int)r->n_left);
   if (r->n_left > 0 || r->n_records < all)
