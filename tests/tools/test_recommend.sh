@@ -230,6 +230,9 @@ for i, screen in enumerate(open(f).read() for f in sys.argv[1:]):
     assert promising <= estimated and (1 <= today <= 2 and "and what runs today." in screen if i else today == 0), n[0]
 P
 python3 simulated.py all.txt mixed.txt || fail "what was simulated: $(grep -oh 'searched: .* confidence' all.txt mixed.txt)"
+# Of a file that is not written it is said that it is not, and why; nothing of what would be in it.
+[ ! -e hurried/eplb.json ] && grep -q 'eplb.json.*| no file: [^|]*as many slots on every rank' hurried/what-to-change.md ||
+  fail "eplb.json: $(grep eplb.json hurried/what-to-change.md)"
 # A schedule that Megatron-LM lacks: the row that it runs exactly is another one, and in the table.
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --pipeline zb-h1 --recipe "zero=1 recompute=none" --out zb >out.txt || fail "zb-h1"
 python3 rows.py zb out.txt || fail "which row, with a schedule"

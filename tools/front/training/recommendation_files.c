@@ -188,11 +188,14 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
     return HEC_OK;
   }
   HEC_SCOPED(hec_policy_run) run = hec_policy_start(j->policy, &j->r->rows[0].set_up->job.problem, j->arena);
+  HEC_SCOPED(hec_text) lost = {0}; /* of the file: said only if there is one */
   hec_status status = plan_of(j, &run);
-  if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, cannot) != HEC_OK ||
-                           hec_placement_write(&hec_placement_eplb, &placement, out, cannot) != HEC_OK)) {
+  if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, &lost) != HEC_OK ||
+                           hec_placement_write(&hec_placement_eplb, &placement, out, &lost) != HEC_OK)) {
     out->length = 0;
     hec_text_printf(cannot, "no file: %s; ", hec_last_error());
+  } else if (lost.length > 0) {
+    hec_text_add(cannot, lost.data);
   }
   return status;
 }
