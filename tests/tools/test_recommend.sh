@@ -233,6 +233,10 @@ python3 simulated.py all.txt mixed.txt || fail "what was simulated: $(grep -oh '
 # Of a file that is not written it is said that it is not, and why; nothing of what would be in it.
 [ ! -e hurried/eplb.json ] && grep -q 'eplb.json.*| no file: [^|]*as many slots on every rank' hurried/what-to-change.md ||
   fail "eplb.json: $(grep eplb.json hurried/what-to-change.md)"
+# Without ep nothing is dispatched. So Megatron-LM runs such a row as it is, whatever the recipe says of the dispatch.
+"$sim" recommend "${big[@]}" --within 1s --policy ep --recipe "overlap=on zero=1" --out plain >out.txt || fail "overlap=on"
+expect plain/recommendation.json '"ep=" in d["ranked"][0]["layout"].replace("vpp=", ""), d["megatron_row"], d["megatron_differs"]' "(False, 1, '')"
+python3 rows.py plain out.txt || fail "which row, without ep"
 # A schedule that Megatron-LM lacks: the row that it runs exactly is another one, and in the table.
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --pipeline zb-h1 --recipe "zero=1 recompute=none" --out zb >out.txt || fail "zb-h1"
 python3 rows.py zb out.txt || fail "which row, with a schedule"
