@@ -31,8 +31,9 @@ typedef struct {
                                      fastest other layout and the fastest of other ep */
   int32_t n;
   hec_recommended plain; /* the fastest layout with ep: what a framework without placement policies runs */
-  /* The fastest with ep whose flags of Megatron-LM do exactly what was predicted: row `megatron_row` of the table. Where
-   * there is none it is `plain`, and the row -1. */
+  /* Of the layouts that were simulated, the fastest with ep whose flags of Megatron-LM do exactly what was predicted:
+   * row `megatron_row` of the table. Where there is none it is `plain`, and the row -1. Layouts slower than `plain` are
+   * left out before anyone asks whether Megatron-LM runs them, so there may be a faster one. */
   hec_recommended megatron;
   int32_t megatron_row;
   /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated

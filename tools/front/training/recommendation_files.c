@@ -39,6 +39,8 @@ static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) 
   hec_recommendation_megatron(j->r, false, &flags, cannot);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
   add_row(j->r, &j->r->megatron, out);
+  if (j->r->megatron_row > 0 && !hec_recommended_same(&j->r->megatron, &j->r->plain))
+    hec_text_add(out, "# It is the fastest row that Megatron-LM runs exactly, of the layouts that were simulated.\n");
   if (hec_megatron_environment(flags.data))
     hec_text_printf(out, "# Environment: %s\n", hec_megatron_environment(flags.data));
   for (const char *c = flags.data; *c; c++) /* a flag a line */

@@ -92,7 +92,7 @@ static void add_megatron(const hec_recommendation *r, bool said, hec_text *words
   hec_choice_words(&r->megatron.choice, words);
   hec_text_add(words, ", policy ep: ");
   hec_recommended_cost_words(r, &r->megatron, words);
-  hec_text_add(words, ".");
+  hec_text_add(words, ". It is the fastest such layout of those that were simulated.");
 }
 
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
