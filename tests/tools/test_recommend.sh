@@ -251,6 +251,10 @@ has "of the layouts that were simulated" fp8/megatron.txt
 [ "$(value run.json 'd["balanced"]["step_s"]')" = "$(value folded/recommendation.json 'd["ranked"][0]["balanced_step_s"]')" ] || fail "another step with a schedule"
 
 refuses 2 "global-batch" trace.jsonl --model mixtral-8x7b --cluster "4x8 gpu=h100"
+# Policies to compare with are not recommended: said of those that are named, and refused if there are no others.
+refuses 2 "a policy that can be recommended, found ideal, ep-capacity" "${job[@]/%ep,eplb,hecate/ideal,ep-capacity}"
+has "Nor policies that are there to compare with: ideal." mixed.txt
+! grep -q "Nor policies" all.txt || fail "a note of what nobody named"
 refuses 2 "expected a trace" --model mixtral-8x7b
 refuses 2 "global batch" trace.jsonl --model mixtral-8x7b --cluster "97x1 gpu=h100" --global-batch 64
 refuses 1 "fits into the memory" trace.jsonl --model mixtral-8x22b --cluster "1x8 gpu=h100" --global-batch 64 --setup-out none.json

@@ -50,6 +50,7 @@ typedef struct {
   hec_doubt law;       /* links at their data-sheet rates instead of the measured ones */
   int32_t n_records;   /* of the trace, for the first choice; rows that are shown have all that a step takes */
   const char *tool, *trace;
+  const char *left_out; /* named policies that are not recommended, such as "ideal"; NULL: none */
 } hec_recommendation;
 
 /* The same layout, recipe and policy. */

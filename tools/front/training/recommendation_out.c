@@ -327,6 +327,15 @@ static void add_assumed(const hec_recommendation *r, hec_text *out) {
     hec_summary_add_foot("assumed:", words.data, out);
 }
 
+static void add_not_searched(const hec_recommendation *r, hec_text *out) {
+  HEC_SCOPED(hec_text) words = {0};
+  hec_text_add(&words, "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
+                       "1f1b, interleaved and the one that --pipeline or the set-up names.");
+  if (r->left_out)
+    hec_text_printf(&words, " Nor policies that are there to compare with: %s.", r->left_out);
+  hec_summary_add_foot("not searched:", words.data, out);
+}
+
 static void add_columns(hec_text *out) {
   hec_summary_add_foot(
       "columns:",
@@ -354,10 +363,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_summary_add_foot("confidence:", words.data, out);
   hec_text_free(&words);
   add_assumed(r, out);
-  hec_summary_add_foot("not searched:",
-                       "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
-                       "1f1b, interleaved and the one that --pipeline or the set-up names.",
-                       out);
+  add_not_searched(r, out);
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (r->megatron_row != 0)
     hec_text_printf(&words, "of %s (%.4g s): ",
