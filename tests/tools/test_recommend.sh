@@ -255,6 +255,8 @@ refuses 2 "global-batch" trace.jsonl --model mixtral-8x7b --cluster "4x8 gpu=h10
 refuses 2 "a policy that can be recommended, found ideal, ep-capacity" "${job[@]/%ep,eplb,hecate/ideal,ep-capacity}"
 has "Nor policies that are there to compare with: ideal." mixed.txt
 ! grep -q "Nor policies" all.txt || fail "a note of what nobody named"
+refuses 2 "expected precision once" "${job[@]}" --recipe "precision=bf16 precision=fp8"
+refuses 2 "expected none alone" "${job[@]}" --recompute none+norm
 refuses 2 "expected a trace" --model mixtral-8x7b
 refuses 2 "global batch" trace.jsonl --model mixtral-8x7b --cluster "97x1 gpu=h100" --global-batch 64
 refuses 1 "fits into the memory" trace.jsonl --model mixtral-8x22b --cluster "1x8 gpu=h100" --global-batch 64 --setup-out none.json
