@@ -141,6 +141,12 @@ static hec_status no_part(const char *text, const char *at, size_t key, size_t l
                   (int)(length < 40 ? length : 40), at);
 }
 
+/* "none" and others, joined: what is meant nobody knows. */
+static hec_status not_alone(int part, const char *none, const char *found, size_t length) {
+  return hec_fail(HEC_BAD_INPUT, "recipe: %s: expected %s alone, or the others without it, found \"%.*s\"",
+                  parts[part].key, none, (int)length, found);
+}
+
 static hec_status read_words(int part, const char *text, size_t length, int32_t *value) {
   *value = 0;
   for (size_t at = 0; at <= length;) {
@@ -151,6 +157,8 @@ static hec_status read_words(int part, const char *text, size_t length, int32_t 
       w++;
     if (!w->word)
       return unknown(part, text, length);
+    if (parts[part].sum && w->value == 0 && n < length)
+      return not_alone(part, w->word, text, length);
     *value |= w->value;
     at += n + 1;
   }
@@ -159,6 +167,7 @@ static hec_status read_words(int part, const char *text, size_t length, int32_t 
 
 hec_status hec_recipe_read(const char *text, hec_recipe *recipe) {
   hec_recipe read = *recipe;
+  unsigned given = 0; /* bit i: part i, here */
   for (const char *at = text; *(at += strspn(at, " \t"));) {
     size_t key = strcspn(at, "= \t"), length = strcspn(at, " \t");
     int i = 0;
@@ -166,10 +175,13 @@ hec_status hec_recipe_read(const char *text, hec_recipe *recipe) {
       i++;
     if (i == N_PARTS || at[key] != '=')
       return no_part(text, at, key, length);
+    if (given & 1u << i)
+      return hec_fail(HEC_BAD_INPUT, "recipe \"%.200s\": expected %s once, found it twice", text, parts[i].key);
     HEC_TRY(read_words(i, at + key + 1, length - key - 1, field(&read, i)));
-    read.stated |= 1u << i;
+    given |= 1u << i;
     at += length;
   }
+  read.stated |= given;
   *recipe = read;
   return HEC_OK;
 }

@@ -49,7 +49,8 @@ typedef struct {
 } hec_recipe;
 
 hec_recipe hec_recipe_default(void);
-/* Reads parts into the recipe; those not named stay as they are. Errors: unknown part or word, with what there is. */
+/* Reads parts into the recipe; those not named stay as they are. Errors: unknown part or word, with what there is; a
+ * part twice; "none" beside other words. */
 hec_status hec_recipe_read(const char *text, hec_recipe *recipe) HEC_MUST_USE;
 bool hec_recipe_states(const hec_recipe *recipe, const char *part); /* "zero" */
 /* From now on the recipe states these parts alone, besides those that `stated` states; `parts` ends with NULL. */

@@ -117,7 +117,14 @@ HEC_TEST(recipe_as_text) {
   ck_assert_int_eq(hec_recipe_read("zero=4", &r), HEC_BAD_INPUT);
   ck_assert_ptr_nonnull(strstr(hec_last_error(), "0, 1, 2, 3"));
   ck_assert_int_eq(hec_recipe_read("speed=9", &r), HEC_BAD_INPUT);
+  ck_refused(hec_recipe_read("precision=bf16 precision=fp8", &r), "expected precision once, found it twice");
+  ck_refused(hec_recipe_read("recompute=none+norm", &r), "expected none alone");
+  ck_refused(hec_recipe_read("recompute=norm+none", &r), "expected none alone");
   ck_assert_int_eq(r.zero, 3); /* unchanged by what failed */
+  ck_assert_int_eq(r.precision, HEC_PRECISION_MXFP8);
+  ck_ok(hec_recipe_read("precision=fp8", &r)); /* another text may change a part */
+  ck_ok(hec_recipe_read("recompute=none", &r));
+  ck_assert_int_eq(r.recompute, 0);
 }
 
 static hec_training training(const char *layout, int32_t gpus, const char *model, const char *recipe) {

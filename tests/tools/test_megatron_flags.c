@@ -76,6 +76,8 @@ static const struct {
      "--moe-flex-dispatcher-backend", "", 32, 0},
     {"mixtral-8x7b", "ep=1 tp=2 etp=2", "dispatcher=alltoall", "--moe-token-dispatcher-type allgather",
      "--moe-flex-dispatcher-backend", "", 32, 0},
+    {"mixtral-8x7b", "ep=1 tp=2", "overlap=on dispatch=fp8 zero=1", "--moe-token-dispatcher-type alltoall",
+     "--overlap-moe-expert-parallel-comm", "", 32, 0},
     {"mixtral-8x7b", "ep=8", "dispatcher=deepep", "--moe-flex-dispatcher-backend deepep --moe-router-dtype fp32",
      "--sequence-parallel", "", 32, 0},
     {"deepseek-v3", "ep=8", "recompute=norm+act+attention", "--recompute-modules layernorm moe_act mla_up_proj",

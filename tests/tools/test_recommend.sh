@@ -262,15 +262,50 @@ modules = p["module_fqns_per_model_part"]
 assert [sum(m.startswith("layers.") for m in part) for part in modules] == parts
 assert sum(modules, []) == ["tok_embeddings"] + [f"layers.{i}" for i in range(24)] + ["norm", "output"]
 P
+# ---- With little time few layouts are estimated, and others are simulated, too: each number says what it counts ----
+"$build/hecate-trace" synth --workload lognormal --experts 8 --layers 8 --iterations 12 --source-ranks 8 --out t8.jsonl >/dev/null || fail "no trace"
+big=(t8.jsonl --model mixtral-8x22b --cluster "16x8 gpu=h100 nics=8" --global-batch 256)
+"$sim" recommend "${big[@]}" --within 2s --out hurried | tr -s "\n " " " >all.txt || fail "--within 2s"
+"$sim" recommend "${big[@]}" --within 1s --policy ideal,lplb --layout "tp=2 pp=8 ep=8" | tr -s "\n " " " >mixed.txt || fail "--within 1s, today"
+cat >simulated.py <<'P'
+import json, re, sys
+s = json.load(open("hurried/recommendation.json"))["searched"]
+assert s["simulated"] > s["estimated"], f"this test wants less time: {s}"
+for i, screen in enumerate(open(f).read() for f in sys.argv[1:]):
+    n = re.search(r"(\d+) were estimated under the loads of the trace\. (\d+) were simulated with [^:]*: the (\d+) most promising of these", screen)
+    estimated, simulated, promising = map(int, n.groups())
+    even = re.search(r"(\d+) that (?:is|are) fast with balanced routing", screen)
+    today = simulated - promising - (int(even[1]) if even else 0)
+    assert promising <= estimated and (1 <= today <= 2 and "and what runs today." in screen if i else today == 0), n[0]
+P
+python3 simulated.py all.txt mixed.txt || fail "what was simulated: $(grep -oh 'searched: .* confidence' all.txt mixed.txt)"
+# Of a file that is not written it is said that it is not, and why; nothing of what would be in it.
+[ ! -e hurried/eplb.json ] && grep -q 'eplb.json.*| no file: [^|]*as many slots on every rank' hurried/what-to-change.md ||
+  fail "eplb.json: $(grep eplb.json hurried/what-to-change.md)"
+# Without ep nothing is dispatched. So Megatron-LM runs such a row as it is, whatever the recipe says of the dispatch.
+"$sim" recommend "${big[@]}" --within 1s --policy ep --recipe "overlap=on zero=1" --out plain >out.txt || fail "overlap=on"
+expect plain/recommendation.json '"ep=" in d["ranked"][0]["layout"].replace("vpp=", ""), d["megatron_row"], d["megatron_differs"]' "(False, 1, '')"
+python3 rows.py plain out.txt || fail "which row, without ep"
 # A schedule that Megatron-LM lacks: the row that it runs exactly is another one, and in the table.
 "$sim" recommend "${job[@]/%ep,eplb,hecate/ep}" --pipeline zb-h1 --recipe "zero=1 recompute=none" --out zb >out.txt || fail "zb-h1"
 python3 rows.py zb out.txt || fail "which row, with a schedule"
+# Tokens in fp8 have no flag, so Megatron-LM runs another row. No search was made for it: a faster one may have been left out.
+"$sim" recommend "${run_small[@]/%zero=2/zero=2 dispatch=fp8}" --policy ep --out fp8 | tr -s "\n " " " >out.txt || fail "dispatch=fp8"
+python3 rows.py fp8 out.txt || fail "which row, with tokens in fp8"
+has "It is the fastest such layout of those that were simulated."
+has "of the layouts that were simulated" fp8/megatron.txt
 # A schedule that is named is searched, and runs as it was predicted.
 "$sim" recommend "${job[@]}" --pipeline dualpipev --out folded >/dev/null || fail "--pipeline"
 "$sim" trace.jsonl --setup folded/setup.json --policy ep,eplb,hecate --json >run.json || fail "the set-up with a schedule does not run"
 [ "$(value run.json 'd["balanced"]["step_s"]')" = "$(value folded/recommendation.json 'd["ranked"][0]["balanced_step_s"]')" ] || fail "another step with a schedule"
 
 refuses 2 "global-batch" trace.jsonl --model mixtral-8x7b --cluster "4x8 gpu=h100"
+# Policies to compare with are not recommended: said of those that are named, and refused if there are no others.
+refuses 2 "a policy that can be recommended, found ideal, ep-capacity" "${job[@]/%ep,eplb,hecate/ideal,ep-capacity}"
+has "Nor policies that are there to compare with: ideal." mixed.txt
+! grep -q "Nor policies" all.txt || fail "a note of what nobody named"
+refuses 2 "expected precision once" "${job[@]}" --recipe "precision=bf16 precision=fp8"
+refuses 2 "expected none alone" "${job[@]}" --recompute none+norm
 refuses 2 "expected a trace" --model mixtral-8x7b
 refuses 2 "global batch" trace.jsonl --model mixtral-8x7b --cluster "97x1 gpu=h100" --global-batch 64
 refuses 1 "fits into the memory" trace.jsonl --model mixtral-8x22b --cluster "1x8 gpu=h100" --global-batch 64 --setup-out none.json

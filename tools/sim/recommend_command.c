@@ -3,9 +3,12 @@
 #include "tools/front/machine.h"
 #include "tools/front/output.h"
 #include "tools/front/training/recommendation.h"
+#include "tools/front/training/recommendation_search.h"
 #include "tools/sim/sim_commands.h"
 
 #include "runtime/base/temporary.h"
+
+#include <string.h>
 
 #define WITHIN_S 30.0
 
@@ -115,9 +118,12 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   HEC_TRY(hec_job_args_chosen(&s->job, arena, policies, &n));
   const hec_training_choice choice = {
       .policies = policies, .n_policies = n, .n_threads = hec_machine_cores(), .warmup = -1};
+  const char *left_out;
+  HEC_TRY(hec_candidates_left_out(policies, n, arena, &left_out));
   HEC_TRY(hec_recommend(&s->training, &s->job, s->within_s, &choice, reader, arena, &r));
   r.tool = "hecate-sim " HEC_VERSION;
   r.trace = s->trace;
+  r.left_out = strcmp(s->job.policy, "all") == 0 ? NULL : left_out; /* of all nobody expects those */
   HEC_TRY(write_files(s, &r));
   if (s->out)
     HEC_TRY(write_out(s, &r, reader, arena));

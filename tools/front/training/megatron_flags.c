@@ -145,6 +145,7 @@ static void add_experts(const writer *w) {
   const hec_training *t = w->t;
   const hec_recipe *r = &t->recipe;
   const hec_dispatcher *dispatcher = dispatcher_of(t);
+  bool dispatches = t->layout.ep > 1; /* else overlap and fp8 of the dispatch change nothing */
   hec_text_printf(w->flags, " --moe-grouped-gemm --moe-token-dispatcher-type %s", dispatcher->megatron_type);
   if (dispatcher->megatron_backend) /* which take the router's weights in fp32 */
     hec_text_printf(w->flags, " --moe-flex-dispatcher-backend %s --moe-router-dtype fp32",
@@ -155,7 +156,7 @@ static void add_experts(const writer *w) {
     hec_text_add(w->flags, " --moe-permute-fusion");
   if (r->fused && r->precision != HEC_PRECISION_BF16)
     hec_text_add(w->differs, "attention in fp8 (fused=on) is not among the flags; ");
-  if (r->overlap || w->pipeline == &hec_pipeline_1f1b_overlap) {
+  if ((dispatches && r->overlap) || w->pipeline == &hec_pipeline_1f1b_overlap) {
     const char *why = no_overlap(t);
     if (why)
       hec_text_printf(w->differs, "dispatch was predicted beside compute, but --overlap-moe-expert-parallel-comm %s; ",
@@ -163,7 +164,7 @@ static void add_experts(const writer *w) {
     else
       hec_text_add(w->flags, " --overlap-moe-expert-parallel-comm");
   }
-  if (r->dispatch)
+  if (dispatches && r->dispatch)
     hec_text_add(w->differs, "tokens in fp8 on the way to their experts have no flag; ");
   if (r->head && t->layout.pp > 1)
     hec_text_add(w->differs, "a head that is shared out over the stages has no flag; ");

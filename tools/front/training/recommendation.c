@@ -149,19 +149,21 @@ static int32_t n_eps(const rivals *p) {
 }
 
 /* The nearest estimates, no layout more than twice; then the fastest of each other ep. For what is left of the table, those that
- * are fastest with balanced routing. */
-static void choose_simulated(rivals *p, const hec_layout_found *found) {
+ * are fastest with balanced routing: so many are returned. */
+static int32_t choose_simulated(rivals *p, const hec_layout_found *found) {
   for (int32_t i = 0; i < p->from.n && p->n < NEAREST; i++)
     if ((!p->from.of[i].alone || ep_of(&p->from.of[i].choice) == 1) && count_like(p, &p->from.of[i].choice, true) < 2)
       choose(p, &p->from.of[i]);
   for (int32_t i = 0; i < p->from.n && p->n < SIMULATED_MAX; i++)
     if (!p->from.of[i].alone && count_like(p, &p->from.of[i].choice, false) == 0)
       choose(p, &p->from.of[i]);
-  for (int32_t i = 0, n = p->n; i < found->n && p->n < SIMULATED_MAX && n_eps(p) < HEC_RECOMMENDED_ROWS; i++)
+  const int32_t n = p->n;
+  for (int32_t i = 0; i < found->n && p->n < SIMULATED_MAX && n_eps(p) < HEC_RECOMMENDED_ROWS; i++)
     if (count_like(p, &found->choices[i], false) == 0 || n == 0)
       choose(p, &(hec_candidate){.choice = found->choices[i],
                                  .policies = p->from.policies ? p->from.policies : p->policies->policies,
                                  .n_policies = p->from.policies ? p->from.n_policies : p->policies->n_policies});
+  return p->n - n;
 }
 
 static hec_status prepare(const rivals *p, const hec_layout_choice *choice, hec_recommended *to) {
@@ -266,17 +268,19 @@ static double full_s(const rivals *p, const hec_candidate *c) {
 }
 
 /* Estimates are only about right: where there is time, all that are about as fast as the first. */
-static void choose_more(rivals *p) {
+static int32_t choose_more(rivals *p) {
   double within_s = hec_budget_for(&p->budget, HEC_BUDGET_MORE);
+  const int32_t n = p->n;
   for (int32_t i = 0; i < p->from.n && p->n < CHOSEN_MAX; i++) {
     const hec_candidate *c = &p->from.of[i];
     if (c->alone || c->step_s > NEAR * p->from.of[0].step_s || is_chosen(p, c))
       continue;
     within_s -= full_s(p, c);
     if (within_s < 0)
-      return;
+      break;
     choose(p, c);
   }
+  return p->n - n;
 }
 
 /* Records of the trace that all of them have time for; 0: as many as a step takes. */
@@ -518,12 +522,13 @@ static hec_status search_loads(rivals *p, const hec_set_up *base, hec_recommenda
                                        .budget = &p->budget};
   HEC_TRY(hec_trace_count(p->reader, HEC_BUDGET_BEFORE + HEC_TRAINING_RECORDS, &p->n_records));
   HEC_TRY(hec_candidates_find(&search, p->reader, p->arena, &p->from));
-  choose_simulated(p, &to->found);
+  to->n_even = choose_simulated(p, &to->found);
+  to->n_promising = p->n - to->n_even;
   hec_training_choice fitting = *p->policies;
   fitting.recompute_more = search.any_recompute;
   if (to->has_today)
     HEC_TRY(add_today(p, to, &fitting));
-  choose_more(p);
+  to->n_promising += choose_more(p);
   fitting.records = records_of_rows(p);
   HEC_TRY(simulate_chosen(p, &fitting));
   choose_rows(p, to);

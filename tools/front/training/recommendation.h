@@ -31,13 +31,16 @@ typedef struct {
                                      fastest other layout and the fastest of other ep */
   int32_t n;
   hec_recommended plain; /* the fastest layout with ep: what a framework without placement policies runs */
-  /* The fastest with ep whose flags of Megatron-LM do exactly what was predicted: row `megatron_row` of the table. Where
-   * there is none it is `plain`, and the row -1. */
+  /* Of the layouts that were simulated, the fastest with ep whose flags of Megatron-LM do exactly what was predicted:
+   * row `megatron_row` of the table. Where there is none it is `plain`, and the row -1. Layouts slower than `plain` are
+   * left out before anyone asks whether Megatron-LM runs them, so there may be a faster one. */
   hec_recommended megatron;
   int32_t megatron_row;
   /* Of found.n_all: estimated under the loads; certainly slower than the best estimate; left for want of time; then simulated
    * under the loads. */
   int32_t n_estimated, n_beaten, n_left, n_simulated;
+  /* Of n_simulated: the best estimates; fast with balanced routing, where those were too few. The rest runs today. */
+  int32_t n_promising, n_even;
   bool has_today, has_today_with;
   hec_recommended today;      /* what --layout or --setup says runs now; its policy is ep */
   hec_recommended today_with; /* the same with the dispatcher of the recommendation, where nobody said today's */
@@ -47,6 +50,7 @@ typedef struct {
   hec_doubt law;       /* links at their data-sheet rates instead of the measured ones */
   int32_t n_records;   /* of the trace, for the first choice; rows that are shown have all that a step takes */
   const char *tool, *trace;
+  const char *left_out; /* named policies that are not recommended, such as "ideal"; NULL: none */
 } hec_recommendation;
 
 /* The same layout, recipe and policy. */

@@ -39,6 +39,8 @@ static hec_status write_megatron(const job *j, hec_text *out, hec_text *cannot) 
   hec_recommendation_megatron(j->r, false, &flags, cannot);
   hec_text_add(out, "# Megatron Core 0.16; take them with $(grep -v '^#' megatron.txt)\n");
   add_row(j->r, &j->r->megatron, out);
+  if (j->r->megatron_row > 0 && !hec_recommended_same(&j->r->megatron, &j->r->plain))
+    hec_text_add(out, "# It is the fastest row that Megatron-LM runs exactly, of the layouts that were simulated.\n");
   if (hec_megatron_environment(flags.data))
     hec_text_printf(out, "# Environment: %s\n", hec_megatron_environment(flags.data));
   for (const char *c = flags.data; *c; c++) /* a flag a line */
@@ -188,11 +190,14 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
     return HEC_OK;
   }
   HEC_SCOPED(hec_policy_run) run = hec_policy_start(j->policy, &j->r->rows[0].set_up->job.problem, j->arena);
+  HEC_SCOPED(hec_text) lost = {0}; /* of the file: said only if there is one */
   hec_status status = plan_of(j, &run);
-  if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, cannot) != HEC_OK ||
-                           hec_placement_write(&hec_placement_eplb, &placement, out, cannot) != HEC_OK)) {
+  if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, &lost) != HEC_OK ||
+                           hec_placement_write(&hec_placement_eplb, &placement, out, &lost) != HEC_OK)) {
     out->length = 0;
     hec_text_printf(cannot, "no file: %s; ", hec_last_error());
+  } else if (lost.length > 0) {
+    hec_text_add(cannot, lost.data);
   }
   return status;
 }

@@ -92,7 +92,7 @@ static void add_megatron(const hec_recommendation *r, bool said, hec_text *words
   hec_choice_words(&r->megatron.choice, words);
   hec_text_add(words, ", policy ep: ");
   hec_recommended_cost_words(r, &r->megatron, words);
-  hec_text_add(words, ".");
+  hec_text_add(words, ". It is the fastest such layout of those that were simulated.");
 }
 
 void hec_recommendation_verdict(const hec_recommendation *r, hec_text *out) {
@@ -265,18 +265,37 @@ static void add_roomier(const hec_recommendation *r, hec_text *words) {
   }
 }
 
+/* ": the 8 most promising of these, 3 that are fast with balanced routing, and what runs today." Only the first were
+ * estimated. */
+static void simulated_words(const hec_recommendation *r, hec_text *words) {
+  HEC_SCOPED(hec_text) promising = {0}, even = {0};
+  const char *part[3];
+  int n = 0;
+  hec_text_printf(&promising, "the %d most promising of these", (int)r->n_promising);
+  hec_text_printf(&even, "%d that %s fast with balanced routing", (int)r->n_even, r->n_even == 1 ? "is" : "are");
+  if (r->n_promising > 0)
+    part[n++] = promising.data;
+  if (r->n_even > 0)
+    part[n++] = even.data;
+  if (r->has_today)
+    part[n++] = "what runs today";
+  for (int i = 0; i < n; i++)
+    hec_text_printf(words, "%s%s", i == 0 ? ": " : i < n - 1 ? ", " : n == 2 ? " and " : ", and ", part[i]);
+  hec_text_add(words, ".");
+}
+
 static void searched_words(const hec_recommendation *r, hec_text *words) {
   int32_t all = r->rows[0].policies.n_records;
   hec_text_printf(words,
                   "%d combinations of layout, micro-batch, dispatcher and recomputation with balanced routing; %d fit "
                   "into memory. Of these %d cannot be the fastest, whatever the policy. %d were estimated under the "
-                  "loads of the trace, and the %d most promising simulated with %d record%s of it%s",
+                  "loads of the trace. %d were simulated with %d record%s of it%s",
                   (int)r->found.n_tried, (int)r->found.n_all, (int)r->n_beaten, (int)r->n_estimated,
                   (int)r->n_simulated, (int)r->n_records, r->n_records == 1 ? "" : "s",
                   r->n_records < all ? "" : ", all that a step takes");
+  simulated_words(r, words);
   if (r->n_records < all)
-    hec_text_printf(words, ", and the layouts above with all %d that a step takes", (int)all);
-  hec_text_add(words, ".");
+    hec_text_printf(words, " The layouts above were simulated with all %d that a step takes.", (int)all);
   if (r->n_left > 0)
     hec_text_printf(words, " %d were left out for want of time.", (int)r->n_left);
   if (r->n_left > 0 || r->n_records < all)
@@ -308,6 +327,15 @@ static void add_assumed(const hec_recommendation *r, hec_text *out) {
     hec_summary_add_foot("assumed:", words.data, out);
 }
 
+static void add_not_searched(const hec_recommendation *r, hec_text *out) {
+  HEC_SCOPED(hec_text) words = {0};
+  hec_text_add(&words, "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
+                       "1f1b, interleaved and the one that --pipeline or the set-up names.");
+  if (r->left_out)
+    hec_text_printf(&words, " Nor policies that are there to compare with: %s.", r->left_out);
+  hec_summary_add_foot("not searched:", words.data, out);
+}
+
 static void add_columns(hec_text *out) {
   hec_summary_add_foot(
       "columns:",
@@ -335,10 +363,7 @@ static void add_feet(const hec_recommendation *r, hec_text *out) {
   hec_summary_add_foot("confidence:", words.data, out);
   hec_text_free(&words);
   add_assumed(r, out);
-  hec_summary_add_foot("not searched:",
-                       "other uneven stages than a shorter last one, ZeRO 2, FSDP in a pipeline, schedules other than "
-                       "1f1b, interleaved and the one that --pipeline or the set-up names.",
-                       out);
+  add_not_searched(r, out);
   hec_summary_add_foot("not modelled:", hec_training_not_modelled, out);
   if (r->megatron_row != 0)
     hec_text_printf(&words, "of %s (%.4g s): ",

@@ -146,12 +146,32 @@ static const hec_policy *plain(void) {
   return hec_policy_find("ep");
 }
 
+static bool can_win(const hec_policy *policy) {
+  return !policy->reference && !policy->drops;
+}
+
+hec_status hec_candidates_left_out(const hec_policy *const *policies, int32_t n, hec_arena *arena, const char **names) {
+  int32_t n_out = 0;
+  *names = NULL;
+  for (int32_t i = 0; i < n; i++)
+    if (!can_win(policies[i])) {
+      *names = *names ? hec_arena_printf(arena, "%s, %s", *names, policies[i]->name) : policies[i]->name;
+      n_out++;
+    }
+  if (n_out < n)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT,
+                  "--policy: expected a policy that can be recommended, found %s, which %s there to compare with; "
+                  "hecate-sim --list policies has the others",
+                  *names, n > 1 ? "are" : "is");
+}
+
 /* All that keep every token, and ep; where one rank has all experts ep alone, for there is nothing to place. */
 static void all_policies(finder *f, group_class *c) {
   const hec_training_choice *of = f->of->policies;
   c->policies = HEC_NEW(f->arena, const hec_policy *, of->n_policies + 1);
   for (int32_t i = 0; c->ep > 1 && !c->plain && i < of->n_policies; i++)
-    if (!of->policies[i]->reference && !of->policies[i]->drops && of->policies[i] != plain())
+    if (can_win(of->policies[i]) && of->policies[i] != plain())
       c->policies[c->n++] = of->policies[i];
   c->policies[c->n++] = plain();
 }

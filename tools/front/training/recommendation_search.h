@@ -38,6 +38,11 @@ typedef struct {
 hec_status hec_candidates_find(const hec_candidate_search *search, hec_trace_reader *reader, hec_arena *arena,
                                hec_candidates *to) HEC_MUST_USE;
 
+/* Those of `policies` that no search tries, for they are there to compare with: "ideal, ep-capacity". NULL: none. An
+ * error if that is all of them: ep alone would be tried, which nobody asked for. */
+hec_status hec_candidates_left_out(const hec_policy *const *policies, int32_t n, hec_arena *arena,
+                                   const char **names) HEC_MUST_USE;
+
 /* The set-up of a choice, as options say it, so that everything else is made as always. */
 hec_status hec_recommended_set_up(const hec_training_args *args, const hec_job_options *options,
                                   const hec_layout_choice *choice, hec_trace_reader *reader, hec_arena *arena,
