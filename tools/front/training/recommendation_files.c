@@ -194,8 +194,11 @@ static hec_status write_eplb(const job *j, hec_text *out, hec_text *cannot) {
   hec_status status = plan_of(j, &run);
   if (status == HEC_OK && (hec_placement_of_plan(&run.plan, 0, j->arena, &placement, &lost) != HEC_OK ||
                            hec_placement_write(&hec_placement_eplb, &placement, out, &lost) != HEC_OK)) {
+    static const char option[] = "`export` eplb: "; /* of a command that nobody gave */
+    const char *why = hec_last_error();
+    size_t n = sizeof option - 1;
     out->length = 0;
-    hec_text_printf(cannot, "no file: %s; ", hec_last_error());
+    hec_text_printf(cannot, "no file: %s; ", why + (strncmp(why, option, n) == 0 ? n : 0));
   } else if (lost.length > 0) {
     hec_text_add(cannot, lost.data);
   }
