@@ -160,14 +160,14 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
   return HEC_OK;
 }
 
-/* A device's file is relative to the cluster's file, `origin`; where that comes through a pipe, to the working folder. */
+/* A device's file is relative to the cluster's file, `origin`. */
 static hec_status read_gpu(const hec_json *json, const char *origin, hec_arena *arena, hec_cluster_spec *spec) {
   const hec_json_value *root = hec_json_root(json);
   const char *name;
   if (!hec_json_get(root, "gpu"))
     return HEC_OK;
   HEC_TRY(hec_json_want_text(json, root, "gpu", &name));
-  return hec_cluster_spec_take_gpu(spec, name, strncmp(origin, "/dev/", 5) == 0 ? "" : origin, arena);
+  return hec_cluster_spec_take_gpu(spec, name, origin, arena);
 }
 
 static hec_status read_spec(const hec_json *json, const char *origin, hec_arena *arena, hec_cluster_spec *spec) {

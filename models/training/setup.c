@@ -117,14 +117,14 @@ hec_status hec_setup_parse(const char *text, size_t length, const char *origin, 
   return read_document(json, arena, setup);
 }
 
-/* A file beside the set-up's; of one that comes through a pipe, in the working folder. A name that is neither there nor looks like a file is left: somebody mistyped a preset. */
+/* A file beside the set-up's. A name that is neither there nor looks like a file is left: somebody mistyped a preset. */
 static void take_beside(const char *file, bool known, hec_arena *arena, const char **name) {
   HEC_SCOPED(hec_text) path = {0};
   if (!*name || known)
     return;
   size_t n = strlen(*name);
   bool looks = strchr(*name, '/') || (n > 5 && strcmp(*name + n - 5, ".json") == 0);
-  hec_file_beside(strncmp(file, "/dev/", 5) == 0 ? "" : file, *name, &path);
+  hec_file_beside(file, *name, &path);
   if (looks || access(path.data, F_OK) == 0)
     *name = hec_arena_text(arena, path.data);
 }
@@ -134,7 +134,7 @@ static hec_status take_line(const char *file, hec_arena *arena, const char **lin
   HEC_SCOPED(hec_text) name = {0}, path = {0}, moved = {0};
   if (!hec_cluster_line_file(*line, &name))
     return HEC_OK;
-  hec_file_beside(strncmp(file, "/dev/", 5) == 0 ? "" : file, name.data, &path); /* as take_beside */
+  hec_file_beside(file, name.data, &path);
   HEC_TRY(hec_cluster_line_move(*line, path.data, &moved));
   *line = hec_arena_text(arena, moved.data);
   return HEC_OK;

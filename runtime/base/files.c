@@ -68,7 +68,7 @@ hec_status hec_file_read(const char *path, const char *wanted, size_t limit, cha
 }
 
 void hec_file_beside(const char *file, const char *name, hec_text *path) {
-  const char *slash = strrchr(file, '/');
+  const char *slash = strncmp(file, "/dev/", 5) == 0 ? NULL : strrchr(file, '/');
   bool inside = name[0] != '/' && slash;
   if (inside)
     hec_text_add_bytes(path, file, (size_t)(slash - file) + 1);

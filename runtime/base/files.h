@@ -17,7 +17,8 @@ DIR *hec_folder_open(const char *path);
 /* A file as a whole, at most `limit` bytes, with a zero behind it: *bytes is the caller's to free, NULL on failure.
  * `wanted` is what messages call it: "a JSON file". */
 hec_status hec_file_read(const char *path, const char *wanted, size_t limit, char **bytes, size_t *length) HEC_MUST_USE;
-/* Adds the path of `name` as seen from `file`'s folder: names in a file are relative to it. Absolute ones stay. */
+/* Adds the path of `name` as seen from `file`'s folder: names in a file are relative to it. Absolute ones stay. What
+ * comes through a pipe (/dev/stdin, /dev/fd/N) has the working folder. */
 void hec_file_beside(const char *file, const char *name, hec_text *path);
 /* The other way round: adds `path`, which is there, as seen from `file`'s folder, which need not be there yet. */
 void hec_file_seen_from(const char *file, const char *path, hec_text *name);
