@@ -290,14 +290,6 @@ void hec_routing_send(hec_routing *routing, const hec_dispatch *rule, const hec_
   }
 }
 
-/* Whether the listed holders of the expert, ascending, have the rank. */
-static bool holds(const hec_routing *routing, int32_t expert, int32_t rank) {
-  const hec_dispatch_row row = {.holders = routing->holders + routing->holder_at[expert],
-                                .n_holders = routing->holder_at[expert + 1] - routing->holder_at[expert]};
-  int32_t at = hec_dispatch_lower(&row, rank);
-  return at < row.n_holders && row.holders[at] == rank;
-}
-
 /* Whether all sources that hold the row's expert keep their assignments of it. */
 static bool keeps_own(const hec_dispatch *rule, const hec_dispatch_row *row) {
   const hec_plan *plan = row->plan;
@@ -325,14 +317,23 @@ void hec_routing_receive(hec_routing *routing, const hec_dispatch *rule, const h
   int32_t first = rank / plan->width * plan->width, end = first + plan->width;
   HEC_ASSERT(problem->esp == 1);
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    if (!holds(routing, e, rank))
+    const hec_dispatch_row all = {.holders = routing->holders + routing->holder_at[e],
+                                  .n_holders = routing->holder_at[e + 1] - routing->holder_at[e]};
+    int32_t own_place = hec_dispatch_lower(&all, rank), place = hec_dispatch_lower(&all, first), at = 0;
+    if (own_place == all.n_holders || all.holders[own_place] != rank)
       continue;
     row.expert = e;
     bool own = keeps_own(rule, &row);
     for (int32_t s = first; s < end; s++) {
       size_t cell = (size_t)s * experts + (size_t)e;
-      if (counts[cell] > 0 && !(own && s != rank && holds(routing, e, s)))
-        tokens[cell] += received(routing, rule, &row, s, rank, counts[cell]);
+      uint32_t n = 0;
+      while (place < all.n_holders && all.holders[place] < s)
+        place++;
+      if (counts[cell] == 0 || (own && s != rank && place < all.n_holders && all.holders[place] == s))
+        continue;
+      if (!rule->part || !rule->part(&row, s, rank, &at, &n))
+        n = received(routing, rule, &row, s, rank, counts[cell]);
+      tokens[cell] += n;
     }
   }
 }

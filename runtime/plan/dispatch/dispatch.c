@@ -160,10 +160,25 @@ static void quota(const hec_dispatch_row *row, int32_t source, uint32_t n, uint3
   HEC_ASSERT(total == n);
 }
 
+static bool quota_part(const hec_dispatch_row *row, int32_t source, int32_t rank, int32_t *at, uint32_t *tokens) {
+  const hec_plan *plan = row->plan;
+  const int32_t *row_at = plan->quota_at + (size_t)row->layer * (size_t)(plan->n_experts + 1) + row->expert;
+  const hec_quota *quota = plan->quota + (size_t)row->layer * (size_t)plan->quota_capacity + row_at[0];
+  int32_t i = *at, end = row_at[1] - row_at[0];
+  while (i < end && quota[i].source < source)
+    i++;
+  bool found = i < end && quota[i].source == source;
+  for (*tokens = 0; i < end && quota[i].source == source; i++)
+    *tokens += quota[i].rank == rank ? quota[i].tokens : 0;
+  *at = i;
+  return found;
+}
+
 const hec_dispatch hec_dispatch_quota = {
     .name = "quota",
     .summary = "the plan's explicit quotas",
     .source = "exact-load planners (LLEP, MoonEP, UltraEP)",
     .own_unspread = true,
     .split = quota,
+    .part = quota_part,
 };

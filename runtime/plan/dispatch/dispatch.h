@@ -19,6 +19,9 @@ typedef struct {
   bool own_first;    /* a source that holds the expert keeps all its assignments: routing need not ask */
   bool own_unspread; /* so does one of an expert without quotas */
   void (*split)(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens);
+  /* What of it one rank gets, where that is quicker to say than the split. False: the split says it. NULL: never. Of one
+   * row, sources ascend; *at: where the last one was found, 0 before the first. */
+  bool (*part)(const hec_dispatch_row *row, int32_t source, int32_t rank, int32_t *at, uint32_t *tokens);
 } hec_dispatch;
 
 #define HEC_DISPATCH_LIST(X)                                                                                           \

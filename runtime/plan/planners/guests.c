@@ -194,15 +194,17 @@ hec_layer_times hec_guests_hold_late(hec_guests *state, hec_layer_times times) {
         n++;
         room--;
       }
-    hec_layer_times with = times;
-    if (hec_layer_end_hope(end, &none, moving_share(state) / moving) < times.end_s)
-      with = split_evenly(state);
-    if (with.end_s < times.end_s) {
-      times = with;
-      continue;
+    if (hec_layer_end_hope(end, &none, moving_share(state) / moving) < times.end_s) {
+      hec_layer_end_keep_split(end, &state->best);
+      hec_layer_times with = split_evenly(state);
+      if (with.end_s < times.end_s) {
+        times = with;
+        continue;
+      }
+      hec_layer_end_take_back_split(end, &state->best);
     }
     hold_everywhere(state, first, at, HEC_HELD_NOT);
-    return split_evenly(state);
+    break;
   }
   return times;
 }

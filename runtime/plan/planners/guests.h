@@ -30,7 +30,7 @@ typedef struct {
   int32_t *order;            /* [n_experts] descending */
   hec_guest_move *moves;     /* [n_experts * n_ranks] */
   bool *full;                /* [n_ranks] scratch: nothing more can leave it */
-  hec_layer_kept none, best; /* scratch: without guests; with the best so far */
+  hec_layer_kept none, best; /* scratch: without guests; with the best so far, or before a try */
 } hec_guests;
 
 hec_guests hec_guests_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);

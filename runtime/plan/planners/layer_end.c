@@ -45,19 +45,17 @@ hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *p, hec_hidi
                          .pair = HEC_NEW(arena, uint32_t, ranks * ranks),
                          .rows = HEC_NEW(arena, int32_t, experts * ranks),
                          .n_rows = HEC_NEW(arena, int32_t, ranks),
+                         .busy = HEC_NEW(arena, double, 2 * ranks),
                          .holder = HEC_NEW(arena, int32_t, ranks),
                          .left = HEC_NEW(arena, uint64_t, ranks),
                          .part = HEC_NEW(arena, uint32_t, ranks * ranks),
                          .rest = HEC_NEW(arena, uint32_t, ranks)};
 }
 
-int32_t hec_layer_holders(const hec_layer_end *end, int32_t expert) {
+int32_t hec_layer_list_holders(const hec_layer_end *end, int32_t expert) {
   const uint8_t *held = hec_layer_held_of(end, expert);
   const int32_t n_held = end->n_held[expert], n_ranks = end->n_ranks;
   int32_t *holder = end->holder, n = 0;
-  holder[0] = end->home[expert];
-  if (n_held == 1)
-    return 1;
   for (int32_t r = 0; n_held == n_ranks && r < n_ranks; r++)
     holder[r] = r;
   for (int32_t r = 0; n_held < n_ranks && n < n_held; r++) {
@@ -169,6 +167,14 @@ void hec_layer_end_place(hec_layer_end *end, int32_t layer, const uint32_t *coun
   end->optimizer_s = end->problem->train ? optimizer_s(end) : 0;
 }
 
+/* The expert's early guests, which are marked. */
+static void count_early(hec_layer_end *end, int32_t expert) {
+  const uint8_t *held = hec_layer_held_of(end, expert);
+  hec_part_lanes_add_all(&end->early, expert, end->home[expert], held, HEC_HELD_EARLY, 1);
+  for (int32_t r = 0; r < end->n_ranks; r++)
+    end->n_guests[r] += held[r] == HEC_HELD_EARLY;
+}
+
 void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, const uint32_t *counts) {
   begin(end, layer, counts);
   for (int32_t e = 0; e < end->n_experts; e++) {
@@ -176,11 +182,13 @@ void hec_layer_end_set(hec_layer_end *end, const hec_plan *plan, int32_t layer, 
     end->home[e] = hec_plan_home(plan, layer, e);
     hec_layer_held_of(end, e)[end->home[e]] = HEC_HELD_HOME;
     for (int32_t i = 0; i < copies.n; i++)
-      if (copies.kind[i] == HEC_COPY_GUEST)
-        hec_layer_end_hold(end, e, copies.rank[i], HEC_HELD_EARLY);
-      else if (copies.rank[i] != end->home[e])
-        hec_layer_held_of(end, e)[copies.rank[i]] = HEC_HELD_RESIDENT;
+      if (copies.rank[i] != end->home[e])
+        hec_layer_held_of(end, e)[copies.rank[i]] =
+            copies.kind[i] == HEC_COPY_GUEST ? HEC_HELD_EARLY : HEC_HELD_RESIDENT;
+    if (copies.n > 0)
+      count_early(end, e);
   }
+  hec_part_lanes_copy(&end->early, &end->all);
   count_holders(end);
   end->replicas_s = end->optimizer_s = 0; /* the same whatever is decided now */
 }
@@ -309,6 +317,37 @@ static double experts_s(hec_layer_end *end, hec_work_memo *work) {
   return max;
 }
 
+/* The same where times are sums, of both at once. */
+static void sum_experts(hec_layer_end *end, hec_layer_times *t) {
+  const size_t n_ranks = (size_t)end->n_ranks;
+  const bool train = end->problem->train;
+  double *restrict forward = end->busy, *restrict backward = end->busy + n_ranks;
+  memset(end->busy, 0, 2 * n_ranks * sizeof *end->busy);
+  for (int32_t e = 0; e < end->n_experts; e++) {
+    const uint32_t *tokens = hec_layer_tokens_of(end, e);
+    for (int32_t i = 0, n = hec_layer_holders(end, e); i < n; i++) {
+      int32_t r = end->holder[i], rows = (int32_t)tokens[r];
+      forward[r] += hec_work_memo_expert_s(&end->forward, rows);
+      backward[r] += train ? hec_work_memo_expert_s(&end->backward, rows) : 0;
+    }
+  }
+  t->forward_s = t->backward_s = 0;
+  for (size_t r = 0; r < n_ranks; r++) {
+    t->forward_s = larger(t->forward_s, forward[r]);
+    t->backward_s = larger(t->backward_s, backward[r]);
+  }
+}
+
+static void time_experts(hec_layer_end *end, hec_layer_times *t) {
+  if (hec_work_memo_sums(&end->forward, end->n_ranks) && hec_work_memo_sums(&end->backward, end->n_ranks)) {
+    sum_experts(end, t);
+    return;
+  }
+  list_rows(end);
+  t->forward_s = experts_s(end, &end->forward);
+  t->backward_s = end->problem->train ? experts_s(end, &end->backward) : 0;
+}
+
 static double tokens_s(const hec_hiding *hides, double travel_s, double experts) {
   double best = 2 * travel_s + experts;
   for (int32_t i = 1; hides->chunked && i < HEC_N_DEGREES; i++)
@@ -350,14 +389,12 @@ hec_layer_times hec_layer_end_times(hec_layer_end *end) {
       end->even_s = smaller(end->even_s, by_node_s(end));
   }
   fill_pairs(end);
-  list_rows(end);
   hec_layer_times t = {.travel_s = plain_s(end),
-                       .forward_s = experts_s(end, &end->forward),
-                       .backward_s = p->train ? experts_s(end, &end->backward) : 0,
                        .early_s = hec_part_lanes_s(&end->early, p->bytes.expert_param),
                        .late_s = hec_part_lanes_s(&end->late, p->bytes.expert_param),
                        .return_s = p->train ? hec_part_lanes_s(&end->all, p->bytes.expert_grad) : 0,
                        .replicas_s = end->replicas_s};
+  time_experts(end, &t);
   if (end->hides.by_node && p->n_nodes > 1)
     t.travel_s = smaller(t.travel_s, by_node_s(end));
   t.end_s = end_s(end, &t);

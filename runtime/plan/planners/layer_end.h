@@ -74,6 +74,7 @@ typedef struct {
   hec_transfer *transfers; /* [n_ranks * n_ranks] */
   uint32_t *pair;          /* [n_ranks * n_ranks] tokens on d of source s, by d; of a rank's own: undefined */
   int32_t *rows, *n_rows;  /* [n_ranks * n_experts], [n_ranks] */
+  double *busy;            /* [2 * n_ranks] seconds of experts, forward and backward */
   int32_t *holder;         /* [n_ranks] of one expert, ascending */
   uint64_t *left;          /* [n_ranks] what it still takes */
   uint32_t *part;          /* [n_ranks * n_ranks] of source s at holder h */
@@ -94,6 +95,9 @@ hec_layer_kept hec_layer_kept_new(hec_arena *arena, const hec_problem *problem);
  * is kept no longer. O(experts * ranks), in whole arrays. */
 void hec_layer_end_keep(hec_layer_end *end, hec_layer_kept *kept);
 void hec_layer_end_take_back(hec_layer_end *end, hec_layer_kept *kept);
+/* Of that the split alone. O(ranks). */
+void hec_layer_end_keep_split(hec_layer_end *end, hec_layer_kept *kept);
+void hec_layer_end_take_back_split(hec_layer_end *end, hec_layer_kept *kept);
 
 hec_layer_end hec_layer_end_new(hec_arena *arena, const hec_problem *problem, hec_hiding hides);
 
@@ -136,7 +140,13 @@ static inline const uint32_t *hec_layer_counts_of(const hec_layer_end *end, int3
 }
 
 /* The holders into end->holder, ascending: their number. O(ranks), of one holder O(1). */
-int32_t hec_layer_holders(const hec_layer_end *end, int32_t expert);
+int32_t hec_layer_list_holders(const hec_layer_end *end, int32_t expert);
+static inline int32_t hec_layer_holders(const hec_layer_end *end, int32_t expert) {
+  if (end->n_held[expert] > 1)
+    return hec_layer_list_holders(end, expert);
+  end->holder[0] = end->home[expert];
+  return 1;
+}
 /* Every source keeps its own tokens of the expert. */
 bool hec_layer_all_stay(const hec_layer_end *end, int32_t expert);
 /* Which source's tokens go to which of the n listed holders, of the split's tokens: own rank, own node, anywhere, in the

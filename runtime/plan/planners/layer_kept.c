@@ -43,6 +43,16 @@ void hec_layer_end_keep(hec_layer_end *end, hec_layer_kept *kept) {
   swap_tokens(end, kept);
 }
 
+void hec_layer_end_keep_split(hec_layer_end *end, hec_layer_kept *kept) {
+  memcpy(kept->load, end->load, (size_t)end->n_ranks * sizeof *end->load);
+  swap_tokens(end, kept);
+}
+
+void hec_layer_end_take_back_split(hec_layer_end *end, hec_layer_kept *kept) {
+  memcpy(end->load, kept->load, (size_t)end->n_ranks * sizeof *end->load);
+  swap_tokens(end, kept);
+}
+
 void hec_layer_end_take_back(hec_layer_end *end, hec_layer_kept *kept) {
   hec_layer_kept own = now(end);
   copy_arrays(kept, &own, end);

@@ -5,14 +5,21 @@
 
 #include <string.h>
 
-/* Holders begin .. end-1 of those listed are on the source's node. */
-static void near_holders(const hec_layer_end *end, int32_t n, int32_t source, int32_t *first, int32_t *last) {
-  int32_t node = hec_problem_node(end->problem, source), node_end = hec_problem_node_end(end->problem, node);
+/* A source's node ends before rank `end`. Holders first .. last-1 of those listed are on it. */
+typedef struct {
+  int32_t end, first, last;
+} near;
+
+/* From one node to that of a later source. */
+static near near_of(const hec_layer_end *end, int32_t n, int32_t source, near before) {
+  int32_t node = hec_problem_node(end->problem, source);
   int32_t node_begin = node * end->problem->cluster->devices_per_node;
-  for (*first = 0; *first < n && end->holder[*first] < node_begin;)
-    ++*first;
-  for (*last = *first; *last < n && end->holder[*last] < node_end;)
-    ++*last;
+  near now = {.end = hec_problem_node_end(end->problem, node), .first = before.last};
+  while (now.first < n && end->holder[now.first] < node_begin)
+    now.first++;
+  for (now.last = now.first; now.last < n && end->holder[now.last] < now.end;)
+    now.last++;
+  return now;
 }
 
 typedef struct {
@@ -47,22 +54,18 @@ static void split_plainly(hec_layer_end *end, int32_t expert, int32_t n) {
     tokens[end->holder[0]] = end->total[expert];
     return;
   }
-  int32_t first = 0, last = 0, node = -1;
+  near node = {0};
   for (int32_t s = 0; s < end->n_ranks; s++) {
     if (held[s] != HEC_HELD_NOT) {
       tokens[s] += counts[s];
       continue;
     }
-    if (hec_problem_node(end->problem, s) != node) {
-      node = hec_problem_node(end->problem, s);
-      near_holders(end, n, s, &first, &last);
-      if (first == last) {
-        first = 0;
-        last = n;
-      }
-    }
-    if (counts[s] > 0)
-      spread_evenly(end, (spread){first, last, s}, counts[s], tokens);
+    if (counts[s] == 0)
+      continue;
+    if (s >= node.end)
+      node = near_of(end, n, s, node);
+    bool any = node.first < node.last;
+    spread_evenly(end, (spread){any ? node.first : 0, any ? node.last : n, s}, counts[s], tokens);
   }
 }
 
@@ -123,7 +126,7 @@ static inline void give(hec_layer_end *end, int32_t source, int32_t first, int32
 
 void hec_layer_trace(hec_layer_end *end, int32_t expert, int32_t n, uint32_t *to) {
   const uint32_t *tokens = hec_layer_tokens_of(end, expert);
-  int32_t n_ranks = end->n_ranks, node = -1, first = 0, last = n;
+  int32_t n_ranks = end->n_ranks;
   memcpy(end->rest, hec_layer_counts_of(end, expert), (size_t)n_ranks * sizeof *end->rest);
   uint32_t *rest = end->rest;
   const int32_t *holder = end->holder;
@@ -134,14 +137,15 @@ void hec_layer_trace(hec_layer_end *end, int32_t expert, int32_t n, uint32_t *to
     left[i] = tokens[rank] - own;
     rest[rank] -= own;
   }
+  near node = {0};
   for (int32_t s = 0; s < n_ranks; s++) {
     if (rest[s] == 0)
       continue;
-    if (hec_problem_node(end->problem, s) != node) {
-      node = hec_problem_node(end->problem, s);
-      near_holders(end, n, s, &first, &last);
-    }
-    give(end, s, first, last, to + s, n_ranks);
+    if (s >= node.end)
+      node = near_of(end, n, s, node);
+    while (node.first < node.last && left[node.first] == 0)
+      node.first++;
+    give(end, s, node.first, node.last, to + s, n_ranks);
   }
   for (int32_t s = 0, from = 0; s < n_ranks; s++) { /* those before `from` have nothing left */
     if (rest[s] == 0)

@@ -23,20 +23,29 @@ hec_work_memo hec_work_memo_new(hec_arena *arena, const hec_problem *problem, he
   return memo;
 }
 
-static inline double of_expert(hec_work_memo *memo, int32_t rows) {
-  if (rows < 0 || rows >= HEC_WORK_MEMO)
-    return hec_work_rate_s(&memo->rate, rows);
-  if (memo->seconds[rows] == 0)
-    memo->seconds[rows] = hec_work_rate_s(&memo->rate, rows);
-  return memo->seconds[rows];
+double hec_work_memo_rate_s(hec_work_memo *memo, int32_t rows) {
+  double s = hec_work_rate_s(&memo->rate, rows);
+  if (rows > 0 && rows < HEC_WORK_MEMO)
+    memo->seconds[rows] = s;
+  return s;
+}
+
+static bool is_alike(const hec_work_memo *memo, int32_t rank) {
+  return memo->alike[rank] && memo->cluster->devices[rank].speed == memo->speed;
+}
+
+bool hec_work_memo_sums(const hec_work_memo *memo, int32_t n_ranks) {
+  for (int32_t r = 0; r < n_ranks; r++)
+    if (!is_alike(memo, r))
+      return false;
+  return true;
 }
 
 double hec_work_memo_s(hec_work_memo *memo, int32_t rank, const int32_t *rows, int32_t n) {
-  const hec_device *device = &memo->cluster->devices[rank];
-  if (!memo->alike[rank] || device->speed != memo->speed)
-    return hec_work_experts_s(device, &memo->shape, rows, n, 1);
+  if (!is_alike(memo, rank))
+    return hec_work_experts_s(&memo->cluster->devices[rank], &memo->shape, rows, n, 1);
   double sum = 0;
   for (int32_t i = 0; i < n; i++)
-    sum += of_expert(memo, rows[i]);
+    sum += rows[i] == 0 ? hec_work_memo_rate_s(memo, 0) : hec_work_memo_expert_s(memo, rows[i]);
   return sum;
 }

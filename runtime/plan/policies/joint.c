@@ -118,13 +118,25 @@ static double drift_of(const joint *state, int32_t layer) {
   return state->drift[layer] < 0 ? DRIFT : state->drift[layer];
 }
 
-/* Expected: the mean of the window; of the share that drifts, all experts alike. */
-static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
-  int32_t n = hec_history_length(&run->history), n_experts = run->plan.n_experts;
+/* Records of the window. */
+static int32_t records(const hec_policy_run *run) {
+  int32_t n = hec_history_length(&run->history);
+  return n < run->policy->window ? n : run->policy->window;
+}
+
+/* Of each expert: the mean of the window. */
+static void expect(hec_policy_run *run, joint *state, int32_t layer) {
+  int32_t n = records(run), n_experts = run->plan.n_experts;
   uint64_t *expected = state->expected + (size_t)layer * (size_t)n_experts;
-  n = n < run->policy->window ? n : run->policy->window;
   learn_drift(run, state, layer);
-  memset(expected, 0, (size_t)n_experts * sizeof *expected);
+  hec_history_sum(&run->history, layer, run->policy->window, expected);
+  for (int32_t e = 0; e < n_experts; e++)
+    expected[e] /= (uint64_t)n;
+}
+
+/* The same by source; of the share that drifts, all experts alike. */
+static void expect_sources(hec_policy_run *run, joint *state, int32_t layer) {
+  int32_t n = records(run), n_experts = run->plan.n_experts;
   hec_history_sum_sources(&run->history, layer, run->policy->window, state->sum);
   for (int32_t r = 0; r < run->plan.n_ranks; r++) {
     const uint64_t *sum = state->sum + (size_t)r * (size_t)n_experts;
@@ -133,11 +145,8 @@ static void read_history(hec_policy_run *run, joint *state, int32_t layer) {
     for (int32_t e = 0; e < n_experts; e++)
       row += (int64_t)sum[e];
     double drift = drift_of(state, layer), even = drift * (double)row / n_experts;
-    for (int32_t e = 0; e < n_experts; e++) { /* 53 bits hold the sums: whole parts of quotients are exact */
-      double own = (double)(int64_t)sum[e];
-      mean[e] = (uint32_t)(int64_t)(((1 - drift) * own + even) / n);
-      expected[e] += (uint64_t)(int64_t)(own / n);
-    }
+    for (int32_t e = 0; e < n_experts; e++)
+      mean[e] = (uint32_t)(int64_t)(((1 - drift) * (double)(int64_t)sum[e] + even) / n);
   }
   run->units += (uint64_t)run->plan.n_ranks * (uint64_t)n_experts / 2;
 }
@@ -358,13 +367,16 @@ static void decide(hec_policy_run *run) {
   bool moved = false,
        due = hec_history_length(&run->history) > 1 && hec_policy_due(run, &state->last); /* drift is known */
   for (int32_t layer = 0; layer < run->plan.n_layers; layer++) {
-    read_history(run, state, layer);
+    expect(run, state, layer);
+    bool anew = due && run->policy->own[HOMES] > 0, early = !is_as_decided(state, layer);
+    if (anew || early)
+      expect_sources(run, state, layer);
     uint64_t before = run->units;
-    bool anew = due && run->policy->own[HOMES] > 0 && replace(run, state, layer);
+    anew = anew && replace(run, state, layer);
     moved = moved || anew;
     run->units_once += run->units - before;
     read_placement(run, state, layer);
-    if (anew || !is_as_decided(state, layer))
+    if (anew || early)
       choose_early(run, state, layer);
     write_copies(run, state, layer);
   }
