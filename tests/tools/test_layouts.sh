@@ -46,7 +46,7 @@ done
 run e128.jsonl --setup mine.json --policy ep,eplb,hecate --json && mv out.txt file.txt
 run e128.jsonl --setup qwen3-235b-256-h100 --policy ep,eplb,hecate --json && mv out.txt preset.txt
 cmp -s file.txt preset.txt || fail "a printed preset is another job"
-run e128.jsonl --model qwen3-235b-a22b --cluster "32x8 gpu=h100 nics=8" --layout "tp=4 pp=8 vpp=4 ep=8" --seq 4096 \
+run e128.jsonl --model qwen3-235b-a22b --cluster "32x8 gpu=h100 nics=8" --layout "tp=4 pp=8 vpp=4 ep=8 etp=1" --seq 4096 \
   --global-batch 2048 --micro-batch 1 --recipe "precision=bf16 dispatcher=deepep graph=none overlap=off recompute=none" \
   --policy ep,eplb,hecate --json
 mv out.txt options.txt
