@@ -499,11 +499,11 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
   } else if (ranks_matter(format) && m == 1 && n_named == 0) {
     files[0].rank = 0; /* one file: whose it is does not matter */
     given[0] = -1;
-  } else if (ranks_matter(format) && n_named < m) {
+  } else if (n_named < m && (ranks_matter(format) || (n_named > 0 && format->files == HEC_FILES_MAYBE_RANKS))) {
     for (int32_t i = 0; i < m && status == HEC_OK; i++)
       if (files[i].rank < 0)
         status = hec_fail(HEC_BAD_INPUT, "%s: expected a name with a rank (%s), found none", files[i].input->path,
-                          format->pattern);
+                          ranks_matter(format) ? format->pattern : "of at most 6 digits, as other names have");
   }
   if (status == HEC_OK) {
     for (int32_t i = 0; i < m; i++) {
