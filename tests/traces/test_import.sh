@@ -509,6 +509,19 @@ for format in npy-routed-experts eplb-json vllm-eplb; do
   has "left out  named alike but not begun so: in/other$suffix"
 done
 
+# Of a response with several choices each is a request: who has no experts is counted.
+fresh json-routed-experts
+sed -i '1s/"index": 1, "routed_experts"/"index": 1, "text"/' in/responses.jsonl
+imports in "${options[@]}"
+has 'left out  requests with "routed_experts: missing" (1), "routed_experts: null" (1)'
+sed -i '1s/"text": "k[^"]*"/"routed_experts": null/' in/responses.jsonl
+imports in "${options[@]}"
+has 'left out  requests with "routed_experts: null" (2)'
+fresh json-routed-experts # choices beside the experts have none
+sed -i '2s/{/{"choices": [{"index": 0}, {"index": 1}], /' in/responses.jsonl
+imports in "${options[@]}"
+has 'left out  request with "routed_experts: null" (1)'
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do
