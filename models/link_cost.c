@@ -340,6 +340,8 @@ static inline void fill_seats(hec_link_cost *cost, const hec_transfer *transfers
 
 /* done_s from what sits; afterwards nothing does. */
 static void finish_seats(hec_link_cost *cost) {
+  if (cost->n_seats == 0) /* a rank alone: there is no array that an end could be counted from */
+    return;
   struct hec_link_seat *end = cost->seats + cost->n_seats;
   for (struct hec_link_seat *seat = cost->seats; seat != end; seat++)
     cost->load[seat->link] += seat->bytes;

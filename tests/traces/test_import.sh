@@ -494,6 +494,34 @@ for format in npy-routed-experts json-routed-experts eplb-json; do
   refuses 2 "in/0-empty.${file##*.}: expected a file of $format, found an empty one" in "${options[@]}" --out o
 done
 
+
+# A file that is named as the others but for its number is one of them, whatever it begins with; other files are named.
+for format in npy-routed-experts eplb-json vllm-eplb; do
+  fresh $format
+  file=$(find in -type f | sort | head -n 1)
+  suffix=.${file##*.}
+  mv "$file" "in/part-7$suffix"
+  imports in "${options[@]}"
+  printf '{"x": 1}' | tee "in/part-12$suffix" >"in/other$suffix"
+  refuses 2 "in/part-12$suffix: expected $format like in/part-7$suffix, as their names differ in numbers alone, found something else (--format $format says" in "${options[@]}" --out o
+  rm "in/part-12$suffix"
+  imports in "${options[@]}"
+  has "left out  named alike but not begun so: in/other$suffix"
+done
+
+# Of a response with several choices each is a request: who has no experts is counted.
+fresh json-routed-experts
+sed -i '1s/"index": 1, "routed_experts"/"index": 1, "text"/' in/responses.jsonl
+imports in "${options[@]}"
+has 'left out  requests with "routed_experts: missing" (1), "routed_experts: null" (1)'
+sed -i '1s/"text": "k[^"]*"/"routed_experts": null/' in/responses.jsonl
+imports in "${options[@]}"
+has 'left out  requests with "routed_experts: null" (2)'
+fresh json-routed-experts # choices beside the experts have none
+sed -i '2s/{/{"choices": [{"index": 0}, {"index": 1}], /' in/responses.jsonl
+imports in "${options[@]}"
+has 'left out  request with "routed_experts: null" (1)'
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do

@@ -78,7 +78,7 @@ typedef enum {
   HEC_FILES_ONE_PER_RANK, /* the name has the rank */
   HEC_FILES_PARTS,        /* the name has the rank; a rank has several, of other layers */
   HEC_FILES_SEQUENCE,     /* one after another, no ranks */
-  HEC_FILES_MAYBE_RANKS,  /* by rank where every name has one, several of a rank one after another; else a sequence */
+  HEC_FILES_MAYBE_RANKS,  /* by rank where all names have one, several of a rank in order; else none has: a sequence */
 } hec_import_files;
 
 struct hec_importer {

@@ -72,17 +72,31 @@ static int compare_inputs(const void *a, const void *b) {
   return order != 0 ? order : strcmp(x, y);
 }
 
+/* Two paths that differ in numbers alone: parts of one recording. */
+static bool differ_in_numbers(const char *a, const char *b) {
+  while (*a && *b) {
+    size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+    if ((n > 0) != (m > 0) || (n == 0 && *a != *b))
+      return false;
+    a += n > 0 ? n : 1;
+    b += m > 0 ? m : 1;
+  }
+  return *a == *b;
+}
+
 /* What is in a folder, each in order of names. */
 typedef struct {
   hec_import_inputs files;
   hec_import_inputs others; /* neither files nor folders: links to nothing, pipes */
   hec_import_inputs deeper; /* folders that are not looked into */
+  hec_import_inputs unlike; /* files named like the format's that do not begin so */
 } listing;
 
 static void free_listing(listing *found) {
   hec_import_inputs_free(&found->files);
   hec_import_inputs_free(&found->others);
   hec_import_inputs_free(&found->deeper);
+  hec_import_inputs_free(&found->unlike);
 }
 
 static hec_status walk(const char *folder, int depth, listing *found) {
@@ -236,6 +250,22 @@ static hec_status judge_others(const hec_importer *format, const listing *found,
   return HEC_OK;
 }
 
+/* request-9.npy beside request-8.npy is a damaged part of the recording, config.json beside load.json another file. */
+static hec_status judge_unlike(const hec_importer *format, const listing *found, size_t first,
+                               hec_import_inputs *inputs) {
+  for (size_t i = 0; i < found->unlike.n; i++) {
+    const char *path = found->unlike.input[i].path;
+    for (size_t f = first; f < inputs->n; f++)
+      if (differ_in_numbers(path, inputs->input[f].path))
+        return hec_fail(HEC_BAD_INPUT,
+                        "%s: expected %s like %s, as their names differ in numbers alone, found something else "
+                        "(--format %s says what is wrong with it)",
+                        path, format->name, inputs->input[f].path, format->name);
+    leave_out(&inputs->left_out, "named alike but not begun so: ", path);
+  }
+  return HEC_OK;
+}
+
 static void sort_inputs(hec_import_inputs *inputs) {
   if (inputs->n > 0)
     qsort(inputs->input, inputs->n, sizeof *inputs->input, compare_inputs);
@@ -266,11 +296,13 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
         status = hec_fail(HEC_BAD_INPUT, "%s: expected a file of %s, found an empty one", path, (*format)->name);
       take = status == HEC_OK && (*format)->recognise(head, n);
       if (status == HEC_OK && !take)
-        leave_out(&inputs->left_out, "named alike but not begun so: ", path);
+        add_input(&all.unlike, path);
     }
     if (take)
       add_input(inputs, path);
   }
+  if (status == HEC_OK)
+    status = judge_unlike(*format, &all, before, inputs);
   if (status == HEC_OK && inputs->n == before) {
     HEC_SCOPED(hec_text) what = {0};
     hec_text_printf(&what, "%s (%s)", (*format)->name, (*format)->pattern);
@@ -499,11 +531,11 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
   } else if (ranks_matter(format) && m == 1 && n_named == 0) {
     files[0].rank = 0; /* one file: whose it is does not matter */
     given[0] = -1;
-  } else if (ranks_matter(format) && n_named < m) {
+  } else if (n_named < m && (ranks_matter(format) || (n_named > 0 && format->files == HEC_FILES_MAYBE_RANKS))) {
     for (int32_t i = 0; i < m && status == HEC_OK; i++)
       if (files[i].rank < 0)
         status = hec_fail(HEC_BAD_INPUT, "%s: expected a name with a rank (%s), found none", files[i].input->path,
-                          format->pattern);
+                          ranks_matter(format) ? format->pattern : "of at most 6 digits, as other names have");
   }
   if (status == HEC_OK) {
     for (int32_t i = 0; i < m; i++) {

@@ -1,7 +1,8 @@
 /* Responses of inference servers as JSON or JSON Lines. The experts of every token are in base64 (RFC 4648) under the
  * key "routed_experts", wherever in a response. vLLM's is a .npy file (pull request 28284). SGLang's is int32
  * [tokens][layers][top_k] (meta_info.routed_experts, sgl_ext.routed_experts), whose shape the user says. Each such
- * text is a request; null is none. Other members are skipped; one request is in memory. */
+ * text is a request; null is none. An object has the key once. If some of a response's "choices" have it,
+ * those without are counted as left out. Other members are skipped; one request is in memory. */
 #include "runtime/base/arena.h"
 #include "runtime/base/nearest.h"
 #include "traces/import/routed.h"
@@ -20,10 +21,15 @@ typedef struct {
   hec_routed routed;
   char closing[HEC_SCAN_NESTING]; /* of what is open */
   bool first[HEC_SCAN_NESTING];
+  bool met[HEC_SCAN_NESTING]; /* the key, in this object */
   int depth;
-  int64_t n_found; /* in this response */
-  bool has_null;   /* likewise */
-  char near[48];   /* likewise: a key whose name may be meant, "": none */
+  int choices;               /* depth in the array "choices" that is open; 0: none is */
+  int64_t n_met;             /* requests found or noted in the file */
+  int64_t n_met_before;      /* likewise, when the choice began */
+  int64_t n_with, n_without; /* choices of the array */
+  int64_t n_found;           /* in this response */
+  bool has_null;             /* likewise */
+  char near[48];             /* likewise: a key whose name may be meant, "": none */
 } responses;
 
 static hec_status open_file(hec_import_file *file) {
@@ -41,9 +47,28 @@ static hec_status open_bracket(responses *r, int byte) {
   if (r->depth == HEC_SCAN_NESTING)
     return hec_scan_fail(&r->scan, "deeper nesting", "at most %d levels of nesting", HEC_SCAN_NESTING);
   r->scan.at++;
+  if (byte == '[' && r->choices == 0 && strcmp(r->scan.key, "choices") == 0) {
+    r->choices = r->depth + 1;
+    r->n_with = r->n_without = 0;
+  } else if (r->depth == r->choices) {
+    r->n_met_before = r->n_met;
+  }
   r->first[r->depth] = true;
+  r->met[r->depth] = false;
   r->closing[r->depth++] = byte == '{' ? '}' : ']';
   return HEC_OK;
+}
+
+static void close_bracket(hec_import_file *file, responses *r) {
+  r->depth--;
+  if (r->choices > 0 && r->depth == r->choices) {
+    r->n_with += r->n_met > r->n_met_before;
+    r->n_without += r->n_met == r->n_met_before;
+  } else if (r->choices > 0 && r->depth < r->choices) {
+    for (int64_t i = 0; r->n_with > 0 && i < r->n_without; i++)
+      hec_import_leave(file->job, HEC_LEFT_REQUEST, KEY ": missing", NULL, 0);
+    r->choices = 0;
+  }
 }
 
 /* The first bracket of a response. */
@@ -73,16 +98,22 @@ static hec_status close_response(responses *r) {
 }
 
 /* A request whose experts are missing, or stand under a key that is not quite it, is left out, but not silently. */
-static void note_key(hec_import_file *file, responses *r, int byte) {
+static hec_status note_key(hec_import_file *file, responses *r, int byte) {
   static const char *const known[] = {KEY};
   bool is = strcmp(r->scan.key, KEY) == 0;
+  if (is && r->met[r->depth - 1])
+    return hec_scan_fail(&r->scan, "a second one", "this key once");
+  r->met[r->depth - 1] = r->met[r->depth - 1] || is;
   if (is && byte == 'n') {
     r->has_null = true;
+    r->n_met++;
     hec_import_leave(file->job, HEC_LEFT_REQUEST, KEY ": null", NULL, 0);
   } else if (!is && byte == '"' && hec_nearest(r->scan.key, known, 1)) {
     hec_name_copy(r->near, sizeof r->near, r->scan.key);
+    r->n_met++;
     hec_import_leave(file->job, HEC_LEFT_REQUEST, r->scan.key, known, 1);
   }
+  return HEC_OK;
 }
 
 /* To the next text under the key, over what is open; *found false at the end of the response. */
@@ -93,7 +124,7 @@ static hec_status find_text(hec_import_file *file, responses *r, bool *found) {
   for (*found = false; r->depth > 0;) {
     HEC_TRY(hec_scan_more(scan, r->closing[r->depth - 1], &r->first[r->depth - 1], &more));
     if (!more) {
-      r->depth--;
+      close_bracket(file, r);
       continue;
     }
     bool member = r->closing[r->depth - 1] == '}';
@@ -101,10 +132,11 @@ static hec_status find_text(hec_import_file *file, responses *r, bool *found) {
       HEC_TRY(hec_scan_key(scan));
     HEC_TRY(hec_scan_peek(scan, &byte));
     if (member)
-      note_key(file, r, byte);
+      HEC_TRY(note_key(file, r, byte));
     if (member && strcmp(scan->key, KEY) == 0 && byte != 'n' && byte != '{') {
       *found = true;
       r->n_found++;
+      r->n_met++;
       return HEC_OK;
     }
     if (byte == '{' || byte == '[')

@@ -68,7 +68,7 @@ static hec_layer_way way_of(const hec_layer_model *model, int32_t s, bool away, 
     if (r == s || (hec_problem_node(p, r) != hec_problem_node(p, s)) != away)
       continue;
     int32_t max = from ? n : n - model->head[(away ? p->n_ranks : 0) + r].n;
-    const int32_t *end = way.link + way.n;
+    const int32_t *end = way.link ? way.link + way.n : NULL; /* C17 6.5.6: no 0 is added to NULL */
     while (way.link && same < way.n && same < max &&
            (from ? way.link[same] == route[same] : end[-1 - same] == route[n - 1 - same]))
       same++;
