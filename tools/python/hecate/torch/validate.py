@@ -82,13 +82,14 @@ def options(text):
 class Case:
     """A model in training under one policy and skew."""
 
-    def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3, control=False):
-        self.policy, self.hot, self.step, self.times, self.parts = policy, hot, 0, [], []  # times: (wall, work), means of the ranks
+    def __init__(self, o, example, policy, hot, folder, cluster=None, control=False):
+        self.policy, self.hot, self.step = policy, hot, 0
+        self.times, self.parts, self.overload = [], [], []  # times: (wall, work), means of the ranks
         torch.manual_seed(1)
         self.o = argparse.Namespace(**vars(o), top_k=2, heads=4, accumulate=1, recompute=False)
         self.o.hot = hot
         self.parallel = ExpertParallel(policy, layers=o.layers, experts=o.experts, top_k=2, d_model=o.d_model, d_ffn=o.d_ffn,
-                                       tokens=o.batch * o.length // o.ranks, device="cpu", window_s=window_s, cluster=cluster,
+                                       tokens=o.batch * o.length // o.ranks, device="cpu", cluster=cluster,
                                        optimizer_bytes=8, n_heads=4, seq_len=o.length, period=o.period)
         self.model = example.Model(self.o, self.parallel)
         self.trained = DistributedDataParallel(self.parallel.ignore_in(self.model))
@@ -120,6 +121,7 @@ class Case:
         dist.all_reduce(took)
         self.times.append((took / self.o.ranks).tolist())
         self.parts.append(split)
+        self.overload.append(self.parallel.overload())
         if calibration:
             calibration.add(split)
 
@@ -149,11 +151,11 @@ def rank_of_job(o, folder):
     for _ in range(5):  # what the planners of the cases know; the first round warms up
         control.run(calibration)
         calibration.round()
-    first = documents(calibration.readings())[0]
+    first = documents(calibration.readings())[0]  # it says the window: planners and the simulator must plan alike
     if dist.get_rank() == 0:
         json.dump(first, open(file, "w"))
     dist.barrier()
-    cases = [Case(o, example, policy, float(hot), folder, file, first["calibration"]["window_s"])
+    cases = [Case(o, example, policy, float(hot), folder, file)
              for hot in o.hot.split(",") for policy in o.policy.split(",")]
     for case in cases:
         case.one()
@@ -172,7 +174,8 @@ def rank_of_job(o, folder):
     for case in cases + [control]:
         case.recorder.close()
     found = {"readings": calibration.readings(), "at": at, "others": machine.others(), "cases": [
-        {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times, "parts": c.where()} for c in cases + [control]]}
+        {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times, "parts": c.where(),
+         "overload": statistics.median(c.overload)} for c in cases + [control]]}
     if dist.get_rank() == 0:
         with open(os.path.join(folder, "job.json"), "w") as out:
             json.dump(found, out)
@@ -241,7 +244,7 @@ def predicted(o, case, cluster, model):
 
 
 def simulated(o, job, folder, draw=lambda n: range(n)):
-    """[seconds of an iteration, seconds of computing] of each case, the control last; and the calibration."""
+    """(seconds of an iteration, seconds of computing, overload) of each case, the control last."""
     control, at = job["cases"][-1]["times"], job["at"]
     level = [statistics.median(of) for of in zip(*control)]
     pace = [[now / usual for now, usual in zip(around(control, where[-1]), level)] for where in at]
@@ -252,8 +255,8 @@ def simulated(o, job, folder, draw=lambda n: range(n)):
         with open(name, "w") as out:
             json.dump(document, out, indent=1)
     met = cluster["calibration"]["meet_s"]  # stands with computing, but is none
-    return [(predicted(o, case, *files[:2])["iteration_s"]["median"], predicted(o, case, files[2], files[1])["compute_s"] - met)
-            for case in job["cases"]]
+    shared, apart = ([predicted(o, case, cluster, files[1]) for case in job["cases"]] for cluster in (files[0], files[2]))
+    return [(a["iteration_s"]["median"], b["compute_s"] - met, a["overload_factor"]["median"]) for a, b in zip(shared, apart)]
 
 
 def judge(o, job, folder):
@@ -262,7 +265,7 @@ def judge(o, job, folder):
     level, work_level = (statistics.median(of) for of in zip(*control["times"]))
     said, rng = simulated(o, job, folder), random.Random(1)
     with tempfile.TemporaryDirectory() as drawn:
-        others = [[s / step[-1][0] for s, _ in step] for step in (
+        others = [[s / step[-1][0] for s, *_ in step] for step in (
             simulated(o, job, drawn, lambda n: rng.choices(range(n), k=n)) for _ in range(DRAWS))]
     rows, read = [], [readings(case["times"], control["times"], job["at"], turn) for turn, case in enumerate(cases)]
     for i, (case, ratios) in enumerate(zip(cases, read)):
@@ -273,6 +276,7 @@ def judge(o, job, folder):
         rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said[i][0] / said[-1][0] * level,
                      "measured_s": measured * level, "low_s": low * level, "high_s": high * level, "steps": len(ratios),
                      "error": error, "error_range": middle(drawn), "parts": case["parts"], "work_s": work,
+                     "overload": case["overload"], "overload_said": said[i][2],
                      "error_without_control": said[i][0] / (measured * level) - 1,
                      "work_error": said[i][1] / said[-1][1] * work_level / work - 1})
     pairs = [contest(rows, read, a, b) for a in range(len(rows)) for b in range(a + 1, len(rows)) if rows[a]["hot"] == rows[b]["hot"]]
@@ -314,6 +318,10 @@ def show(found):
     for p in found["pairs"]:
         print("hot %g: %s takes %.2f of %s (%.2f to %.2f), predicted %.2f: %s" %
               (p["hot"], p["policies"][0], p["measured"], p["policies"][1], p["low"], p["high"], p["predicted"], ORDERS[p["order"]]))
+    for r in found["rows"]:
+        if abs(r["overload"] - r["overload_said"]) > 0.05 * r["overload"]:
+            print("%s, hot %g: plans differ: an overload of %.2f was simulated, of %.2f trained" %
+                  (r["policy"], r["hot"], r["overload_said"], r["overload"]))
     print("%d ranks on %d cores, %d rounds; others took %.0f %% of the cores, and steps of the control %.0f to %.0f %%\n"
           "of their median (10th to 90th percentile)" %
           (found["ranks"], found["cores"], found["rounds"], *percent(found["machine"], "others", "control_p10", "control_p90")))
