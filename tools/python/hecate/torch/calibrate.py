@@ -9,7 +9,8 @@ out. All ranks work at the same time, so what they take from each other's caches
 
 Parts of whole steps, between two waits for others, are taken as they are: the window before a layer, routing, and what is left
 of a step. The experts are measured alone, since their rows differ: a layer's own code on made-up rows of several sizes. They
-come as in a step: over an exchange, and to another layer each time, so neither rows nor weights lie in a cache already.
+come as in a step: over an exchange, and to another layer each time, so neither rows nor weights lie in a cache already. What
+they took in the whole steps, for the rows that came there, says how much longer they take in a step: all sizes are put at that.
 Collectives are measured in wall time: all ranks to all, all to one, and one to one. What processors do meanwhile is
 `comm_share`: a transfer beside computing is not free. These ranks begin together. In a step they come from computing, late
 by what the system's scheduler does with them, most where ranks share processors. So meetings are measured too, after work."""
@@ -89,8 +90,8 @@ class _Experts:
         return forward, backward
 
     def read(self, found, k):
-        """Adds seconds of work of the k-th round: "fixed forward", "fixed backward", of a layer that no row came to; "forward ROWS"
-        and "backward ROWS" of one expert, above that."""
+        """Adds seconds of work of the k-th round: "fixed forward" and "fixed backward" of a layer that no row came to; of one
+        expert above that, "forward ROWS" and "backward ROWS"."""
         sizes = {rows: max(1, len(self.kept) if rows <= 128 else 1) for rows in ROWS}
         fixed = None
         for i, rows in enumerate((0,) + ROWS):
@@ -104,8 +105,9 @@ class _Experts:
 
 
 def _read_copies(bench, found):
-    """Adds wall seconds of gathers, of the gradients' way back, and of the sum over resident copies, where every rank has N = 1, 2
-    .. experts of its neighbour: "gather N", "scatter N", "replica N". And seconds of work: "sum N", "guest N" that they add to a pass."""
+    """Adds wall seconds of gathers, of the gradients' way back, and of the sum over resident copies: "gather N", "scatter N",
+    "replica N", where every rank has N = 1, 2 .. experts of its neighbour. And seconds of work: "sum N", and "guest N" that they
+    add to a pass."""
     store, exchange = bench.store, bench.layer.parallel.exchange
     size, kept = exchange.size, _everywhere(exchange, store.kept)
 
@@ -185,8 +187,8 @@ def _everywhere(exchange, own):
 
 
 def _read_collectives(bench, dense, found):
-    """Adds wall seconds: "counts", "all-reduce" of `dense` numbers, "all BYTES", "one BYTES", "pair BYTES" of the busiest port; "busy":
-    processors of a rank that are at work meanwhile."""
+    """Adds wall seconds: "counts", "all-reduce" of `dense` numbers, "all BYTES", "one BYTES", "pair BYTES" of the busiest port.
+    And "busy": processors of a rank that are at work meanwhile."""
     exchange, width = bench.layer.parallel.exchange, bench.x.shape[1]
     size, rank = exchange.size, exchange.rank
     own, gradient = torch.zeros(bench.layer.parallel.experts, dtype=torch.int64), torch.zeros(dense)
@@ -344,10 +346,10 @@ class Calibration:
         parallel, bench = self.parallel, self.bench
         everywhere = _everywhere(self.exchange, (self.steps[1:], self.rounds[1:]))
         steps, rounds = zip(*everywhere)
-        return {"steps": steps, "rounds": rounds, "layers": len(self.layers), "d_model": parallel.d_model, "experts": parallel.experts,
-                "top_k": parallel.top_k, "dense": self.dense, "ranks": self.exchange.size, "processors": self.processors,
-                "tokens": len(bench.x), "expert_params": parallel.stores[0].parameters_of_expert, "matrices": len(parallel.shapes),
-                "dtype_bytes": bench.store.weight.element_size()}
+        return {"steps": steps, "rounds": rounds, "layers": len(self.layers), "d_model": parallel.d_model, "top_k": parallel.top_k,
+                "experts": parallel.experts, "expert_params": bench.store.parameters_of_expert, "matrices": len(parallel.shapes),
+                "dtype_bytes": bench.store.weight.element_size(), "dense": self.dense, "tokens": len(bench.x),
+                "ranks": self.exchange.size, "processors": self.processors}
 
 
 OF_WORK = ("forward", "backward", "fixed", "optimizer", "guest", "sum")  # the rest is wall time
@@ -366,8 +368,8 @@ def _medians(readings, chosen, pace=None):
 
 
 def _in_steps(steps, chosen, layers, fixed, experts):
-    """[forward, backward]: experts in steps over the same experts alone, for the rows that came: in steps memory comes fresh from the
-    system, and other work has had the caches. Medians of the chosen steps of [rank][step] (seconds of parts, rows)."""
+    """[forward, backward]: experts in steps over the same experts alone, for the rows that came. In steps memory comes fresh from
+    the system, and other work has had the caches. Medians of the chosen steps of [rank][step] (seconds of parts, rows)."""
     sizes, found = sorted(experts), []
     for i, part in enumerate(("experts", "experts backward")):
         alone = lambda rows: numpy.interp(rows, sizes, [experts[n][i] for n in sizes]).sum()
@@ -425,7 +427,8 @@ def documents(readings, pace=None, draw=lambda n: range(n)):
                                "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
                                "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
                                            for k, v in wires.items()},
-                               "layer_s": list(fixed), "in_steps": beside, "kept_s": kept_s, "steps": len(r.steps[0]), "rounds": len(r.rounds[0])}}
+                               "layer_s": list(fixed), "in_steps": beside, "kept_s": kept_s,
+                               "steps": len(r.steps[0]), "rounds": len(r.rounds[0])}}
     return cluster, shape
 
 

@@ -16,6 +16,7 @@ level. The error without that is shown too. Intervals come from resampling round
 when every reading's median is known within NARROW, or when the time is over: it looks at widths only."""
 import argparse
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -188,7 +189,7 @@ def around(control, i):
 
 
 def readings(case, control, at, turn):
-    """Of each round, a case's step over the control's around it."""
+    """Of each round, a case's step over the control's around it. A geometric mean, for noise is skewed."""
     return [wall / around(control, where[turn])[0] for (wall, _), where in zip(case, at)]
 
 
@@ -279,7 +280,7 @@ def judge(o, job, folder):
                      "overload": case["overload"], "overload_said": said[i][2],
                      "error_without_control": said[i][0] / (measured * level) - 1,
                      "work_error": said[i][1] / said[-1][1] * work_level / work - 1})
-    pairs = [contest(rows, read, a, b) for a in range(len(rows)) for b in range(a + 1, len(rows)) if rows[a]["hot"] == rows[b]["hot"]]
+    pairs = [contest(rows, read, a, b) for a, b in itertools.combinations(range(len(rows)), 2) if rows[a]["hot"] == rows[b]["hot"]]
     errors = [abs(r["error"]) for r in rows]
     nearest = [0 if r["error_range"][0] < 0 < r["error_range"][1] else min(map(abs, r["error_range"])) for r in rows]
     farthest = [max(map(abs, r["error_range"])) for r in rows]
@@ -288,7 +289,8 @@ def judge(o, job, folder):
     return {"rows": rows, "pairs": pairs, "rounds": len(job["at"]), "control_s": level, "pace": level / said[-1][0],
             "error": {"median": statistics.median(errors), "low": statistics.median(nearest), "high": statistics.median(farthest),
                       "worst": max(errors)}, "without_control": {"median": statistics.median(plain), "worst": max(plain)},
-            "machine": {"others": job["others"], "control_p10": tens[0], "control_p90": tens[-1]}, "ranks": o.ranks, "cores": cores()}
+            "machine": {"others": job["others"], "control_p10": tens[0], "control_p90": tens[-1]},
+            "ranks": o.ranks, "cores": cores()}
 
 
 def contest(rows, read, a, b):
@@ -305,8 +307,8 @@ ORDERS = {"not apart": "cannot be told apart", "right": "order as predicted", "w
 
 
 def show(found):
-    print("%-12s %5s %13s %13s %21s %7s %15s %8s" % ("policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error",
-                                                    "95 % of it", "of work"))
+    print("%-12s %5s %13s %13s %21s %7s %15s %8s" % (
+        "policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error", "95 % of it", "of work"))
     for r in found["rows"]:
         print("%-12s %5g %13.1f %13.1f %10.1f to %7.1f %5.0f %% %5.0f to %3.0f %% %6.0f %%" %
               (r["policy"], r["hot"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], 1e3 * r["low_s"], 1e3 * r["high_s"],
@@ -316,10 +318,10 @@ def show(found):
     print("without the control (ep, hot 2), whose steps took %+.1f %% beside its own prediction: median %.1f %%, worst %.1f %%" %
           (100 * found["pace"] - 100, *percent(found["without_control"], "median", "worst")))
     for p in found["pairs"]:
-        print("hot %g: %s takes %.2f of %s (%.2f to %.2f), predicted %.2f: %s" %
-              (p["hot"], p["policies"][0], p["measured"], p["policies"][1], p["low"], p["high"], p["predicted"], ORDERS[p["order"]]))
+        print("hot %g: %s takes %.2f of %s (%.2f to %.2f), predicted %.2f: %s" % (
+            p["hot"], p["policies"][0], p["measured"], p["policies"][1], p["low"], p["high"], p["predicted"], ORDERS[p["order"]]))
     for r in found["rows"]:
-        if abs(r["overload"] - r["overload_said"]) > 0.05 * r["overload"]:
+        if abs(r["overload"] - r["overload_said"]) > 0.2 * r["overload"]:  # planners had the first calibration, this has all
             print("%s, hot %g: plans differ: an overload of %.2f was simulated, of %.2f trained" %
                   (r["policy"], r["hot"], r["overload_said"], r["overload"]))
     print("%d ranks on %d cores, %d rounds; others took %.0f %% of the cores, and steps of the control %.0f to %.0f %%\n"
