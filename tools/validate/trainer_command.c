@@ -15,13 +15,12 @@
 static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
   const char *policy = "ep,eplb,hecate", *hot = "1,4", *example = NULL, *folder = NULL;
   bool as_json = false;
+  double within_s = 120;
   struct {
     const char *name, *help;
     int64_t value;
     double min, max;
   } whole[] = {{"--ranks", "gloo processes (default: the cores, at least 2)", 0, 1, 256},
-               {"--rounds", "turns of every case (default 4)", 4, 1, 10000},
-               {"--block", "steps of a turn, the first of them not measured (default 8)", 8, 2, 10000},
                {"--layers", "blocks, each with MoE (default 4)", 4, 2, 1000},
                {"--experts", "experts of a layer (default 16)", 16, 2, 65536},
                {"--d-model", "width (default 128)", 128, 4, 65536},
@@ -35,6 +34,11 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
       HEC_ARG_WORD("--hot", hot, "X[,X...]", "skews: added to the logits of two experts (default 1,4)"),
       HEC_ARG_WORD("--example", example, "FILE", "train_moe.py (default: that of the source tree)"),
       HEC_ARG_WORD("--out", folder, "DIR", "where the cluster file, the model file and the traces stay"),
+      HEC_ARG_TIME(
+          "--within", within_s, "TIME",
+          "how long measuring may take, such as 90s or 6m (default 2m). It ends sooner once every time is known "
+          "within 2 %.",
+          0.001, 1e6),
       {"--json", HEC_ARG_FLAG, &as_json, NULL, "one JSON document on stdout and nothing else", 0, 0}};
   enum { N_WORDS = sizeof words / sizeof words[0] };
   hec_arg args[N_WHOLE + N_WORDS + 1];
@@ -51,14 +55,14 @@ static hec_status parse(int argc, char **argv, hec_text *out, bool *done) {
           "Measures the operations of a PyTorch trainer here, predicts its iteration under several policies, trains\n"
           "it, and prints predicted beside measured, then where a step goes. Needs PyTorch and the package\n"
           "hecate: in $HECATE_TORCH_PYTHON, else python3.",
-      .examples = "  hecate-validate trainer --policy ep,hecate --rounds 6",
-      .first = "--policy --hot --ranks --rounds --block --out --json",
+      .examples = "  hecate-validate trainer --policy ep,hecate --within 6m",
+      .first = "--policy --hot --ranks --within --out --json",
       .args = args};
   HEC_TRY(hec_args_options(&command, argc, argv, done));
   hec_json_out json = hec_json_begin(out, 0);
   hec_json_object(&json, NULL);
   HEC_JSON(&json, HEC_TEXT("policy", policy), HEC_TEXT("hot", hot), HEC_TEXT("example", example ? example : ""),
-           HEC_TEXT("out", folder ? folder : ""), HEC_BOOL("json", as_json));
+           HEC_TEXT("out", folder ? folder : ""), HEC_BOOL("json", as_json), HEC_REAL("within", within_s));
   for (int i = 0; i < N_WHOLE; i++)
     hec_json_int(&json, whole[i].name + 2, whole[i].value);
   hec_json_close(&json);

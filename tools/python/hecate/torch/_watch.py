@@ -58,25 +58,14 @@ def parts(log, begin, end, layers):
     return found
 
 
-_taken_out = True
-
-
-def own_cores(ranks):
-    """Ranks on fewer cores wait for each other: that belongs to the time, and nothing is taken out."""
-    global _taken_out
-    _taken_out = ranks <= cores()
+def timed_step(parallel, batch):
+    """The parts of a step that batch() trains."""
+    log, begin = [], moment()
+    parallel.exchange.log = log
+    batch()
+    end, parallel.exchange.log = moment(), None
+    return parts(log, begin, end, parallel.layers)
 
 
 def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def delay_s():
-    """Time in which this thread could run and had no processor, which Linux counts; 0 where the system does not say."""
-    if not _taken_out:
-        return 0.0
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):
-        return 0.0

@@ -9,7 +9,8 @@ out. All ranks work at the same time, so what they take from each other's caches
 
 Parts of whole steps, between two waits for others, are taken as they are: the window before a layer, routing, and what is left
 of a step. The experts are measured alone, since their rows differ: a layer's own code on made-up rows of several sizes. They
-come as in a step: over an exchange, and to another layer each time, so neither rows nor weights lie in a cache already.
+come as in a step: over an exchange, and to another layer each time, so neither rows nor weights lie in a cache already. What
+they took in the whole steps, for the rows that came there, says how much longer they take in a step: all sizes are put at that.
 Collectives are measured in wall time: all ranks to all, all to one, and one to one. What processors do meanwhile is
 `comm_share`: a transfer beside computing is not free. These ranks begin together. In a step they come from computing, late
 by what the system's scheduler does with them, most where ranks share processors. So meetings are measured too, after work."""
@@ -20,36 +21,22 @@ import os
 import platform
 import statistics
 import time
+import types
 
+import numpy
 import torch
 import torch.distributed as dist
 
 from .._library import BadInput
 from ..planner import Guest
-from ._watch import cores, moment, parts, work_s
+from ._watch import cores, moment, timed_step, work_s
 from .moe import MoELayer
 from .store import guests_of
 
 ROWS = (1, 8, 32, 128, 256, 512, 1024, 2048)
+WAYS = ("forward", "backward")
 ALWAYS = 1e15  # a size that nothing reaches: the curve up to it is flat
 SEGMENTS = ("begin", "window", "routes", "experts", "head", "experts backward", "window backward", "end")
-
-
-def _segments(parallel, batch, steps):
-    """{segment: seconds of work in a step, step: wall seconds}: medians of this rank."""
-    found = {what: [] for what in SEGMENTS + ("step",)}
-    for k in range(steps + 1):  # the first one warms up
-        parallel.exchange.log, begin = [], moment()
-        batch()
-        end, log, parallel.exchange.log = moment(), parallel.exchange.log, None
-        split = parts(log, begin, end, parallel.layers)
-        if "experts backward" not in split:
-            raise BadInput("calibrate: expected batch() to run forward and backward through every MoE layer once")
-        for what in SEGMENTS if k > 0 else ():
-            found[what].append(split[what][1])
-        if k > 0:
-            found["step"].append(end[0] - begin[0])
-    return {what: statistics.median(times) for what, times in found.items()}
 
 
 class _Local:
@@ -84,9 +71,11 @@ class _Experts:
 
     def timed(self, n, rows, came=()):
         """n of the kept experts get so many rows each. came: guests, which get none."""
-        receive = torch.zeros(self.layer.parallel.exchange.size, self.layer.parallel.experts, dtype=torch.long)
+        parallel = self.layer.parallel
+        receive = torch.zeros(parallel.exchange.size, parallel.experts, dtype=torch.long)
         receive[0, self.kept[:n]] = rows
         x, ones = self.arrived(n * rows).requires_grad_(), self.arrived(n * rows)
+        replicated, self.store.replicated, parallel._queued = self.store.replicated, False, True
         begin = moment()
         for which in ("before", "added"):
             guests_of(self.plan, self.layer.layer, which)
@@ -94,42 +83,39 @@ class _Experts:
         forward = work_s(begin)
         begin = moment()
         out.backward(ones)
+        parallel._meanwhile()
         backward = work_s(begin)
-        self.store.weight.grad = None
+        parallel._pending.clear()  # what follows a step's backward pass is none of its experts
+        self.store.replicated, parallel._queued = replicated, False
         return forward, backward
 
-    def curves(self, rounds):
-        """([fixed forward, backward], {rows: [forward, backward] of one expert}): medians of this rank, above what a layer
-        takes that no row came to."""
+    def read(self, found, k):
+        """Adds seconds of work of the k-th round: "fixed forward" and "fixed backward" of a layer that no row came to; of one
+        expert above that, "forward ROWS" and "backward ROWS"."""
         sizes = {rows: max(1, len(self.kept) if rows <= 128 else 1) for rows in ROWS}
-        taken = {rows: [] for rows in (0,) + ROWS}
-        for k in range(rounds + 1):
-            for i, rows in enumerate(taken):
-                self.turn(k + i)
-                replicated, self.store.replicated = self.store.replicated, False
-                dist.barrier(group=self.layer.parallel.exchange.group)
-                times = self.timed(sizes.get(rows, 0), rows)
-                taken[rows] += [times] if k > 0 else []
-                self.store.replicated = replicated
+        fixed = None
+        for i, rows in enumerate((0,) + ROWS):
+            self.turn(k + i)
+            dist.barrier(group=self.layer.parallel.exchange.group)
+            times = self.timed(sizes.get(rows, 0), rows)
+            fixed = fixed or times
+            for way, t, f in zip(WAYS, times, fixed):
+                found.update({"%s %d" % (way, rows): (t - f) / sizes[rows]} if rows > 0 else {"fixed " + way: t})
         self.turn(0)
-        medians = {rows: [statistics.median(t) for t in zip(*times)] for rows, times in taken.items()}
-        fixed = medians.pop(0)
-        return fixed, {rows: [max(1e-9, (t - f) / sizes[rows]) for t, f in zip(times, fixed)] for rows, times in medians.items()}
 
 
-def _copies(bench, rounds):
-    """Seconds of gathers, of the gradients' way back, and of the sum over resident copies, where every rank has 1, 2 .. experts
-    of its neighbour: {"gather": {experts: wall seconds}, "scatter": .., "replica": .., "guest": {experts: work of a pass
-    with them}, "sum": {experts: work of the sum}}."""
+def _read_copies(bench, found):
+    """Adds wall seconds of gathers, of the gradients' way back, and of the sum over resident copies: "gather N", "scatter N",
+    "replica N", where every rank has N = 1, 2 .. experts of its neighbour. And seconds of work: "sum N", and "guest N" that they
+    add to a pass."""
     store, exchange = bench.store, bench.layer.parallel.exchange
     size, kept = exchange.size, _everywhere(exchange, store.kept)
-    found = {what: {} for what in ("gather", "scatter", "replica", "guest", "sum")}
 
     def add(what, n, function):
         dist.barrier(group=exchange.group)
         begin = time.perf_counter()
         made = function()
-        found[what].setdefault(n, []).append(time.perf_counter() - begin)
+        found["%s %d" % (what, n)] = time.perf_counter() - begin
         return made
 
     for n in (n for n in (1, 2, 4) if n <= min(map(len, kept))):
@@ -140,68 +126,58 @@ def _copies(bench, rounds):
         shared.place([keepers[e] for e in range(len(keepers))])
         grad = torch.zeros(len(shared.kept), store.row_length)
         own = torch.zeros(len(store.kept), store.row_length)
-        for _ in range(rounds):
-            came, moved = add("gather", n, lambda: store.gather_end(store.gather_start(guests)))
-            add("scatter", n, lambda: store.scatter_end(store.scatter_start(came, moved), own))
-            since = moment()
-            add("replica", n, lambda: shared.sum_end(shared.sum_start(grad), grad))
-            found["sum"].setdefault(n, []).append(work_s(since))
-            work = sum(bench.timed(0, 0, [(came, _Local(moved.experts))]))
-            found["guest"].setdefault(n, []).append(work)
-    last = _over_ranks(exchange, {(what, n): (statistics.median(t),) for what, of in found.items() for n, t in of.items()}, max)
-    return {what: {n: last[what, n][0] for n in of} for what, of in found.items()}
+        came, moved = add("gather", n, lambda: store.gather_end(store.gather_start(guests)))
+        add("scatter", n, lambda: store.scatter_end(store.scatter_start(came, moved), own))
+        since = moment()
+        add("replica", n, lambda: shared.sum_end(shared.sum_start(grad), grad))
+        found["sum %d" % n] = work_s(since)
+        alone = sum(bench.timed(0, 0))
+        found["guest %d" % n] = sum(bench.timed(0, 0, [(came, _Local(moved.experts))])) - alone
 
 
-def _of_optimizer(bench, rounds):
-    """Seconds of work that clipping and the optimizer's step take for an expert of a layer: twice as many as kept, less
-    those kept."""
-    optimizers, store = bench.layer.parallel.optimizers, bench.store
-    n, taken = max(1, len(store.kept)), {}
-    for optimizer in optimizers[:1]:
+def _read_optimizer(bench, alone, found):
+    """Adds seconds of work that clipping and the optimizer's step take for an expert of a layer: twice as many as kept, less
+    those kept. alone: kept between rounds, {times: an optimizer of its own}."""
+    store, times_s = bench.store, {}
+    n = max(1, len(store.kept))
+    for optimizer in bench.layer.parallel.optimizers[:1]:
         for times in (1, 2):
-            weight = torch.nn.Parameter(torch.zeros(times * n, store.row_length, dtype=store.weight.dtype))
-            wanted = inspect.signature(type(optimizer)).parameters
-            alone = type(optimizer)([weight], **{k: v for k, v in optimizer.defaults.items() if k in wanted})
-            for k in range(rounds + 1):
-                weight.grad = torch.ones_like(weight)
-                begin = moment()
-                torch.linalg.vector_norm(weight.grad)
-                weight.grad.mul_(1.0)
-                alone.step()
-                taken.setdefault(times, []).extend([work_s(begin)] if k > 0 else [])
-    found = {times: statistics.median(of) for times, of in taken.items()}
-    own = max(0.0, found[2] - found[1]) / n if found else 0.0
-    return _over_ranks(bench.layer.parallel.exchange, {0: (own,)})[0][0]
+            if times not in alone:
+                weight = torch.nn.Parameter(torch.zeros(times * n, store.row_length, dtype=store.weight.dtype))
+                wanted = inspect.signature(type(optimizer)).parameters
+                alone[times] = type(optimizer)([weight], **{k: v for k, v in optimizer.defaults.items() if k in wanted})
+            weight = alone[times].param_groups[0]["params"][0]
+            weight.grad = torch.ones_like(weight)
+            begin = moment()
+            torch.linalg.vector_norm(weight.grad)
+            weight.grad.mul_(1.0)
+            alone[times].step()
+            times_s[times] = work_s(begin)
+    found["optimizer"] = (times_s[2] - times_s[1]) / n if times_s else 0.0
 
 
-def _of_each(times, fixed=0.0):
-    """Seconds of an expert: the line from nothing through {experts: seconds above fixed} that is off least."""
-    return max(0.0, sum(n * (s - fixed) for n, s in times.items()) / sum(n * n for n in times)) if times else 0.0
+def _of_each(times):
+    """Seconds of an expert: the line from nothing through {experts: seconds} that is off least."""
+    return max(0.0, sum(n * s for n, s in times.items()) / sum(n * n for n in times)) if times else 0.0
 
 
 MEETINGS = 8
 
 
-def _meeting(bench, seconds, crowd, rounds):
-    """Wall seconds of an exchange without rows to which all ranks come from so many seconds of work, beyond that work: the last
-    rank's, median of the rounds."""
+def _read_meeting(bench, seconds, crowd, found):
+    """Adds "meet": wall seconds of an exchange without rows to which all ranks come from so many seconds of work, beyond that
+    work."""
     exchange, x = bench.layer.parallel.exchange, torch.zeros(64, 64)
-    size, found = exchange.size, []
-    row = torch.zeros(size, bench.x.shape[1])
-    for _ in range(rounds):
-        dist.barrier(group=exchange.group)
-        begin, worked = time.perf_counter(), 0.0
-        for _ in range(MEETINGS):
-            since = moment()
-            while work_s(since) < seconds:
-                torch.mm(x, x)
-            worked += work_s(since)
-            exchange.rows("calibrate", row, [1] * size, [1] * size)
-        found.append((time.perf_counter() - begin, worked))
-    took, worked = (statistics.median(t) for t in zip(*found))
-    took = _over_ranks(exchange, {0: (took,)}, max)[0][0]
-    worked = _over_ranks(exchange, {0: (worked,)}, statistics.mean)[0][0]
-    return max(0.0, took - worked * crowd) / MEETINGS
+    row = torch.zeros(exchange.size, bench.x.shape[1])
+    dist.barrier(group=exchange.group)
+    begin, worked = time.perf_counter(), 0.0
+    for _ in range(MEETINGS):
+        since = moment()
+        while work_s(since) < seconds:
+            torch.mm(x, x)
+        worked += work_s(since)
+        exchange.rows("calibrate", row, [1] * exchange.size, [1] * exchange.size)
+    found["meet"] = (time.perf_counter() - begin - worked * crowd) / MEETINGS
 
 
 def _everywhere(exchange, own):
@@ -210,44 +186,33 @@ def _everywhere(exchange, own):
     return made
 
 
-def _collectives(bench, dense, rounds):
-    """Wall seconds, the last rank's, medians of the rounds: {"counts": .., "all-reduce": of `dense` numbers, "all", "one", "pair":
-    {bytes of the busiest port: ..}, "busy": processors of a rank that are at work meanwhile}."""
+def _read_collectives(bench, dense, found):
+    """Adds wall seconds: "counts", "all-reduce" of `dense` numbers, "all BYTES", "one BYTES", "pair BYTES" of the busiest port.
+    And "busy": processors of a rank that are at work meanwhile."""
     exchange, width = bench.layer.parallel.exchange, bench.x.shape[1]
     size, rank = exchange.size, exchange.rank
     own, gradient = torch.zeros(bench.layer.parallel.experts, dtype=torch.int64), torch.zeros(dense)
     patterns = {"all": lambda s, d: s != d, "one": lambda s, d: d == 0 and s != 0, "pair": lambda s, d: (s, d) == (0, 1)}
-    found, busy = {}, [0.0, 0.0]
+    busy = [0.0, 0.0]
 
     def add(name, function):
         dist.barrier(group=exchange.group)
         begin, work = time.perf_counter(), time.process_time()
         function()
-        took = time.perf_counter() - begin
-        found.setdefault(name, []).append(took)
-        return took, time.process_time() - work
+        found[name] = time.perf_counter() - begin
+        return found[name], time.process_time() - work
 
-    for _ in range(rounds):
-        add("counts", lambda: exchange.counts("calibrate", 0, 0, False, own))
-        add("all-reduce", lambda: dist.all_reduce(gradient, group=exchange.group))
-        for rows in (8, 64, 256, 1024):
-            for name, goes in patterns.items():
-                send = [rows * goes(rank, other) for other in range(size)]
-                receive = [rows * goes(other, rank) for other in range(size)]
-                data, port = torch.zeros(sum(send), width), 4 * width * rows * (size - 1 if name != "pair" else 1)
-                took, worked = add((name, port), lambda: exchange.rows("calibrate", data, send, receive))
-                if name == "all":
-                    busy = [busy[0] + worked, busy[1] + took]
-    last = _over_ranks(exchange, {name: (statistics.median(t),) for name, t in found.items()}, max)
-    made = {name: last[name][0] for name in ("counts", "all-reduce")}
-    made.update({kind: {name[1]: s for name, (s,) in last.items() if name[0] == kind} for kind in patterns})
-    made["busy"] = _over_ranks(exchange, {0: (busy[0] / busy[1],)})[0][0]
-    return made
-
-
-def _over_ranks(exchange, own, of=statistics.median):
-    everywhere = _everywhere(exchange, own)
-    return {name: tuple(of(ranks[name][i] for ranks in everywhere) for i in range(len(own[name]))) for name in own}
+    add("counts", lambda: exchange.counts("calibrate", 0, 0, False, own))
+    add("all-reduce", lambda: dist.all_reduce(gradient, group=exchange.group))
+    for rows in (8, 64, 256, 1024):
+        for name, goes in patterns.items():
+            send = [rows * goes(rank, other) for other in range(size)]
+            receive = [rows * goes(other, rank) for other in range(size)]
+            data, port = torch.zeros(sum(send), width), 4 * width * rows * (size - 1 if name != "pair" else 1)
+            took, worked = add("%s %d" % (name, port), lambda: exchange.rows("calibrate", data, send, receive))
+            if name == "all":
+                busy = [busy[0] + worked, busy[1] + took]
+    found["busy"] = busy[0] / busy[1]
 
 
 def _processors(exchange):
@@ -274,13 +239,13 @@ def _rising(points):
     return made
 
 
-def _copy_curves(copies, fixed, link, expert_bytes, crowd):
+def _copy_curves(copies, link, expert_bytes, crowd):
     """By seconds of the link. What a guest takes of the layer's own work is in the way back of its gradient. crowd: ranks of a
     processor."""
     bandwidth, latency = link
     points = lambda of, share, more=lambda n: 0: _rising((latency + n * expert_bytes * share / bandwidth, s + more(n))
                                                          for n, s in of.items())
-    guest = lambda n: crowd * max(0.0, copies["guest"][n] - sum(fixed))
+    guest = lambda n: crowd * max(0.0, copies["guest"][n])
     nothing = _level(1e-12, 0)
     return [dict(kind="gather", backward=False, points=points(copies["gather"], 1)),  # exchanges: in both directions
             dict(kind="scatter", backward=False, points=points(copies["scatter"], 1, guest)),
@@ -325,6 +290,148 @@ def _level(first, s):
     return [[first, max(s, 1e-9)], [ALWAYS, max(s, 1e-9) * (1 + 1e-9)]]
 
 
+class Calibration:
+    """Readings, taken one by one: of whole steps, and of rounds, in each of which every operation is timed once."""
+
+    def __init__(self, model, group=None):
+        self.layers = [m for m in model.modules() if isinstance(m, MoELayer)]
+        if not self.layers:
+            raise BadInput("calibrate: expected MoELayers in the model, found none")
+        self.parallel, self.exchange = self.layers[0].parallel, self.layers[0].parallel.exchange
+        if group is not None and group is not self.exchange.group:
+            raise BadInput("calibrate: expected the group of the ExpertParallel")
+        own = {id(w) for w in self.parallel.parameters()}
+        self.dense = sum(p.numel() for p in model.parameters() if id(p) not in own)
+        self.processors = _processors(self.exchange)
+        self.crowd = max(1.0, self.exchange.size / self.processors)
+        self.steps, self.rounds, self.alone, self.plan, self.bench = [], [], {}, None, None
+
+    def step(self, batch):
+        """Trains one; the first one warms up."""
+        seen = []
+        hook = self.layers[0].register_forward_pre_hook(lambda layer, given: seen.append(given[0].detach()))
+        self.add(timed_step(self.parallel, batch))
+        hook.remove()
+        self.bench = self.bench or _Experts(self.layers, seen[-1], self.parallel.plan)
+
+    def add(self, split):
+        """The parts of a step."""
+        if "experts backward" not in split:
+            raise BadInput("calibrate: expected batch() to run forward and backward through every MoE layer once")
+        windows = max(1, len(self.layers) - 1)
+        times = {"window": windows, "window backward": windows, "routes": len(self.layers)}
+        wall = sum(of[0] for of in split.values())
+        came = [row for layer in range(len(self.layers))
+                for row in self.parallel.plan.dispatch(layer)[:, :, self.exchange.rank].sum(0).tolist() if row > 0]
+        self.steps.append((dict({what: split[what][1] / times.get(what, 1) for what in SEGMENTS}, step=wall), came))
+
+    def round(self):
+        """After a step; the first round warms up."""
+        if self.parallel.plan is not None:
+            self.bench.plan = self.parallel.plan
+            self.parallel._end()
+        found, bench = {}, self.bench
+        bench.turn(0)
+        _read_collectives(bench, self.dense, found)
+        window = statistics.mean(_everywhere(self.exchange, statistics.median(work["window"] for work, _ in self.steps)))
+        _read_meeting(bench, window, self.crowd, found)
+        bench.read(found, len(self.rounds))
+        if self.exchange.size > 1 and bench.store.slices == 1:
+            _read_copies(bench, found)
+        _read_optimizer(bench, self.alone, found)
+        self.rounds.append(found)
+
+    def readings(self):
+        """What `documents` needs, the same on every rank."""
+        parallel, bench = self.parallel, self.bench
+        everywhere = _everywhere(self.exchange, (self.steps[1:], self.rounds[1:]))
+        steps, rounds = zip(*everywhere)
+        return {"steps": steps, "rounds": rounds, "layers": len(self.layers), "d_model": parallel.d_model, "top_k": parallel.top_k,
+                "experts": parallel.experts, "expert_params": bench.store.parameters_of_expert, "matrices": len(parallel.shapes),
+                "dtype_bytes": bench.store.weight.element_size(), "dense": self.dense, "tokens": len(bench.x),
+                "ranks": self.exchange.size, "processors": self.processors}
+
+
+OF_WORK = ("forward", "backward", "fixed", "optimizer", "guest", "sum")  # the rest is wall time
+OF_ALL = ("forward", "backward", "fixed", "optimizer", "busy")  # ranks work alike; of the rest the last rank's
+
+
+def _medians(readings, chosen, pace=None):
+    """{name: seconds} of the chosen rounds of [rank][round] {name: seconds}. pace: of each round (of wall time, of work)."""
+    found = {}
+    for name in readings[0][0]:
+        word = name.split()[0]
+        by_rank = [statistics.median(rank[k][name] / (pace[k][word in OF_WORK] if pace and word != "busy" else 1) for k in chosen)
+                   for rank in readings]
+        found[name] = (statistics.median if word in OF_ALL else max)(by_rank)
+    return found
+
+
+def _in_steps(steps, chosen, layers, fixed, experts):
+    """[forward, backward]: experts in steps over the same experts alone, for the rows that came. In steps memory comes fresh from
+    the system, and other work has had the caches. Medians of the chosen steps of [rank][step] (seconds of parts, rows)."""
+    sizes, found = sorted(experts), []
+    for i, part in enumerate(("experts", "experts backward")):
+        alone = lambda rows: numpy.interp(rows, sizes, [experts[n][i] for n in sizes]).sum()
+        of = [sum(rank[k][0][part] - layers * fixed[i] for rank in steps) / max(1e-9, sum(alone(rank[k][1]) for rank in steps))
+              for k in chosen]
+        found.append(min(2.0, max(0.5, statistics.median(of))))
+    return found
+
+
+def documents(readings, pace=None, draw=lambda n: range(n)):
+    """(cluster, model) as dicts, of Calibration.readings. pace: of each round, (of wall time, of work), which its readings are
+    divided by. draw: which of n readings count, for resampling."""
+    r = types.SimpleNamespace(**readings)
+    chosen = draw(len(r.steps[0]))
+    work = {name: statistics.median(statistics.median(rank[k][0][name] for k in chosen) for rank in r.steps)
+            for name in r.steps[0][0][0]}
+    found = _medians(r.rounds, draw(len(r.rounds[0])), pace)
+    of = lambda word: {int(name.split()[1]): s for name, s in found.items() if name.split()[0] == word and " " in name}
+    crowd, ranks, d_model = max(1.0, r.ranks / r.processors), r.ranks, r.d_model
+    wires = {"counts": found["counts"], "all-reduce": found["all-reduce"], "busy": found["busy"], "meet": 0.0,
+             **{kind: of(kind) for kind in ("all", "one", "pair")}}
+    fixed = tuple(found["fixed " + way] for way in WAYS)
+    experts = {rows: [max(1e-9, of(way)[rows]) for way in WAYS] for rows in ROWS}
+    beside = _in_steps(r.steps, chosen, r.layers, fixed, experts)
+    experts = {rows: [s * more for s, more in zip(times, beside)] for rows, times in experts.items()}
+    copies = {kind: of(kind) for kind in ("gather", "scatter", "replica", "guest", "sum")}
+    kept_s = _of_each(copies["guest"]) + _of_each(copies["sum"]) + max(0.0, found["optimizer"])
+    matrices = max(2, min(3, r.matrices))
+    d_ffn = r.expert_params // (matrices * d_model)
+    attention = max(1, r.dense // r.layers)
+    shape = {"name": "trainer", "layers": r.layers, "d_model": d_model, "d_ffn": d_ffn, "ffn_matrices": matrices,
+             "experts": r.experts, "top_k": r.top_k, "heads": 1, "d_head": 1, "attention_params": attention,
+             "seq_len": 2, "tokens_per_rank": r.tokens, "dtype_bytes": r.dtype_bytes,
+             "grad_bytes": 4, "optimizer_bytes": 8, "attention": "full", "notes": "made by hecate.torch.calibrate"}
+    update = shape["grad_bytes"] + 2 * shape["optimizer_bytes"] + shape["dtype_bytes"]  # read and written, of a parameter
+    optimizer = (kept_s, r.layers * r.experts / ranks, update * r.expert_params,
+                 update * r.layers * (attention + d_model * r.experts))
+    flops = {"attention": 2.0 * attention + 8, "gate": 2.0 * d_model * r.experts,
+             "expert": 2.0 * matrices * d_model * d_ffn}
+    link = bandwidth, latency = _link([(b, s) for kind in ("all", "one", "pair") for b, s in wires[kind].items()])
+    wires["meet"] = max(latency, found["meet"]) if ranks > 1 else 0.0
+    # Of a rank's share of the processors: what its transfers take while they last, beyond processors that are left over.
+    share = max(0.0, wires["busy"] - max(0, r.processors - ranks) / ranks) * crowd
+    cluster = {"name": "trainer", "nodes": 1, "devices_per_node": ranks, "cores": min(ranks, r.processors),
+               "nvlink": {"bandwidth": bandwidth, "latency": latency},
+               "device": {"flops": flops["expert"] * ROWS[-1] / experts[ROWS[-1]][0], "flops_efficiency": 1,
+                          "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / ranks, "launch_s": 1e-6,
+                          "gemm_tile": 1, "comm_share": min(0.99, share)},
+               "plan": {"a_s": 0, "b_s": 0},
+               "measured": _curves(work, fixed, experts, wires, link, flops, r.layers, ranks, crowd, optimizer) +
+               _copy_curves(copies, link, r.expert_params * r.dtype_bytes, crowd),
+               "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
+               "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * crowd,
+                               "meet_s": (4 * r.layers * wires["meet"] + 2 * (wires["counts"] + wires["meet"] - latency)) / crowd,
+                               "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
+                               "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
+                                           for k, v in wires.items()},
+                               "layer_s": list(fixed), "in_steps": beside, "kept_s": kept_s,
+                               "steps": len(r.steps[0]), "rounds": len(r.rounds[0])}}
+    return cluster, shape
+
+
 def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     """Measures, and returns (cluster, model) as dicts, the same on every rank.
 
@@ -332,69 +439,14 @@ def calibrate(model, batch, group=None, out=None, steps=10, rounds=7):
     batch    a function that trains one step as the trainer does, step() of the ExpertParallel included
     group    the ranks: those of the ExpertParallel, which is the default
     out      "trainer": rank 0 writes trainer-cluster.json and trainer-model.json"""
-    layers = [m for m in model.modules() if isinstance(m, MoELayer)]
-    if not layers:
-        raise BadInput("calibrate: expected MoELayers in the model, found none")
-    parallel, exchange, seen = layers[0].parallel, layers[0].parallel.exchange, []
-    if group is not None and group is not exchange.group:
-        raise BadInput("calibrate: expected the group of the ExpertParallel")
-    hook = layers[0].register_forward_pre_hook(lambda layer, given: seen.append(given[0].detach()))
-    work = {name: (s,) for name, s in _segments(parallel, batch, steps).items()}
-    hook.remove()
-    work = {name: s for name, (s,) in _over_ranks(exchange, work).items()}
-    windows = max(1, len(layers) - 1)
-    times = {"window": windows, "window backward": windows, "routes": len(layers)}
-    work = {name: s / times.get(name, 1) for name, s in work.items()}
-    plan = parallel.plan
-    parallel._end()
-    own = {id(w) for w in parallel.parameters()}
-    dense = sum(p.numel() for p in model.parameters() if id(p) not in own)
-    bench = _Experts(layers, seen[-1], plan)
-    tokens, wires = len(bench.x), _collectives(bench, dense, rounds)
-    ranks, d_model, processors = exchange.size, parallel.d_model, _processors(exchange)
-    crowd = max(1.0, ranks / processors)
-    wires["meet"] = _meeting(bench, work["window"], crowd, rounds) if ranks > 1 else 0.0
-    fixed, experts = bench.curves(rounds)
-    fixed = _over_ranks(exchange, {0: tuple(fixed)})[0]
-    experts = _over_ranks(exchange, {rows: tuple(times) for rows, times in experts.items()})
-    copies = _copies(bench, rounds) if ranks > 1 and bench.store.slices == 1 else {"gather": {}}
-    kept_s = (_of_each(copies.get("guest", {}), sum(fixed)) + _of_each(copies.get("sum", {})) + _of_optimizer(bench, rounds))
-    expert_params = parallel.stores[0].parameters_of_expert
-    matrices = max(2, min(3, len(parallel.shapes)))
-    d_ffn = expert_params // (matrices * d_model)
-    attention = max(1, dense // len(layers))
-    shape = {"name": "trainer", "layers": len(layers), "d_model": d_model, "d_ffn": d_ffn, "ffn_matrices": matrices,
-             "experts": parallel.experts, "top_k": parallel.top_k, "heads": 1, "d_head": 1, "attention_params": attention,
-             "seq_len": 2, "tokens_per_rank": tokens, "dtype_bytes": bench.store.weight.element_size(),
-             "grad_bytes": 4, "optimizer_bytes": 8, "attention": "full", "notes": "made by hecate.torch.calibrate"}
-    update = shape["grad_bytes"] + 2 * shape["optimizer_bytes"] + shape["dtype_bytes"]  # read and written, of a parameter
-    optimizer = (kept_s, len(layers) * parallel.experts / ranks, update * expert_params,
-                 update * len(layers) * (attention + d_model * parallel.experts))
-    flops = {"attention": 2.0 * attention + 8, "gate": 2.0 * d_model * parallel.experts,
-             "expert": 2.0 * matrices * d_model * d_ffn}
-    link = bandwidth, latency = _link([(b, s) for kind in ("all", "one", "pair") for b, s in wires[kind].items()])
-    wires["meet"] = max(latency, wires["meet"]) if ranks > 1 else 0.0
-    # Of a rank's share of the processors: what its transfers take while they last, beyond processors that are left over.
-    share = max(0.0, wires["busy"] - max(0, processors - ranks) / ranks) * crowd
-    cluster = {"name": "trainer", "nodes": 1, "devices_per_node": ranks, "cores": min(ranks, processors),
-               "nvlink": {"bandwidth": bandwidth, "latency": latency},
-               "device": {"flops": flops["expert"] * ROWS[-1] / experts[ROWS[-1]][0], "flops_efficiency": 1,
-                          "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / ranks, "launch_s": 1e-6,
-                          "gemm_tile": 1, "comm_share": min(0.99, share)},
-               "plan": {"a_s": 0, "b_s": 0},
-               "measured": _curves(work, fixed, experts, wires, link, flops, len(layers), ranks, crowd, optimizer) +
-               _copy_curves(copies, fixed, link, expert_params * shape["dtype_bytes"], crowd),
-               "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
-               "calibration": {"by": "hecate.torch.calibrate", "step_s": work["step"], "window_s": work["window"] * crowd,
-                               "meet_s": (4 * len(layers) * wires["meet"] + 2 * (wires["counts"] + wires["meet"] - latency)) / crowd,
-                               "work_s": work, "copies_s": {k: list(v.items()) for k, v in copies.items()},
-                               "wires_s": {k: list(v.items()) if isinstance(v, dict) else v
-                                           for k, v in wires.items()},
-                               "layer_s": list(fixed), "kept_s": kept_s, "steps": steps, "rounds": rounds}}
-    made = [cluster, shape]
-    dist.broadcast_object_list(made, src=dist.get_global_rank(exchange.group, 0), group=exchange.group)
-    if out is not None and exchange.rank == 0:
+    readings = Calibration(model, group)
+    for _ in range(steps + 1):
+        readings.step(batch)
+    for _ in range(rounds + 1):
+        readings.round()
+    made = documents(readings.readings())
+    if out is not None and readings.exchange.rank == 0:
         for what, document in zip(("cluster", "model"), made):
             with open("%s-%s.json" % (out, what), "w") as file:
                 json.dump(document, file, indent=1)
-    return tuple(made)
+    return made

@@ -2,21 +2,30 @@
 
     hecate-validate trainer --policy ep,eplb,hecate
 
-One job of gloo processes calibrates, trains every case in turns of a few steps, and calibrates again. The prediction is by the
-mean of both calibrations, for the loads that were trained on. The cases that are judged are not the one that was calibrated on.
+A machine changes its pace from minute to minute, computing otherwise than exchanges. So all is measured in one job of gloo
+processes, interleaved: a round has one step of every case, one round of the calibration, and a step of the control between any
+two of them. The control is a model in training too, and nothing in the table: it is the probe, of the same kind of work.
 
-That one, the control, takes turns with them. A machine changes its pace between calibration and measurement, and a step takes
-more than its parts. Both meet the control as well: what it was predicted wrong by is taken out of every prediction. It is one
-factor for all, which is shown, as is the error without it."""
+    reading of a case = its step / the geometric mean of the control's steps before and after it
+    measured          = the median of its readings * the control's median step
+    calibration       = medians of readings, each divided by the pace of the control around it, work by work, wall by wall
+    predicted         = simulated / the control simulated * the control's median step
+
+So a prediction is one of how much a case takes more or less than the control; the control's own steps are a calibration of the
+level. The error without that is shown too. Intervals come from resampling rounds, of the calibration as well. Measuring stops
+when every reading's median is known within NARROW, or when the time is over: it looks at widths only."""
 import argparse
 import importlib.util
+import itertools
 import json
+import math
 import os
 import random
 import socket
 import statistics
 import sys
 import tempfile
+import time
 import traceback
 
 import torch
@@ -24,14 +33,29 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import hecate
-from hecate.torch import ExpertParallel, Recorder, calibrate
-from hecate.torch._watch import cores, delay_s, moment, own_cores, parts
+from hecate.torch import ExpertParallel, Recorder
+from hecate.torch._watch import cores, timed_step
+from hecate.torch.calibrate import Calibration, documents
 
 
+NARROW, ROUNDS_MIN, DRAWS = 0.02, 10, 200
 HECATE = ("planner", "recorder")
 WORK = ("begin", "window", "routes", "head", "window backward", "end")
 SHOWN = {"experts": ("experts", "experts backward"), "other work": WORK, "tokens": ("counts", "dispatch", "combine"),
          "copies": ("gather", "scatter", "copies", "moves")}
+
+
+def computing(split):
+    return sum(split[part][1] for part in WORK + SHOWN["experts"])
+
+
+def adamw(parameters):
+    """Fused: plain AdamW takes roots by MKL, for which those of experts without a token, zeros, take 13 times as long."""
+    parameters = list(parameters)
+    try:
+        return torch.optim.AdamW(parameters, lr=1e-3, fused=True)
+    except RuntimeError:  # PyTorch before 2.4 has none for CPUs
+        return torch.optim.AdamW(parameters, lr=1e-3)
 
 
 def refuse(text):
@@ -57,19 +81,20 @@ def options(text):
 
 
 class Case:
-    """A model in training under one policy and skew; `run` goes on for some steps."""
+    """A model in training under one policy and skew."""
 
-    def __init__(self, o, example, policy, hot, folder, cluster=None, window_s=1e-3, control=False):
-        self.policy, self.hot, self.step, self.times, self.parts = policy, hot, 0, [], []
+    def __init__(self, o, example, policy, hot, folder, cluster=None, control=False):
+        self.policy, self.hot, self.step = policy, hot, 0
+        self.times, self.parts, self.overload = [], [], []  # times: (wall, work), means of the ranks
         torch.manual_seed(1)
         self.o = argparse.Namespace(**vars(o), top_k=2, heads=4, accumulate=1, recompute=False)
         self.o.hot = hot
         self.parallel = ExpertParallel(policy, layers=o.layers, experts=o.experts, top_k=2, d_model=o.d_model, d_ffn=o.d_ffn,
-                                       tokens=o.batch * o.length // o.ranks, device="cpu", window_s=window_s, cluster=cluster,
+                                       tokens=o.batch * o.length // o.ranks, device="cpu", cluster=cluster,
                                        optimizer_bytes=8, n_heads=4, seq_len=o.length, period=o.period)
         self.model = example.Model(self.o, self.parallel)
         self.trained = DistributedDataParallel(self.parallel.ignore_in(self.model))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.optimizer = adamw(self.model.parameters())
         self.parallel.attach(self.optimizer)
         self.example, self.text = example, example.read_text(None)
         name = "control" if control else "%s-hot%g" % (policy.replace(":", "-").replace("=", ""), hot)
@@ -87,26 +112,26 @@ class Case:
         self.optimizer.step()
         self.step += 1
 
-    def run(self, steps):
-        for k in range(steps):
-            dist.barrier()
-            delay, begin, self.parallel.exchange.log = delay_s(), moment(), []
-            self.one()
-            end, log, self.parallel.exchange.log = moment(), self.parallel.exchange.log, None
-            dist.barrier()  # the step of the slowest rank
-            took = torch.tensor((moment()[0] - begin[0], delay_s() - delay), dtype=torch.float64)
-            dist.all_reduce(took)
-            if k > 0:
-                self.times.append((took / self.o.ranks).tolist())
-                self.parts.append(parts(log, begin, end, self.o.layers))
-
+    def run(self, calibration=None):
+        """A step, until the slowest rank is through it."""
+        dist.barrier()
+        begin = time.perf_counter()
+        split = timed_step(self.parallel, self.one)
+        dist.barrier()
+        took = torch.tensor((time.perf_counter() - begin, computing(split)), dtype=torch.float64)
+        dist.all_reduce(took)
+        self.times.append((took / self.o.ranks).tolist())
+        self.parts.append(split)
+        self.overload.append(self.parallel.overload())
+        if calibration:
+            calibration.add(split)
 
     def where(self):
         """{part: [wall seconds, seconds of work]} of a step, means over steps and ranks; of planner and recorder those of the rank
         that worked most: rank 0 writes the trace. "work": computing of the median step."""
         own = {part: [statistics.mean(step[part][i] for step in self.parts) for i in (0, 1)]
                for part in {part for step in self.parts for part in step}}
-        own["work"] = [0, statistics.median(sum(step[part][1] for part in WORK + SHOWN["experts"]) for step in self.parts)]
+        own["work"] = [0, statistics.median(map(computing, self.parts))]
         everywhere = [None] * self.o.ranks
         dist.all_gather_object(everywhere, own)
         return {part: [(max if part in HECATE else statistics.mean)(rank.get(part, (0, 0))[i] for rank in everywhere) for i in (0, 1)]
@@ -116,51 +141,101 @@ class Case:
 def rank_of_job(o, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    own_cores(o.ranks)
+    ends = time.monotonic() + o.within
     spec = importlib.util.spec_from_file_location("train_moe", o.example)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     control = Case(o, example, "ep", 2.0, folder, control=True)
-    calibrations = [calibrate(control.model, control.one)]
+    calibration = Calibration(control.model)
+    calibration.step(control.one)
     file = os.path.join(folder, "first-cluster.json")
+    for _ in range(5):  # what the planners of the cases know; the first round warms up
+        control.run(calibration)
+        calibration.round()
+    first = documents(calibration.readings())[0]  # it says the window: planners and the simulator must plan alike
     if dist.get_rank() == 0:
-        json.dump(calibrations[0][0], open(file, "w"))
+        json.dump(first, open(file, "w"))
     dist.barrier()
-    window = calibrations[0][0]["calibration"]["window_s"]
-    cases = [Case(o, example, policy, float(hot), folder, file, window) for hot in o.hot.split(",") for policy in o.policy.split(",")]
-    order = random.Random(1)
-    for _ in range(o.rounds):
-        for i, case in enumerate(order.sample(cases, len(cases))):
-            if i % 2 == 0:  # every prediction rests on the control: it has more steps than a case
-                control.run(o.block)
-            case.run(o.block)
-    cases.append(control)
-    calibrations.append(calibrate(control.model, control.one))
+    cases = [Case(o, example, policy, float(hot), folder, file)
+             for hot in o.hot.split(",") for policy in o.policy.split(",")]
     for case in cases:
+        case.one()
+    order, machine, at = random.Random(1), Machine(), []  # at: of each round, the control's last step before each turn
+    control.times, calibration.steps, calibration.rounds = [], calibration.steps[:1], calibration.rounds[:1]
+    control.run(calibration)
+    while True:
+        where = {}
+        for turn in order.sample(range(len(cases) + 1), len(cases) + 1):
+            where[turn] = len(control.times) - 1
+            cases[turn].run() if turn < len(cases) else calibration.round()
+            control.run(calibration)
+        at.append([where[turn] for turn in range(len(cases) + 1)])
+        if enough(cases, control, at, ends):
+            break
+    for case in cases + [control]:
         case.recorder.close()
-    where = [case.where() for case in cases]
+    found = {"readings": calibration.readings(), "at": at, "others": machine.others(), "cases": [
+        {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times, "parts": c.where(),
+         "overload": statistics.median(c.overload)} for c in cases + [control]]}
     if dist.get_rank() == 0:
         with open(os.path.join(folder, "job.json"), "w") as out:
-            json.dump({"calibrations": calibrations, "cases": [
-                {"policy": c.policy, "hot": c.hot, "trace": c.trace, "times": c.times, "parts": parts}
-                for c, parts in zip(cases, where)]}, out)
+            json.dump(found, out)
     dist.destroy_process_group()
 
 
-def mean(a, b):
-    """Of two calibrations: numbers by number, the rest is the first's."""
-    if isinstance(a, dict):
-        return {k: mean(a[k], b[k]) for k in a}
-    if isinstance(a, list):
-        return [mean(x, y) for x, y in zip(a, b)]
-    return (a + b) / 2 if isinstance(a, float) or isinstance(b, float) else a
+def around(control, i):
+    """(wall, work) of the control's steps i and i + 1."""
+    return tuple(math.sqrt(a * b) for a, b in zip(control[i], control[i + 1]))
+
+
+def readings(case, control, at, turn):
+    """Of each round, a case's step over the control's around it. A geometric mean, for noise is skewed."""
+    return [wall / around(control, where[turn])[0] for (wall, _), where in zip(case, at)]
+
+
+def enough(cases, control, at, ends):
+    """Decided by rank 0."""
+    done = [time.monotonic() > ends]
+    if len(at) >= ROUNDS_MIN and not done[0]:
+        widths = [interval(readings(case.times, control.times, at, turn)) for turn, case in enumerate(cases)]
+        done = [all(high / low < (1 + NARROW) ** 2 for low, high in widths)]
+    dist.broadcast_object_list(done, src=0)
+    return done[0] and len(at) >= 3
+
+
+class Machine:
+    """What others take of the processors, from now on, as Linux counts it."""
+
+    def __init__(self):
+        self.begin = self._now()
+
+    def _now(self):
+        try:
+            with open("/proc/stat") as file:
+                ticks = [int(n) for n in file.readline().split()[1:9]]
+        except (OSError, ValueError):
+            return 0.0, 0.0, 0.0
+        idle = ticks[3] + ticks[4]
+        return sum(ticks), sum(ticks) - idle, time.process_time() * os.sysconf("SC_CLK_TCK")
+
+    def others(self):
+        """Their share; every rank calls it. 0 where the system does not say."""
+        all_, busy, own = (now - then for now, then in zip(self._now(), self.begin))
+        own = torch.tensor(own)
+        dist.all_reduce(own)
+        return max(0.0, (busy - own.item()) / all_) if all_ else 0.0
 
 
 def interval(values, seed=1):
     """95 % of the median, by resampling."""
     draw = random.Random(seed)
-    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(400))
-    return medians[10], medians[389]
+    return middle([statistics.median(draw.choices(values, k=len(values))) for _ in range(DRAWS)])
+
+
+def middle(drawn):
+    """95 % of the draws."""
+    drawn = sorted(drawn)
+    return drawn[len(drawn) // 40], drawn[-1 - len(drawn) // 40]
 
 
 def predicted(o, case, cluster, model):
@@ -169,60 +244,89 @@ def predicted(o, case, cluster, model):
                            collective="direct", ranks=o.ranks, period=o.period)["policies"][0]
 
 
-def judge(o, job, folder):
-    """Rows of the table, of which the control is none. What was trained is simulated whole; the medians are of the same run."""
-    cluster, model = (mean(a, b) for a, b in zip(*job["calibrations"]))
+def simulated(o, job, folder, draw=lambda n: range(n)):
+    """(seconds of an iteration, seconds of computing, overload) of each case, the control last."""
+    control, at = job["cases"][-1]["times"], job["at"]
+    level = [statistics.median(of) for of in zip(*control)]
+    pace = [[now / usual for now, usual in zip(around(control, where[-1]), level)] for where in at]
+    cluster, model = documents(job["readings"], pace, draw)
     alone = dict(cluster, cores=o.ranks, device=dict(cluster["device"], comm_share=0))  # every rank has a processor to itself
-    met = cluster["calibration"]["meet_s"]  # stands with computing, but is none
     files = [os.path.join(folder, "trainer-%s.json" % what) for what in ("cluster", "model", "alone")]
     for name, document in zip(files, (cluster, model, alone)):
         with open(name, "w") as out:
             json.dump(document, out, indent=1)
-    rows = []
-    for case in job["cases"]:
-        times = [wall - without for wall, without in case["times"]]  # without a processor, which others had
-        measured, said = statistics.median(times), predicted(o, case, *files[:2])["iteration_s"]["median"]
-        work = case["parts"]["work"][1]  # the median step's, as the prediction
-        low, high = interval(times)
-        rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said, "measured_s": measured, "low_s": low,
-                     "high_s": high, "steps": len(times), "work_s": work, "parts": case["parts"],
-                     "work_said_s": predicted(o, case, files[2], files[1])["compute_s"] - met})
-    control, rows = rows[-1], rows[:-1]
-    pace, work_pace = control["measured_s"] / control["predicted_s"], control["work_s"] / control["work_said_s"]
-    without = [abs(r["predicted_s"] / r["measured_s"] - 1) for r in rows]
-    for r in rows:
-        r["predicted_s"] *= pace
-        r["error"] = r["predicted_s"] / r["measured_s"] - 1
-        r["work_error"] = r.pop("work_said_s") * work_pace / r["work_s"] - 1
-    errors = sorted(abs(r["error"]) for r in rows)
-    pairs = [(a, b) for i, a in enumerate(rows) for b in rows[i + 1:] if a["hot"] == b["hot"]]
-    told = [(a, b) for a, b in pairs if a["high_s"] < b["low_s"] or b["high_s"] < a["low_s"]]
-    right = lambda some: sum((a["predicted_s"] < b["predicted_s"]) == (a["measured_s"] < b["measured_s"]) for a, b in some)
-    lost = statistics.median(without / wall for case in job["cases"] for wall, without in case["times"])
-    drift = job["calibrations"][1][0]["calibration"]["step_s"] / job["calibrations"][0][0]["calibration"]["step_s"] - 1
-    return {"rows": rows, "error": {"median": statistics.median(errors), "worst": errors[-1]}, "pace": pace,
-            "without_pace": {"median": statistics.median(without), "worst": max(without)}, "pairs": len(pairs),
-            "pairs_in_order": right(pairs), "pairs_told_apart": len(told), "pairs_told_apart_in_order": right(told),
-            "drift": drift, "without_processor": lost, "ranks": o.ranks, "cores": cores()}
+    met = cluster["calibration"]["meet_s"]  # stands with computing, but is none
+    shared, apart = ([predicted(o, case, cluster, files[1]) for case in job["cases"]] for cluster in (files[0], files[2]))
+    return [(a["iteration_s"]["median"], b["compute_s"] - met, a["overload_factor"]["median"]) for a, b in zip(shared, apart)]
+
+
+def judge(o, job, folder):
+    """Rows of the table, of which the control is none. What was trained is simulated whole; the medians are of the same run."""
+    *cases, control = job["cases"]
+    level, work_level = (statistics.median(of) for of in zip(*control["times"]))
+    said, rng = simulated(o, job, folder), random.Random(1)
+    with tempfile.TemporaryDirectory() as drawn:
+        others = [[s / step[-1][0] for s, *_ in step] for step in (
+            simulated(o, job, drawn, lambda n: rng.choices(range(n), k=n)) for _ in range(DRAWS))]
+    rows, read = [], [readings(case["times"], control["times"], job["at"], turn) for turn, case in enumerate(cases)]
+    for i, (case, ratios) in enumerate(zip(cases, read)):
+        measured, (low, high) = statistics.median(ratios), interval(ratios)
+        drawn = [others[k][i] / statistics.median(rng.choices(ratios, k=len(ratios))) - 1 for k in range(DRAWS)]
+        work = statistics.median(work for _, work in case["times"])
+        error = said[i][0] / said[-1][0] / measured - 1
+        rows.append({"policy": case["policy"], "hot": case["hot"], "predicted_s": said[i][0] / said[-1][0] * level,
+                     "measured_s": measured * level, "low_s": low * level, "high_s": high * level, "steps": len(ratios),
+                     "error": error, "error_range": middle(drawn), "parts": case["parts"], "work_s": work,
+                     "overload": case["overload"], "overload_said": said[i][2],
+                     "error_without_control": said[i][0] / (measured * level) - 1,
+                     "work_error": said[i][1] / said[-1][1] * work_level / work - 1})
+    pairs = [contest(rows, read, a, b) for a, b in itertools.combinations(range(len(rows)), 2) if rows[a]["hot"] == rows[b]["hot"]]
+    errors = [abs(r["error"]) for r in rows]
+    nearest = [0 if r["error_range"][0] < 0 < r["error_range"][1] else min(map(abs, r["error_range"])) for r in rows]
+    farthest = [max(map(abs, r["error_range"])) for r in rows]
+    plain = [abs(r["error_without_control"]) for r in rows]
+    tens = statistics.quantiles([wall / level for wall, _ in control["times"]], n=10)
+    return {"rows": rows, "pairs": pairs, "rounds": len(job["at"]), "control_s": level, "pace": level / said[-1][0],
+            "error": {"median": statistics.median(errors), "low": statistics.median(nearest), "high": statistics.median(farthest),
+                      "worst": max(errors)}, "without_control": {"median": statistics.median(plain), "worst": max(plain)},
+            "machine": {"others": job["others"], "control_p10": tens[0], "control_p90": tens[-1]},
+            "ranks": o.ranks, "cores": cores()}
+
+
+def contest(rows, read, a, b):
+    """Whether the readings of two cases, round by round, tell them apart, and if so, whether their order was predicted."""
+    ratios = [x / y for x, y in zip(read[a], read[b])]
+    low, high = interval(ratios)
+    measured, said = statistics.median(ratios), rows[a]["predicted_s"] / rows[b]["predicted_s"]
+    order = "not apart" if low <= 1 <= high else "right" if (measured < 1) == (said < 1) else "wrong"
+    return {"hot": rows[a]["hot"], "policies": [rows[a]["policy"], rows[b]["policy"]], "measured": measured, "low": low,
+            "high": high, "predicted": said, "order": order}
+
+
+ORDERS = {"not apart": "cannot be told apart", "right": "order as predicted", "wrong": "order NOT as predicted"}
 
 
 def show(found):
-    print("%-12s %5s %13s %13s %21s %7s %8s" % ("policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error",
-                                               "of work"))
+    print("%-12s %5s %13s %13s %21s %7s %15s %8s" % (
+        "policy", "hot", "predicted, ms", "measured, ms", "95 % of the median", "error", "95 % of it", "of work"))
     for r in found["rows"]:
-        print("%-12s %5g %13.1f %13.1f %10.1f to %7.1f %5.0f %% %6.0f %%" %
+        print("%-12s %5g %13.1f %13.1f %10.1f to %7.1f %5.0f %% %5.0f to %3.0f %% %6.0f %%" %
               (r["policy"], r["hot"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], 1e3 * r["low_s"], 1e3 * r["high_s"],
-               100 * r["error"], 100 * r["work_error"]))
-    print("error: median %.1f %%, worst %.1f %%" % (100 * found["error"]["median"], 100 * found["error"]["worst"]))
-    print("every prediction is put at the pace of the control (ep, hot 2), whose steps took %+.1f %% beside its own prediction;\n"
-          "without that the error is: median %.1f %%, worst %.1f %%" %
-          (100 * found["pace"] - 100, *(100 * found["without_pace"][of] for of in ("median", "worst"))))
-    print("order: %d of %d pairs; of the %d pairs that the measurement tells apart, %d" %
-          (found["pairs_in_order"], found["pairs"], found["pairs_told_apart"], found["pairs_told_apart_in_order"]))
-    print("%d ranks on %d cores; steps of the second calibration took %+.0f %%;\n"
-          "of the time of a step %.0f %% was taken out: others had the processor" %
-          (found["ranks"], found["cores"], 100 * found["drift"], 100 * found["without_processor"]))
-
+               100 * r["error"], *(100 * e for e in r["error_range"]), 100 * r["work_error"]))
+    percent = lambda of, *names: tuple(100 * of[name] for name in names)
+    print("error: median %.1f %% (%.1f to %.1f %%), worst %.1f %%" % percent(found["error"], "median", "low", "high", "worst"))
+    print("without the control (ep, hot 2), whose steps took %+.1f %% beside its own prediction: median %.1f %%, worst %.1f %%" %
+          (100 * found["pace"] - 100, *percent(found["without_control"], "median", "worst")))
+    for p in found["pairs"]:
+        print("hot %g: %s takes %.2f of %s (%.2f to %.2f), predicted %.2f: %s" % (
+            p["hot"], p["policies"][0], p["measured"], p["policies"][1], p["low"], p["high"], p["predicted"], ORDERS[p["order"]]))
+    for r in found["rows"]:
+        if abs(r["overload"] - r["overload_said"]) > 0.2 * r["overload"]:  # planners had the first calibration, this has all
+            print("%s, hot %g: plans differ: an overload of %.2f was simulated, of %.2f trained" %
+                  (r["policy"], r["hot"], r["overload_said"], r["overload"]))
+    print("%d ranks on %d cores, %d rounds; others took %.0f %% of the cores, and steps of the control %.0f to %.0f %%\n"
+          "of their median (10th to 90th percentile)" %
+          (found["ranks"], found["cores"], found["rounds"], *percent(found["machine"], "others", "control_p10", "control_p90")))
 
     print("\nwhere a step goes, ms, means of the ranks; planner and recorder in %% of the work\n%-12s %5s" % ("policy", "hot"),
           *("%10s" % name for name in (*SHOWN, *HECATE)))
