@@ -287,7 +287,7 @@ const hec_json_value *hec_json_get(const hec_json_value *object, const char *key
   if (!hec_json_is_object(object))
     return NULL;
   const hec_json_value *v = object->first;
-  while (v && strcmp(v->node->string, key) != 0)
+  while (v && (v->node->string[0] != key[0] || strcmp(v->node->string, key) != 0)) /* most differ in the first letter */
     v = v->next;
   return v;
 }

@@ -40,10 +40,11 @@ for i in 0 1; do "$sim" sweep spec.json --shard $i/2 --out p >/dev/null; done
 cd "$work" || exit 1
 
 survives "$sim" "$in/t.jsonl.gz" --model "$in/model.json" --cluster "$in/cluster.json" --policy ep,hecate --ranks 2
-# With one thread the cost is linear in what a command does (fail_allocations.c), so this runs all policies, schedules, and laws.
+# With one thread the cost is linear in what a command does until it writes (fail_allocations.c), so this runs all policies,
+# schedules, and laws. What several threads do: the command above and a sweep.
 survives "$sim" "$in/t.jsonl" --cluster "$box" --model tiny --threads 1
-survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --out o
-survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --out o --timeline-format chakra
+survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --threads 1 --out o
+survives "$sim" "$in/t.jsonl" --policy ep,hecate --cluster "$box" --model tiny --threads 1 --out o --timeline-format chakra
 survives "$sim" --list
 survives "$sim" --help
 survives "$sim" plan "$in/t.jsonl" --policy hecate --iter 1 --layer 0 --cluster "$box" --json

@@ -37,7 +37,7 @@ grep -qF "$work" one/report.html && fail "a path of this machine"
 grep -qF "$source_dir" one/report.html && fail "a path of the sources"
 
 # Options: one iteration asked for, several schedules, several kinds of attention, forward, skew, experts in shards.
-for options in "--timeline-iter 2" "--policy ep,hecate --schedule serial,pipemoe,hecate" "--attention full,s2:local=64 --policy ep" \
+for options in "--policy ep,eplb,hecate --timeline-iter 2" "--policy ep,hecate --schedule serial,pipemoe,hecate" "--attention full,s2:local=64 --policy ep" \
   "--phase forward --policy ep,eplb" "--skew rank=2:500us --policy ep,hecate" "--esp 4 --schedule published" "--law max_min --policy ep,hecate" \
   "--policy ideal" "--ranks 8 --policy ep"; do
   read -ra words <<<"$options"
@@ -49,7 +49,7 @@ done
 
 # 32 ranks and 24 layers, every policy: under 2 MB, and the page says what it left out of the timeline.
 "$build/hecate-trace" synth --workload lognormal --layers 24 --experts 64 --top-k 2 --source-ranks 32 --tokens 512 \
-  --iterations 3 --seed 3 --out big.jsonl >out.txt 2>err.txt || fail "synth: $(cat err.txt)"
+  --iterations 2 --seed 3 --out big.jsonl >out.txt 2>err.txt || fail "synth: $(cat err.txt)"
 "$sim" big.jsonl --ranks 32 --schedule published --out big >out.txt 2>err.txt || fail "big: $(cat err.txt)"
 page "$all" big/report.html big/summary.json
 size=$(wc -c <big/report.html)
@@ -57,7 +57,8 @@ size=$(wc -c <big/report.html)
 has "is drawn as what takes most of it" big/report.html
 
 # Two hundred rows: those that are drawn one by one are few, which the page says.
-"$sim" $few --schedule serial,hecate,laer,pipemoe,tutel,lina,hiermoe --out many >out.txt 2>err.txt || fail "many: $(cat err.txt)"
+head -n 3 $few >two.jsonl # rows are meant, not iterations
+"$sim" two.jsonl --schedule serial,hecate,laer,pipemoe,tutel,lina,hiermoe --out many >out.txt 2>err.txt || fail "many: $(cat err.txt)"
 page "$all" many/report.html many/summary.json
 has "rows are drawn one by one: the fastest, and the baseline" many/report.html
 size=$(wc -c <many/report.html)

@@ -40,7 +40,7 @@ synth128=(--workload zipf --experts 128 --layers 48 --top-k 8 --iterations 6 --s
 "$build/hecate-trace" synth "${synth128[@]}" --out wide.jsonl >/dev/null || fail "no trace"
 for name in once twice; do
   "$sim" recommend wide.jsonl --model qwen3-30b-a3b --cluster "4x8 gpu=h100 nics=8" --global-batch 64 --within 1s --recipe "recompute=none" \
-    --out $name >$name.txt || fail "--within"
+    --micro-batch 1 --out $name >$name.txt || fail "--within"
 done
 cmp -s once.txt <(sed 's/twice/once/' twice.txt) && cmp -s once/recommendation.json twice/recommendation.json || fail "other bytes with little time"
 [ "$(value once/recommendation.json 'd["searched"]["left"] > 0')" = True ] || fail "time for all: $(value once/recommendation.json 'd["searched"]')"
@@ -264,7 +264,7 @@ assert sum(modules, []) == ["tok_embeddings"] + [f"layers.{i}" for i in range(24
 P
 # ---- With little time few layouts are estimated, and others are simulated, too: each number says what it counts ----
 "$build/hecate-trace" synth --workload lognormal --experts 8 --layers 8 --iterations 12 --source-ranks 8 --out t8.jsonl >/dev/null || fail "no trace"
-big=(t8.jsonl --model mixtral-8x22b --cluster "16x8 gpu=h100 nics=8" --global-batch 256)
+big=(t8.jsonl --model mixtral-8x22b --cluster "16x8 gpu=h100 nics=8" --global-batch 256 --micro-batch 1)
 "$sim" recommend "${big[@]}" --within 2s --out hurried | tr -s "\n " " " >all.txt || fail "--within 2s"
 "$sim" recommend "${big[@]}" --within 1s --policy ideal,lplb --layout "tp=2 pp=8 ep=8" | tr -s "\n " " " >mixed.txt || fail "--within 1s, today"
 cat >simulated.py <<'P'

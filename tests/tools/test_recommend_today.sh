@@ -12,7 +12,7 @@ job=(wide.jsonl --model qwen3-30b-a3b --cluster "4x8 gpu=h100 nics=8" --global-b
 policies=ep,eplb,hecate
 
 # ---- Its rows are what a run by hand predicts, though the search had time for a few records of the trace ----
-"$sim" recommend "${job[@]}" --policy $policies --within 1s --json --setup-out best.json >short.json || fail "recommend"
+"$sim" recommend "${job[@]}" --policy $policies --micro-batch 2 --within 1s --json --setup-out best.json >short.json || fail "recommend"
 [ "$(value short.json 'd["searched"]["records"] < d["searched"]["records_of_a_step"]')" = True ] || fail "time for all: $(value short.json 'd["searched"]')"
 cat >by_hand.py <<'P'
 import json, subprocess, sys
@@ -63,14 +63,14 @@ assert (law["stays_first"] == 1) == (best == 0) and law["faster_row"] == (best +
 assert ("If links reach their data-sheet rates, row %d (%s" % (best + 1, r["ranked"][best]["layout"].split()[0]) in words) == (best > 0), words
 P
 "$build/hecate-trace" synth --workload zipf --exponent 0.1 --experts 128 --top-k 8 --layers 2 --iterations 4 --source-ranks 4 --out even.jsonl >/dev/null || fail "no trace"
-# CLUSTER JOB...
+# CLUSTER RECIPE JOB...: a recipe leaves fewer to search.
 sheet() {
-  "$sim" recommend "${@:2}" --cluster "$1" --policy ep --out sheet >sheet.txt || fail "data-sheet rates"
-  python3 sheet.py "$sim" sheet/recommendation.json sheet.txt "${1% nvlink_eff*}" "${@:2}" || fail "another order with data-sheet rates: $*"
+  "$sim" recommend "${@:3}" --cluster "$1" --recipe "$2" --policy ep --out sheet >sheet.txt || fail "data-sheet rates"
+  python3 sheet.py "$sim" sheet/recommendation.json sheet.txt "${1% nvlink_eff*}" "${@:3}" || fail "another order with data-sheet rates: $*"
   expect sheet/recommendation.json 'd["confidence"]["other_network_law"]["faster_row"] > 1' True
 }
-sheet "32x8 gpu=h100 nics=8" even.jsonl --model qwen3-235b-a22b --global-batch 1024
-sheet "4x8 gpu=h100 nics=8 nvlink_eff=0.1" e32.jsonl --model gpt-oss-20b --global-batch 128
+sheet "16x8 gpu=h100 nics=8" "dispatcher=deepep recompute=full" even.jsonl --model qwen3-235b-a22b --global-batch 512
+sheet "4x8 gpu=h100 nics=8 nvlink_eff=0.1" "dispatch=bf16" e32.jsonl --model gpt-oss-20b --global-batch 128
 
 # ---- A dispatcher that nobody stated ----
 small=(e32.jsonl --model gpt-oss-20b --cluster "4x8 gpu=h100 nics=8" --global-batch 128 --policy ep)
