@@ -198,6 +198,32 @@ awk '/^policy / {on = 1; next} !NF || /^x bound:/ {on = 0} on && $1 != "bound" {
 sort -k2,2n -s rows.txt | cmp -s - rows.txt || fail "rows are not sorted: $(cat rows.txt)"
 awk '/^policy / {on = 1; next} !NF {on = 0} on {print $3}' full.txt >medians.txt
 [ "$(wc -l <medians.txt)" -ge 30 ] && sort -n medians.txt | cmp -s - medians.txt || fail "rows of --full are not sorted: $(cat medians.txt)"
+# The fastest rows again under max_min. What the verdict says of their order follows from the times: all stay, the fastest alone
+# stays, or another is the fastest, and then both are named.
+cat >crossed.py <<'P'
+import json, sys
+check, words = json.load(open(sys.argv[1]))["cross_check"], " ".join(open(sys.argv[2]).read().split())
+there = sorted(check["rows"], key=lambda r: r["other_s"])
+own = min(there, key=lambda r: r["own_s"])
+say = lambda r: "%s (schedule %s) %.3f ms" % (r["name"], r["schedule"], 1e3 * r["other_s"])
+stay = there == sorted(there, key=lambda r: r["own_s"])
+if stay:
+    kind, expected = "all", "the %d fastest keep their order." % len(there)
+elif there[0] == own:
+    kind, expected = "first", "%s stays the fastest of %d, %.3f ms before %s with %.3f ms; the others change places." % (
+        own["name"], len(there), 1e3 * own["other_s"], there[1]["name"], 1e3 * there[1]["other_s"])
+else:
+    kind, expected = "none", "the order changes. The fastest there is %s, before %s. The laws disagree: measure both." % (say(there[0]), say(own))
+assert check["order_stays"] == stay and "Checked under law max_min, which shares links exactly: " + expected in words, (expected, words)
+print(kind)
+P
+crossed() {
+  "$sim" $few "${@:2}" --json >cross.json && "$sim" $few "${@:2}" >cross.txt || fail "cross-check: ${*:2}"
+  [ "$(python3 crossed.py cross.json cross.txt)" = "$1" ] || fail "cross-check: not $1: ${*:2}"
+}
+crossed all --cluster dgx-h100 --ranks 16 --policy ep,hecate,fsdp
+crossed first --cluster h800 --policy ep,janus,joint,laer,fsdp
+crossed none --tokens 512 --policy ep,eplb-no-replicas,joint
 # x bound is the row's time over the bound of its own kind. The line under the table has ep's where the row `bound` has another.
 zcat "$source_dir/traces/charlm-e16-noaux.jsonl.gz" | head -n 51 >noaux.jsonl
 "$sim" noaux.jsonl --model gpt-moe-s --tokens 4096 --policy ep,fsdp --ranks 16 >out.txt
