@@ -38,6 +38,15 @@ HEC_TEST(reads) {
   hec_json_free(NULL);
 }
 
+/* Names that begin alike, one of them empty. */
+HEC_TEST(finds) {
+  hec_json *json = parsed("{\"layers\": 1, \"layout\": 2, \"\": 3, \"l\": 4}");
+  const hec_json_value *root = hec_json_root(json);
+  ck_assert(hec_json_number(hec_json_get(root, "layout")) == 2 && hec_json_number(hec_json_get(root, "l")) == 4);
+  ck_assert(hec_json_number(hec_json_get(root, "")) == 3 && !hec_json_get(root, "lay"));
+  hec_json_free(json);
+}
+
 static const struct {
   const char *text, *error;
 } broken[] = {
