@@ -116,6 +116,7 @@ static void list_runs(hec_link_cost *cost, hec_arena *arena) {
   for (int32_t i = 0; i < 2 * n; i++)
     cost->run_at[i + 1] = cost->run_at[i] + runs_of(cost, i % n, i < n, NULL);
   cost->runs = HEC_NEW(arena, struct hec_link_run, cost->run_at[2 * n] + 1);
+  cost->sums = HEC_NEW(arena, uint64_t, ((size_t)n + 1) * (size_t)n);
   for (int32_t i = 0; i < 2 * n; i++)
     (void)runs_of(cost, i % n, i < n, cost->runs + cost->run_at[i]);
 }
@@ -378,17 +379,33 @@ bool hec_link_cost_sums(const hec_link_cost *cost, double bytes) {
   return cost->by_seats && !cost->cluster->sized && bytes == (double)(int64_t)bytes;
 }
 
+static inline void add_row(const uint64_t *restrict before, const uint32_t *restrict row, size_t n,
+                           uint64_t *restrict sum) {
+  for (size_t s = 0; s < n; s++)
+    sum[s] = before[s] + row[s];
+}
+
+/* sums[d * n + s]: what s sends to ranks before d. Row by row, in order of memory. */
+static void sum_rows(const uint32_t *rows, size_t n, uint64_t *sums) {
+  memset(sums, 0, n * sizeof *sums);
+  for (size_t d = 0; d < n; d++)
+    add_row(sums + d * n, rows + d * n, n, sums + (d + 1) * n);
+}
+
 /* What rank r sends to, or gets from, others begin .. end-1 of each run. */
 static void fill_runs(hec_link_cost *cost, const uint32_t *rows, int32_t n, int32_t r, bool out, double bytes) {
   int32_t at = out ? r : cost->cluster->n_devices + r;
-  const uint32_t *own = rows + (out ? (size_t)r : (size_t)r * (size_t)n);
-  size_t stride = out ? (size_t)n : 1;
+  const uint32_t *come = rows + (size_t)r * (size_t)n;
   for (int32_t i = cost->run_at[at]; i < cost->run_at[at + 1]; i++) {
     const struct hec_link_run *run = &cost->runs[i];
-    size_t end = (size_t)(run->end < n ? run->end : n);
-    uint64_t sum = 0;
-    for (size_t other = (size_t)run->begin; other < end; other++)
-      sum += own[other * stride];
+    int32_t end = run->end < n ? run->end : n;
+    if (run->begin >= end)
+      continue;
+    uint64_t sum =
+        out ? cost->sums[(size_t)end * (size_t)n + (size_t)r] - cost->sums[(size_t)run->begin * (size_t)n + (size_t)r]
+            : 0;
+    for (int32_t other = run->begin; !out && other < end; other++)
+      sum += come[other];
     if (sum > 0)
       sit(&cost->seats[run->seat], (double)sum * bytes, run->latency_s);
   }
@@ -397,6 +414,7 @@ static void fill_runs(hec_link_cost *cost, const uint32_t *rows, int32_t n, int3
 double hec_link_cost_rows(hec_link_cost *cost, const uint32_t *rows, int32_t n, double bytes) {
   HEC_ASSERT(hec_link_cost_sums(cost, bytes) && n <= cost->cluster->n_devices);
   memset(cost->done_s, 0, (size_t)cost->cluster->n_devices * sizeof *cost->done_s);
+  sum_rows(rows, (size_t)n, cost->sums);
   for (int32_t r = 0; r < n && bytes > 0; r++) {
     fill_runs(cost, rows, n, r, true, bytes);
     fill_runs(cost, rows, n, r, false, bytes);

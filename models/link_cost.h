@@ -33,6 +33,7 @@ typedef struct {
   bool by_seats;             /* every route is one link on each side */
   struct hec_link_run *runs; /* likewise: of device r, to send, at run_at[r]; to receive, at run_at[n_devices + r] */
   int32_t *run_at;           /* [2 * n_devices + 1] */
+  uint64_t *sums;            /* likewise [(n_devices + 1) * n_devices] scratch */
   double *delay_s;           /* chains only: when each transfer may begin; grows */
   size_t delay_capacity;
 } hec_link_cost;

@@ -66,6 +66,11 @@ static uint64_t *ranks_at(const hec_min_max *m, int32_t level) {
 static void list_holders(hec_min_max *m, int32_t expert) {
   uint64_t *holders = holders_of(m, expert);
   memset(holders, 0, (size_t)m->n_words * sizeof *holders);
+  if (m->at[expert + 1] - m->at[expert] == m->n_ranks) { /* all */
+    for (int32_t r = 0; r < m->n_ranks; r += 64)
+      holders[r / 64] = ~(uint64_t)0 >> (m->n_ranks - r < 64 ? 64 - (m->n_ranks - r) : 0);
+    return;
+  }
   for (int32_t i = m->at[expert], last = -1; i < m->at[expert + 1]; last = m->rank[i++]) {
     HEC_ASSERT(m->rank[i] > last);
     holders[m->rank[i] / 64] |= (uint64_t)1 << m->rank[i] % 64;
