@@ -327,8 +327,11 @@ static void sum_experts(hec_layer_end *end, hec_layer_times *t) {
     const uint32_t *tokens = hec_layer_tokens_of(end, e);
     for (int32_t i = 0, n = hec_layer_holders(end, e); i < n; i++) {
       int32_t r = end->holder[i], rows = (int32_t)tokens[r];
+      if (rows == 0)
+        continue;
       forward[r] += hec_work_memo_expert_s(&end->forward, rows);
-      backward[r] += train ? hec_work_memo_expert_s(&end->backward, rows) : 0;
+      if (train)
+        backward[r] += hec_work_memo_expert_s(&end->backward, rows);
     }
   }
   t->forward_s = t->backward_s = 0;

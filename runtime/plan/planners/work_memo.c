@@ -46,6 +46,6 @@ double hec_work_memo_s(hec_work_memo *memo, int32_t rank, const int32_t *rows, i
     return hec_work_experts_s(&memo->cluster->devices[rank], &memo->shape, rows, n, 1);
   double sum = 0;
   for (int32_t i = 0; i < n; i++)
-    sum += rows[i] == 0 ? hec_work_memo_rate_s(memo, 0) : hec_work_memo_expert_s(memo, rows[i]);
+    sum += rows[i] > 0 ? hec_work_memo_expert_s(memo, rows[i]) : hec_work_memo_rate_s(memo, rows[i]);
   return sum;
 }

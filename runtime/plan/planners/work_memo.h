@@ -21,8 +21,8 @@ double hec_work_memo_s(hec_work_memo *memo, int32_t rank, const int32_t *rows, i
 /* Whether all ranks' times are sums over experts. Then they may be added up expert by expert, to the same bits. */
 bool hec_work_memo_sums(const hec_work_memo *memo, int32_t n_ranks);
 double hec_work_memo_rate_s(hec_work_memo *memo, int32_t rows);
-/* One expert of `rows`, 0: nothing. Inline: planners ask it for every holder of every expert. */
+/* One expert of `rows` > 0. Inline: planners ask it for every holder of every expert. */
 static inline double hec_work_memo_expert_s(hec_work_memo *memo, int32_t rows) {
-  double s = rows >= 0 && rows < HEC_WORK_MEMO ? memo->seconds[rows] : 0;
-  return s != 0 || rows == 0 ? s : hec_work_memo_rate_s(memo, rows);
+  double s = rows < HEC_WORK_MEMO ? memo->seconds[rows] : 0;
+  return s > 0 ? s : hec_work_memo_rate_s(memo, rows);
 }
